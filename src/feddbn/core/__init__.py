@@ -1,0 +1,1 @@
+"""Numerics on plain arrays: statistics, acyclicity, penalties, solvers. numpy and scipy only."""

@@ -1,0 +1,1 @@
+"""Tasks, site programs and server programs around one verb: sum."""

@@ -1,0 +1,125 @@
+"""The site's half: programs that answer tasks, and the endpoint that guards them.
+
+Rules of this file
+------------------
+- A site program is a pure function ``(site, state, task) -> (state, vector)``. `site` is read-only data.
+- State is a flat dict of numpy arrays, so that it can be stored without pickle and restored bit for bit.
+- Wrappers (audit, policy, clipping and noise) see tasks and vectors, never algorithms: each is a `Guard`.
+- A task that fails changes nothing: the new state is kept only after every guard has passed the vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from feddbn.core.lagged import Block, FloatArray
+from feddbn.errors import ProtocolError
+from feddbn.federation.task import Task
+
+__all__ = [
+    "Guard",
+    "Recording",
+    "Site",
+    "SiteData",
+    "SiteProgram",
+    "SiteState",
+    "SiteTask",
+    "register_site_task",
+    "site_task",
+]
+
+SiteState = dict[str, np.ndarray]
+
+
+class Recording(Protocol):
+    """One uninterrupted or gappy series of one subject, machine or person: the unit of privacy."""
+
+    @property
+    def name(self) -> str:
+        """Name of the recording within its site."""
+        ...
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows in time order."""
+        ...
+
+
+class SiteData(Protocol):
+    """What a site program may read."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        ...
+
+    def recordings(self) -> Iterator[Recording]:
+        """Yield the site's recordings, always in the same order."""
+        ...
+
+
+SiteProgram = Callable[[SiteData, SiteState, Task], tuple[SiteState, FloatArray]]
+UnitProgram = Callable[[SiteData, SiteState, Task, str], Iterator[FloatArray]]
+
+
+@dataclass(frozen=True)
+class SiteTask:
+    """A named site program; `units` yields the same vector split by unit of privacy, where that is possible."""
+
+    name: str
+    run: SiteProgram
+    purpose: str
+    units: UnitProgram | None = None
+
+
+_REGISTRY: dict[str, SiteTask] = {}
+
+
+def register_site_task(task: SiteTask) -> None:
+    """Make a site program answer tasks of its name."""
+    _REGISTRY[task.name] = task
+
+
+def site_task(name: str) -> SiteTask:
+    """Look up the program for a task name."""
+    try:
+        return _REGISTRY[name]
+    except KeyError:
+        known = ", ".join(sorted(_REGISTRY))
+        raise ProtocolError(f"no site program answers task {name!r}; this version knows: {known}.") from None
+
+
+class Guard(Protocol):
+    """A wrapper around one site's answers: policy, audit, clipping, noise."""
+
+    def before(self, task: Task, state: Mapping[str, np.ndarray]) -> None:
+        """Raise to refuse the task; nothing has been computed yet."""
+        ...
+
+    def after(self, task: Task, vector: FloatArray) -> FloatArray:
+        """Return what may leave the site."""
+        ...
+
+
+class Site:
+    """One site: its data, its state and the guards around its answers."""
+
+    def __init__(self, name: str, data: SiteData, guards: Sequence[Guard] = ()) -> None:
+        self.name = name
+        self.data = data
+        self.guards = tuple(guards)
+        self.state: SiteState = {}
+
+    def answer(self, task: Task) -> FloatArray:
+        """Return the vector for `task` and keep the new state."""
+        program = site_task(task.name)
+        for guard in self.guards:
+            guard.before(task, self.state)
+        state, vector = program.run(self.data, self.state, task)
+        for guard in self.guards:
+            vector = guard.after(task, vector)
+        self.state = state
+        return vector

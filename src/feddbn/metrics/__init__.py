@@ -1,0 +1,1 @@
+"""Scores of a learned network against a known one."""

@@ -1,0 +1,1 @@
+"""Secure aggregation, noise and accounting. No I/O."""

@@ -1,0 +1,1 @@
+"""Simulators with known truth."""
