@@ -1,0 +1,74 @@
+"""Named arrays and small plain values as bytes, and back: for messages and for stored state.
+
+Layout: 8-byte magic with the format version, SHA-256 of the rest, 4-byte header length, JSON header, raw little-endian
+array data. No pickle: decoding can create numbers and text, never code. Anything malformed raises `ProtocolError`
+and a decoder never allocates more than the message is long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from feddbn.errors import ProtocolError
+
+__all__ = ["FORMAT_VERSION", "decode", "encode"]
+
+FORMAT_VERSION = 1
+_MAGIC = b"FEDDBN" + struct.pack("<H", FORMAT_VERSION)
+_DIGEST = 32
+_DTYPES = ("<f8", "<f4", "<i8", "<u8", "<i4", "<u4", "|b1", "|u1")
+
+
+def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> bytes:
+    """Return one self-checking byte string for plain JSON values and arrays of numbers."""
+    table, chunks = [], []
+    for name, array in (arrays or {}).items():
+        little = np.asarray(array, order="C")
+        little = little.astype(little.dtype.newbyteorder("<"), copy=False)
+        if little.dtype.str not in _DTYPES:
+            raise ProtocolError(f"array {name!r} has dtype {array.dtype}, which messages cannot carry.")
+        table.append([name, little.dtype.str, list(little.shape)])
+        chunks.append(little.tobytes())
+    header = json.dumps({"meta": dict(meta), "arrays": table}, allow_nan=True, separators=(",", ":")).encode()
+    body = struct.pack("<I", len(header)) + header + b"".join(chunks)
+    return _MAGIC + hashlib.sha256(body).digest() + body
+
+
+def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Inverse of `encode`: (meta, arrays). The arrays are fresh and writable."""
+    if message[:6] != _MAGIC[:6]:
+        raise ProtocolError("these bytes are not a feddbn message; the first bytes do not match.")
+    if message[:8] != _MAGIC:
+        raise ProtocolError(f"this message has another format version; this package reads version {FORMAT_VERSION}.")
+    start = 8 + _DIGEST
+    body = message[start:]
+    if len(body) < 4 or hashlib.sha256(body).digest() != message[8:start]:
+        raise ProtocolError("this message is damaged; its checksum does not match.")
+    (header_length,) = struct.unpack("<I", body[:4])
+    try:
+        header = json.loads(body[4 : 4 + header_length])
+        meta, table = dict(header["meta"]), list(header["arrays"])
+        arrays: dict[str, np.ndarray] = {}
+        offset = 4 + header_length
+        for name, dtype, shape in table:
+            if dtype not in _DTYPES or any(not isinstance(s, int) or s < 0 for s in shape):
+                raise ValueError(f"array {name!r}")
+            count = 1
+            for size in shape:
+                count *= size
+            n_bytes = count * np.dtype(dtype).itemsize
+            if offset + n_bytes > len(body):
+                raise ValueError(f"array {name!r} is longer than the message")
+            arrays[str(name)] = np.frombuffer(body, dtype=dtype, count=count, offset=offset).reshape(shape).copy()
+            offset += n_bytes
+    except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+        raise ProtocolError(f"this message has a malformed header ({error}).") from None
+    if offset != len(body):
+        raise ProtocolError("this message has bytes after its last array.")
+    return meta, arrays
