@@ -1,1 +1,16 @@
 """Scores of a learned network against a known one."""
+
+from feddbn.metrics.edges import EdgeScores, edge_scores, mean_scores, skeleton_scores
+from feddbn.metrics.ranking import RankingScores, ranking_scores
+from feddbn.metrics.weights import WeightError, weight_error
+
+__all__ = [
+    "EdgeScores",
+    "RankingScores",
+    "WeightError",
+    "edge_scores",
+    "mean_scores",
+    "ranking_scores",
+    "skeleton_scores",
+    "weight_error",
+]

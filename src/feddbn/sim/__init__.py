@@ -1,1 +1,7 @@
 """Simulators with known truth."""
+
+from feddbn.sim.federated import SimulatedArrays, simulate_arrays
+from feddbn.sim.settings import SimulationSettings, connectivity_degree
+from feddbn.sim.systems import System
+
+__all__ = ["SimulatedArrays", "SimulationSettings", "System", "connectivity_degree", "simulate_arrays"]

@@ -1,0 +1,162 @@
+"""Scores of learned networks against known ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from feddbn.core.lagged import FloatArray
+from feddbn.errors import ParameterError
+from feddbn.metrics import (
+    EdgeScores,
+    WeightError,
+    edge_scores,
+    mean_scores,
+    skeleton_scores,
+    weight_error,
+)
+from feddbn.model.dbn import DBN
+
+__all__ = ["Scores", "SiteScores", "score", "score_sites"]
+
+
+@dataclass(frozen=True)
+class Scores(Mapping[str, EdgeScores]):
+    """Scores of one network; a mapping of the parts, ``scores["W"]["shd"]``, which are attributes too.
+
+    Attributes
+    ----------
+    W, A
+        Edges within a moment, and lagged edges (all lags together); see `feddbn.metrics.EdgeScores`.
+    skeleton
+        Edges within a moment regardless of their direction.
+    W_error, A_error
+        Distances between the weights.
+    """
+
+    W: EdgeScores
+    A: EdgeScores
+    skeleton: EdgeScores
+    W_error: WeightError
+    A_error: WeightError
+
+    def __getitem__(self, part: str) -> EdgeScores:
+        if part == "W":
+            return self.W
+        if part == "A":
+            return self.A
+        raise KeyError(part)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("W", "A"))
+
+    def __len__(self) -> int:
+        return 2
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per part, one column per score."""
+        return (
+            pd.DataFrame({part: dict(scores) for part, scores in self.items()})
+            .T.rename_axis("part")
+            .infer_objects()
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, ready for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class SiteScores(Mapping[str, dict[str, float]]):
+    """Scores of personal networks; a mapping of the parts to means over sites, ``scores["W"]["mshd"]``.
+
+    Attributes
+    ----------
+    sites
+        Site name -> the scores of its network against its own truth.
+    """
+
+    sites: dict[str, Scores]
+
+    def __getitem__(self, part: str) -> dict[str, float]:
+        return mean_scores([scores[part] for scores in self.sites.values()])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("W", "A"))
+
+    def __len__(self) -> int:
+        return 2
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per part: mshd, mshd_paper, mtpr, mfdr, mprecision, mf1."""
+        return pd.DataFrame(dict(self)).T.rename_axis("part")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, ready for JSON: the means, and every site's scores."""
+        return {"mean": dict(self), "sites": {site: scores.to_dict() for site, scores in self.sites.items()}}
+
+
+def score(truth: DBN, estimate: DBN) -> Scores:
+    """Scores of an estimated network against the true one, per part (W and A).
+
+    Variables are matched by name. If one network has fewer lags, its missing lags hold no edges.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> truth = DBN(np.array([[0, 0.5], [0, 0]]), np.zeros((0, 2, 2)))
+    >>> reversed_edge = DBN(truth.W.T, truth.A)
+    >>> scores = score(truth, reversed_edge)
+    >>> scores["W"]["shd"], scores["W"]["shd_paper"], scores.skeleton.shd
+    (1, 2, 0)
+    """
+    for name, dbn in (("truth", truth), ("estimate", estimate)):
+        if not isinstance(dbn, DBN):
+            raise ParameterError(f"{name} must be a DBN, got {type(dbn).__name__}.")
+    W, A = _aligned(truth, estimate)
+    n_lags = max(truth.n_lags, estimate.n_lags)
+    true_A, estimated_A = _padded(truth.A, n_lags), _padded(A, n_lags)
+    return Scores(
+        W=edge_scores(truth.W, W),
+        A=edge_scores(true_A, estimated_A),
+        skeleton=skeleton_scores(truth.W, W),
+        W_error=weight_error(truth.W, W),
+        A_error=weight_error(true_A, estimated_A),
+    )
+
+
+def score_sites(truths: Mapping[str, DBN], estimates: Mapping[str, DBN] | DBN) -> SiteScores:
+    """Scores of every site's network against its own truth, and their means (the paper's mSHD, mTPR, mFDR).
+
+    A single DBN as `estimates` is one shared network, scored against the truth of every site.
+    """
+    if not truths:
+        raise ParameterError("truths must name at least one site, got none.")
+    if isinstance(estimates, DBN):
+        estimates = dict.fromkeys(truths, estimates)
+    if set(truths) != set(estimates):
+        odd = sorted(set(truths) ^ set(estimates))
+        raise ParameterError(
+            f"truths and estimates must have the same sites; only one of them has {', '.join(odd[:5])}."
+        )
+    return SiteScores({site: score(truths[site], estimates[site]) for site in truths})
+
+
+def _aligned(truth: DBN, estimate: DBN) -> tuple[FloatArray, FloatArray]:
+    """The estimate's W and A in the truth's order of variables."""
+    if set(truth.variables) != set(estimate.variables):
+        odd = sorted(set(truth.variables) ^ set(estimate.variables))
+        raise ParameterError(
+            f"truth and estimate must have the same variables; only one of them has {', '.join(odd[:5])}."
+        )
+    index = np.array([estimate.variables.index(name) for name in truth.variables], dtype=np.intp)
+    return estimate.W[np.ix_(index, index)], estimate.A[:, index][:, :, index]
+
+
+def _padded(A: FloatArray, n_lags: int) -> FloatArray:
+    missing = n_lags - len(A)
+    return np.concatenate([A, np.zeros((missing, *A.shape[1:]))]) if missing else A

@@ -1,0 +1,196 @@
+"""Simulated federations with known networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from feddbn.errors import ParameterError
+from feddbn.model.dbn import DBN
+from feddbn.sim import SimulationSettings, System, simulate_arrays
+
+__all__ = ["SimulatedFederation", "simulate"]
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedFederation:
+    """Sites with recordings and the networks that generated them.
+
+    Attributes
+    ----------
+    sites
+        Site name (``site-0``, ``site-1``, ...) -> its recordings.
+    truths
+        Site name -> the network it follows; sites that share a network share the object.
+    clusters
+        Site name -> cluster number, or None if no clusters were asked for.
+    lag_damping
+        Site name -> c. 1 unless no stable draw was found; then ``A_l`` was multiplied by ``c**l`` to make it
+        stable, and its weights may lie below the range that was asked for.
+    parameters
+        The arguments of `simulate`, `random_state` included.
+    """
+
+    sites: dict[str, list[pd.DataFrame]]
+    truths: dict[str, DBN]
+    clusters: dict[str, int] | None
+    lag_damping: dict[str, float]
+    parameters: dict[str, Any] = field(repr=False)
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether every site follows the same network."""
+        return len({id(dbn) for dbn in self.truths.values()}) == 1
+
+    @property
+    def truth(self) -> DBN:
+        """The one network of a homogeneous federation."""
+        if not self.is_homogeneous:
+            raise ParameterError(
+                "the sites of this federation follow different networks, so there is no single truth; "
+                "use .truths, one network per site."
+            )
+        return next(iter(self.truths.values()))
+
+
+def simulate(
+    d: int = 10,
+    n_lags: int = 1,
+    n_sites: int = 10,
+    n_samples: int = 512,
+    mean_degree: float = 4,
+    lag_degree: float = 1,
+    w_range: tuple[float, float] = (0.3, 0.5),
+    a_range: tuple[float, float] | None = None,
+    decay: float = 1.5,
+    graph: str = "erdos-renyi",
+    heterogeneity: float | str = 0.0,
+    n_clusters: int | None = None,
+    connectivity: str | None = None,
+    noise: str = "gaussian",
+    noise_scale: float | Sequence[float] = 1.0,
+    site_sizes: Sequence[int] | None = None,
+    n_recordings: int = 1,
+    burn_in: int = 300,
+    variables: Sequence[str] | None = None,
+    random_state: int | np.random.Generator | None = 0,
+) -> SimulatedFederation:
+    """A federation of sites whose series follow known dynamic Bayesian networks.
+
+    ``x_t = x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + u_t`` with row vectors, W acyclic, the whole stable.
+
+    Parameters
+    ----------
+    d, n_lags, n_sites
+        Number of variables, lags p (0 for a static network) and sites.
+    n_samples
+        Usable rows of all sites together, split evenly; a recording has `n_lags` rows more, which only serve
+        as lags.
+    mean_degree
+        Mean number of W's edges at a variable, both directions: ``mean_degree * d / 2`` edges are expected
+        (at most the ``d (d-1) / 2`` an acyclic graph can hold).
+    lag_degree
+        Mean number of edges that leave a variable in each A_l; an edge from a variable to itself is allowed.
+    w_range, a_range
+        Smallest and largest absolute weight in W and in A_1 (default: as W); signs are drawn.
+    decay
+        Weights at lag l are ``decay**(l-1)`` times smaller.
+    graph
+        "erdos-renyi" or "scale-free": how W is drawn. A is always Erdos-Renyi.
+    heterogeneity
+        0: one network. A number in (0, 1]: each site replaces that share of the edges of a common backbone.
+        "independent": each site draws its own network.
+    n_clusters
+        Sites 0, M, 2M, ... share a network, sites 1, M+1, ... another, up to M networks. They differ from a
+        backbone by `heterogeneity`, or have nothing in common if that is 0.
+    connectivity
+        Replaces `mean_degree` by a setting of the paper's personalised experiments: "low" is
+        ``floor(d/2) - d/5``, "high" is ``d - d/5``, "mixed" alternates the two (with a common backbone, the low
+        sites hold a part of its W).
+    noise, noise_scale
+        "gaussian", "exponential", "gumbel", "laplace" or "uniform", with mean 0; its standard deviation, one for
+        all variables or one for each.
+    site_sizes
+        Usable rows of each site; `n_samples` is then not used.
+    n_recordings
+        Recordings of each site, which share its rows evenly.
+    burn_in
+        Rows thrown away at the start of every recording.
+    variables
+        Names; ``x0, x1, ...`` by default.
+    random_state
+        A seed (same seed, same bits), a generator, or None for a new federation each time.
+
+    Returns
+    -------
+    SimulatedFederation
+
+    Raises
+    ------
+    ParameterError
+        If an argument is impossible.
+
+    Examples
+    --------
+    >>> fed = simulate(d=5, n_sites=3, n_samples=90)
+    >>> [len(frames[0]) for frames in fed.sites.values()]
+    [31, 31, 31]
+    >>> fed.truth.W.shape, fed.truth.A.shape
+    ((5, 5), (1, 5, 5))
+    """
+    settings = SimulationSettings(
+        d=d,
+        n_lags=n_lags,
+        n_sites=n_sites,
+        n_samples=n_samples,
+        mean_degree=mean_degree,
+        lag_degree=lag_degree,
+        w_range=w_range,
+        a_range=a_range,
+        decay=decay,
+        graph=graph,
+        heterogeneity=heterogeneity,
+        n_clusters=n_clusters,
+        connectivity=connectivity,
+        noise=noise,
+        noise_scale=noise_scale,
+        site_sizes=site_sizes,
+        n_recordings=n_recordings,
+        burn_in=burn_in,
+        variables=variables,
+    )
+    arrays = simulate_arrays(settings, _generator(random_state))
+    names = list(settings.variable_names)
+    truths: dict[int, DBN] = {}
+    for system in arrays.systems.values():
+        truths.setdefault(id(system), _truth(system, settings))
+    return SimulatedFederation(
+        sites={
+            site: [pd.DataFrame(rows, columns=names) for rows in recordings]
+            for site, recordings in arrays.recordings.items()
+        },
+        truths={site: truths[id(system)] for site, system in arrays.systems.items()},
+        clusters=arrays.clusters,
+        lag_damping={site: system.lag_damping for site, system in arrays.systems.items()},
+        parameters={**asdict(settings), "random_state": random_state},
+    )
+
+
+def _truth(system: System, settings: SimulationSettings) -> DBN:
+    return DBN(system.W, system.A, settings.variable_names, noise_variances=settings.noise_scales**2)
+
+
+def _generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    is_seed = isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool)
+    if random_state is not None and not (is_seed and random_state >= 0):
+        raise ParameterError(
+            "random_state must be a whole number of at least 0, a numpy Generator or None, "
+            f"got {random_state!r}."
+        )
+    return np.random.default_rng(random_state)

@@ -1,0 +1,102 @@
+"""A whole simulated federation as plain arrays: which site follows which system, and its recordings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.lagged import FloatArray
+from feddbn.sim.series import simulate_recordings
+from feddbn.sim.settings import SimulationSettings, connectivity_degree, split_evenly
+from feddbn.sim.systems import System, draw_system, thin_system, vary_system
+
+__all__ = ["SimulatedArrays", "simulate_arrays"]
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedArrays:
+    """Recordings and truths.
+
+    Attributes
+    ----------
+    recordings
+        Site name -> its recordings, each (rows, d) with ``rows = usable rows + n_lags``.
+    systems
+        Site name -> the system it follows; sites that share a system share the object.
+    clusters
+        Site name -> cluster number, or None if no clusters were asked for.
+    settings
+        What was asked for.
+    """
+
+    recordings: dict[str, list[FloatArray]]
+    systems: dict[str, System]
+    clusters: dict[str, int] | None
+    settings: SimulationSettings
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether every site follows the same system."""
+        systems = list(self.systems.values())
+        return all(system is systems[0] for system in systems)
+
+
+def simulate_arrays(settings: SimulationSettings, rng: np.random.Generator) -> SimulatedArrays:
+    """Draw the systems, then every recording from a stream of its own.
+
+    The streams are derived from draws of `rng`, so a second call with the same generator gives new data.
+    """
+    structure_seed, series_seed = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(2)
+    names = [f"site-{k}" for k in range(settings.n_sites)]
+    systems, system_of_site = _draw_systems(settings, np.random.default_rng(structure_seed))
+
+    sizes = [split_evenly(rows, settings.n_recordings) for rows in settings.usable_rows]
+    flat_sizes = [size + settings.n_lags for site in sizes for size in site]
+    flat_systems = [systems[s] for s in system_of_site for _ in range(settings.n_recordings)]
+    generators = [np.random.default_rng(seed) for seed in series_seed.spawn(len(flat_sizes))]
+    series = simulate_recordings(
+        flat_systems, flat_sizes, generators, settings.noise, settings.noise_scales, settings.burn_in
+    )
+    m = settings.n_recordings
+    return SimulatedArrays(
+        recordings={name: series[k * m : (k + 1) * m] for k, name in enumerate(names)},
+        systems={name: systems[s] for name, s in zip(names, system_of_site, strict=True)},
+        clusters=None if settings.n_clusters is None else dict(zip(names, system_of_site, strict=True)),
+        settings=settings,
+    )
+
+
+def _draw_systems(settings: SimulationSettings, rng: np.random.Generator) -> tuple[list[System], list[int]]:
+    """The different systems and, for every site, the number of the one it follows."""
+    heterogeneity = settings.heterogeneity
+    is_mixed = settings.connectivity == "mixed"
+    if settings.n_clusters is not None:
+        n_systems = settings.n_clusters
+        if heterogeneity == 0 and not is_mixed:
+            heterogeneity = "independent"
+    else:
+        n_systems = 1 if heterogeneity == 0 and not is_mixed else settings.n_sites
+    degrees = _degrees(settings, n_systems)
+
+    systems: list[System]
+    if heterogeneity == "independent":
+        systems = [draw_system(settings, degree, rng) for degree in degrees]
+    else:
+        backbone = draw_system(settings, max(degrees), rng)
+        by_degree = {
+            degree: backbone if degree == max(degrees) else thin_system(backbone, degree / max(degrees), rng)
+            for degree in sorted(set(degrees), reverse=True)
+        }
+        systems = [by_degree[degree] for degree in degrees]
+        if heterogeneity != 0:
+            systems = [vary_system(system, float(heterogeneity), settings, rng) for system in systems]
+    return systems, [k % n_systems for k in range(settings.n_sites)]
+
+
+def _degrees(settings: SimulationSettings, n_systems: int) -> list[float]:
+    if settings.connectivity is None:
+        return [float(settings.mean_degree)] * n_systems
+    if settings.connectivity == "mixed":
+        return [connectivity_degree("high" if s % 2 else "low", settings.d) for s in range(n_systems)]
+    return [connectivity_degree(settings.connectivity, settings.d)] * n_systems

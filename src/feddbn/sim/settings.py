@@ -1,0 +1,182 @@
+"""What is simulated, checked before anything is drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.lagged import FloatArray
+from feddbn.errors import ParameterError
+from feddbn.sim.graphs import GRAPHS
+from feddbn.sim.noise import NOISE_FAMILIES
+
+__all__ = ["CONNECTIVITIES", "SimulationSettings", "connectivity_degree"]
+
+CONNECTIVITIES = ("low", "high", "mixed")
+
+
+def connectivity_degree(level: str, d: int) -> float:
+    """The mean degree the paper's personalised experiments call "low" or "high" connectivity.
+
+    [fdbnl] "Varying Number of Variables" of PFDBNL: low ``floor(d/2) - d/5``, high ``d - d/5``; kept between
+    0 and d - 1, which matters below d = 5 only.
+    """
+    degree = d // 2 - d / 5 if level == "low" else d - d / 5
+    return min(max(degree, 0.0), d - 1.0)
+
+
+@dataclass(frozen=True)
+class SimulationSettings:
+    """Every choice of a simulated federation; `feddbn.simulate` documents each one.
+
+    Raises
+    ------
+    ParameterError
+        One sentence about the first argument that is impossible.
+    """
+
+    d: int = 10
+    n_lags: int = 1
+    n_sites: int = 10
+    n_samples: int = 512
+    mean_degree: float = 4
+    lag_degree: float = 1
+    w_range: tuple[float, float] = (0.3, 0.5)
+    a_range: tuple[float, float] | None = None
+    decay: float = 1.5
+    graph: str = "erdos-renyi"
+    heterogeneity: float | str = 0.0
+    n_clusters: int | None = None
+    connectivity: str | None = None
+    noise: str = "gaussian"
+    noise_scale: float | Sequence[float] = 1.0
+    site_sizes: Sequence[int] | None = None
+    n_recordings: int = 1
+    burn_in: int = 300
+    variables: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("d", 1), ("n_lags", 0), ("n_sites", 1), ("n_samples", 1)):
+            _whole(name, getattr(self, name), least)
+        _whole("n_recordings", self.n_recordings, 1)
+        _whole("burn_in", self.burn_in, 0)
+        for name, least_number in (("mean_degree", 0.0), ("lag_degree", 0.0), ("decay", 1.0)):
+            _number(name, getattr(self, name), least_number)
+        _range("w_range", self.w_range)
+        if self.a_range is not None:
+            _range("a_range", self.a_range)
+        _choice("graph", self.graph, GRAPHS)
+        _choice("noise", self.noise, NOISE_FAMILIES)
+        if self.connectivity is not None:
+            _choice("connectivity", self.connectivity, CONNECTIVITIES)
+        self._check_heterogeneity()
+        self._check_sizes()
+        self._check_variables()
+
+    def _check_heterogeneity(self) -> None:
+        value = self.heterogeneity
+        is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        if not (value == "independent" or (is_number and 0 <= float(value) <= 1)):
+            raise ParameterError(
+                f"heterogeneity must be a share between 0 and 1 or 'independent', got {value!r}; "
+                "0 gives every site the same graph."
+            )
+        if self.n_clusters is not None:
+            _whole("n_clusters", self.n_clusters, 1)
+            if self.n_clusters > self.n_sites:
+                raise ParameterError(
+                    f"n_clusters={self.n_clusters} is more than n_sites={self.n_sites}; "
+                    "every cluster needs a site."
+                )
+
+    def _check_sizes(self) -> None:
+        try:
+            scale = np.asarray(self.noise_scale, dtype=np.float64)
+        except (TypeError, ValueError):
+            scale = np.array(np.nan)
+        if scale.shape not in ((), (self.d,)) or not np.all(np.isfinite(scale)) or np.any(scale <= 0):
+            raise ParameterError(
+                f"noise_scale must be one positive number or d={self.d} of them, got {self.noise_scale!r}."
+            )
+        if self.site_sizes is not None:
+            if np.ndim(self.site_sizes) != 1 or len(self.site_sizes) != self.n_sites:
+                raise ParameterError(
+                    f"site_sizes must be one number per site (n_sites={self.n_sites}), got {self.site_sizes!r}."
+                )
+            for size in self.site_sizes:
+                _whole("site_sizes", size, 1)
+        smallest = min(self.usable_rows)
+        if smallest < self.n_recordings:
+            raise ParameterError(
+                f"n_recordings={self.n_recordings} needs as many usable rows at every site, but one site gets "
+                f"{smallest}; raise n_samples or site_sizes, or lower n_sites or n_recordings."
+            )
+
+    def _check_variables(self) -> None:
+        if self.variables is None:
+            return
+        names = [str(v) for v in self.variables]
+        if isinstance(self.variables, str) or len(names) != self.d or len(set(names)) != self.d:
+            raise ParameterError(f"variables must be d={self.d} different names, got {self.variables!r}.")
+
+    @property
+    def usable_rows(self) -> tuple[int, ...]:
+        """Usable rows of every site: `site_sizes`, or `n_samples` split evenly, the larger shares first."""
+        if self.site_sizes is not None:
+            return tuple(int(size) for size in self.site_sizes)
+        return split_evenly(self.n_samples, self.n_sites)
+
+    @property
+    def noise_scales(self) -> FloatArray:
+        """(d,) standard deviations of the noise."""
+        return np.broadcast_to(np.asarray(self.noise_scale, dtype=np.float64), (self.d,)).copy()
+
+    @property
+    def variable_names(self) -> tuple[str, ...]:
+        """The d names; ``x0, x1, ...`` unless given."""
+        return (
+            tuple(str(v) for v in self.variables)
+            if self.variables is not None
+            else tuple(f"x{i}" for i in range(self.d))
+        )
+
+    @property
+    def lag_range(self) -> tuple[float, float]:
+        """The weight range of lag 1."""
+        return self.w_range if self.a_range is None else self.a_range
+
+
+def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
+    """`n_parts` sizes that differ by at most one and add up to `total`; the larger ones first."""
+    share, remainder = divmod(total, n_parts)
+    return tuple(share + (part < remainder) for part in range(n_parts))
+
+
+def _whole(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
+def _number(name: str, value: object, least: float) -> None:
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or value < least:  # type: ignore[arg-type,operator]
+        raise ParameterError(f"{name} must be a finite number of at least {least:g}, got {value!r}.")
+
+
+def _range(name: str, value: object) -> None:
+    try:
+        low, high = (float(bound) for bound in value)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        low, high = math.nan, math.nan
+    if not 0 < low <= high < math.inf:
+        raise ParameterError(
+            f"{name} must be two sizes 0 < low <= high, got {value!r}; signs are drawn for you."
+        )
+
+
+def _choice(name: str, value: object, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ParameterError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")

@@ -1,0 +1,156 @@
+"""Stable linear systems with known structure, alone or as variations of one backbone.
+
+A system is ``x_t = x_t W + sum_l x_{t-l} A_l + u_t``. Its reduced form ``x_t = sum_l x_{t-l} B_l + v_t`` has
+``B_l = A_l (I - W)^{-1}`` and is stable iff the companion matrix of the B_l has a spectral radius below 1.
+Every random choice here is redrawn until the radius is at most `MAX_RADIUS`. If `MAX_DRAWS` draws do not
+suffice (dense, strongly weighted systems), the best draw is damped: ``A_l -> c^l A_l`` multiplies every
+companion eigenvalue by c exactly, so the structure is kept, and `lag_damping` records c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from feddbn.core.lagged import FloatArray
+from feddbn.sim.graphs import BoolArray, IntArray, draw_dag, draw_lag_graph, draw_weights
+from feddbn.sim.settings import SimulationSettings
+
+__all__ = ["MAX_RADIUS", "System", "draw_system", "thin_system", "vary_system"]
+
+MAX_RADIUS = 0.95
+MAX_DRAWS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """The parameters of one simulated network.
+
+    Attributes
+    ----------
+    W
+        (d, d), acyclic.
+    A
+        (p, d, d).
+    order
+        (d,) a causal order: W has no edge from a later to an earlier variable.
+    lag_damping
+        c in (0, 1]: 1 unless the system had to be damped to be stable.
+    """
+
+    W: FloatArray
+    A: FloatArray
+    order: IntArray
+    lag_damping: float = 1.0
+
+    @property
+    def reduced(self) -> FloatArray:
+        """(p, d, d) ``B_l = A_l (I - W)^{-1}``."""
+        return self.A @ self.mixing
+
+    @property
+    def mixing(self) -> FloatArray:
+        """(d, d) ``(I - W)^{-1}``."""
+        return np.asarray(np.linalg.inv(np.eye(len(self.W)) - self.W), dtype=np.float64)
+
+    @property
+    def spectral_radius(self) -> float:
+        """The largest modulus of an eigenvalue of the companion matrix; 0 without lags."""
+        p, d = len(self.A), len(self.W)
+        if p == 0:
+            return 0.0
+        companion = np.eye(p * d, k=d)
+        companion[:, :d] = self.reduced.reshape(p * d, d)
+        return float(np.abs(np.linalg.eigvals(companion)).max())
+
+    def damped(self, factor: float) -> System:
+        """The system with every companion eigenvalue multiplied by `factor`."""
+        powers = factor ** np.arange(1, len(self.A) + 1)
+        return replace(self, A=self.A * powers[:, None, None], lag_damping=self.lag_damping * factor)
+
+
+def draw_system(settings: SimulationSettings, mean_degree: float, rng: np.random.Generator) -> System:
+    """A stable system: W once, A redrawn until the radius allows it."""
+    mask, order = draw_dag(settings.graph, settings.d, mean_degree, rng)
+    W = draw_weights(mask, settings.w_range, rng)
+
+    def attempt() -> System:
+        A = np.zeros((settings.n_lags, settings.d, settings.d))
+        for lag in range(settings.n_lags):
+            A[lag] = _lag_weights(draw_lag_graph(settings.d, settings.lag_degree, rng), lag, settings, rng)
+        return System(W, A, order)
+
+    return _first_stable(attempt)
+
+
+def vary_system(
+    system: System, share: float, settings: SimulationSettings, rng: np.random.Generator
+) -> System:
+    """A stable system in which a share of the edges of W and of A is replaced by others.
+
+    Of m edges ``share * m`` are removed (rounded up or down at random, so that the share is right on average)
+    and as many are put where the given system has none, with new weights; the rest keep theirs. New edges of
+    W follow the same causal order. Where too few places are free (a dense W), fewer are added than removed.
+    """
+    d = settings.d
+    position = np.empty(d, dtype=np.int64)
+    position[system.order] = np.arange(d)
+    is_forward = position[:, None] < position[None, :]
+
+    def attempt() -> System:
+        kept, added = _swap(system.W != 0, is_forward, share, rng)
+        W = np.where(kept, system.W, 0.0) + draw_weights(added, settings.w_range, rng)
+        kept_lags, added_lags = _swap(system.A != 0, np.ones_like(system.A, dtype=bool), share, rng)
+        A = np.where(kept_lags, system.A, 0.0)
+        for lag in range(settings.n_lags):
+            A[lag] += _lag_weights(added_lags[lag], lag, settings, rng)
+        return System(W, A, system.order, system.lag_damping)
+
+    return _first_stable(attempt)
+
+
+def thin_system(system: System, share: float, rng: np.random.Generator) -> System:
+    """A stable system that keeps a random share of the edges of W, all of A and every kept weight."""
+
+    def attempt() -> System:
+        edges = np.flatnonzero(system.W)
+        kept = np.zeros(system.W.size, dtype=bool)
+        kept[rng.choice(edges, size=round(share * len(edges)), replace=False)] = True
+        return replace(system, W=np.where(kept.reshape(system.W.shape), system.W, 0.0))
+
+    return _first_stable(attempt)
+
+
+def _lag_weights(
+    mask: BoolArray, lag_index: int, settings: SimulationSettings, rng: np.random.Generator
+) -> FloatArray:
+    # [fdbnl] supplement, "Assigning Weights": alpha = 1 / eta^(l-1) for lag l.
+    return draw_weights(mask, settings.lag_range, rng, scale=settings.decay**-lag_index)
+
+
+def _swap(
+    present: BoolArray, allowed: BoolArray, share: float, rng: np.random.Generator
+) -> tuple[BoolArray, BoolArray]:
+    """Masks of the edges that stay and of the edges that are new."""
+    edges = np.flatnonzero(present)
+    free = np.flatnonzero(allowed & ~present)
+    n_removed = min(len(edges), int(share * len(edges) + rng.random()))
+    kept = present.ravel().copy()
+    kept[rng.choice(edges, size=n_removed, replace=False)] = False
+    added = np.zeros(present.size, dtype=bool)
+    added[rng.choice(free, size=min(n_removed, len(free)), replace=False)] = True
+    return kept.reshape(present.shape), added.reshape(present.shape)
+
+
+def _first_stable(attempt: Callable[[], System]) -> System:
+    best, best_radius = attempt(), np.inf
+    for draw in range(MAX_DRAWS):
+        system = best if draw == 0 else attempt()
+        radius = system.spectral_radius
+        if radius <= MAX_RADIUS:
+            return system
+        if radius < best_radius:
+            best, best_radius = system, radius
+    return best.damped(MAX_RADIUS / best_radius)
