@@ -109,11 +109,11 @@ def simulate(
         backbone by `heterogeneity`, or have nothing in common if that is 0.
     connectivity
         Replaces `mean_degree` by a setting of the paper's personalised experiments: "low" is
-        ``floor(d/2) - d/5``, "high" is ``d - d/5``, "mixed" alternates the two (with a common backbone, the low
-        sites hold a part of its W).
+        ``floor(d/2) - d/5``, "high" is ``d - d/5``, "mixed" alternates the two (with a common backbone, the
+        low sites hold a part of its W).
     noise, noise_scale
-        "gaussian", "exponential", "gumbel", "laplace" or "uniform", with mean 0; its standard deviation, one for
-        all variables or one for each.
+        "gaussian", "exponential", "gumbel", "laplace" or "uniform", with mean 0; its standard deviation, one
+        for all variables or one for each.
     site_sizes
         Usable rows of each site; `n_samples` is then not used.
     n_recordings

@@ -84,24 +84,18 @@ def edge_scores(truth: ArrayLike, estimate: ArrayLike, *, threshold: float = 0.0
     threshold
         An entry of the estimate is an edge if its absolute value is larger; in the truth, if it is not 0.
     """
-    if not threshold >= 0:
-        raise ParameterError(f"threshold must be at least 0, got {threshold!r}.")
-    true_weights, estimated_weights = _pair(truth, estimate)
-    return _scores(true_weights != 0, np.abs(estimated_weights) > threshold)
+    return _scores(*_masks(truth, estimate, threshold))
 
 
 def skeleton_scores(truth: ArrayLike, estimate: ArrayLike, *, threshold: float = 0.0) -> EdgeScores:
     """Scores of the undirected pairs of W, shape (d, d): is there an edge between i and j, either way?"""
-    true_weights, estimated_weights = _pair(truth, estimate)
-    if true_weights.ndim != 2:
+    masks = _masks(truth, estimate, threshold)
+    if masks[0].ndim != 2:
         raise ParameterError(
-            f"skeleton_scores compares matrices of shape (d, d), got shape {true_weights.shape}."
+            f"skeleton_scores compares matrices of shape (d, d), got shape {masks[0].shape}."
         )
-    skeletons = [
-        np.triu(present | present.T, k=1)
-        for present in (true_weights != 0, np.abs(estimated_weights) > threshold)
-    ]
-    return _scores(*skeletons)
+    present, claimed = (np.triu(mask | mask.T, k=1) for mask in masks)
+    return _scores(present, claimed)
 
 
 def mean_scores(scores: Sequence[EdgeScores]) -> dict[str, float]:
@@ -112,7 +106,11 @@ def mean_scores(scores: Sequence[EdgeScores]) -> dict[str, float]:
     return {f"m{name}": float(np.mean([site[name] for site in scores])) for name in names}
 
 
-def _pair(truth: ArrayLike, estimate: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _masks(
+    truth: ArrayLike, estimate: ArrayLike, threshold: float
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    if not threshold >= 0:
+        raise ParameterError(f"threshold must be at least 0, got {threshold!r}.")
     first, second = np.asarray(truth, dtype=np.float64), np.asarray(estimate, dtype=np.float64)
     if first.shape != second.shape:
         raise ParameterError(
@@ -123,7 +121,7 @@ def _pair(truth: ArrayLike, estimate: ArrayLike) -> tuple[NDArray[np.float64], N
     for name, array in (("truth", first), ("estimate", second)):
         if not np.all(np.isfinite(array)):
             raise DataError(f"{name} contains NaN or infinity; a score needs finite weights.")
-    return first, second
+    return first != 0, np.abs(second) > threshold
 
 
 def _scores(truth: NDArray[np.bool_], estimate: NDArray[np.bool_]) -> EdgeScores:

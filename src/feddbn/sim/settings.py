@@ -104,14 +104,14 @@ class SimulationSettings:
         if self.site_sizes is not None:
             if np.ndim(self.site_sizes) != 1 or len(self.site_sizes) != self.n_sites:
                 raise ParameterError(
-                    f"site_sizes must be one number per site (n_sites={self.n_sites}), got {self.site_sizes!r}."
+                    f"site_sizes must hold {self.n_sites} numbers, one per site, got {self.site_sizes!r}."
                 )
             for size in self.site_sizes:
                 _whole("site_sizes", size, 1)
         smallest = min(self.usable_rows)
         if smallest < self.n_recordings:
             raise ParameterError(
-                f"n_recordings={self.n_recordings} needs as many usable rows at every site, but one site gets "
+                f"n_recordings={self.n_recordings} needs as many usable rows at every site, but one has "
                 f"{smallest}; raise n_samples or site_sizes, or lower n_sites or n_recordings."
             )
 

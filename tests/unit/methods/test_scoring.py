@@ -1,0 +1,101 @@
+import json
+
+import numpy as np
+import pytest
+
+from feddbn.errors import ParameterError
+from feddbn.methods.scoring import score, score_sites
+from feddbn.methods.simulation import simulate
+from feddbn.model.dbn import DBN
+
+W = np.array([[0.0, 0.5, 0.0], [0.0, 0.0, -0.4], [0.0, 0.0, 0.0]])
+A = np.array([np.diag([0.3, 0.3, 0.0])])
+TRUTH = DBN(W, A, ["a", "b", "c"])
+
+
+def test_the_truth_scores_perfectly_against_itself():
+    scores = score(TRUTH, TRUTH)
+    for part in ("W", "A"):
+        assert scores[part]["shd"] == scores[part]["shd_paper"] == scores[part]["fdr"] == 0
+        assert scores[part]["tpr"] == scores[part]["precision"] == scores[part]["f1"] == 1
+    assert scores.W_error.max_abs == scores.A_error.frobenius == 0
+
+
+def test_a_reversed_edge_costs_one_or_two():
+    reversed_W = W.copy()
+    reversed_W[0, 1], reversed_W[1, 0] = 0.0, 0.5
+    scores = score(TRUTH, DBN(reversed_W, A, TRUTH.variables))
+    assert (scores["W"]["shd"], scores["W"]["shd_paper"], scores.skeleton.shd) == (1, 2, 0)
+    assert scores["A"]["shd"] == 0
+
+
+def test_variables_are_matched_by_name():
+    index = [2, 0, 1]
+    shuffled = DBN(W[np.ix_(index, index)], A[:, index][:, :, index], ["c", "a", "b"])
+    scores = score(TRUTH, shuffled)
+    assert scores["W"]["shd"] == scores["A"]["shd"] == 0
+    assert scores.W_error.max_abs == 0
+
+
+def test_missing_lags_hold_no_edges():
+    static = DBN(W, np.zeros((0, 3, 3)), TRUTH.variables)
+    assert score(TRUTH, static)["A"]["n_false_negatives"] == 2
+    assert score(static, TRUTH)["A"]["n_false_positives"] == 2
+    assert score(static, static)["A"]["shd"] == 0
+
+
+def test_scores_become_a_table_and_json():
+    scores = score(TRUTH, TRUTH)
+    frame = scores.to_frame()
+    assert list(frame.index) == ["W", "A"]
+    assert frame.loc["W", "shd"] == 0
+    assert frame.loc["A", "n_true"] == 2
+    assert frame["tpr"].dtype == float
+    assert json.loads(json.dumps(scores.to_dict()))["W"]["n_true"] == 2
+    assert set(scores) == {"W", "A"}
+    with pytest.raises(KeyError):
+        scores["B"]
+
+
+def test_site_scores_are_means_over_sites_against_their_own_truths():
+    fed = simulate(d=6, n_sites=3, n_samples=30, heterogeneity="independent")
+    empty = DBN(np.zeros((6, 6)), np.zeros((1, 6, 6)))
+    estimates = {**fed.truths, "site-1": empty}
+    n_missed = np.count_nonzero(fed.truths["site-1"].W)
+    scores = score_sites(fed.truths, estimates)
+    assert scores["W"]["mshd"] == pytest.approx(n_missed / 3)
+    assert scores["W"]["mtpr"] == pytest.approx(2 / 3)
+    assert scores["W"]["mfdr"] == 0
+    assert scores.sites["site-0"]["W"]["shd"] == 0
+    assert list(scores.to_frame().columns[:4]) == ["mshd", "mshd_paper", "mtpr", "mfdr"]
+    assert set(json.loads(json.dumps(scores.to_dict()))) == {"mean", "sites"}
+    assert len(scores) == 2
+
+
+def test_one_shared_network_is_scored_at_every_site():
+    fed = simulate(d=6, n_sites=3, n_samples=30, heterogeneity=0.5)
+    shared = fed.truths["site-0"]
+    scores = score_sites(fed.truths, shared)
+    assert scores.sites["site-0"]["W"]["shd"] == 0
+    assert scores["W"]["mshd"] > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: score(TRUTH, DBN(W, A, ["a", "b", "z"])),
+            "truth and estimate must have the same variables; only one of them has c, z.",
+        ),
+        (lambda: score(TRUTH, W), "estimate must be a DBN, got ndarray."),
+        (
+            lambda: score_sites({"x": TRUTH}, {"y": TRUTH}),
+            "truths and estimates must have the same sites; only one of them has x, y.",
+        ),
+        (lambda: score_sites({}, {}), "truths must name at least one site, got none."),
+    ],
+)
+def test_networks_that_cannot_be_compared_are_refused_with_one_sentence(call, sentence):
+    with pytest.raises(ParameterError) as caught:
+        call()
+    assert str(caught.value) == sentence
