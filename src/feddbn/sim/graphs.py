@@ -22,7 +22,7 @@ def draw_dag(graph: str, d: int, mean_degree: float, rng: np.random.Generator) -
     ``mean_degree / (d - 1)``. "scale-free": exactly that many edges by preferential attachment; the early,
     well connected variables are the causes.
     """
-    # DEVIATES [fdbnl] supplement, "Intra-slice graph": pr / d over d (d-1) / 2 pairs would give half the mean
+    # DEVIATES [fdbnl] supplement, "Intra-slice graph": pr / d over d (d-1) / 2 pairs would give (d-1)/d of the mean
     # degree named there; see test_mean_degree_counts_edges_in_both_directions.
     if graph == "erdos-renyi":
         probability = min(1.0, mean_degree / (d - 1)) if d > 1 else 0.0
