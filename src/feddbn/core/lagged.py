@@ -36,7 +36,7 @@ class Block:
     labels: NDArray[np.generic] | None = None
 
 
-def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = 8192) -> Iterator[FloatArray]:
+def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = 4096) -> Iterator[FloatArray]:
     """Yield arrays (m, (n_lags+1) d) whose rows are z_t, at most `chunk_rows` rows each.
 
     A row is usable if its `n_lags` predecessors lie in the same segment. Memory is bounded by the largest block plus
