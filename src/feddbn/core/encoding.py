@@ -67,7 +67,7 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
                 raise ValueError(f"array {name!r} is longer than the message")
             arrays[str(name)] = np.frombuffer(body, dtype=dtype, count=count, offset=offset).reshape(shape).copy()
             offset += n_bytes
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+    except (ValueError, KeyError, TypeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"this message has a malformed header ({error}).") from None
     if offset != len(body):
         raise ProtocolError("this message has bytes after its last array.")

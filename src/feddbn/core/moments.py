@@ -122,7 +122,7 @@ class Moments:
         return Moments(self.n, self.mean[index], self.scatter[np.ix_(index, index)])
 
     def to_sums(self, origin: FloatArray | None = None) -> FloatArray:
-        """One vector that adds up over groups: count, totals of z - origin, upper triangle of their products."""
+        """One vector that adds up over groups: count, totals of z - origin, upper triangle of products."""
         centre = np.zeros(self.q) if origin is None else origin
         totals = self.n * (self.mean - centre)
         upper = self.about(centre)[np.triu_indices(self.q)]

@@ -84,6 +84,9 @@ def parse_freq(freq: Freq) -> Clock | None:
     """Return the clock that `freq` names, or None if the data should decide."""
     if freq is None:
         return None
+    if isinstance(freq, np.timedelta64):
+        # numpy counts a duration among its integers.
+        freq = pd.Timedelta(freq)
     if isinstance(freq, (bool, float)):
         raise ParameterError(
             f"freq={freq!r} is not a step; give a whole number, or text such as '1h', 'D' or 'MS'."
@@ -93,9 +96,7 @@ def parse_freq(freq: Freq) -> Clock | None:
             raise ParameterError(f"freq={freq!r} is not a step; give a whole number of at least 1.")
         return Clock("integer", int(freq))
     try:
-        offset: Any = pd.tseries.frequencies.to_offset(
-            pd.Timedelta(freq) if isinstance(freq, np.timedelta64) else freq
-        )
+        offset: Any = pd.tseries.frequencies.to_offset(freq)
     except (ValueError, TypeError):
         raise ParameterError(
             f"freq={freq!r} is not a step; give a whole number, or text such as '1h', 'D' or 'MS'."

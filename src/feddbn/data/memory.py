@@ -38,7 +38,7 @@ class MemorySite:
 
 @dataclass(frozen=True)
 class AlignedSite:
-    """Another site seen with its columns in the order of `variables`, so that sites line up by name."""
+    """Another site seen through `variables`: some of its columns, in this order, so that sites line up by name."""
 
     variables: tuple[str, ...]
     site: SiteData

@@ -320,7 +320,9 @@ def _align(sites: dict[str, SiteData], layout: Layout) -> dict[str, SiteData]:
     reference = layout.variables or tuple(sites[first].variables)
     aligned: dict[str, SiteData] = {}
     for name, data in sites.items():
-        other = "variables=" if layout.variables is not None else f"site {first!r}"
-        layout.require_same(tuple(data.variables), reference, f"site {name!r}", other)
+        if layout.variables is not None:
+            layout.choose_variables(tuple(data.variables), f"site {name!r}")
+        else:
+            layout.require_same(tuple(data.variables), reference, f"site {name!r}", f"site {first!r}")
         aligned[name] = data if tuple(data.variables) == reference else AlignedSite(reference, data)
     return aligned
