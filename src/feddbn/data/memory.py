@@ -38,7 +38,7 @@ class MemorySite:
 
 @dataclass(frozen=True)
 class AlignedSite:
-    """Another site seen through `variables`: some of its columns, in this order, so that sites line up by name."""
+    """Another site seen through `variables`: some of its columns in this order, to line up with others."""
 
     variables: tuple[str, ...]
     site: SiteData
