@@ -62,7 +62,7 @@ def test_big_endian_and_transposed_arrays_arrive_whole() -> None:
         np.testing.assert_array_equal(decode(encode({}, {"a": array}))[1]["a"], array)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_mutated_bytes_raise_nothing_but_protocol_errors(data: st.DataObject) -> None:
     message = bytearray(SAMPLE)
@@ -80,7 +80,7 @@ def test_mutated_bytes_raise_nothing_but_protocol_errors(data: st.DataObject) ->
             decode(bytes(message))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_mutated_bodies_with_a_right_checksum_decode_or_raise_protocol_errors(data: st.DataObject) -> None:
     body = bytearray(SAMPLE[40:])
@@ -101,7 +101,7 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(
     header=json_values
     | st.fixed_dictionaries({"meta": json_values, "arrays": json_values})
