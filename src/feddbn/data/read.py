@@ -203,7 +203,9 @@ class _Reader:
         if site.layout.time is not None and site.index.clock is not None:
             self.clocks[name] = site.index.clock
 
-    def _long(self, frame: pd.DataFrame, origin: str = "data") -> dict[str, SiteData]:
+    def _long(
+        self, frame: pd.DataFrame, origin: str = "data", part: str = "recording-0"
+    ) -> dict[str, SiteData]:
         column = self.layout.site
         assert column is not None
         frame, layout = tidy_frame(frame, self.layout, origin)
@@ -211,9 +213,7 @@ class _Reader:
         keys = names_of_keys(frame[column], "site", origin)
         sites: dict[str, SiteData] = {}
         for name, rows in frame.drop(columns=column).groupby(keys, sort=False):
-            sites[str(name)] = self._memory_site(
-                str(name), [_Part("recording-0", rows.reset_index(drop=True))], inner
-            )
+            sites[str(name)] = self._memory_site(str(name), [_Part(part, rows.reset_index(drop=True))], inner)
         return sites
 
     def _long_file(self, path: Path) -> dict[str, SiteData]:
@@ -221,7 +221,7 @@ class _Reader:
         table = open_table(path, text)
         origin = f"file {path.name!r}"
         if path.stat().st_size <= self.stream_bytes:
-            return self._long(table.frame(), origin)
+            return self._long(table.frame(), origin, stem(path))
         cls = ParquetSite if isinstance(table, ParquetTable) else CsvSite
         layout = cls(path, name=path.name, layout=self.layout).layout
         sites: dict[str, SiteData] = {}
