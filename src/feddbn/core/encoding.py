@@ -45,7 +45,9 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if message[:6] != _MAGIC[:6]:
         raise ProtocolError("these bytes are not a feddbn message; the first bytes do not match.")
     if message[:8] != _MAGIC:
-        raise ProtocolError(f"this message has another format version; this package reads version {FORMAT_VERSION}.")
+        raise ProtocolError(
+            f"this message has another format version; this package reads version {FORMAT_VERSION}."
+        )
     start = 8 + _DIGEST
     body = message[start:]
     if len(body) < 4 or hashlib.sha256(body).digest() != message[8:start]:
@@ -65,9 +67,11 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             n_bytes = count * np.dtype(dtype).itemsize
             if offset + n_bytes > len(body):
                 raise ValueError(f"array {name!r} is longer than the message")
-            arrays[str(name)] = np.frombuffer(body, dtype=dtype, count=count, offset=offset).reshape(shape).copy()
+            arrays[str(name)] = (
+                np.frombuffer(body, dtype=dtype, count=count, offset=offset).reshape(shape).copy()
+            )
             offset += n_bytes
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+    except (ValueError, KeyError, TypeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"this message has a malformed header ({error}).") from None
     if offset != len(body):
         raise ProtocolError("this message has bytes after its last array.")

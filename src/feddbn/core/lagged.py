@@ -1,7 +1,8 @@
 """From contiguous blocks of rows to lagged rows ``z_t = [x_t, x_{t-1}, ..., x_{t-p}]``.
 
 Orientation, stated once for the whole package: a coefficient matrix is indexed ``[from, to]``; the stack
-``C = [W; A_1; ...; A_p]`` has shape ``((p+1) d, d)``; the columns of ``z`` are in the same order as the rows of ``C``.
+``C = [W; A_1; ...; A_p]`` has shape ``((p+1) d, d)``; the columns of ``z`` are in the same order as the rows
+of ``C``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Block:
     values
         (n, d), finite.
     starts_segment
-        False if the first row directly follows the last row of the block before it; a lag may then reach back.
+        False if the first row directly follows the last row of the block before it; a lag may then reach
+        back.
     labels
         One label per row, or None; used to centre rows group by group.
     """
@@ -36,11 +38,12 @@ class Block:
     labels: NDArray[np.generic] | None = None
 
 
-def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = 8192) -> Iterator[FloatArray]:
+def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = 4096) -> Iterator[FloatArray]:
     """Yield arrays (m, (n_lags+1) d) whose rows are z_t, at most `chunk_rows` rows each.
 
-    A row is usable if its `n_lags` predecessors lie in the same segment. Memory is bounded by the largest block plus
-    one chunk; the last `n_lags` rows of a block are carried into the next when it continues the segment.
+    A row is usable if its `n_lags` predecessors lie in the same segment. Memory is bounded by the largest
+    block plus one chunk; the last `n_lags` rows of a block are carried into the next when it continues the
+    segment.
     """
     tail: FloatArray | None = None
     for block in blocks:

@@ -1,17 +1,17 @@
 """Count, mean and scatter of vectors: all that a linear model needs to know about data.
 
-`Moments` are kept as (n, mean, scatter about the mean), merged by Chan's update, so that large means do not cancel.
-Only `to_sums` / `from_sums` use raw sums, because raw sums are what adds up over sites in one vector.
+`Moments` are kept as (n, mean, scatter about the mean), merged by Chan's update, so that large means do not
+cancel. Only `to_sums` / `from_sums` use raw sums, because raw sums are what adds up over sites in one vector.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.lagged import Block, FloatArray
 
 __all__ = ["Moments", "sums_length"]
 
@@ -62,10 +62,35 @@ class Moments:
     @classmethod
     def of_chunks(cls, chunks: Iterable[FloatArray], q: int) -> Moments:
         """Moments of all rows of all chunks, reading each chunk once."""
-        total = cls.empty(q)
+        total = _Accumulator(q)
         for chunk in chunks:
-            total = total.merge(cls.of_rows(chunk))
-        return total
+            m = len(chunk)
+            if m == 0:
+                continue
+            origin = total.origin(chunk)
+            centred = np.subtract(chunk, origin, out=total.buffer(m, q))
+            total.add(m, origin, np.ones(m) @ centred, centred.T @ centred)
+        return total.moments()
+
+    @classmethod
+    def of_blocks(cls, blocks: Iterable[Block], n_lags: int, d: int, chunk_rows: int = 4096) -> Moments:
+        """Moments of the lagged rows ``z_t = [x_t, ..., x_{t-p}]`` of blocks (n, d), without forming z.
+
+        Within a segment the cross-products of lags (a, b) and (a-1, b-1) run over the same rows but for one
+        at each end, so only ``sum_t x_t' x_{t-l}`` for l = 0..p has to be computed::
+
+            G[a, b] = G[a-1, b-1] + x_{first-a}' x_{first-b} - x_{last+1-a}' x_{last+1-b}
+
+        Equal to ``of_chunks(lagged_rows(blocks, n_lags), (n_lags + 1) * d)`` up to rounding.
+        """
+        total = _Accumulator((n_lags + 1) * d)
+        for values in _pieces(blocks, n_lags, chunk_rows):
+            m = len(values) - n_lags
+            origin = total.origin(values)[:d]
+            centred = np.subtract(values, origin, out=total.buffer(len(values), d))
+            totals, cross = _lagged_sums(centred, n_lags, m, d)
+            total.add(m, np.tile(origin, n_lags + 1), totals, cross)
+        return total.moments()
 
     def merge(self, other: Moments) -> Moments:
         """Moments of both groups of rows together (Chan, Golub, LeVeque 1983)."""
@@ -97,7 +122,7 @@ class Moments:
         return Moments(self.n, self.mean[index], self.scatter[np.ix_(index, index)])
 
     def to_sums(self, origin: FloatArray | None = None) -> FloatArray:
-        """One vector that adds up over groups: count, totals of z - origin, upper triangle of the cross-products."""
+        """One vector that adds up over groups: count, totals of z - origin, upper triangle of products."""
         centre = np.zeros(self.q) if origin is None else origin
         totals = self.n * (self.mean - centre)
         upper = self.about(centre)[np.triu_indices(self.q)]
@@ -116,3 +141,85 @@ class Moments:
         cross[columns, rows] = vector[1 + q :]
         scatter = cross - n * np.outer(delta, delta)
         return cls(n, delta if origin is None else delta + origin, scatter)
+
+
+class _Accumulator:
+    """Running (n, mean, scatter), updated in place.
+
+    Each chunk is shifted by the mean so far before squaring: one pass instead of two. What rounding costs is
+    then at most (rows of a chunk) * eps relative to the total scatter, because a chunk far from the mean so
+    far is itself part of that scatter.
+    """
+
+    def __init__(self, q: int) -> None:
+        self.n = 0
+        self.mean = np.zeros(q)
+        self.scatter = np.zeros((q, q))
+        self._buffer = np.empty(0)
+
+    def origin(self, rows: FloatArray) -> FloatArray:
+        """Mean so far, or that of the first rows."""
+        return self.mean if self.n else rows.mean(axis=0)
+
+    def buffer(self, n_rows: int, n_columns: int) -> FloatArray:
+        """(n_rows, n_columns) of scratch space, used again by the next chunk."""
+        if len(self._buffer) < n_rows * n_columns:
+            self._buffer = np.empty(n_rows * n_columns)
+        return self._buffer[: n_rows * n_columns].reshape(n_rows, n_columns)
+
+    def add(self, m: int, origin: FloatArray, totals: FloatArray, cross: FloatArray) -> None:
+        """Add m rows given totals and cross-products of z - origin."""
+        offset = totals / m
+        self.scatter += cross
+        self.scatter -= np.outer(totals, offset)
+        delta = origin + offset - self.mean
+        n = self.n + m
+        self.scatter += np.outer(delta, delta * (self.n * m / n))
+        self.mean = self.mean + delta * (m / n)
+        self.n = n
+
+    def moments(self) -> Moments:
+        """Return what has been accumulated, exactly symmetric."""
+        return Moments(float(self.n), self.mean, (self.scatter + self.scatter.T) / 2)
+
+
+def _pieces(blocks: Iterable[Block], n_lags: int, chunk_rows: int) -> Iterator[FloatArray]:
+    """Contiguous rows (n_lags + m, d) with m usable ones, 0 < m <= chunk_rows, each row usable once."""
+    tail: FloatArray | None = None
+    for block in blocks:
+        values = block.values
+        if tail is not None and not block.starts_segment and len(tail):
+            # Only the seam is copied, not the block: rows that need both sides of it, then the block itself.
+            seam = np.concatenate([tail, values[:n_lags]])
+            if len(seam) > n_lags:
+                yield seam
+            tail = seam[-n_lags:] if len(values) < n_lags else None
+        else:
+            tail = None
+        n_usable = len(values) - n_lags
+        for start in range(0, n_usable, chunk_rows):
+            yield values[start : min(start + chunk_rows, n_usable) + n_lags]
+        if tail is None:
+            tail = values[max(len(values) - n_lags, 0) :]
+
+
+def _lagged_sums(x: FloatArray, n_lags: int, m: int, d: int) -> tuple[FloatArray, FloatArray]:
+    """Totals ((p+1) d,) and cross-products of the m lagged rows within x (p + m, d)."""
+    p = n_lags
+    totals = np.empty((p + 1, d))
+    cross = np.empty((p + 1, d, p + 1, d))
+    now = x[p:]
+    totals[0] = np.ones(m) @ now
+    for lag in range(p + 1):
+        cross[0, :, lag] = now.T @ x[p - lag : p - lag + m]
+    for a in range(1, p + 1):
+        totals[a] = totals[a - 1] + x[p - a] - x[p - a + m]
+        for b in range(a, p + 1):
+            cross[a, :, b] = (
+                cross[a - 1, :, b - 1] + np.outer(x[p - a], x[p - b]) - np.outer(x[p - a + m], x[p - b + m])
+            )
+    for a in range(p + 1):
+        for b in range(a):
+            cross[a, :, b] = cross[b, :, a].T
+    q = (p + 1) * d
+    return totals.reshape(q), cross.reshape(q, q)

@@ -1,1 +1,20 @@
 """From files and frames to recordings, segments and rows."""
+
+from feddbn.data.checks import check_sites, check_variances, summary
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data.read import read_sites
+from feddbn.data.source import Recording, SiteData
+from feddbn.data.streaming import CsvSite, ParquetSite
+
+__all__ = [
+    "ArrayRecording",
+    "CsvSite",
+    "MemorySite",
+    "ParquetSite",
+    "Recording",
+    "SiteData",
+    "check_sites",
+    "check_variances",
+    "read_sites",
+    "summary",
+]

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from feddbn.core.lagged import Block
+from feddbn.data.source import Recording, SiteData
 
-__all__ = ["ArrayRecording", "MemorySite"]
+__all__ = ["AlignedSite", "ArrayRecording", "MemorySite"]
 
 
 @dataclass(frozen=True)
@@ -33,3 +34,37 @@ class MemorySite:
     def recordings(self) -> Iterator[ArrayRecording]:
         """Yield the recordings."""
         yield from self.items
+
+
+@dataclass(frozen=True)
+class AlignedSite:
+    """Another site seen through `variables`: some of its columns in this order, to line up with others."""
+
+    variables: tuple[str, ...]
+    site: SiteData
+
+    @property
+    def n_dropped_rows(self) -> int:
+        """Rows the underlying site dropped."""
+        return int(getattr(self.site, "n_dropped_rows", 0))
+
+    def recordings(self) -> Iterator[Recording]:
+        """Yield the recordings with reordered columns."""
+        own = list(self.site.variables)
+        order = tuple(own.index(name) for name in self.variables)
+        for recording in self.site.recordings():
+            yield _Reordered(recording, order)
+
+
+@dataclass(frozen=True)
+class _Reordered:
+    recording: Recording
+    order: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return self.recording.name
+
+    def blocks(self) -> Iterator[Block]:
+        for block in self.recording.blocks():
+            yield Block(block.values[:, list(self.order)], block.starts_segment, block.labels)

@@ -1,0 +1,111 @@
+"""What a set of sites contains, and whether a model with a given number of lags can be fitted to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from feddbn.core.lagged import FloatArray
+from feddbn.data.layout import quoted
+from feddbn.data.source import SiteData
+from feddbn.errors import DataError, ParameterError
+
+__all__ = ["check_sites", "check_variances", "summary"]
+
+
+def check_sites(sites: Mapping[str, SiteData], n_lags: int, min_sites: int = 1) -> None:
+    """Raise DataError unless there are enough sites, with the same variables, each with a usable row.
+
+    A row is usable if its `n_lags` predecessors lie in the same segment. Reads a site only until one is
+    found.
+    """
+    _require_lags(n_lags)
+    if len(sites) < min_sites:
+        raise DataError(
+            f"data has {len(sites)} site{'' if len(sites) == 1 else 's'}; this needs at least {min_sites}."
+        )
+    variables: tuple[str, ...] | None = None
+    for name, site in sites.items():
+        if variables is not None and tuple(site.variables) != variables:
+            raise DataError(
+                f"site {name!r} has other variables, or another order of them, than site "
+                f"{next(iter(sites))!r}; "
+                "pass the data through feddbn.data.read_sites, which aligns them."
+            )
+        variables = tuple(site.variables)
+        longest = _longest_segment(site, enough=n_lags + 1)
+        if longest <= n_lags:
+            rows = (
+                f"only {longest} row{'' if longest == 1 else 's'} in its longest segment"
+                if longest
+                else "no usable row"
+            )
+            raise DataError(
+                f"site {name!r} has {rows}; n_lags={n_lags} needs at least {n_lags + 1}: lower n_lags, fill "
+                "its gaps, "
+                "or leave the site out."
+            )
+
+
+def _longest_segment(site: SiteData, enough: int) -> int:
+    longest = 0
+    for recording in site.recordings():
+        length = 0
+        for block in recording.blocks():
+            length = len(block.values) + (0 if block.starts_segment else length)
+            longest = max(longest, length)
+            if longest >= enough:
+                return longest
+    return longest
+
+
+def check_variances(
+    variables: Sequence[str], variances: FloatArray, means: FloatArray | None = None, rtol: float = 1e-13
+) -> None:
+    """Raise DataError if a variable is constant over the whole federation.
+
+    Takes sums only: a variance counts as zero if it is at most ``rtol * mean**2``, which is what rounding
+    leaves of a constant when a variance is computed from totals of squares.
+    """
+    floor = 0.0 if means is None else rtol * np.square(means)
+    constant = [name for name, flat in zip(variables, ~(np.asarray(variances) > floor), strict=True) if flat]
+    if constant:
+        many = len(constant) > 1
+        raise DataError(
+            f"variable{'s' if many else ''} {quoted(constant)} {'are' if many else 'is'} constant over all "
+            "sites, so no edge can "
+            f"be learned; leave {'them' if many else 'it'} out with variables=."
+        )
+
+
+def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:
+    """One row per site: recordings, segments, rows kept, usable_rows (given `n_lags`), dropped_rows.
+
+    Reads every site once, streamed ones in batches (and once more if rows they dropped were not counted yet).
+    """
+    _require_lags(n_lags)
+    table = []
+    for name, site in sites.items():
+        n_recordings = n_segments = n_rows = n_usable = 0
+        for recording in site.recordings():
+            n_recordings += 1
+            length = 0
+            for block in recording.blocks():
+                if block.starts_segment:
+                    n_segments += 1
+                    length = 0
+                before = max(length - n_lags, 0)
+                length += len(block.values)
+                n_usable += max(length - n_lags, 0) - before
+                n_rows += len(block.values)
+        dropped = int(getattr(site, "n_dropped_rows", 0))
+        table.append((name, n_recordings, n_segments, n_rows, n_usable, dropped))
+    columns = ["site", "recordings", "segments", "rows", "usable_rows", "dropped_rows"]
+    return pd.DataFrame(table, columns=columns).set_index("site")
+
+
+def _require_lags(n_lags: int) -> None:
+    if isinstance(n_lags, bool) or not isinstance(n_lags, (int, np.integer)) or n_lags < 0:
+        raise ParameterError(f"n_lags={n_lags!r} must be a whole number of at least 0.")

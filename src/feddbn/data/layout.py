@@ -1,0 +1,190 @@
+"""Which columns of a table are what, and the table's numbers.
+
+Error messages name sites, recordings, columns and row positions, never a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from feddbn.core.lagged import FloatArray
+from feddbn.data.clock import Clock, Freq, parse_freq
+from feddbn.errors import DataError, ParameterError
+
+__all__ = ["Layout", "frame_values", "names_of_keys", "quoted", "row_labels", "tidy_frame", "unnamed"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns that are not variables, the chosen variables, and the rules for time and missing values."""
+
+    site: str | None = None
+    series: str | None = None
+    time: str | None = None
+    label: str | None = None
+    variables: tuple[str, ...] | None = None
+    freq: Freq = None
+    missing: str = "drop"
+
+    def __post_init__(self) -> None:
+        if self.missing not in ("drop", "error"):
+            raise ParameterError(f"missing={self.missing!r} is not known; use 'drop' or 'error'.")
+        named = [name for name in self.keys.values() if name is not None]
+        if len(set(named)) < len(named):
+            raise ParameterError(
+                f"site=, series=, time= and label= must name different columns, not {quoted(named)}."
+            )
+        if self.variables is not None:
+            if not self.variables or len(set(self.variables)) < len(self.variables):
+                raise ParameterError(
+                    f"variables={list(self.variables)!r} must list at least one column, each of them once."
+                )
+            clash = [name for name in self.variables if name in named]
+            if clash:
+                raise ParameterError(
+                    f"variables= contains {quoted(clash)}, which site=, series=, time= or label= uses "
+                    "already."
+                )
+        parse_freq(self.freq)
+
+    @property
+    def keys(self) -> dict[str, str | None]:
+        """Argument name -> column name."""
+        return {"site": self.site, "series": self.series, "time": self.time, "label": self.label}
+
+    @property
+    def clock(self) -> Clock | None:
+        """The clock that freq= asks for, or None."""
+        return parse_freq(self.freq)
+
+    def require_keys(self, columns: Sequence[str], where: str) -> None:
+        """Raise if a column named by an argument is not there."""
+        for argument, name in self.keys.items():
+            if name is not None and name not in columns:
+                raise DataError(
+                    f"{where} has no column {name!r}, which {argument}= asks for; its columns are "
+                    f"{quoted(columns)}."
+                )
+
+    def choose_variables(self, columns: Sequence[str], where: str) -> tuple[str, ...]:
+        """Return the variables among these columns: those asked for, or all that are nothing else."""
+        if self.variables is not None:
+            lacking = [name for name in self.variables if name not in columns]
+            if lacking:
+                raise DataError(
+                    f"{where} lacks {_column(lacking)}, which variables= asks for; its columns are "
+                    f"{quoted(columns)}."
+                )
+            return self.variables
+        rest = tuple(name for name in columns if name not in self.keys.values())
+        if not rest:
+            raise DataError(f"{where} has no column left for variables; its columns are {quoted(columns)}.")
+        if any(name == "" or name.startswith("Unnamed: ") for name in rest):
+            raise DataError(
+                f"{where} has a column without a name, perhaps a saved row index; write the file without the "
+                "index "
+                "(index=False), or choose columns with variables=."
+            )
+        return rest
+
+    def require_same(
+        self, variables: Sequence[str], reference: Sequence[str], where: str, other: str
+    ) -> None:
+        """Raise unless both have the same variables; their order does not matter."""
+        lacking = [name for name in reference if name not in variables]
+        extra = [name for name in variables if name not in reference]
+        if lacking or extra:
+            parts = []
+            if lacking:
+                parts.append(f"lacks {_column(lacking)}")
+            if extra:
+                parts.append(f"has the extra {_column(extra)}")
+            raise DataError(
+                f"{where} {' and '.join(parts)} compared with {other}; give all sites the same variables, "
+                "or choose common ones with variables=."
+            )
+
+
+def quoted(names: Sequence[object], most: int = 10) -> str:
+    """Return names in quotes, the first ten of them."""
+    shown = ", ".join(repr(str(name)) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _column(names: Sequence[str]) -> str:
+    return f"column{'' if len(names) == 1 else 's'} {quoted(names)}"
+
+
+def unnamed(d: int) -> tuple[str, ...]:
+    """Return the names x0, x1, ... of d columns."""
+    return tuple(f"x{i}" for i in range(d))
+
+
+def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.DataFrame, Layout]:
+    """Return the frame with text column names, and a layout whose time is the index if that holds dates."""
+    keys = [name for name in layout.keys.values() if name is not None]
+    if any(name in frame.index.names for name in keys if name not in frame.columns):
+        frame = frame.reset_index()
+    elif layout.time is None and isinstance(frame.index, (pd.DatetimeIndex, pd.PeriodIndex)):
+        name = str(frame.index.name or "index")
+        if name not in frame.columns:
+            frame = frame.rename_axis(index=name).reset_index()
+            layout = Layout(
+                layout.site, layout.series, name, layout.label, layout.variables, layout.freq, layout.missing
+            )
+    names = [str(name) for name in frame.columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"{where} has more than one {_column(twice)}; give every column its own name.")
+    frame = frame.set_axis(names, axis=1)
+    layout.require_keys(names, where)
+    return frame, layout
+
+
+def frame_values(frame: pd.DataFrame, variables: Sequence[str], where: str) -> FloatArray:
+    """(n, d) float64 numbers of the variables, NaN where missing."""
+    chosen = frame[list(variables)]
+    for name, dtype in zip(variables, chosen.dtypes, strict=True):
+        if (
+            not (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype))
+            or dtype.kind == "c"
+        ):
+            if chosen[name].isna().all():
+                continue
+            raise DataError(
+                f"{where} has column {name!r}, which is not numeric; convert it with pandas.to_numeric, "
+                "leave it out with "
+                "variables=, or name its role with site=, series=, time= or label=."
+            )
+    if all(isinstance(dtype, np.dtype) and dtype.kind in "fiub" for dtype in chosen.dtypes):
+        return np.ascontiguousarray(chosen.to_numpy(dtype=np.float64))
+    values = np.empty((len(chosen), len(variables)))
+    for j, name in enumerate(variables):
+        values[:, j] = pd.to_numeric(chosen[name]).to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
+
+
+def row_labels(
+    frame: pd.DataFrame, label: str | None
+) -> tuple[NDArray[np.generic] | None, NDArray[np.bool_] | None]:
+    """Labels per row and which of them are missing, or (None, None)."""
+    if label is None:
+        return None, None
+    absent = frame[label].isna().to_numpy()
+    return frame[label].to_numpy(), absent if absent.any() else None
+
+
+def names_of_keys(column: pd.Series, argument: str, where: str) -> NDArray[np.object_]:
+    """(n,) text of a site or series column."""
+    if column.isna().any():
+        row = int(np.flatnonzero(column.isna().to_numpy())[0])
+        raise DataError(
+            f"{where} has no value in column {column.name!r} ({argument}=) at row {row} (counted from 0); "
+            "fill it."
+        )
+    return np.asarray(column.astype(str).to_numpy(), dtype=object)

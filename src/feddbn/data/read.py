@@ -1,0 +1,328 @@
+"""Anything a person may hold time series in -> named sites of recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from feddbn.data.clock import Clock, Freq, StepCounter
+from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels, tidy_frame, unnamed
+from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
+from feddbn.data.segments import Segmenter
+from feddbn.data.source import SiteData
+from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, index_files
+from feddbn.data.tables import ParquetTable, data_files, open_table, stem
+from feddbn.errors import DataError, FileError, ParameterError
+
+__all__ = ["STREAM_BYTES", "read_sites"]
+
+STREAM_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One table of a site: a frame or an array under the name its recording gets."""
+
+    name: str
+    table: pd.DataFrame | np.ndarray
+
+
+@dataclass(frozen=True)
+class _Series:
+    """One recording before it is cut into segments."""
+
+    name: str
+    frame: pd.DataFrame
+    layout: Layout
+
+
+def read_sites(
+    data: Any,
+    *,
+    site: str | None = None,
+    series: str | None = None,
+    time: str | None = None,
+    variables: Sequence[str] | None = None,
+    freq: Freq = None,
+    label: str | None = None,
+    missing: str = "drop",
+    stream_bytes: int = STREAM_BYTES,
+) -> dict[str, SiteData]:
+    """Return site name -> its recordings, with the same variables in the same order everywhere.
+
+    Parameters
+    ----------
+    data
+        - a dict from site name to a DataFrame, an array (rows, variables), a list of them (one per
+          recording), a path, or data that already are a `SiteData` (these pass through);
+        - one DataFrame: with `site` a long table of all sites, otherwise one site ``"site-0"``, as for a
+          bare array or list;
+        - a path to a .csv, .tsv or .parquet file: as the DataFrame in it, except that without `site` the one
+          site has the file's name; or to a directory: each file, or sub-directory of files, is one site with
+          its name, and each file in a sub-directory is one recording.
+    site, series, time
+        Columns that name the site, the recording within it, and the time. Without `time`, dates in the index
+        of a DataFrame are its times; any other index is ignored and rows directly follow each other.
+    variables
+        Columns to use, in this order; by default every column that has no other role. Sites are aligned by
+        name. Arrays have x0, x1, ... unless `variables` names all their columns.
+    freq
+        Expected step from row to row: a whole number, or text such as "1h", "D", "MS"; by default the most
+        common step of each site, which must then be the same for all. A larger step starts a new segment; a
+        smaller one is an error.
+    label
+        Column with a label per row, kept beside the variables.
+    missing
+        "drop" leaves out rows with missing values and starts a new segment after them; "error" refuses them.
+    stream_bytes
+        A site whose files are larger than this together stays on disk and is read in batches.
+    """
+    chosen = None if variables is None else tuple(str(name) for name in _listed(variables))
+    layout = Layout(site, series, time, label, chosen, freq, missing)
+    found, clocks = _Reader(layout, stream_bytes).read(data)
+    if not found:
+        raise DataError("data has no sites; give at least one.")
+    _require_one_step(clocks)
+    return _align(found, layout)
+
+
+def _listed(variables: Sequence[str]) -> list[str]:
+    if isinstance(variables, str):
+        raise ParameterError(
+            f"variables={variables!r} must be a list of column names, such as [{variables!r}]."
+        )
+    return list(variables)
+
+
+class _Reader:
+    """Finds out what was given; every branch ends in `_memory_site` or a `FileSite`."""
+
+    def __init__(self, layout: Layout, stream_bytes: int) -> None:
+        self.layout = layout
+        self.stream_bytes = stream_bytes
+        self.clocks: dict[str, Clock] = {}
+
+    def read(self, data: Any) -> tuple[dict[str, SiteData], dict[str, Clock]]:
+        """Return the sites and the clocks of those that have times."""
+        if isinstance(data, Mapping):
+            names = [str(name) for name in data]
+            if len(set(names)) < len(names):
+                raise DataError("data has two sites of the same name; site names are compared as text.")
+            inner = replace(self.layout, site=None)
+            if self.layout.site is not None:
+                raise ParameterError(
+                    f"site={self.layout.site!r} goes with one table of all sites, but data is a dict whose "
+                    "keys name the sites."
+                )
+            sites = {str(name): self._site(str(name), value, inner) for name, value in data.items()}
+        elif isinstance(data, (str, PathLike)):
+            sites = self._path(Path(data))
+        elif isinstance(data, pd.DataFrame) and self.layout.site is not None:
+            sites = self._long(data)
+        else:
+            if self.layout.site is not None:
+                raise ParameterError(
+                    f"site={self.layout.site!r} needs one DataFrame or file, not {type(data).__name__}."
+                )
+            sites = {"site-0": self._site("site-0", data, self.layout)}
+        return sites, self.clocks
+
+    def _site(self, name: str, value: Any, layout: Layout) -> SiteData:
+        where = f"site {name!r}"
+        if isinstance(value, (str, PathLike)):
+            path = Path(value)
+            return self._files(name, data_files(path) if path.is_dir() else [path], layout)
+        if isinstance(value, (pd.DataFrame, np.ndarray)):
+            return self._memory_site(name, [_Part("recording-0", value)], layout)
+        if isinstance(value, SiteData):
+            return value
+        if isinstance(value, (list, tuple)) and value:
+            if all(isinstance(item, (str, PathLike)) for item in value):
+                return self._files(name, [Path(item) for item in value], layout)
+            if all(isinstance(item, (pd.DataFrame, np.ndarray)) for item in value):
+                parts = [_Part(f"recording-{i}", item) for i, item in enumerate(value)]
+                return self._memory_site(name, parts, layout)
+        if isinstance(value, (list, tuple)) and not value:
+            raise DataError(f"{where} is an empty list; give at least one recording or leave the site out.")
+        raise DataError(
+            f"{where} is of type {type(value).__name__}; give a DataFrame, a two-dimensional array, a list "
+            "of them, or a path."
+        )
+
+    def _path(self, path: Path) -> dict[str, SiteData]:
+        if not path.exists():
+            raise FileError(f"file {str(path)!r} does not exist; check the path.")
+        if not path.is_dir():
+            if self.layout.site is not None:
+                return self._long_file(path)
+            return {stem(path): self._files(stem(path), [path], self.layout)}
+        if self.layout.site is not None:
+            raise ParameterError(
+                f"site={self.layout.site!r} goes with one table of all sites, but {str(path)!r} is a "
+                "directory whose files "
+                "name the sites."
+            )
+        groups = [(stem(file), [file]) for file in data_files(path)]
+        for folder in sorted(
+            item for item in path.iterdir() if item.is_dir() and not item.name.startswith((".", "_"))
+        ):
+            if data_files(folder):
+                groups.append((folder.name, data_files(folder)))
+        names = [name for name, _ in groups]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise FileError(
+                f"directory {str(path)!r} has more than one file or folder for site {twice[0]!r}; rename one."
+            )
+        if not groups:
+            raise FileError(
+                f"directory {str(path)!r} has no .csv, .tsv or .parquet file in it or its sub-directories."
+            )
+        return {name: self._files(name, files, self.layout) for name, files in sorted(groups)}
+
+    def _files(self, name: str, files: list[Path], layout: Layout) -> SiteData:
+        if not files:
+            raise FileError(f"site {name!r} has no .csv, .tsv or .parquet file in its directory.")
+        text = [key for key in (layout.site, layout.series) if key is not None]
+        tables = [open_table(file, text) for file in files]
+        kinds = {type(table) for table in tables}
+        if len(kinds) == 1 and sum(file.stat().st_size for file in files) > self.stream_bytes:
+            cls = ParquetSite if kinds == {ParquetTable} else CsvSite
+            streamed = cls(files, name=name, layout=layout)
+            self._note_clock(name, streamed)
+            return streamed
+        return self._memory_site(name, [_Part(stem(t.path), t.frame()) for t in tables], layout)
+
+    def _note_clock(self, name: str, site: FileSite) -> None:
+        if site.layout.time is not None and site.index.clock is not None:
+            self.clocks[name] = site.index.clock
+
+    def _long(
+        self, frame: pd.DataFrame, origin: str = "data", part: str = "recording-0"
+    ) -> dict[str, SiteData]:
+        column = self.layout.site
+        assert column is not None
+        frame, layout = tidy_frame(frame, self.layout, origin)
+        inner = replace(layout, site=None, variables=layout.choose_variables(list(frame.columns), origin))
+        keys = names_of_keys(frame[column], "site", origin)
+        sites: dict[str, SiteData] = {}
+        for name, rows in frame.drop(columns=column).groupby(keys, sort=False):
+            sites[str(name)] = self._memory_site(str(name), [_Part(part, rows.reset_index(drop=True))], inner)
+        return sites
+
+    def _long_file(self, path: Path) -> dict[str, SiteData]:
+        text = [key for key in (self.layout.site, self.layout.series) if key is not None]
+        table = open_table(path, text)
+        origin = f"file {path.name!r}"
+        if path.stat().st_size <= self.stream_bytes:
+            return self._long(table.frame(), origin, stem(path))
+        cls = ParquetSite if isinstance(table, ParquetTable) else CsvSite
+        layout = cls(path, name=path.name, layout=self.layout).layout
+        sites: dict[str, SiteData] = {}
+        for name, index in index_files([table], layout, origin).items():
+            streamed = cls(path, name=name, layout=layout, index=index)
+            self._note_clock(name, streamed)
+            sites[name] = streamed
+        return sites
+
+    def _memory_site(self, name: str, parts: list[_Part], layout: Layout) -> MemorySite:
+        where = f"site {name!r}"
+        collected: list[_Series] = []
+        variables: tuple[str, ...] | None = None
+        for part in parts:
+            place = where if len(parts) == 1 else f"recording {part.name!r} of {where}"
+            frame, own = _as_frame(part.table, layout, place)
+            mine = own.choose_variables([str(c) for c in frame.columns], place)
+            if variables is not None:
+                layout.require_same(mine, variables, place, f"recording {parts[0].name!r}")
+            variables = variables or mine
+            if own.series is None:
+                collected.append(_Series(part.name, frame, own))
+                continue
+            prefix = f"{part.name}/" if len(parts) > 1 else ""
+            for key, rows in frame.groupby(names_of_keys(frame[own.series], "series", place), sort=False):
+                collected.append(_Series(f"{prefix}{key}", rows, own))
+        assert variables is not None
+        clock = self._clock(name, collected)
+        items, n_dropped = [], 0
+        for item in collected:
+            at = f"recording {item.name!r} of {where}"
+            has_time = item.layout.time is not None
+            step = clock.step if clock is not None and has_time else None
+            cutter = Segmenter(at, variables, step, layout.missing, item.layout.time or "time")
+            ticks = clock.ticks(item.frame[item.layout.time], at) if clock is not None and has_time else None
+            labels, unlabelled = row_labels(item.frame, item.layout.label)
+            blocks = tuple(cutter.feed(frame_values(item.frame, variables, at), ticks, labels, unlabelled))
+            items.append(ArrayRecording(item.name, blocks))
+            n_dropped += cutter.n_dropped
+        return MemorySite(variables, tuple(items), n_dropped)
+
+    def _clock(self, name: str, collected: list[_Series]) -> Clock | None:
+        timed = [(i, item) for i, item in enumerate(collected) if item.layout.time is not None]
+        if not timed:
+            return None
+        clock = self.layout.clock
+        if clock is None:
+            counter = StepCounter()
+            for i, item in timed:
+                counter.feed(i, item.frame[item.layout.time], f"recording {item.name!r} of site {name!r}")
+            clock = counter.clock()
+        self.clocks[name] = clock
+        return clock
+
+
+def _as_frame(table: pd.DataFrame | np.ndarray, layout: Layout, where: str) -> tuple[pd.DataFrame, Layout]:
+    if isinstance(table, pd.DataFrame):
+        return tidy_frame(table, layout, where)
+    if table.ndim != 2:
+        fix = {
+            1: "reshape(-1, 1) makes one variable of it",
+            3: "give list(array) for one recording per entry",
+        }
+        raise DataError(
+            f"{where} is an array with {table.ndim} dimensions instead of 2 (rows, variables)"
+            + (f"; {fix[table.ndim]}." if table.ndim in fix else ".")
+        )
+    for argument, column in layout.keys.items():
+        if column is not None:
+            raise DataError(
+                f"{where} is an array without column names, so {argument}={column!r} cannot be found; give a "
+                "DataFrame."
+            )
+    names = unnamed(table.shape[1])
+    if layout.variables is not None and len(layout.variables) == table.shape[1]:
+        names = layout.variables
+    return pd.DataFrame(table, columns=list(names), copy=False), layout
+
+
+def _require_one_step(clocks: Mapping[str, Clock]) -> None:
+    known = {name: clock for name, clock in clocks.items() if clock.step is not None}
+    if len({(clock.unit == "integer", clock.step) for clock in known.values()}) > 1:
+        (first, a), *rest = known.items()
+        other, b = next(
+            (n, c) for n, c in rest if (c.unit == "integer", c.step) != (a.unit == "integer", a.step)
+        )
+        raise DataError(
+            f"site {first!r} has a row every {a.describe()} but site {other!r} every {b.describe()}, so one "
+            "lag would mean "
+            "different things; resample one of them, or give the expected step with freq=."
+        )
+
+
+def _align(sites: dict[str, SiteData], layout: Layout) -> dict[str, SiteData]:
+    first = next(iter(sites))
+    reference = layout.variables or tuple(sites[first].variables)
+    aligned: dict[str, SiteData] = {}
+    for name, data in sites.items():
+        if layout.variables is not None:
+            layout.choose_variables(tuple(data.variables), f"site {name!r}")
+        else:
+            layout.require_same(tuple(data.variables), reference, f"site {name!r}", f"site {first!r}")
+        aligned[name] = data if tuple(data.variables) == reference else AlignedSite(reference, data)
+    return aligned

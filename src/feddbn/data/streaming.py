@@ -1,0 +1,266 @@
+"""Sites whose rows stay on disk: files are read again, batch by batch, each time the rows are needed.
+
+Theory of operation
+-------------------
+- A first pass over the site, series and time columns alone (none for a Parquet file without them) finds
+  where each recording begins and ends and the sampling step. It happens on first use and is kept.
+- ``recordings()`` opens one cursor per file; reading recordings in order is one pass over the file.
+- Each recording feeds its batches to a `Segmenter`, so segments are the same as in memory.
+
+Known weaknesses: the rows of a recording must stand together in the file; CSV can only be read from its
+beginning, so going back to an earlier recording costs a pass.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from feddbn.core.lagged import Block
+from feddbn.data.clock import Clock, Freq, StepCounter
+from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels
+from feddbn.data.segments import Segmenter
+from feddbn.data.tables import CsvTable, Cursor, ParquetTable, Table, stem
+from feddbn.errors import DataError, FileError, ParameterError
+
+__all__ = ["CsvSite", "FileIndex", "FileSite", "ParquetSite", "index_files"]
+
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Rows ``start <= row < stop`` of one table are one recording; `stop` None means to the end."""
+
+    name: str
+    table: int
+    start: int
+    stop: int | None
+
+
+@dataclass(frozen=True)
+class FileIndex:
+    """Where a site's recordings are, and its clock (None without times)."""
+
+    runs: tuple[_Run, ...]
+    clock: Clock | None
+
+
+def index_files(
+    tables: Sequence[Table], layout: Layout, where: str, batch_rows: int = 65536
+) -> dict[str, FileIndex]:
+    """Return site -> index, from the site, series and time columns alone; without site= the key is ``""``."""
+    runs: dict[str, list[_Run]] = {}
+    counters: dict[str, StepCounter] = {}
+    for number, table in enumerate(tables):
+        prefix = f"{stem(table.path)}/" if len(tables) > 1 else ""
+        keys = [name for name in (layout.site, layout.series) if name is not None]
+        time = layout.time if layout.clock is None else None
+        if not keys and time is None:
+            runs.setdefault("", []).append(_Run(stem(table.path), number, 0, table.n_rows()))
+            continue
+        seen: set[tuple[str, ...]] = set()
+        current: tuple[str, ...] | None = None
+        row = 0
+        columns = [*keys, *([time] if time is not None else [])]
+        for frame in table.frames(columns, 0, batch_rows)[1]:
+            if not len(frame):
+                continue
+            arguments = {layout.site: "site", layout.series: "series"}
+            names = [names_of_keys(frame[key], arguments[key], where) for key in keys]
+            changed = np.zeros(len(frame), dtype=bool)
+            changed[0] = True
+            for column in names:
+                changed[1:] |= column[1:] != column[:-1]
+            edges = [*np.flatnonzero(changed).tolist(), len(frame)]
+            for start, stop in pairwise(edges):
+                key = tuple(str(column[start]) for column in names)
+                site = key[0] if layout.site is not None else ""
+                mine = runs.setdefault(site, [])
+                if key != current:
+                    if key in seen:
+                        raise DataError(
+                            f"{where}: the rows of recording {key[-1]!r} do not stand together in "
+                            f"{str(table.path)!r}, which is "
+                            f"too large to read at once; sort the file by {', '.join(map(repr, keys))} and "
+                            "time."
+                        )
+                    seen.add(key)
+                    current = key
+                    name = prefix + key[-1] if layout.series is not None else stem(table.path)
+                    mine.append(_Run(name, number, row + start, row + stop))
+                else:
+                    mine[-1] = replace(mine[-1], stop=row + stop)
+                if time is not None:
+                    counter = counters.setdefault(site, StepCounter())
+                    counter.feed((number, mine[-1].start), frame[time].iloc[start:stop], where)
+            row += len(frame)
+    found = {}
+    for site, its_runs in runs.items():
+        clock = layout.clock if layout.time is not None else None
+        found[site] = FileIndex(tuple(its_runs), counters[site].clock() if site in counters else clock)
+    return found
+
+
+class FileSite(ABC):
+    """Recordings in files, read in batches; memory does not grow with the number of rows."""
+
+    def __init__(
+        self,
+        paths: Paths,
+        variables: Sequence[str] | None = None,
+        series: str | None = None,
+        time: str | None = None,
+        batch_rows: int = 65536,
+        *,
+        label: str | None = None,
+        freq: Freq = None,
+        missing: str = "drop",
+        name: str | None = None,
+        layout: Layout | None = None,
+        index: FileIndex | None = None,
+    ) -> None:
+        if isinstance(batch_rows, bool) or not isinstance(batch_rows, (int, np.integer)) or batch_rows < 1:
+            raise ParameterError(f"batch_rows={batch_rows!r} must be a whole number of at least 1.")
+        self.paths = tuple(Path(path) for path in ([paths] if isinstance(paths, (str, PathLike)) else paths))
+        if not self.paths:
+            raise ParameterError("paths is empty; give at least one file.")
+        for path in self.paths:
+            if not path.is_file():
+                raise FileError(f"file {str(path)!r} does not exist; check the path.")
+        wanted = None if variables is None else tuple(variables)
+        self.layout = layout or Layout(None, series, time, label, wanted, freq, missing)
+        self.name = name or stem(self.paths[0])
+        self.batch_rows = int(batch_rows)
+        self._given_index = index
+        self._tables = tuple(self._table(path) for path in self.paths)
+        self._resolve_columns()
+
+    @abstractmethod
+    def _table(self, path: Path) -> Table:
+        """Return the table in a file."""
+
+    @property
+    def _text_columns(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.layout.site, self.layout.series) if name is not None)
+
+    def _resolve_columns(self) -> None:
+        where = f"site {self.name!r}"
+        indexed = {table.time_index for table in self._tables}
+        found = next(iter(indexed)) if len(indexed) == 1 else None
+        if self.layout.time is None and found is not None:
+            self.layout = replace(self.layout, time=found)
+        chosen: tuple[str, ...] | None = None
+        for table in self._tables:
+            columns = table.columns()
+            self.layout.require_keys(columns, where)
+            keys = self.layout.keys.values()
+            data = [name for name in columns if name in keys or name not in table.index_columns]
+            mine = self.layout.choose_variables(data, where)
+            if chosen is not None:
+                self.layout.require_same(
+                    mine, chosen, f"file {table.path.name!r} of {where}", repr(self.paths[0].name)
+                )
+            chosen = chosen or mine
+        assert chosen is not None
+        self.variables: tuple[str, ...] = chosen
+
+    @cached_property
+    def index(self) -> FileIndex:
+        """Where the recordings are and the sampling step; the first use reads the key columns once."""
+        if self._given_index is not None:
+            return self._given_index
+        found = index_files(self._tables, self.layout, f"site {self.name!r}", self.batch_rows)
+        return found.get("", FileIndex((), self.layout.clock))
+
+    @cached_property
+    def n_dropped_rows(self) -> int:
+        """Number of rows left out for missing values; the first use reads all rows once."""
+        return sum(recording.count_dropped() for recording in self.recordings())
+
+    def recordings(self) -> Iterator[FileRecording]:
+        """Yield the recordings in the order of the files and their rows."""
+        label = self.layout.label
+        keys = [name for name in (self.layout.time, label) if name is not None]
+        cursors = [Cursor(table, [*self.variables, *keys], self.batch_rows) for table in self._tables]
+        for run in self.index.runs:
+            yield FileRecording(self, run, cursors[run.table])
+
+
+class FileRecording:
+    """One recording of a `FileSite`."""
+
+    def __init__(self, site: FileSite, run: _Run, cursor: Cursor) -> None:
+        self.name = run.name
+        self._site = site
+        self._run = run
+        self._cursor = cursor
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows in batches; a batch that continues a segment says so."""
+        yield from self._feed(self._segmenter())
+
+    def count_dropped(self) -> int:
+        """Return how many rows are left out for missing values; reads the recording."""
+        segmenter = self._segmenter()
+        for _ in self._feed(segmenter):
+            pass
+        return segmenter.n_dropped
+
+    def _segmenter(self) -> Segmenter:
+        layout, clock = self._site.layout, self._site.index.clock
+        where = f"recording {self.name!r} of site {self._site.name!r}"
+        step = clock.step if clock is not None else None
+        return Segmenter(where, self._site.variables, step, layout.missing, layout.time or "time")
+
+    def _feed(self, segmenter: Segmenter) -> Iterator[Block]:
+        layout, clock = self._site.layout, self._site.index.clock
+        row = self._run.start
+        while (frame := self._cursor.read(row, self._run.stop)) is not None:
+            values = frame_values(frame, self._site.variables, segmenter.where)
+            ticks = None
+            if layout.time is not None and clock is not None:
+                ticks = clock.ticks(frame[layout.time], segmenter.where)
+            labels, unlabelled = row_labels(frame, layout.label)
+            row += len(frame)
+            yield from segmenter.feed(values, ticks, labels, unlabelled)
+
+
+@final
+class ParquetSite(FileSite):
+    """A site whose recordings are in Parquet files (needs pyarrow).
+
+    Parameters
+    ----------
+    paths
+        One file or several; without `series` each is one recording.
+    variables
+        Columns to use; by default all that have no other role.
+    series, time, label
+        Names of the columns that tell recordings apart, give the time, and label rows.
+    batch_rows
+        Rows held in memory at once.
+    freq, missing
+        As in `read_sites`.
+    name
+        The site's name in messages; by default the first file's.
+    """
+
+    def _table(self, path: Path) -> Table:
+        return ParquetTable(path)
+
+
+@final
+class CsvSite(FileSite):
+    """A site whose recordings are in CSV or TSV files; parameters as for `ParquetSite`."""
+
+    def _table(self, path: Path) -> Table:
+        return CsvTable(path, self._text_columns)

@@ -1,0 +1,240 @@
+"""CSV, TSV and Parquet files as tables: whole, or row by row in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from feddbn.errors import FileError, MissingExtra
+
+__all__ = ["CsvTable", "Cursor", "ParquetTable", "Table", "data_files", "is_data_file", "open_table", "stem"]
+
+_CSV = {".csv": ",", ".tsv": "\t"}
+_PARQUET = (".parquet", ".pq")
+_PACKED = (".gz", ".bz2", ".xz", ".zst")
+
+
+def _kind(path: Path) -> str:
+    suffixes = [s.lower() for s in path.suffixes]
+    if len(suffixes) > 1 and suffixes[-1] in _PACKED and suffixes[-2] in _CSV:
+        return suffixes[-2]
+    return suffixes[-1] if suffixes else ""
+
+
+def is_data_file(path: Path) -> bool:
+    """Whether the file's ending is one we read; hidden files are not data."""
+    return (
+        path.is_file()
+        and not path.name.startswith((".", "_"))
+        and (_kind(path) in _CSV or _kind(path) in _PARQUET)
+    )
+
+
+def stem(path: Path) -> str:
+    """Return the file's name without its endings (``a.csv.gz`` -> ``a``)."""
+    kind = _kind(path)
+    name = path.name
+    return name[: name.lower().rindex(kind)] if kind and path.is_file() else name
+
+
+def data_files(folder: Path) -> list[Path]:
+    """Return the data files directly inside a folder, sorted by name."""
+    return sorted(path for path in folder.iterdir() if is_data_file(path))
+
+
+def open_table(path: Path, text_columns: Sequence[str] = ()) -> Table:
+    """Return the table in a file, chosen by its ending."""
+    if not path.exists():
+        raise FileError(f"file {str(path)!r} does not exist; check the path.")
+    if _kind(path) in _PARQUET:
+        return ParquetTable(path)
+    if _kind(path) in _CSV:
+        return CsvTable(path, tuple(text_columns))
+    raise FileError(
+        f"file {str(path)!r} is not of a kind this package reads; use .csv, .tsv (also .gz) or .parquet."
+    )
+
+
+@contextmanager
+def _reading(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except FileError:
+        raise
+    except (OSError, ValueError, EOFError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise FileError(f"file {str(path)!r} cannot be read as {what} ({reason.rstrip('.')}).") from None
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """A text file with a header; `text_columns` are read as text, so that batches agree on their type."""
+
+    path: Path
+    text_columns: tuple[str, ...] = ()
+    seekable = False
+    index_columns: tuple[str, ...] = ()
+    time_index: str | None = None
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"sep": _CSV.get(_kind(self.path), ","), "dtype": dict.fromkeys(self.text_columns, str)}
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names in the header."""
+        with _reading(self.path, "CSV"):
+            frame = pd.read_csv(self.path, nrows=0, **self._options)
+        return self._checked(frame)
+
+    def frame(self) -> pd.DataFrame:
+        """Return the whole table."""
+        with _reading(self.path, "CSV"):
+            frame: pd.DataFrame = pd.read_csv(self.path, low_memory=False, **self._options)
+        self._checked(frame)
+        return frame
+
+    def n_rows(self) -> int | None:
+        """Return None: only reading tells."""
+        return None
+
+    def frames(
+        self, columns: Sequence[str], start: int, batch_rows: int
+    ) -> tuple[int, Iterator[pd.DataFrame]]:
+        """(first row, batches of these columns from there on); text can only be read from its beginning."""
+        return 0, self._frames(columns, batch_rows)
+
+    def _frames(self, columns: Sequence[str], batch_rows: int) -> Iterator[pd.DataFrame]:
+        with _reading(self.path, "CSV"):
+            reader = pd.read_csv(
+                self.path, usecols=list(columns), chunksize=batch_rows, low_memory=False, **self._options
+            )
+        with reader:
+            while True:
+                with _reading(self.path, "CSV"):
+                    frame = next(reader, None)
+                if frame is None:
+                    return
+                yield frame
+
+    def _checked(self, frame: pd.DataFrame) -> tuple[str, ...]:
+        names = tuple(str(name) for name in frame.columns)
+        for mark in (";", "\t", ","):
+            if len(names) == 1 and mark in names[0]:
+                raise FileError(
+                    f"file {str(self.path)!r} seems to separate columns by {mark!r}; save it with commas as "
+                    ".csv or with tabs as .tsv."
+                )
+        return names
+
+
+@dataclass(frozen=True)
+class ParquetTable:
+    """A Parquet file; needs pyarrow, imported only here."""
+
+    path: Path
+    seekable = True
+
+    def _open(self) -> Any:
+        try:
+            import pyarrow.parquet as pq
+        except ImportError:
+            raise MissingExtra("pyarrow", "parquet") from None
+        with _reading(self.path, "Parquet"):
+            # A buffered stream reads pages as they are needed; without it whole column chunks would be held.
+            return pq.ParquetFile(self.path, buffer_size=1 << 18, pre_buffer=False)
+
+    @property
+    def index_columns(self) -> tuple[str, ...]:
+        """Columns that hold the row index of the DataFrame the file was written from."""
+        with self._open() as file:
+            stored = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
+        return tuple(name for name in stored if isinstance(name, str))
+
+    @property
+    def time_index(self) -> str | None:
+        """The index column if there is one and it holds dates."""
+        names = self.index_columns
+        if len(names) != 1:
+            return None
+        with self._open() as file:
+            return names[0] if str(file.schema_arrow.field(names[0]).type).startswith("timestamp") else None
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names in the schema."""
+        with self._open() as file:
+            return tuple(file.schema_arrow.names)
+
+    def frame(self) -> pd.DataFrame:
+        """Return the whole table, with the index it was written with."""
+        with self._open() as file, _reading(self.path, "Parquet"):
+            frame: pd.DataFrame = file.read().to_pandas()
+        return frame
+
+    def n_rows(self) -> int | None:
+        """Return the number of rows from the file's footer."""
+        with self._open() as file:
+            return int(file.metadata.num_rows)
+
+    def frames(
+        self, columns: Sequence[str], start: int, batch_rows: int
+    ) -> tuple[int, Iterator[pd.DataFrame]]:
+        """(first row, batches of these columns from there on), from the row group that holds row `start`."""
+        with self._open() as file:
+            first, group = 0, 0
+            while group < file.num_row_groups and first + file.metadata.row_group(group).num_rows <= start:
+                first += file.metadata.row_group(group).num_rows
+                group += 1
+        return first, self._frames(columns, group, batch_rows)
+
+    def _frames(self, columns: Sequence[str], group: int, batch_rows: int) -> Iterator[pd.DataFrame]:
+        with self._open() as file:
+            groups = list(range(group, file.num_row_groups))
+            if not groups:
+                return
+            batches = file.iter_batches(
+                batch_size=batch_rows, row_groups=groups, columns=list(columns), use_threads=False
+            )
+            while True:
+                with _reading(self.path, "Parquet"):
+                    batch = next(batches, None)
+                if batch is None:
+                    return
+                yield batch.to_pandas(ignore_metadata=True)
+
+
+Table = CsvTable | ParquetTable
+
+
+class Cursor:
+    """Rows of a table by position; reading on in order costs one pass, going back starts again."""
+
+    def __init__(self, table: Table, columns: Sequence[str], batch_rows: int) -> None:
+        self._open: Callable[[int], tuple[int, Iterator[pd.DataFrame]]] = lambda start: table.frames(
+            columns, start, batch_rows
+        )
+        self._seekable = table.seekable
+        self._frames: Iterator[pd.DataFrame] | None = None
+        self._buffer = pd.DataFrame()
+        self._at = 0
+
+    def read(self, start: int, stop: int | None) -> pd.DataFrame | None:
+        """Return some rows from `start` on, none at or after `stop`; None when there are no more."""
+        if stop is not None and start >= stop:
+            return None
+        end = self._at + len(self._buffer)
+        if self._frames is None or start < self._at or (self._seekable and start > end):
+            self._at, self._frames = self._open(start)
+            self._buffer = pd.DataFrame()
+        while start >= self._at + len(self._buffer):
+            self._at += len(self._buffer)
+            following = next(self._frames, None)
+            self._buffer = pd.DataFrame() if following is None else following
+            if following is None:
+                return None
+        offset = start - self._at
+        return self._buffer.iloc[offset : None if stop is None else offset + stop - start]
