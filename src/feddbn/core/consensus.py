@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from feddbn.core.acyclicity import Acyclicity, expm_value_and_grad
 from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.global_step import solve_acyclic_prox
-from feddbn.core.graph import DroppedEdge, break_cycles, topological_order
+from feddbn.core.graph import DroppedEdge, break_cycles, threshold, topological_order
 from feddbn.core.lagged import FloatArray
 from feddbn.core.lasso import penalty_value, soft_threshold
 from feddbn.core.local_step import LocalProblem
@@ -151,6 +151,8 @@ class Consensus:
         self._curvature = 0.0
         self._stage_start = 0
         self._pass = 0
+        self._unit = 1.0
+        self._raw_objective = float("nan")
         self._candidates: list[tuple[float, BoolArray, FloatArray]] = []
         if not has_cycle(options.constraints.allowed[: options.constraints.d]):
             self.stage = Stage.LASSO
@@ -166,6 +168,22 @@ class Consensus:
     def is_first(self) -> bool:
         """Whether the next broadcast is the starting point."""
         return not self.history
+
+    @property
+    def raw_objective(self) -> float:
+        """Penalised objective of `C_raw`."""
+        return self._raw_objective
+
+    def graph(self) -> FloatArray:
+        """Return the final weights: refitted if asked for, thresholded, without cycles."""
+        if self.stage is Stage.FINAL or self.C_raw is None:
+            return self.C
+        # Without refit this is the paper's rule: threshold the penalised weights.
+        constraints, d = self.options.constraints, self.options.constraints.d
+        C = threshold(self.C_raw, constraints.required, self.options.w_threshold, self.options.a_threshold)
+        C[:d], dropped = break_cycles(C[:d], constraints.required[:d])
+        self.dropped += [edge for edge in dropped if edge not in self.dropped]
+        return C
 
     def advance(self, total: FloatArray, n_sites: int) -> None:
         """Take the sum of one round's vectors (see `SiteMember.answer`) and decide what comes next."""
@@ -263,7 +281,7 @@ class Consensus:
             self._enter(Stage.ACYCLIC if self._pass < len(options.schedule.passes) else Stage.LASSO)
             return False
         if self.stage in (Stage.ACYCLIC, Stage.LASSO):
-            self.C_raw = self.C
+            self._keep_raw()
             if options.refit:
                 self._enter(Stage.SUPPORT)
                 return False
@@ -291,17 +309,18 @@ class Consensus:
             support = self.C != 0
             support[:d] = W != 0
             if stage is Stage.FINAL:
-                limit = np.full(self.C.shape, options.a_threshold)
-                limit[:d] = options.w_threshold
-                support &= np.abs(self.C) >= limit
+                support &= threshold(self.C, constraints.required, options.w_threshold, options.a_threshold) != 0
             self._allowed = support | constraints.required
             self._penalty = np.zeros_like(options.penalty)
         self.stage, self._stage_start = stage, self.round
 
     def _give_up(self) -> None:
         if self.C_raw is None:
-            self.C_raw = self.C
+            self._keep_raw()
         self._finish(Status.NOT_ACYCLIC if self.stage is Stage.ACYCLIC else Status.MAX_ROUNDS)
+
+    def _keep_raw(self) -> None:
+        self.C_raw, self._raw_objective = self.C, self.history[-1].objective
 
     def _finish(self, status: Status) -> bool:
         self.status, self.is_done = status, True

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.constraints import EdgeConstraints, has_cycle
+from feddbn.core.constraints import has_cycle
 from feddbn.core.lagged import FloatArray
 
-__all__ = ["DroppedEdge", "break_cycles", "refit_support", "topological_order"]
+__all__ = ["DroppedEdge", "break_cycles", "refit_support", "threshold", "topological_order"]
 
 BoolArray = NDArray[np.bool_]
 DroppedEdge = tuple[int, int, float]
@@ -73,47 +70,9 @@ def refit_support(G: FloatArray, support: BoolArray, ridge: float = 1e-10) -> Fl
     return C
 
 
-@dataclass(frozen=True)
-class Pruned:
-    """A graph cut out of raw weights: the stack C and the contemporaneous edges dropped to break cycles."""
-
-    C: FloatArray
-    dropped: Sequence[DroppedEdge]
-
-
-def prune(
-    C_raw: FloatArray,
-    G: FloatArray | None,
-    constraints: EdgeConstraints,
-    w_threshold: float,
-    a_threshold: float,
-    refit: bool,
-    keep_cycles: bool = False,
-) -> Pruned:
-    """Return the final graph: break cycles, refit the support without penalty, threshold, refit once more.
-
-    L1 shrinks every weight, so a hard threshold on shrunk weights deletes true edges; refitting first undoes the
-    shrinkage. The second refit gives the weights of the edges that remain. With ``refit=False`` this is the paper's
-    rule: threshold the penalised weights.
-    """
-    d = C_raw.shape[1]
-    C = C_raw.copy()
-    dropped: list[DroppedEdge] = []
-    if refit and G is not None:
-        if not keep_cycles:
-            C[:d], dropped = break_cycles(C[:d], constraints.required[:d])
-        C = refit_support(G, (C != 0) | constraints.required)
-    C = _threshold(C, constraints, w_threshold, a_threshold)
-    if not keep_cycles:
-        C[:d], more = break_cycles(C[:d], constraints.required[:d])
-        dropped = [*dropped, *more]
-    if refit and G is not None:
-        C = refit_support(G, (C != 0) | constraints.required)
-    return Pruned(C, [edge for edge in dropped if abs(edge[2]) > 0])
-
-
-def _threshold(C: FloatArray, constraints: EdgeConstraints, w_threshold: float, a_threshold: float) -> FloatArray:
+def threshold(C: FloatArray, required: BoolArray, w_threshold: float, a_threshold: float) -> FloatArray:
+    """Return C without weights smaller than their threshold; required edges stay."""
     d = C.shape[1]
     limit = np.full(C.shape, a_threshold)
     limit[:d] = w_threshold
-    return np.where((np.abs(C) >= limit) | constraints.required, C, 0.0)
+    return np.where((np.abs(C) >= limit) | required, C, 0.0)

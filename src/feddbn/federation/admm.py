@@ -1,0 +1,186 @@
+"""FDBNL over sums: [fdbnl] Algorithm 1 as a site task and a server program.
+
+One sum per round. A site keeps C_k, U_k and the eigendecomposition of its Gram matrix in its state; the server
+program drives `core.consensus.Consensus` and never needs more than the sum of ``C_k + U_k / (rho2 D)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.consensus import Consensus, ConsensusOptions, SiteMember
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.dynotears import penalty_matrix
+from feddbn.core.lagged import FloatArray
+from feddbn.core.local_step import LocalProblem
+from feddbn.core.schedules import make_schedule
+from feddbn.errors import ParameterError, StateError
+from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.statistics import Preparation, local_moments, prepare, summary_program
+from feddbn.federation.task import ServerProgram, Task
+
+__all__ = ["ConsensusFit", "ConsensusSettings", "check_summary", "consensus_options", "fdbnl_program"]
+
+WEIGHTINGS = ("samples", "sites")
+
+
+@dataclass(frozen=True)
+class ConsensusSettings:
+    """What the user chose; names as in the public contract."""
+
+    n_lags: int
+    lambda_w: float
+    lambda_a: float
+    schedule: str = "adaptive"
+    weighting: str = "samples"
+    rho1: float | None = None
+    rho2: float | None = None
+    phi1: float | None = None
+    phi2: float | None = None
+    max_rounds: int = 1000
+    h_tol: float = 1e-8
+    tol: float = 1e-6
+    w_threshold: float = 0.0
+    a_threshold: float = 0.0
+    refit: bool = True
+    center: str = "auto"
+    scale: str = "none"
+    acyclicity: str = "expm"
+
+    def __post_init__(self) -> None:
+        for name in ("lambda_w", "lambda_a", "w_threshold", "a_threshold"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise ParameterError(f"{name}={value!r} must be a number of at least 0.")
+        for name in ("h_tol", "tol"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value > 0):
+                raise ParameterError(f"{name}={value!r} must be positive.")
+        if isinstance(self.max_rounds, bool) or not isinstance(self.max_rounds, int) or self.max_rounds < 1:
+            raise ParameterError(f"max_rounds={self.max_rounds!r} must be a whole number of at least 1.")
+        if isinstance(self.n_lags, bool) or not isinstance(self.n_lags, (int, np.integer)) or self.n_lags < 0:
+            raise ParameterError(f"n_lags={self.n_lags!r} must be a whole number of at least 0.")
+        if self.weighting not in WEIGHTINGS:
+            raise ParameterError(f"weighting={self.weighting!r} is not known; choose 'samples' or 'sites'.")
+
+
+@dataclass(frozen=True)
+class ConsensusFit:
+    """A finished run with the preparation of its data; weights are those of the prepared variables."""
+
+    run: Consensus
+    preparation: Preparation
+    total_weight: float
+
+
+def consensus_options(
+    settings: ConsensusSettings, preparation: Preparation, constraints: EdgeConstraints, n_sites: int
+) -> tuple[ConsensusOptions, float]:
+    """Return the options of the core solver and the sum of the sites' weights."""
+    from feddbn.core.acyclicity import get_acyclicity
+
+    total_weight = 1.0 if settings.weighting == "samples" else float(n_sites)
+    schedule = make_schedule(
+        settings.schedule,
+        n_sites,
+        total_weight,
+        rho1=settings.rho1,
+        rho2=settings.rho2,
+        phi1=settings.phi1,
+        phi2=settings.phi2,
+    )
+    # The paper's proximal term is unweighted; the adaptive one is in units of the sources' variances.
+    metric = preparation.variance if schedule.is_adaptive else np.ones(len(constraints.allowed))
+    options = ConsensusOptions(
+        penalty=penalty_matrix(constraints, settings.lambda_w, settings.lambda_a),
+        metric=metric,
+        constraints=constraints,
+        schedule=schedule,
+        h_tol=settings.h_tol,
+        tol=settings.tol,
+        max_rounds=settings.max_rounds,
+        w_threshold=settings.w_threshold,
+        a_threshold=settings.a_threshold,
+        refit=settings.refit,
+        acyclicity=get_acyclicity(settings.acyclicity),
+    )
+    return options, total_weight
+
+
+def check_summary(variables: tuple[str, ...], preparation: Preparation) -> None:
+    """Raise if a variable is constant over the whole federation, or the federation has a single row."""
+    from feddbn.data.checks import check_variances
+
+    d = len(variables)
+    check_variances(variables, preparation.summary.variance[:d], preparation.summary.mean[:d])
+
+
+def fdbnl_program(
+    settings: ConsensusSettings, variables: tuple[str, ...], constraints: EdgeConstraints, n_sites: int
+) -> ServerProgram[ConsensusFit]:
+    """Yield the tasks of one FDBNL run; the result is a `ConsensusFit`."""
+    d = len(variables)
+    center = "recording" if settings.center == "recording" else "none"
+    summary = yield from summary_program(variables, settings.n_lags, center)
+    preparation = prepare(summary, d, settings.center, settings.scale)
+    check_summary(variables, preparation)
+    options, total_weight = consensus_options(settings, preparation, constraints, n_sites)
+    run = Consensus(options)
+    constant = {"n_lags": settings.n_lags, "variables": variables, "center": center, "weighting": settings.weighting}
+    while not run.is_done:
+        answer = yield Task(
+            "fdbnl-step",
+            arrays={
+                "C": run.C,
+                "center": preparation.center,
+                "scale": preparation.scale,
+                "metric": options.metric,
+            },
+            params={
+                **constant,
+                "round": run.round,
+                "rho2_before": run.rho2_before,
+                "rho2": run.rho2,
+                "n_total": summary.n,
+            },
+            note=_progress(run),
+        )
+        run.advance(answer.value, len(answer.contributors))
+    return ConsensusFit(run, preparation, total_weight)
+
+
+def _progress(run: Consensus) -> dict[str, float]:
+    note = {"round": float(run.round), "max_rounds": float(run.options.max_rounds)}
+    if run.history:
+        last = run.history[-1]
+        note |= {"h": last.h, "primal": last.primal, "dual": last.dual, "objective": last.objective}
+    return note
+
+
+def _run_step(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
+    C, metric = task.arrays["C"], task.arrays["metric"]
+    q, d = C.shape
+    is_first = task.params["round"] == 0
+    if is_first:
+        state, moments = local_moments(data, state, task)
+        scale = task.arrays["scale"]
+        G = moments.about(task.arrays["center"]) / moments.n / np.outer(scale, scale)
+        weight = moments.n / float(task.params["n_total"]) if task.params["weighting"] == "samples" else 1.0  # type: ignore[arg-type]
+        problem = LocalProblem.from_gram(G, weight, d, metric)
+        member = SiteMember.start(q, d)
+    else:
+        if "fdbnl.C" not in state:
+            raise StateError("this site has no state of this run; a run starts with round 0.")
+        problem = LocalProblem(state["fdbnl.wG"], state["fdbnl.V"], state["fdbnl.e"], metric, d)
+        member = SiteMember(state["fdbnl.C"], state["fdbnl.U"])
+    rho2_before, rho2 = float(task.params["rho2_before"]), float(task.params["rho2"])  # type: ignore[arg-type]
+    member, vector = member.answer(problem, C, rho2_before, rho2, is_first)
+    new = {**state, "fdbnl.C": member.C, "fdbnl.U": member.U}
+    if is_first:
+        new |= {"fdbnl.wG": problem.wG, "fdbnl.V": problem.V, "fdbnl.e": problem.e}
+    return new, vector
+
+
+register_site_task(SiteTask("fdbnl-step", _run_step, "one round of FDBNL: local weights plus scaled multipliers"))

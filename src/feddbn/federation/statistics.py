@@ -1,0 +1,198 @@
+"""Sums of counts, totals and cross-products of lagged rows: the statistics every linear method starts from.
+
+Site tasks
+----------
+``summary``   count, totals, squares and lag-1 products: enough to centre and scale, nothing about pairs of variables
+``moments``   count, totals and the whole lagged Gram matrix: enough for any linear model in one round
+
+A site reads its rows once per number of lags; the moments stay in its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.lagged import FloatArray
+from feddbn.core.moments import Moments
+from feddbn.errors import DataError, ParameterError, ProtocolError
+from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.task import ServerProgram, Task
+
+__all__ = ["CENTERS", "Preparation", "Summary", "local_moments", "moments_program", "prepare", "summary_of_moments", "summary_program"]
+
+CENTERS = ("auto", "none", "federated", "recording")
+# Beyond this ratio of mean to standard deviation, sums of squares about zero lose too many digits.
+_FAR_FROM_ZERO = 1e3
+
+
+def local_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, Moments]:
+    """Return the site's moments of lagged rows, from its state if it has read them before.
+
+    With ``center="recording"`` every recording is centred on its own mean first.
+    """
+    n_lags, within = int(_param(task, "n_lags")), task.params.get("center") == "recording"
+    wanted = task.params.get("variables")
+    if wanted is not None and tuple(data.variables) != tuple(wanted):  # type: ignore[arg-type]
+        raise ProtocolError(
+            f"task {task.name!r} is about the variables {wanted}, but this site has {tuple(data.variables)}; "
+            "agree on the same variables in the same order."
+        )
+    key = np.array([n_lags, int(within)])
+    if "moments.key" in state and np.array_equal(state["moments.key"], key):
+        return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
+    d = len(data.variables)
+    total = Moments.empty((n_lags + 1) * d)
+    for recording in data.recordings():
+        total = total.merge(_recording_moments(recording, n_lags, d, within))
+    if total.n == 0:
+        raise DataError(f"no row of this site has n_lags={n_lags} rows before it; lower n_lags or leave the site out.")
+    new = {
+        **state,
+        "moments.key": key,
+        "moments.n": np.array(total.n),
+        "moments.mean": total.mean,
+        "moments.scatter": total.scatter,
+    }
+    return new, total
+
+
+def _recording_moments(recording: object, n_lags: int, d: int, within: bool) -> Moments:
+    moments = Moments.of_blocks(recording.blocks(), n_lags, d)  # type: ignore[attr-defined]
+    return Moments(moments.n, np.zeros_like(moments.mean), moments.scatter) if within else moments
+
+
+def _param(task: Task, name: str) -> int:
+    value = task.params.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ProtocolError(f"task {task.name!r} needs the parameter {name!r} as a whole number of at least 0.")
+    return value
+
+
+def _origin(task: Task) -> FloatArray | None:
+    return task.arrays.get("origin")
+
+
+def _run_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
+    state, moments = local_moments(data, state, task)
+    return state, moments.to_sums(_origin(task))
+
+
+def _moment_units(data: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
+    n_lags, within = int(_param(task, "n_lags")), task.params.get("center") == "recording"
+    if unit != "recording":
+        raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
+    for recording in data.recordings():
+        yield _recording_moments(recording, n_lags, len(data.variables), within).to_sums(_origin(task))
+
+
+def _run_summary(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
+    state, moments = local_moments(data, state, task)
+    return state, _summary_vector(moments, len(data.variables), _origin(task))
+
+
+def _summary_vector(moments: Moments, d: int, origin: FloatArray | None) -> FloatArray:
+    centre = np.zeros(moments.q) if origin is None else origin
+    cross = moments.about(centre)
+    lagged = np.diag(cross, k=d)[:d] if moments.q > d else np.zeros(d)
+    return np.concatenate([[moments.n], moments.n * (moments.mean - centre), np.diag(cross), lagged])
+
+
+register_site_task(SiteTask("moments", _run_moments, "lagged means and cross-products of all variables", _moment_units))
+register_site_task(SiteTask("summary", _run_summary, "counts, means and variances of single variables"))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Federation-wide count, means (q,), variances (q,) and lag-1 autocorrelations (d,)."""
+
+    n: float
+    mean: FloatArray
+    variance: FloatArray
+    autocorrelation: FloatArray
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What every site does to z before a fit: ``(z - center) / scale``, both (q,); `summary` explains why."""
+
+    center: FloatArray
+    scale: FloatArray
+    center_rule: str
+    summary: Summary
+
+    @property
+    def variance(self) -> FloatArray:
+        """(q,) mean squares of the prepared columns."""
+        offset = self.summary.mean - self.center
+        return (self.summary.variance + offset * offset) / self.scale**2
+
+
+def summary_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Summary]:
+    """Ask for counts, means and variances; a second time about the means if these are far from zero."""
+    d = len(variables)
+    params = {"n_lags": n_lags, "variables": variables, "center": center}
+    total = (yield Task("summary", params=params)).value
+    summary = _summary(total, d, np.zeros((n_lags + 1) * d))
+    if np.any(np.abs(summary.mean) > _FAR_FROM_ZERO * np.sqrt(np.maximum(summary.variance, 0.0))):
+        origin = summary.mean
+        total = (yield Task("summary", arrays={"origin": origin}, params=params)).value
+        summary = _summary(total, d, origin)
+    return summary
+
+
+def _summary(total: FloatArray, d: int, origin: FloatArray) -> Summary:
+    q = len(origin)
+    n = float(total[0])
+    delta = total[1 : 1 + q] / n
+    variance = total[1 + q : 1 + 2 * q] / n - delta * delta
+    lagged = total[1 + 2 * q :] / n - (delta[:d] * delta[d : 2 * d] if q > d else 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = np.where(variance[:d] > 0, lagged / variance[:d], 0.0)
+    return Summary(n, delta + origin, variance, np.clip(r, -0.99, 0.99))
+
+
+def summary_of_moments(moments: Moments, d: int) -> Summary:
+    """Return the same summary from whole moments."""
+    n = moments.n
+    variance = np.diag(moments.scatter) / n
+    lagged = np.diag(moments.scatter, k=d)[:d] / n if moments.q > d else np.zeros(d)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = np.where(variance[:d] > 0, lagged / variance[:d], 0.0)
+    return Summary(n, moments.mean, variance, np.clip(r, -0.99, 0.99))
+
+
+def prepare(summary: Summary, d: int, center: str, scale: str) -> Preparation:
+    """Choose centre and scale from sums only.
+
+    ``center="auto"`` centres unless every variable's mean is within four standard errors of zero, with standard errors
+    inflated for lag-1 autocorrelation: series that were simulated or already centred stay as they are.
+    """
+    if center not in CENTERS:
+        raise ParameterError(f"center={center!r} is not known; choose one of {', '.join(CENTERS)}.")
+    if scale not in ("none", "federated"):
+        raise ParameterError(f"scale={scale!r} is not known; choose 'none' or 'federated'.")
+    rule = center
+    if center == "auto":
+        r = np.maximum(summary.autocorrelation, 0.0)
+        error = np.sqrt(summary.variance[:d] * (1 + r) / (1 - r) / summary.n)
+        rule = "federated" if np.any(np.abs(summary.mean[:d]) > 4.0 * error) else "none"
+    q = len(summary.mean)
+    middle = summary.mean if rule == "federated" else np.zeros(q)
+    factor = np.tile(np.sqrt(summary.variance[:d]), q // d) if scale == "federated" else np.ones(q)
+    return Preparation(middle, factor, rule, summary)
+
+
+def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
+    """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
+    q = (n_lags + 1) * len(variables)
+    params = {"n_lags": n_lags, "variables": variables, "center": center}
+    moments = Moments.from_sums((yield Task("moments", params=params)).value, q)
+    deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / moments.n)
+    if np.any(np.abs(moments.mean) > _FAR_FROM_ZERO * deviation):
+        origin = moments.mean
+        answer = yield Task("moments", arrays={"origin": origin}, params=params)
+        moments = Moments.from_sums(answer.value, q, origin)
+    return moments

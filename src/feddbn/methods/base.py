@@ -1,0 +1,156 @@
+"""What every estimator shares: reading data, opening a federation, turning a stack of weights into a network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from threadpoolctl import threadpool_limits
+
+from feddbn.core.consensus import RoundRecord
+from feddbn.core.constraints import Edge, EdgeConstraints
+from feddbn.core.lagged import FloatArray
+from feddbn.core.status import Status
+from feddbn.data import SiteData, check_sites, read_sites, summary
+from feddbn.errors import ParameterError
+from feddbn.federation.site import Site
+from feddbn.federation.statistics import Preparation
+from feddbn.federation.task import Federation, Observer, ServerProgram, Sum, Task, run_program
+from feddbn.model.dbn import DBN
+from feddbn.runtime.in_process import InProcessFederation
+
+__all__ = ["DBNEstimator", "history_frame", "network"]
+
+T = TypeVar("T")
+
+
+def network(
+    C: FloatArray,
+    preparation: Preparation,
+    variables: tuple[str, ...],
+    target_loss: FloatArray | None = None,
+    total_weight: float = 1.0,
+) -> DBN:
+    """Return the DBN in the units of the data from weights C ((p+1) d, d) of prepared variables.
+
+    With x = center + scale * x', a weight C'[i, j] is C'[i, j] scale_j / scale_i; the intercept follows from the means.
+    """
+    d = C.shape[1]
+    scale = preparation.scale
+    C = C * scale[:d] / scale[:, None]
+    intercept = preparation.center[:d] - preparation.center @ C
+    variances = None if target_loss is None else 2.0 * target_loss / total_weight * scale[:d] ** 2
+    return DBN(C[:d], C[d:].reshape(-1, d, d), variables, intercept, variances)
+
+
+def history_frame(history: Iterable[RoundRecord], seconds: Iterable[float] | None = None) -> pd.DataFrame:
+    """One row per round."""
+    rows = [vars(record) for record in history]
+    frame = pd.DataFrame(rows, columns=[f for f in RoundRecord.__dataclass_fields__])
+    times = [] if seconds is None else list(seconds)
+    frame["seconds"] = times[-len(frame) :] if len(times) >= len(frame) else np.nan
+    return frame
+
+
+class DBNEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of all estimators; a subclass stores its arguments unchanged and implements `_fit`."""
+
+    n_lags: int
+    forbidden_edges: Iterable[Edge] | None
+    required_edges: Iterable[Edge] | None
+    federation: Federation | None
+
+    dbn_: DBN
+    W_: FloatArray
+    A_: FloatArray
+    W_raw_: FloatArray
+    A_raw_: FloatArray
+    n_rounds_: int
+    status_: Status
+    history_: pd.DataFrame
+    warnings_: list[str]
+
+    def fit(
+        self,
+        data: Any,
+        y: None = None,
+        *,
+        site: str | None = None,
+        series: str | None = None,
+        time: str | None = None,
+        variables: list[str] | None = None,
+        freq: Any = None,
+        label: str | None = None,
+        observer: Observer | None = None,
+    ) -> Any:
+        """Learn from `data` and return self.
+
+        Parameters
+        ----------
+        data
+            Anything `feddbn.data.read_sites` takes: a dict from site name to recordings, one long DataFrame with
+            `site`, `series` and `time` columns, or a path. None with ``federation=``: the sites have the data.
+        observer
+            Called after every sum with the task and the answer; for progress bars.
+        """
+        if self.federation is not None:
+            if data is not None:
+                raise ParameterError("data must be None when federation= is given: the federation's sites hold the data.")
+            names = getattr(self.federation, "variables", None)
+            if names is None:
+                raise ParameterError("federation= has no `variables`; a federation must say what its sites measure.")
+            self._set_variables(tuple(names))
+            self.sites_ = pd.DataFrame(index=pd.Index(self.federation.sites, name="site"))
+            self._fit(self.federation, None, observer)
+            return self
+        sites = read_sites(
+            data, site=site, series=series, time=time, variables=variables, freq=freq, label=label
+        )
+        check_sites(sites, self.n_lags)
+        self._set_variables(tuple(next(iter(sites.values())).variables))
+        self.sites_ = summary(sites, self.n_lags)
+        federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
+        # Small products: more BLAS threads than one cost several times what they gain.
+        with threadpool_limits(1):
+            self._fit(federation, sites, observer)
+        return self
+
+    def _fit(self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None) -> None:
+        raise NotImplementedError
+
+    def _set_variables(self, variables: tuple[str, ...]) -> None:
+        self.feature_names_in_ = np.array(variables, dtype=object)
+        self.n_features_in_ = len(variables)
+        self.warnings_ = []
+
+    @property
+    def _variables(self) -> tuple[str, ...]:
+        return tuple(str(name) for name in self.feature_names_in_)
+
+    def _constraints(self) -> EdgeConstraints:
+        return EdgeConstraints.from_edges(self._variables, self.n_lags, self.forbidden_edges, self.required_edges)
+
+    def _set_network(self, dbn: DBN, raw: DBN) -> None:
+        self.dbn_ = dbn
+        self.W_, self.A_ = dbn.W, dbn.A
+        self.W_raw_, self.A_raw_ = raw.W, raw.A
+        self.adjacency_matrices_ = dbn.adjacency_matrices
+
+    def _run(self, program: ServerProgram[T], federation: Federation, observer: Observer | None) -> tuple[T, list[float]]:
+        """Drive a program; also return the seconds each sum took."""
+        seconds: list[float] = []
+        last = time.perf_counter()
+
+        def watch(task: Task, answer: Sum) -> None:
+            nonlocal last
+            now = time.perf_counter()
+            seconds.append(now - last)
+            last = now
+            if observer is not None:
+                observer(task, answer)
+
+        return run_program(program, federation, watch), seconds
