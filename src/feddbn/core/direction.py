@@ -7,7 +7,7 @@ for correlation. With w the result, x -> y and super-Gaussian or skewed noise, t
 
     R = rho E[ x tanh(y) - tanh(x) y ]
 
-is positive on average (Hyvarinen & Smith 2013, JMLR 14, section 3.3: the first-order likelihood ratio of the
+is positive on average (Hyvarinen & Smith 2013, JMLR 14: the first-order likelihood ratio of the
 two directions). It is turned into a probability by its standard error and multiplies the partial
 correlation::
 

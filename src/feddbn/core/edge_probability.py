@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 For one target y, every model has the same common columns (intercepts of the centring groups and the target's
 own past) with flat priors, and a set S of at most two regulators with m features each. With Zellner's g-prior
-on the regulators' coefficients and p(sigma) ~ 1/sigma (Liang et al. 2008, eq. 5, with the common columns
+on the regulators' coefficients and p(sigma) ~ 1/sigma (Liang et al. 2008, JASA 103, with the common columns
 partialled out)::
 
     log ML(S) - log ML(empty) = -(n - c)/2 log(1 - g/(1+g) R^2_S) - |S| m/2 log(1 + g)
@@ -14,7 +14,7 @@ unit-information prior. A regulator i is in S with prior probability pi_i, indep
 posterior probability of an edge is the sum over the sets that contain it.
 
 Hubs: pi_i has the prior Beta(1, 1/pi - 1) (mean pi, worth one edge) and is replaced a few times by its
-posterior mean given the current edge probabilities, an EM step.
+posterior mean given the current edge probabilities (an EM step, exact but for the limit on |S|).
 
 Known weaknesses: at most two regulators per target (a third one's effect is attributed to the nearest pair);
 the own past is linear and in every model; memory grows with targets x regulators^2.

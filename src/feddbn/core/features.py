@@ -78,8 +78,8 @@ class FeatureMap:
         expected = (*values.shape, self.width(len(knots)))
         if result.shape != expected:
             raise ParameterError(
-                f"the feature map {self.name!r} returned shape {result.shape} for values of shape {values.shape};"
-                f" it must return {expected} (rows, variables, features)."
+                f"the feature map {self.name!r} returned shape {result.shape} for values of shape"
+                f" {values.shape}; it must return {expected} (rows, variables, features)."
             )
         if not np.all(np.isfinite(result)):
             raise ParameterError(

@@ -118,7 +118,8 @@ class _Public:
         ):
             raise ProtocolError(
                 f"task 'feature-moments' needs n_lags >= 1, as many smoothings as features and a centring"
-                f" among {', '.join(CENTRINGS)}; got {n_lags!r}, {len(smoothing)} for {len(names)}, {centring!r}."
+                f" among {', '.join(CENTRINGS)};"
+                f" got {n_lags!r}, {len(smoothing)} for {len(names)}, {centring!r}."
             )
         candidates = tuple(Candidate(str(f), float(str(s))) for f, s in zip(names, smoothing, strict=True))
         arrays = task.arrays

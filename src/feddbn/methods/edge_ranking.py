@@ -216,8 +216,8 @@ class LaggedEdgeRanker(_Ranker):
             second = statistics[int(ranked.index[1])].candidate
             self.reason_ = (
                 f"features {chosen.features!r} with smoothing {chosen.smoothing:g} have the largest log"
-                f" marginal likelihood of {len(statistics)} candidates, {ranked.iloc[0] - ranked.iloc[1]:.1f} above"
-                f" {second.features!r} with smoothing {second.smoothing:g}"
+                f" marginal likelihood of {len(statistics)} candidates, {ranked.iloc[0] - ranked.iloc[1]:.1f}"
+                f" above {second.features!r} with smoothing {second.smoothing:g}"
             )
 
     def _report_edges(
