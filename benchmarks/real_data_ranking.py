@@ -1,6 +1,6 @@
-"""DREAM4 and NetSim rankings, all from sums over sites; run with FEDDBN_DATA set: python benchmarks/real_data_ranking.py
+"""DREAM4 and NetSim rankings, all from sums over sites; run with FEDDBN_DATA set.
 
-No setting is chosen with the gold standards: each row of the table is a recipe; `auto` is chosen by marginal likelihood.
+No setting is chosen with the gold standards: a row is a recipe, and `auto` is chosen by marginal likelihood.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def alone_table() -> None:
         data = dream4(network, stimulus=True)
         truth = data.truth[off]
         recipe = {"smoothing": 0.6, "features": "quadratic", "center_by": "stimulus"}
-        own = [LaggedEdgeRanker(**recipe).fit({name: s}).probabilities_[0][off] for name, s in data.sites.items()]
+        alone = [LaggedEdgeRanker(**recipe).fit({name: s}) for name, s in data.sites.items()]
+        own = [model.probabilities_[0][off] for model in alone]
         single += [(average_precision_score(truth, s), roc_auc_score(truth, s)) for s in own]
         mean = np.mean(own, axis=0)
         averaged.append((average_precision_score(truth, mean), roc_auc_score(truth, mean)))

@@ -14,8 +14,9 @@ correlation::
     score[i, j] = |pcorr_ij| (1/2 + 1/2 Phi(z_ij)),   z_ij = sqrt(n) sign(rho_ij) mean(D_ij) / sd(D_ij)
     D_ij = w_i tanh(w_j) - tanh(w_i) w_j
 
-Known weaknesses: with Gaussian noise z is noise and the score is symmetric up to chance; a sub-Gaussian noise
-turns the sign around; a cycle or a hidden common cause is not recognised.
+Known weaknesses: with Gaussian noise z is noise and the score is symmetric up to chance; sub-Gaussian noise
+turns the sign around; skewed noise with a negative effect gives weak evidence (z is at most 40 % of that of a
+positive effect, measured with exponential noise); a cycle or a hidden common cause is not recognised.
 """
 
 from __future__ import annotations
