@@ -264,22 +264,41 @@ def _score_target(
     first, second = np.triu_indices(k, 1)
     if len(first) == 0:
         return
-    half = np.einsum("aij,ajbk->aibk", whiten, blocks, optimize=True)
-    overlaps = np.einsum("aibk,blk->aibl", half, whiten, optimize=True)[first, :, second, :]
-    remaining = np.eye(m) - np.einsum("pij,pik->pjk", overlaps, overlaps)
-    gain = whitened[second] - np.einsum("pij,pi->pj", overlaps, whitened[first])
-    second_coefficient = np.linalg.solve(remaining, gain[..., None])[..., 0]
-    first_coefficient = whitened[first] - np.einsum("pij,pj->pi", overlaps, second_coefficient)
-    r2_pair = r2[first] + np.einsum("pi,pi->p", gain, second_coefficient) / residual
+    half = np.matmul(whiten, gram.reshape(k, m, k * m)).reshape(k * m, k, m)
+    overlap = np.einsum("abk,blk->bla", half, whiten).reshape(k, m, k, m)
+    # Pairs stand last, so that each of the few m x m steps runs over all of them at once.
+    overlaps = np.ascontiguousarray(overlap.transpose(3, 1, 2, 0)[:, :, first, second])
+    of_first, of_second = whitened.T[:, first], whitened.T[:, second]
+    remaining = np.eye(m)[:, :, None] - np.einsum("ijp,ikp->jkp", overlaps, overlaps)
+    gain = of_second - np.einsum("ijp,ip->jp", overlaps, of_first)
+    second_coefficient = _solve_each(remaining, gain)
+    first_coefficient = of_first - np.einsum("ijp,jp->ip", overlaps, second_coefficient)
+    r2_pair = r2[first] + np.einsum("ip,ip->p", gain, second_coefficient) / residual
     a, b = index[first], index[second]
     position = a * (2 * r - a - 1) // 2 + (b - a - 1)
     scores.pairs[target, position] = g_prior_log_bayes_factor(r2_pair, n_free, 2 * m, g)
     scores.pair_effects[0, target, position] = shrink * np.einsum(
-        "pi,pi->p", first_coefficient, projection[first]
+        "ip,ip->p", first_coefficient, projection.T[:, first]
     )
     scores.pair_effects[1, target, position] = shrink * np.einsum(
-        "pi,pi->p", second_coefficient, projection[second]
+        "ip,ip->p", second_coefficient, projection.T[:, second]
     )
+
+
+def _solve_each(matrices: FloatArray, right: FloatArray) -> FloatArray:
+    """(m, P) solutions of P positive definite systems, matrices (m, m, P), right (m, P), by elimination."""
+    S, b = matrices.copy(), right.copy()
+    m = len(b)
+    for i in range(m):
+        for j in range(i + 1, m):
+            factor = S[j, i] / S[i, i]
+            S[j, i:] -= factor * S[i, i:]
+            b[j] -= factor * b[i]
+    for i in reversed(range(m)):
+        for j in range(i + 1, m):
+            b[i] -= S[i, j] * b[j]
+        b[i] /= S[i, i]
+    return b
 
 
 def _posterior(scores: ParentScores, rates: FloatArray) -> tuple[FloatArray, FloatArray, float]:
