@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feddbn.core.features import feature_map, feature_rows
+from feddbn.core.lagged import Block
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.integers(1, 40),
+    n_lags=st.integers(1, 4),
+    smoothing=st.floats(0.05, 1.0),
+    cuts=st.lists(st.integers(0, 40), max_size=6),
+    chunk_rows=st.integers(1, 50),
+    name=st.sampled_from(["linear", "quadratic", "spline"]),
+)
+def test_any_way_to_cut_a_segment_gives_the_same_rows(seed, n, n_lags, smoothing, cuts, chunk_rows, name):
+    x = np.random.default_rng(seed).standard_normal((n, 2))
+    edges = sorted({0, n, *(c for c in cuts if c < n)})
+    pieces = [Block(x[a:b], starts_segment=a == 0) for a, b in pairwise(edges)]
+    stream = feature_rows(pieces, n_lags, feature_map(name), smoothing=smoothing, chunk_rows=chunk_rows)
+    whole = feature_rows([Block(x)], n_lags, feature_map(name), smoothing=smoothing)
+    got = [chunk.rows for chunk in stream]
+    expected = [chunk.rows for chunk in whole]
+    assert sum(map(len, got)) == max(n - n_lags, 0) == sum(map(len, expected))
+    if expected:
+        np.testing.assert_allclose(np.concatenate(got), np.concatenate(expected), atol=1e-12)

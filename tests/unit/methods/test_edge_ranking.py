@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from feddbn.core.lagged import Block
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.errors import DataError, ParameterError
+from feddbn.federation.site import Site
+from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
+from feddbn.runtime.in_process import InProcessFederation
+
+EDGES = [(0, 1), (0, 2), (0, 3), (4, 5)]
+
+
+def _simulate(
+    seed: int, n_series: int = 6, n: int = 60, d: int = 6, link=lambda v: 0.5 * v
+) -> list[pd.DataFrame]:
+    rng = np.random.default_rng(seed)
+    frames = []
+    for _ in range(n_series):
+        x = np.zeros((n + 30, d))
+        for t in range(1, n + 30):
+            x[t] = 0.4 * x[t - 1] + rng.standard_normal(d)
+            for source, target in EDGES:
+                x[t, target] += link(x[t - 1, source])
+        frames.append(pd.DataFrame(x[30:], columns=[f"g{i}" for i in range(d)]))
+    return frames
+
+
+def _sites(frames: list[pd.DataFrame], n_sites: int) -> dict[str, list[pd.DataFrame]]:
+    return {f"site-{k}": frames[k::n_sites] for k in range(n_sites)}
+
+
+def test_the_true_edges_lead_the_table_with_their_weights():
+    model = LaggedEdgeRanker().fit(_sites(_simulate(0, n=200), 3))
+    table = model.edge_probabilities_
+    assert list(table.columns) == ["source", "target", "lag", "weight", "probability"]
+    assert len(table) == 30
+    assert table["probability"].is_monotonic_decreasing
+    top = table.head(4)
+    assert set(zip(top["source"], top["target"], strict=True)) == {(f"g{i}", f"g{j}") for i, j in EDGES}
+    assert (top["probability"] > 0.99).all()
+    np.testing.assert_allclose(top["weight"], 0.5, atol=0.12)
+    assert model.n_rows_ == 6 * 199
+    assert model.edge_rates_[0] > model.edge_rates_[1], "a hub has a higher rate"
+
+
+@pytest.mark.parametrize("n_sites", [2, 3, 6])
+def test_the_answer_does_not_depend_on_how_series_are_dealt_to_sites(n_sites):
+    frames = _simulate(1)
+    one = LaggedEdgeRanker(features="quadratic", smoothing=0.7).fit(_sites(frames, 1))
+    many = LaggedEdgeRanker(features="quadratic", smoothing=0.7).fit(_sites(frames, n_sites))
+    np.testing.assert_allclose(one.probabilities_, many.probabilities_, atol=1e-9)
+    assert one.log_marginal_likelihood_ == pytest.approx(many.log_marginal_likelihood_, abs=1e-7)
+
+
+def test_units_of_the_variables_change_weights_only():
+    frames = _simulate(2)
+    factor = np.array([10.0, 0.5, 1.0, 3.0, 100.0, 0.01])
+    plain = LaggedEdgeRanker(features="spline").fit(_sites(frames, 2))
+    scaled = LaggedEdgeRanker(features="spline").fit(_sites([f * factor + 5.0 for f in frames], 2))
+    np.testing.assert_allclose(plain.probabilities_, scaled.probabilities_, atol=1e-7)
+    np.testing.assert_allclose(
+        scaled.weights_[0], plain.weights_[0] * factor[None, :] / factor[:, None], atol=1e-6
+    )
+
+
+def test_marginal_likelihood_chooses_the_map_that_made_the_data():
+    curved = LaggedEdgeRanker(features="auto").fit(_sites(_simulate(3, link=lambda v: 0.5 * v**2), 3))
+    assert curved.features_ == "quadratic"
+    straight = LaggedEdgeRanker(features="auto", smoothing="auto").fit(_sites(_simulate(3), 3))
+    assert (straight.features_, straight.smoothing_) == ("linear", 1.0)
+    assert len(straight.selection_) == 15
+    assert straight.n_sums_ == 2
+    assert straight.reason_.startswith(
+        "features 'linear' with smoothing 1 have the largest log marginal likelihood"
+    )
+    assert straight.log_marginal_likelihood_ == straight.selection_["log_marginal_likelihood"].max()
+
+
+def test_marginal_likelihood_finds_the_smoothing_that_made_the_data():
+    rng = np.random.default_rng(4)
+    frames = []
+    for _ in range(6):
+        x, e = np.zeros((80, 4)), np.zeros(4)
+        for t in range(1, 80):
+            e = 0.4 * x[t - 1] + 0.6 * e
+            x[t] = rng.standard_normal(4)
+            x[t, 1:] += 1.5 * e[0]
+        frames.append(pd.DataFrame(x))
+    model = LaggedEdgeRanker(smoothing="auto").fit({"a": frames})
+    assert model.smoothing_ == 0.4
+
+
+def test_centring_by_a_label_removes_a_stimulus_that_differs_between_recordings():
+    rng = np.random.default_rng(5)
+    frames = []
+    for _ in range(40):
+        # The unknown stimulus hits c and d together, so that c seems to drive d when it is ignored.
+        shift = 3.0 * rng.standard_normal() * np.array([0.0, 0.0, 1.0, 1.0, 0.0])
+        x = np.zeros((20, 5))
+        for t in range(1, 20):
+            x[t] = 0.3 * x[t - 1] + rng.standard_normal(5) + (shift if t <= 10 else 0.0)
+            x[t, 1] += 0.8 * x[t - 1, 0]
+        frames.append(pd.DataFrame(x, columns=list("abcde")).assign(drug=(np.arange(20) <= 10).astype(int)))
+    sites = _sites(frames, 4)
+    labelled = LaggedEdgeRanker(center_by="drug").fit(sites)
+    assert list(labelled.feature_names_in_) == list("abcde")
+    blind = LaggedEdgeRanker().fit({k: [f.drop(columns="drug") for f in v] for k, v in sites.items()})
+    assert blind.probabilities_[0][2, 3] > 0.9
+    assert labelled.probabilities_[0][2, 3] < 0.5
+    assert labelled.probabilities_[0][0, 1] > 0.99
+
+
+def test_a_users_function_is_a_feature_map():
+    frames = _simulate(6, link=lambda v: 1.2 * np.abs(v))
+    model = LaggedEdgeRanker(features=np.abs).fit(_sites(frames, 2))
+    top = model.edge_probabilities_.head(4)
+    assert set(zip(top["source"], top["target"], strict=True)) == {(f"g{i}", f"g{j}") for i, j in EDGES}
+    linear = LaggedEdgeRanker().fit(_sites(frames, 2))
+    assert model.log_marginal_likelihood_ > linear.log_marginal_likelihood_
+
+
+def test_forbidden_edges_are_not_listed():
+    model = LaggedEdgeRanker(forbidden_edges=[("g0", "*", 1), (4, 5, 1)]).fit(_sites(_simulate(7), 2))
+    table = model.edge_probabilities_
+    assert "g0" not in set(table["source"])
+    assert len(table) == 30 - 5 - 1
+    assert model.probabilities_[0][4, 5] == 0.0
+
+
+def test_two_lags_tell_which_lag_it_is():
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((800, 3))
+    x[2:, 1] += 0.6 * x[:-2, 0]
+    model = LaggedEdgeRanker(n_lags=2).fit({"a": x})
+    top = model.edge_probabilities_.iloc[0]
+    assert (top["source"], top["target"], top["lag"]) == ("x0", "x1", 2)
+    assert model.probabilities_.shape == (2, 3, 3)
+    assert top["weight"] == pytest.approx(0.6, abs=0.1)
+
+
+def test_noise_leaves_few_probable_edges_although_the_prior_expects_many():
+    totals = []
+    for seed in range(10):
+        x = np.random.default_rng(seed).standard_normal((600, 12))
+        model = LaggedEdgeRanker().fit({"a": x[:300], "b": x[300:]})
+        totals.append(model.edge_probabilities_["probability"].sum())
+    assert np.mean(totals) < 2.0, "the prior expects 12 * 11 * 2 / 12 = 22"
+
+
+def test_estimators_follow_scikit_learn_conventions():
+    model = LaggedEdgeRanker(n_lags=2, features="quadratic", smoothing=0.5, center_by="recording")
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert copy.set_params(n_lags=1).n_lags == 1
+    before = copy.get_params()
+    assert copy.fit(_sites(_simulate(10), 2)) is copy
+    assert copy.get_params() == before
+    assert copy.n_features_in_ == 6
+    clone(ContemporaneousEdgeRanker(ridge=0.1))
+
+
+def test_a_federation_is_accepted_in_place_of_data():
+    frames = _simulate(11)
+    recordings = [ArrayRecording(str(k), (Block(frame.to_numpy()),)) for k, frame in enumerate(frames)]
+    sites = {"a": Site("a", MemorySite(tuple(frames[0].columns), recordings))}
+    federation = InProcessFederation(sites)
+    by_federation = LaggedEdgeRanker().fit(federation, variables=list(frames[0].columns))
+    by_frames = LaggedEdgeRanker().fit({"a": frames})
+    np.testing.assert_array_equal(by_federation.probabilities_, by_frames.probabilities_)
+    with pytest.raises(ParameterError, match="variables must name the columns when data is a federation"):
+        LaggedEdgeRanker().fit(federation)
+
+
+def test_contemporaneous_edges_are_ranked_from_one_sum_with_their_direction():
+    rng = np.random.default_rng(12)
+    parts = []
+    for _ in range(5):
+        x = rng.laplace(size=(400, 4))
+        x[:, 1] += 0.6 * x[:, 0]
+        x[:, 3] -= 0.6 * x[:, 2]
+        parts.append(pd.DataFrame(x, columns=list("abcd")))
+    model = ContemporaneousEdgeRanker().fit(_sites(parts, 5))
+    top = model.edge_scores_.head(2)
+    assert set(zip(top["source"], top["target"], strict=True)) == {("a", "b"), ("c", "d")}
+    assert (top["lag"] == 0).all()
+    assert model.n_sums_ == 1
+    assert model.scores_[0, 1] > model.scores_[1, 0]
+    assert model.partial_correlations_[2, 3] < 0
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"n_lags": 0}, "n_lags=0 must be a whole number of at least 1"),
+        ({"features": "cubic"}, "no feature map is named 'cubic'"),
+        ({"smoothing": 2.0}, r"smoothing must be None, 'auto' or a number in \(0, 1\], got 2.0"),
+        ({"smoothing": "much"}, "got 'much'"),
+        ({"center_by": "drug"}, "center_by='drug' is not a column; the columns are g0, g1"),
+        ({"edge_rate": 2.0}, "edge_rate must lie strictly between 0 and 1, got 2.0"),
+        ({"knots": (0.0, 0.0, 1.0), "features": "spline"}, "knots must be at least 3 increasing numbers"),
+    ],
+)
+def test_impossible_parameters_are_refused_with_a_sentence(parameters, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        LaggedEdgeRanker(**parameters).fit(_sites(_simulate(13, n_series=2, n=10), 2))
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({}, "data has no sites"),
+        ({"a": []}, "site 'a' has no recordings"),
+        ({"a": np.zeros(5)}, "site 'a' has an array of 1 dimensions"),
+        ({"a": np.full((5, 2), np.nan)}, "missing or infinite values"),
+        ({"a": pd.DataFrame({"x": ["u", "v"], "y": [1, 2]})}, "missing or not numeric"),
+        ({"a": np.zeros((9, 2)), "b": np.zeros((9, 3))}, "site 'b' has other variables"),
+        ({"a": np.ones((9, 1))}, "edges need at least 2 variables, got 1"),
+        (
+            {"a": np.random.default_rng(0).standard_normal((3, 2))},
+            "2 usable rows leave 0 after 1 means and 1 lags",
+        ),
+    ],
+)
+def test_unusable_data_are_refused_with_a_sentence(data, sentence):
+    with pytest.raises(DataError, match=sentence):
+        LaggedEdgeRanker().fit(data)
