@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,7 +38,16 @@ __all__ = ["Forecast", "Held", "IntervalMethod", "forecast", "sample_paths"]
 
 Held = Mapping[str | int, float | Sequence[float] | FloatArray | pd.Series]
 IntervalMethod = Literal["analytic", "simulation"]
-_Surgery = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
+
+
+class _Surgery(NamedTuple):
+    """One moment with some variables held: ``x_t = constants + sum_l x_{t-l} P_l + (u_t o free) B``."""
+
+    B: FloatArray
+    coefficients: FloatArray
+    constants: FloatArray
+    free: FloatArray
+    oldest_first: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +135,7 @@ def forecast(
     else:
         n_paths = positive_int(n_paths, "n_paths", 2)
         shocks = draw_noise(noise, dbn.noise_variances, (n_paths, steps), random_generator(random_state))
-        paths = _run(dbn, np.broadcast_to(start, (n_paths, *start.shape)), values, shocks)
+        paths = _run(dbn, start, values, shocks)
         lower, upper = np.quantile(paths, [0.5 - level / 2, 0.5 + level / 2], axis=0)
     return Forecast(frame(mean), frame(lower), frame(upper), frame(sd), level)
 
@@ -143,20 +152,18 @@ def sample_paths(
     """(n_paths, steps, d) independent futures of one history."""
     start = _start(dbn, history)
     shocks = draw_noise(noise, dbn.noise_variances, (n_paths, steps), rng)
-    return _run(
-        dbn, np.broadcast_to(start, (n_paths, *start.shape)), _held_values(dbn, held or {}, steps), shocks
-    )
+    return _run(dbn, start, _held_values(dbn, held or {}, steps), shocks)
 
 
 def _start(dbn: DBN, history: Rows | None) -> FloatArray:
-    """(p, d) rows x_{t-1}, ..., x_{t-p}, latest first."""
+    """(p, d) rows x_{t-p}, ..., x_{t-1}, oldest first."""
     p = dbn.n_lags
     if history is None:
         return np.tile(stationary_mean(dbn), (p, 1)) if p else np.zeros((0, dbn.d))
     rows = rows_of(history, dbn.variables, "history")
     if len(rows) < p:
         raise DataError(f"history needs at least n_lags={p} rows, got {len(rows)}.")
-    last = rows[len(rows) - p :][::-1]
+    last = rows[len(rows) - p :]
     if not np.all(np.isfinite(last)):
         raise DataError(f"history contains NaN or infinity in its last {p} rows; fill or drop them.")
     return last
@@ -188,15 +195,16 @@ def _held_values(dbn: DBN, held: Held, steps: int) -> FloatArray:
 
 
 def _surgery(dbn: DBN, row: FloatArray) -> _Surgery:
-    """(B, coefficients A_l, constants, noise variances) of the network with the non-NaN entries of `row`
-    held.
-    """
+    """Reduced form of the network with the non-NaN entries of `row` held."""
     is_held = ~np.isnan(row)
     W, A = dbn.W.copy(), dbn.A.copy()
     W[:, is_held] = 0.0
     A[:, :, is_held] = 0.0
+    B = impact(W)
     constants = np.where(is_held, np.nan_to_num(row), dbn.intercept)
-    return impact(W), A, constants, np.where(is_held, 0.0, dbn.noise_variances)
+    coefficients = np.asarray(A @ B)
+    oldest_first = np.ascontiguousarray(coefficients[::-1]).reshape(-1, dbn.d)
+    return _Surgery(B, coefficients, constants @ B, np.where(is_held, 0.0, 1.0), oldest_first)
 
 
 def _surgeries(dbn: DBN, values: FloatArray) -> list[_Surgery]:
@@ -210,34 +218,31 @@ def _surgeries(dbn: DBN, values: FloatArray) -> list[_Surgery]:
 
 def _propagate(dbn: DBN, start: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(steps, d) mean and variance: s_t = s_{t-1} F_t + e_t, P_t = F_t' P_{t-1} F_t + Q_t."""
-    p, d, steps = dbn.n_lags, dbn.d, len(values)
-    mean, variance = np.empty((steps, d)), np.empty((steps, d))
-    lags = start.copy()
-    P = np.zeros((max(p, 1) * d, max(p, 1) * d))
-    for t, (B, A, constants, noise) in enumerate(_surgeries(dbn, values)):
-        x = (constants + np.einsum("ld,lde->e", lags, A)) @ B
-        F = companion(A @ B)
+    d, steps = dbn.d, len(values)
+    mean = _run(dbn, start, values, np.zeros((1, steps, d)))[0]
+    variance = np.empty((steps, d))
+    P = np.zeros((max(dbn.n_lags, 1) * d, max(dbn.n_lags, 1) * d))
+    for t, now in enumerate(_surgeries(dbn, values)):
+        F = companion(now.coefficients)
         P = F.T @ P @ F
-        P[:d, :d] += (B.T * noise) @ B
-        mean[t], variance[t] = x, np.maximum(np.diag(P)[:d], 0.0)
-        lags = np.concatenate([x[None], lags])[:p]
+        P[:d, :d] += (now.B.T * (now.free * dbn.noise_variances)) @ now.B
+        variance[t] = np.maximum(np.diag(P)[:d], 0.0)
     return mean, variance
 
 
 def _run(dbn: DBN, start: FloatArray, values: FloatArray, shocks: FloatArray) -> FloatArray:
-    """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (n_paths, p, d)."""
-    p = dbn.n_lags
-    paths = np.empty_like(shocks)
-    lags = np.array(start)
-    for t, (B, A, constants, _) in enumerate(_surgeries(dbn, values)):
-        free = np.isnan(values[t])
-        driven = constants + shocks[:, t] * free
+    """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (p, d)."""
+    p, d = dbn.n_lags, dbn.d
+    n_paths, steps = shocks.shape[:2]
+    paths = np.empty((n_paths, p + steps, d))
+    paths[:, :p] = start
+    for t, now in enumerate(_surgeries(dbn, values)):
+        x = now.constants + (shocks[:, t] * now.free) @ now.B
         if p:
-            driven = driven + np.einsum("nld,lde->ne", lags, A, optimize=True)
-        x = driven @ B
-        paths[:, t] = x
-        lags = np.concatenate([x[:, None], lags], axis=1)[:, :p]
-    return paths
+            # Rows run forward in time, coefficients backward: reverse the coefficients once, not the rows.
+            x += paths[:, t : t + p].reshape(n_paths, p * d) @ now.oldest_first
+        paths[:, p + t] = x
+    return paths[:, p:]
 
 
 def _time_index(history: Rows | None, steps: int) -> pd.Index:
