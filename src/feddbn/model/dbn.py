@@ -27,7 +27,7 @@ from feddbn.model.noise import Noise
 __all__ = ["DBN"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DBN:
     """A linear dynamic Bayesian network.
 
@@ -93,6 +93,11 @@ class DBN:
             ("noise_variances", v),
         ):
             object.__setattr__(self, field_name, value)
+
+    def __repr__(self) -> str:
+        n_within, n_lagged = np.count_nonzero(self.W), np.count_nonzero(self.A)
+        size = f"{self.d} variables, {self.n_lags} lags"
+        return f"<DBN: {size}, {n_within} edges within and {n_lagged} across moments>"
 
     @property
     def d(self) -> int:

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,16 +134,16 @@ def parts_of_npz(path: str | Path) -> Parts:
     """Inverse of `write_npz`; never unpickles."""
     where = str(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise FileError(f"{where} is not an npz archive.")
-            stored: dict[str, Any] = {key: archive[key] for key in archive.files}
+        content = Path(path).read_bytes()
     except OSError as error:
-        raise FileError(f"{where} cannot be read ({error.strerror or 'not an npz archive'}).") from None
-    except (ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
-        raise (
-            error if isinstance(error, FileError) else FileError(f"{where} is not a readable npz archive.")
-        ) from None
+        raise FileError(f"{where} cannot be read ({error.strerror}).") from None
+    if not content.startswith(b"PK"):
+        raise FileError(f"{where} is not an npz archive.")
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            stored: dict[str, Any] = {key: archive[key] for key in archive.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+        raise FileError(f"{where} is not a readable npz archive.") from None
     for key in ("format", "version"):
         if key in stored:
             stored[key] = stored[key].tolist()
