@@ -3,6 +3,7 @@
     python benchmarks/calibration.py edges --rows 128 512 --federations 20
     python benchmarks/calibration.py edges --estimator dynotears --method stability
     python benchmarks/calibration.py intervals --series 200
+    python benchmarks/calibration.py intervals --series 200 --fitted
 
 Every federation has its own network; nothing about it is used except to score the finished table.
 """
@@ -85,17 +86,26 @@ def report_intervals(arguments: argparse.Namespace) -> None:
         shares = []
         for seed in range(arguments.series):
             rng = np.random.default_rng(seed)
-            truth: DBN = simulate(
-                d=arguments.variables, n_lags=1, n_sites=1, n_samples=60, random_state=seed
-            ).truth
+            rows = arguments.rows[-1]
+            federation = simulate(
+                d=arguments.variables,
+                n_lags=1,
+                n_sites=arguments.sites,
+                n_samples=rows,
+                random_state=seed,
+            )
+            truth: DBN = federation.truth
+            network = estimator(arguments.estimator).fit(federation.sites).dbn_ if arguments.fitted else truth
             path = truth.simulate(60 + arguments.steps, random_state=rng).to_numpy()
-            ours = truth.forecast(path[:60], arguments.steps, 0.9, method, rng)  # type: ignore[arg-type]
+            ours = network.forecast(path[:60], arguments.steps, 0.9, method, rng)  # type: ignore[arg-type]
             assert ours.lower is not None
             assert ours.upper is not None
             shares.append(((path[60:] >= ours.lower) & (path[60:] <= ours.upper)).to_numpy().mean())
+        which = "learned" if arguments.fitted else "true"
         spread = np.std(shares, ddof=1) / np.sqrt(len(shares))
         print(
-            f"90 % intervals, {method}: cover {np.mean(shares):.4f} +- {spread:.4f} on {len(shares)} series"
+            f"90 % intervals, {which} network, {method}: "
+            f"cover {np.mean(shares):.4f} +- {spread:.4f} on {len(shares)} series"
         )
 
 
@@ -113,6 +123,9 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=50)
     parser.add_argument("--series", type=int, default=200)
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument(
+        "--fitted", action="store_true", help="intervals of the learned, not the true network"
+    )
     arguments = parser.parse_args()
     report_edges(arguments) if arguments.what == "edges" else report_intervals(arguments)
 

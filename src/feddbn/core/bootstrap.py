@@ -11,9 +11,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from feddbn.core.lagged import FloatArray
+from feddbn.core.moments import sums_length
 from feddbn.errors import ParameterError
 
-__all__ = ["RESAMPLINGS", "block_sizes", "cube_root_length", "resample_counts"]
+__all__ = ["RESAMPLINGS", "block_sizes", "block_sums", "cube_root_length", "resample_counts"]
 
 RESAMPLINGS = ("bootstrap", "stability")
 
@@ -35,6 +37,24 @@ def block_sizes(n_rows: int, block_length: int) -> NDArray[np.int64]:
     sizes = np.full(n_blocks, n_rows // n_blocks, dtype=np.int64)
     sizes[: n_rows % n_blocks] += 1
     return sizes
+
+
+def block_sums(rows: FloatArray, sizes: NDArray[np.int64], origin: FloatArray) -> FloatArray:
+    """(m, L) `Moments.to_sums` of each block of consecutive rows (n, q), all blocks of one size in one
+    product.
+    """
+    q = rows.shape[1]
+    sums = np.empty((len(sizes), sums_length(q)))
+    upper = np.triu_indices(q)
+    centred = rows - origin
+    starts = np.cumsum(sizes) - sizes
+    for size in np.unique(sizes):
+        which = np.flatnonzero(sizes == size)
+        blocks = centred[starts[which, None] + np.arange(size)]
+        sums[which, 0] = size
+        sums[which, 1 : 1 + q] = blocks.sum(axis=1)
+        sums[which, 1 + q :] = (blocks.transpose(0, 2, 1) @ blocks)[:, upper[0], upper[1]]
+    return sums
 
 
 def resample_counts(

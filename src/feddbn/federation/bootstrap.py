@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.bootstrap import RESAMPLINGS, block_sizes, cube_root_length, resample_counts
+from feddbn.core.bootstrap import RESAMPLINGS, block_sizes, block_sums, cube_root_length, resample_counts
 from feddbn.core.lagged import FloatArray, lagged_rows
 from feddbn.core.moments import Moments, sums_length
 from feddbn.errors import MissingExtra, ProtocolError
@@ -41,7 +41,7 @@ BLOCK_LENGTHS = ("auto", "politis-white")
 UNITS = ("auto", "recordings", "blocks")
 MANY_RECORDINGS = 20
 _FLOATS_PER_TASK = 4_000_000
-_BUFFERED_BLOCKS = 256
+_FLOATS_AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -172,20 +172,17 @@ def _run(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, Float
 
 def _block_sums(
     site: SiteData, n_lags: int, plan: ResamplingPlan, origin: FloatArray
-) -> Iterator[tuple[list[int], FloatArray]]:
-    """Yield (units, block sums), a few hundred blocks at a time."""
-    index: list[int] = []
-    sums: list[FloatArray] = []
+) -> Iterator[tuple[np.ndarray, FloatArray]]:
+    """Yield (units, sums of their blocks), some blocks at a time."""
+    # Bounds the (blocks, q, q) products held at once.
+    at_once = max(1, _FLOATS_AT_ONCE // len(origin) ** 2)
     chunks = (chunk for recording in site.recordings() for chunk in lagged_rows(recording.blocks(), n_lags))
     for chunk, sizes, units in zip(chunks, plan.sizes, plan.units, strict=True):
-        for rows, number in zip(np.split(chunk, np.cumsum(sizes)[:-1]), units, strict=True):
-            index.append(int(number))
-            sums.append(Moments.of_rows(rows).to_sums(origin))
-            if len(sums) == _BUFFERED_BLOCKS:
-                yield index, np.stack(sums)
-                index, sums = [], []
-    if sums:
-        yield index, np.stack(sums)
+        ends = np.cumsum(sizes)
+        for first in range(0, len(sizes), at_once):
+            part = slice(first, first + at_once)
+            rows = chunk[ends[part][0] - sizes[first] : ends[part][-1]]
+            yield units[part], block_sums(rows, sizes[part], origin)
 
 
 def _block_length(block_length: int | str, n_rows: int, longest: FloatArray) -> int:

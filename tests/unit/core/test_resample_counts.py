@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from feddbn.core.bootstrap import block_sizes, cube_root_length, resample_counts
+from feddbn.core.bootstrap import block_sizes, block_sums, cube_root_length, resample_counts
+from feddbn.core.moments import Moments
 from feddbn.errors import ParameterError
 
 
@@ -40,3 +41,11 @@ def test_an_unknown_resampling_is_refused() -> None:
         ParameterError, match="resampling must be one of bootstrap, stability, got 'jackknife'"
     ):
         resample_counts(3, "jackknife", False, np.random.default_rng(0))
+
+
+def test_block_sums_are_those_of_each_block_alone() -> None:
+    rows = np.random.default_rng(0).normal(size=(23, 4)) + 3.0
+    sizes, origin = block_sizes(23, 5), np.full(4, 2.5)
+    found = block_sums(rows, sizes, origin)
+    for block, ours in zip(np.split(rows, np.cumsum(sizes)[:-1]), found, strict=True):
+        np.testing.assert_allclose(ours, Moments.of_rows(block).to_sums(origin), rtol=1e-10, atol=1e-10)
