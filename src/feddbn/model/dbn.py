@@ -130,7 +130,7 @@ class DBN:
             raise ParameterError(
                 f"moments must have {len(misses)} columns and some rows, got {moments.q} and n={moments.n:g}."
             )
-        variances = np.einsum("ij,ik,kj->j", misses, moments.scatter, misses) / moments.n
+        variances = (misses * (moments.scatter @ misses)).sum(axis=0) / moments.n
         return cls(W, A, variables, moments.mean @ misses, np.maximum(variances, 0.0))
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:

@@ -72,7 +72,9 @@ def residual_diagnostics(dbn: DBN, data: Rows | Sequence[Rows], n_lags: int = 10
         q = n * (n + 2) * (weights[:, None] * correlations**2).sum(axis=0)
         t = np.where(variance > 0, mean / np.sqrt(variance / max(n - 1, 1)), np.where(mean == 0, 0.0, np.inf))
         ratio = variance / dbn.noise_variances
-    normality = stats.normaltest(u).pvalue if n >= 20 and np.all(variance > 0) else np.full(dbn.d, np.nan)
+    normality = np.full(dbn.d, np.nan)
+    if n >= 20:
+        normality[variance > 0] = stats.normaltest(u[:, variance > 0]).pvalue
     return pd.DataFrame(
         {
             "n": n,
