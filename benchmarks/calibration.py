@@ -40,10 +40,13 @@ def edge_tables(arguments: argparse.Namespace, rows: int) -> pd.DataFrame:
         federation = simulate(
             d=arguments.variables, n_lags=1, n_sites=arguments.sites, n_samples=rows, random_state=seed
         )
-        truth = federation.truth
+        truth, sites = federation.truth, federation.sites
+        if arguments.rescale:
+            units = np.random.default_rng(seed).uniform(0.5, 2.0, size=arguments.variables)
+            sites = {name: [frame * units for frame in frames] for name, frames in sites.items()}
         table = edge_confidence(
             estimator(arguments.estimator),
-            federation.sites,
+            sites,
             n_replicates=arguments.replicates,
             method=arguments.method,
             random_state=seed,
@@ -61,8 +64,8 @@ def report_edges(arguments: argparse.Namespace) -> None:
         seconds = time.perf_counter() - start
         n_true = int(table.groupby("seed")["n_true"].first().sum())
         print(
-            f"\n{arguments.estimator}, {arguments.method}, {arguments.federations} federations of "
-            f"{arguments.sites} sites, d={arguments.variables}, {rows} rows in all, "
+            f"\n{arguments.estimator}, {arguments.method}{', rescaled' * arguments.rescale}, "
+            f"{arguments.federations} federations of {arguments.sites} sites, d={arguments.variables}, {rows} rows in all, "
             f"{arguments.replicates} replicates, {seconds:.0f} s"
         )
         print("| probability | edges | mean probability | right |\n|---|---|---|---|")

@@ -6,7 +6,7 @@ protects this too. The fits happen at the server, from sums only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,10 +15,10 @@ from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 from feddbn.core.bootstrap import RESAMPLINGS
-from feddbn.core.lagged import Block, FloatArray
+from feddbn.core.lagged import FloatArray
 from feddbn.core.moments import Moments
-from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.errors import DataError, ParameterError
+from feddbn.data.read import read_sites
+from feddbn.errors import ParameterError
 from feddbn.federation.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
 from feddbn.federation.site import Site
 from feddbn.federation.task import Federation, run_program
@@ -45,7 +45,7 @@ class MomentsEstimator(Protocol):
 
 def edge_confidence(
     estimator: MomentsEstimator,
-    sites: Mapping[str, Any] | None = None,
+    sites: Any = None,
     n_replicates: int = 100,
     block_length: int | str = "auto",
     method: str = "bootstrap",
@@ -65,7 +65,7 @@ def edge_confidence(
     estimator
         Has `n_lags` and ``fit_moments(moments, variables) -> DBN``.
     sites
-        Site -> frame, array or list of them (one recording each); not needed with `federation`.
+        Site -> frame, array or list of them (one recording each), or whatever else `read_sites` takes.
     n_replicates
         Number of resamples B.
     block_length
@@ -77,7 +77,8 @@ def edge_confidence(
     random_state
         Seed; the same seed and the same data give the same table.
     federation, variables
-        A running federation and the names of its columns, instead of `sites`.
+        A running federation and the names of its columns, instead of `sites`; with `sites`, the columns to
+        use.
     unit
         ``"recordings"``, ``"blocks"``, or ``"auto"``: recordings at a site that has at least 20 of them.
     level
@@ -167,7 +168,7 @@ def _stack(estimator: MomentsEstimator, moments: Moments, names: tuple[str, ...]
 
 
 def _federation(
-    sites: Mapping[str, Any] | None, federation: Federation | None, variables: Sequence[str] | None
+    sites: Any, federation: Federation | None, variables: Sequence[str] | None
 ) -> tuple[Federation, tuple[str, ...]]:
     if federation is not None:
         if sites is not None:
@@ -175,30 +176,8 @@ def _federation(
         if variables is None:
             raise ParameterError("variables must name the columns when a federation is given.")
         return federation, tuple(str(name) for name in variables)
-    if not isinstance(sites, Mapping) or not sites:
-        raise ParameterError("sites must be a non-empty dict from site to its recordings.")
-    data = {str(name): _memory_site(name, given) for name, given in sites.items()}
-    if len({item.variables for item in data.values()}) > 1:
-        raise DataError("the sites do not have the same variables in the same order.")
+    if sites is None:
+        raise ParameterError("give the data of the sites, or a federation.")
+    data = read_sites(sites, variables=variables)
     running = InProcessFederation({name: Site(name, item) for name, item in data.items()})
     return running, tuple(next(iter(data.values())).variables)
-
-
-def _memory_site(name: str, given: Any) -> MemorySite:
-    items = list(given) if isinstance(given, (list, tuple)) else [given]
-    recordings, variables = [], None
-    for k, item in enumerate(items):
-        values = np.asarray(item, dtype=np.float64)
-        if values.ndim != 2 or not np.all(np.isfinite(values)):
-            raise DataError(f"recording {k} of site {name!r} must be a finite table of shape (n, d).")
-        columns = (
-            item.columns if isinstance(item, pd.DataFrame) else [f"x{i}" for i in range(values.shape[1])]
-        )
-        found = tuple(str(c) for c in columns)
-        if variables is not None and found != variables:
-            raise DataError(f"the recordings of site {name!r} do not have the same variables.")
-        variables = found
-        recordings.append(ArrayRecording(str(k), (Block(values),)))
-    if variables is None:
-        raise DataError(f"site {name!r} has no recording.")
-    return MemorySite(variables, recordings)

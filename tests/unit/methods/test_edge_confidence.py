@@ -114,7 +114,7 @@ def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weig
         ({"n_replicates": 1}, "n_replicates must be a whole number of at least 2, got 1."),
         ({"random_state": -1}, "random_state must be a whole number of at least 0, got -1."),
         ({"level": 90}, "level must lie between 0 and 1, got 90."),
-        ({"sites": {}}, "sites must be a non-empty dict from site to its recordings."),
+        ({"sites": None}, "give the data of the sites, or a federation."),
     ],
 )
 def test_bad_arguments_are_refused_with_a_sentence(options: dict[str, object], sentence: str) -> None:
@@ -128,6 +128,12 @@ def test_an_estimator_that_needs_rows_is_refused() -> None:
         ParameterError, match=r"estimator object cannot learn from sums: it has no fit_moments"
     ):
         edge_confidence(object(), {"s": np.zeros((30, 2))})  # type: ignore[arg-type]
+
+
+def test_too_few_blocks_for_half_samples_are_refused() -> None:
+    rows = np.random.default_rng(0).normal(size=(30, 3))
+    with pytest.raises(ParameterError, match="a replicate has no rows: there are too few blocks"):
+        edge_confidence(LeastSquaresVAR(), rows, method="stability", block_length=50)
 
 
 def test_a_federation_needs_the_names_of_its_columns() -> None:
