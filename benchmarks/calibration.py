@@ -65,7 +65,8 @@ def report_edges(arguments: argparse.Namespace) -> None:
         n_true = int(table.groupby("seed")["n_true"].first().sum())
         print(
             f"\n{arguments.estimator}, {arguments.method}{', rescaled' * arguments.rescale}, "
-            f"{arguments.federations} federations of {arguments.sites} sites, d={arguments.variables}, {rows} rows in all, "
+            f"{arguments.federations} federations of {arguments.sites} sites, "
+            f"d={arguments.variables}, {rows} rows in all, "
             f"{arguments.replicates} replicates, {seconds:.0f} s"
         )
         print("| probability | edges | mean probability | right |\n|---|---|---|---|")
