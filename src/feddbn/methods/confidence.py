@@ -6,6 +6,7 @@ protects this too. The fits happen at the server, from sums only.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from feddbn.core.bootstrap import RESAMPLINGS
 from feddbn.core.lagged import FloatArray
 from feddbn.core.moments import Moments
 from feddbn.data.read import read_sites
-from feddbn.errors import ParameterError
+from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.federation.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
 from feddbn.federation.site import Site
 from feddbn.federation.task import Federation, run_program
@@ -113,6 +114,11 @@ def edge_confidence(
             f"estimator {type(estimator).__name__} cannot learn from sums: "
             "it has no fit_moments(moments, variables)."
         )
+    if isinstance(estimator.n_lags, bool) or not isinstance(estimator.n_lags, (int, np.integer)):
+        raise ParameterError(
+            f"edge confidence needs a fixed number of lags, but the estimator has n_lags={estimator.n_lags!r}; "
+            "set it to the number that was chosen."
+        )
     running, names = _federation(sites, federation, variables)
     program = bootstrap_program(
         len(names),
@@ -164,7 +170,10 @@ def _stack(estimator: MomentsEstimator, moments: Moments, names: tuple[str, ...]
         raise ParameterError(
             "a replicate has no rows: there are too few blocks; choose a smaller block_length."
         )
-    return estimator.fit_moments(moments, names).adjacency_matrices
+    with warnings.catch_warnings():
+        # The fit on all rows has already given this advice; once is enough.
+        warnings.simplefilter("ignore", UnitsWarning)
+        return estimator.fit_moments(moments, names).adjacency_matrices
 
 
 def _federation(

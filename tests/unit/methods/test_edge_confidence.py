@@ -1,3 +1,4 @@
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -6,7 +7,7 @@ import pandas as pd
 import pytest
 
 from feddbn.core.moments import Moments
-from feddbn.errors import ParameterError
+from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.federation.site import Site
 from feddbn.methods.confidence import COLUMNS, confidence_table, edge_confidence
 from feddbn.model.dbn import DBN
@@ -134,6 +135,25 @@ def test_too_few_blocks_for_half_samples_are_refused() -> None:
     rows = np.random.default_rng(0).normal(size=(30, 3))
     with pytest.raises(ParameterError, match="a replicate has no rows: there are too few blocks"):
         edge_confidence(LeastSquaresVAR(), rows, method="stability", block_length=50)
+
+
+def test_lags_must_be_fixed_before_edges_are_counted() -> None:
+    with pytest.raises(
+        ParameterError, match="needs a fixed number of lags, but the estimator has n_lags='auto'"
+    ):
+        edge_confidence(LeastSquaresVAR(n_lags="auto"), np.zeros((30, 3)))  # type: ignore[arg-type]
+
+
+def test_advice_about_units_is_given_once_not_in_every_replicate() -> None:
+    class Warns(LeastSquaresVAR):
+        def fit_moments(self, moments: Moments, variables: Sequence[str]) -> DBN:
+            warnings.warn("mind the units", UnitsWarning, stacklevel=2)
+            return super().fit_moments(moments, variables)
+
+    _, sites = federation_data(2)
+    with pytest.warns(UnitsWarning) as caught:
+        edge_confidence(Warns(), sites, n_replicates=5)
+    assert len(caught) == 1
 
 
 def test_a_federation_needs_the_names_of_its_columns() -> None:
