@@ -116,8 +116,8 @@ def edge_confidence(
         )
     if isinstance(estimator.n_lags, bool) or not isinstance(estimator.n_lags, (int, np.integer)):
         raise ParameterError(
-            f"edge confidence needs a fixed number of lags, but the estimator has n_lags={estimator.n_lags!r}; "
-            "set it to the number that was chosen."
+            "edge confidence needs a fixed number of lags, "
+            f"but the estimator has n_lags={estimator.n_lags!r}; set it to the number that was chosen."
         )
     running, names = _federation(sites, federation, variables)
     program = bootstrap_program(
