@@ -26,10 +26,12 @@ LABELS = ["(0, .1]", "(.1, .3]", "(.3, .5]", "(.5, .7]", "(.7, .9)", "[.9, 1]"]
 
 
 def estimator(name: str) -> Any:
-    from feddbn import Dynotears, OneShotDBN
-
     if name == "dynotears":
+        from feddbn import Dynotears
+
         return Dynotears(n_lags=1, lambda_w=0.05, lambda_a=0.05, w_threshold=0.15, a_threshold=0.15)
+    from feddbn import OneShotDBN
+
     return OneShotDBN(n_lags=1)
 
 
@@ -130,6 +132,7 @@ def main() -> None:
     parser.add_argument(
         "--fitted", action="store_true", help="intervals of the learned, not the true network"
     )
+    parser.add_argument("--rescale", action="store_true", help="give every variable a unit of its own")
     arguments = parser.parse_args()
     report_edges(arguments) if arguments.what == "edges" else report_intervals(arguments)
 

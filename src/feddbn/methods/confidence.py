@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from feddbn.core.bootstrap import RESAMPLINGS
@@ -40,7 +41,7 @@ class MomentsEstimator(Protocol):
         ...
 
     def fit_moments(self, moments: Moments, variables: Sequence[str]) -> DBN:
-        """Return the network of the moments of ``z = [x_t, ..., x_{t-p}]``; must not change the estimator."""
+        """Return the network of the moments of ``z = [x_t, ..., x_{t-p}]``."""
         ...
 
 
@@ -64,7 +65,8 @@ def edge_confidence(
     Parameters
     ----------
     estimator
-        Has `n_lags` and ``fit_moments(moments, variables) -> DBN``.
+        Has `n_lags` and ``fit_moments(moments, variables) -> DBN``; clones of it are fitted, it stays as
+        it is.
     sites
         Site -> frame, array or list of them (one recording each), or whatever else `read_sites` takes.
     n_replicates
@@ -119,6 +121,10 @@ def edge_confidence(
             "edge confidence needs a fixed number of lags, "
             f"but the estimator has n_lags={estimator.n_lags!r}; set it to the number that was chosen."
         )
+    if getattr(estimator, "center", None) == "recording":
+        raise ParameterError(
+            "edge confidence resamples rows about a common mean; center='recording' is not possible."
+        )
     running, names = _federation(sites, federation, variables)
     program = bootstrap_program(
         len(names),
@@ -160,7 +166,7 @@ def _refit(
 ) -> tuple[DBN, FloatArray]:
     # Small solves are faster on one BLAS thread; joblib's own workers limit theirs.
     with threadpool_limits(limits=1):
-        full = estimator.fit_moments(resampled.full, names)
+        full = clone(estimator, safe=False).fit_moments(resampled.full, names)
         stacks = Parallel(n_jobs=n_jobs)(delayed(_stack)(estimator, m, names) for m in resampled.replicates)
     return full, np.stack(stacks)
 
@@ -173,7 +179,8 @@ def _stack(estimator: MomentsEstimator, moments: Moments, names: tuple[str, ...]
     with warnings.catch_warnings():
         # The fit on all rows has already given this advice; once is enough.
         warnings.simplefilter("ignore", UnitsWarning)
-        return estimator.fit_moments(moments, names).adjacency_matrices
+        fitted: DBN = clone(estimator, safe=False).fit_moments(moments, names)
+    return fitted.adjacency_matrices
 
 
 def _federation(

@@ -42,7 +42,7 @@ def edge_table(dbn: DBN, threshold: float = 0.0) -> pd.DataFrame:
     names = np.asarray(dbn.variables, dtype=object)
     return pd.DataFrame(
         {"source": names[i], "target": names[j], "lag": lag.astype(np.int64), "weight": stack[lag, i, j]}
-    ).astype({"source": object, "target": object})
+    )
 
 
 def parts_of_edges(

@@ -10,6 +10,8 @@ from feddbn.core.moments import Moments
 from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.federation.site import Site
 from feddbn.methods.confidence import COLUMNS, confidence_table, edge_confidence
+from feddbn.methods.dynotears import Dynotears
+from feddbn.methods.simulation import simulate
 from feddbn.model.dbn import DBN
 from feddbn.runtime.in_process import InProcessFederation
 
@@ -154,6 +156,18 @@ def test_advice_about_units_is_given_once_not_in_every_replicate() -> None:
     with pytest.warns(UnitsWarning) as caught:
         edge_confidence(Warns(), sites, n_replicates=5)
     assert len(caught) == 1
+
+
+def test_dynotears_is_refitted_without_touching_the_estimator() -> None:
+    fed = simulate(d=4, n_lags=1, n_sites=3, n_samples=300, mean_degree=2, random_state=0)
+    estimator = Dynotears(n_lags=1, lambda_w=0.05, lambda_a=0.05, w_threshold=0.15, a_threshold=0.15)
+    table = edge_confidence(estimator, fed.sites, n_replicates=6)
+    assert not hasattr(estimator, "dbn_")
+    fitted = estimator.fit(fed.sites).dbn_.edges().set_index(["source", "target", "lag"])["weight"]
+    ours = table[table["weight"] != 0].set_index(["source", "target", "lag"])["weight"]
+    pd.testing.assert_series_equal(ours.sort_index(), fitted.sort_index(), atol=1e-4)
+    with pytest.raises(ParameterError, match="center='recording' is not possible"):
+        edge_confidence(estimator.set_params(center="recording"), fed.sites)
 
 
 def test_a_federation_needs_the_names_of_its_columns() -> None:
