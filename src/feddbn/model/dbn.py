@@ -1,19 +1,33 @@
-"""The learned network: ``x_t = c + x_t W + sum_l x_{t-l} A_l + u_t`` with row vectors and W acyclic."""
+"""The learned network: ``x_t = c + x_t W + sum_l x_{t-l} A_l + u_t`` with row vectors and W acyclic.
+
+The class holds the numbers; what they imply is computed by the other modules of this package, each of
+which can be read alone: dynamics, effects, forecast, residuals, graph, arrays, export.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
+import networkx as nx
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from feddbn.core.lagged import FloatArray
+from feddbn.core.moments import Moments
 from feddbn.errors import ParameterError
+from feddbn.model import arrays, dynamics, effects, export, graph, residuals
+from feddbn.model.forecast import Forecast, Held, IntervalMethod, forecast, sample_paths
+from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
+from feddbn.model.noise import Noise
 
 __all__ = ["DBN"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DBN:
     """A linear dynamic Bayesian network.
 
@@ -54,17 +68,36 @@ class DBN:
             raise ParameterError(f"A must have shape (n_lags, {d}, {d}), got {A.shape}.")
         names = tuple(f"x{i}" for i in range(d)) if variables is None else tuple(str(v) for v in variables)
         if len(names) != d or len(set(names)) != d:
-            raise ParameterError(f"variables must be {d} different names, got {len(names)} ({len(set(names))} different).")
+            raise ParameterError(
+                f"variables must be {d} different names, got {len(names)} ({len(set(names))} different)."
+            )
         c = np.zeros(d) if intercept is None else np.array(intercept, dtype=np.float64)
         v = np.ones(d) if noise_variances is None else np.array(noise_variances, dtype=np.float64)
         if c.shape != (d,) or v.shape != (d,):
-            raise ParameterError(f"intercept and noise_variances must have shape ({d},), got {c.shape} and {v.shape}.")
+            raise ParameterError(
+                f"intercept and noise_variances must have shape ({d},), got {c.shape} and {v.shape}."
+            )
         for array in (W, A, c, v):
             if not np.all(np.isfinite(array)):
-                raise ParameterError("a DBN needs finite weights, intercepts and variances; NaN or infinity was given.")
+                raise ParameterError(
+                    "a DBN needs finite weights, intercepts and variances; NaN or infinity was given."
+                )
             array.setflags(write=False)
-        for field_name, value in (("W", W), ("A", A), ("variables", names), ("intercept", c), ("noise_variances", v)):
+        if np.any(v < 0):
+            raise ParameterError(f"noise_variances must not be negative, got {v.min():g}.")
+        for field_name, value in (
+            ("W", W),
+            ("A", A),
+            ("variables", names),
+            ("intercept", c),
+            ("noise_variances", v),
+        ):
             object.__setattr__(self, field_name, value)
+
+    def __repr__(self) -> str:
+        n_within, n_lagged = np.count_nonzero(self.W), np.count_nonzero(self.A)
+        size = f"{self.d} variables, {self.n_lags} lags"
+        return f"<DBN: {size}, {n_within} edges within and {n_lagged} across moments>"
 
     @property
     def d(self) -> int:
@@ -80,3 +113,279 @@ class DBN:
     def adjacency_matrices(self) -> FloatArray:
         """(p+1, d, d): W first, then A_1, ..., A_p, all ``[from, to]``."""
         return np.concatenate([self.W[None], self.A])
+
+    @classmethod
+    def from_moments(
+        cls, W: FloatArray, A: FloatArray, moments: Moments, variables: Sequence[str] | None = None
+    ) -> DBN:
+        """A network whose intercept and noise variances are those of summed lagged moments.
+
+        ``c = mean(z) (E - C)`` and ``v = diag((E - C)' S (E - C)) / n`` with the scatter S of ``z = [x_t,
+        ..., x_{t-p}]``: both follow from the same sum the weights were learned from.
+        """
+        W, A = np.asarray(W, dtype=np.float64), np.asarray(A, dtype=np.float64)
+        d = len(W)
+        misses = np.concatenate([np.eye(d) - W, -A.reshape(-1, d)])
+        if moments.q != len(misses) or moments.n <= 0:
+            raise ParameterError(
+                f"moments must have {len(misses)} columns and some rows, got {moments.q} and n={moments.n:g}."
+            )
+        variances = (misses * (moments.scatter @ misses)).sum(axis=0) / moments.n
+        return cls(W, A, variables, moments.mean @ misses, np.maximum(variances, 0.0))
+
+    def equals(self, other: DBN, atol: float = 0.0) -> bool:
+        """Whether both have the same variables and lags and all numbers agree within `atol`."""
+        if self.variables != other.variables or self.n_lags != other.n_lags:
+            return False
+        pairs = ((getattr(self, k), getattr(other, k)) for k in ("W", "A", "intercept", "noise_variances"))
+        return all(bool(np.all(np.abs(a - b) <= atol)) for a, b in pairs)
+
+    # What comes next, and what if.
+
+    def forecast(
+        self,
+        history: Rows | None,
+        steps: int,
+        interval: float | None = None,
+        method: IntervalMethod = "analytic",
+        random_state: RandomState = None,
+        *,
+        n_paths: int = 2000,
+        noise: Noise = "gaussian",
+    ) -> Forecast:
+        """Mean and, with ``interval=0.9``, bounds of the next `steps` moments after `history` (at least
+        n_lags rows).
+
+        ``method="analytic"`` is exact for Gaussian noise; ``"simulation"`` takes quantiles of `n_paths`
+        sampled paths, for example of the site's own residuals: ``noise=dbn.residuals(data)``. See
+        `feddbn.model.forecast.forecast`.
+        """
+        return forecast(
+            self,
+            history,
+            steps,
+            interval=interval,
+            method=method,
+            n_paths=n_paths,
+            noise=noise,
+            random_state=random_state,
+        )
+
+    def do(
+        self,
+        interventions: Held,
+        history: Rows | None,
+        steps: int,
+        interval: float | None = None,
+        method: IntervalMethod = "analytic",
+        random_state: RandomState = None,
+        *,
+        n_paths: int = 2000,
+        noise: Noise = "gaussian",
+    ) -> Forecast:
+        """What would follow `history` if variables were held: ``do({"x3": 1.0}, history, steps=5)``.
+
+        A value is one number, or one number per step with NaN where the variable is left free. Incoming
+        edges of a held variable are cut; its effects, within the moment and later, propagate.
+        """
+        return forecast(
+            self,
+            history,
+            steps,
+            held=interventions,
+            interval=interval,
+            method=method,
+            n_paths=n_paths,
+            noise=noise,
+            random_state=random_state,
+        )
+
+    def simulate(
+        self,
+        n: int,
+        random_state: RandomState = None,
+        burn_in: int = 200,
+        noise: Noise = "gaussian",
+        *,
+        history: Rows | None = None,
+        interventions: Held | None = None,
+    ) -> pd.DataFrame:
+        """(n, d) frame of one sampled path.
+
+        Without `history` it starts at the mean of the process and `burn_in` rows are thrown away; with one
+        it continues it directly. `interventions` need a history, so that it is clear when they begin.
+        """
+        n, burn_in = positive_int(n, "n"), positive_int(burn_in, "burn_in", 0)
+        if history is None and interventions:
+            raise ParameterError("interventions need a history, so that it is clear when they begin.")
+        skip = burn_in if history is None else 0
+        paths = sample_paths(self, 1, n + skip, history, interventions, noise, random_generator(random_state))
+        return pd.DataFrame(paths[0, skip:], columns=list(self.variables))
+
+    # How it moves.
+
+    @property
+    def spectral_radius(self) -> float:
+        """Largest absolute eigenvalue of the companion matrix."""
+        return dynamics.spectral_radius(self)
+
+    @property
+    def is_stationary(self) -> bool:
+        """Whether shocks die out: spectral radius below 1."""
+        return self.spectral_radius < 1
+
+    @property
+    def reduced_intercept(self) -> FloatArray:
+        """(d,) constant of the reduced form, ``c (I - W)^{-1}``."""
+        return np.asarray(self.intercept @ dynamics.impact(self.W))
+
+    def stationary_mean(self) -> FloatArray:
+        """(d,) long-run mean."""
+        return dynamics.stationary_mean(self)
+
+    def stationary_covariance(self) -> FloatArray:
+        """(d, d) long-run covariance within a moment."""
+        return dynamics.stationary_covariance(self)
+
+    def impulse_responses(
+        self, horizon: int, kind: dynamics.ResponseKind = "structural", *, sd: bool = False
+    ) -> FloatArray:
+        """(horizon+1, d, d) responses [h, from, to] to a shock; see
+        `feddbn.model.dynamics.impulse_responses`.
+        """
+        return dynamics.impulse_responses(self, horizon, kind, sd=sd)
+
+    def fevd(self, horizon: int, kind: Literal["structural", "orthogonalised"] = "structural") -> FloatArray:
+        """(horizon, d, d) shares [h-1, from, to] of the h-step forecast-error variance."""
+        return dynamics.fevd(self, horizon, kind)
+
+    def total_effects(self, horizon: int) -> FloatArray:
+        """(horizon+1, d, d) effects [h, from, to] of raising a variable by 1 for one moment, over every
+        path.
+        """
+        return effects.total_effects(self, horizon)
+
+    def direct_effects(self, horizon: int) -> FloatArray:
+        """(horizon+1, d, d) effects [h, from, to] along single edges."""
+        return effects.direct_effects(self, horizon)
+
+    def mediated_effects(self, mediators: Sequence[str | int] | None, horizon: int) -> FloatArray:
+        """(horizon+1, d, d) part of the total effects that passes through `mediators` (None: through
+        anything).
+        """
+        return effects.mediated_effects(self, mediators, horizon)
+
+    def effects(
+        self, source: str | int, target: str | int, horizon: int, mediators: Sequence[str | int] | None = None
+    ) -> pd.DataFrame:
+        """Frame horizon, total, direct, mediated, cumulative for one pair of variables."""
+        return effects.effect_table(self, source, target, horizon, mediators)
+
+    # How well it fits.
+
+    def residuals(self, data: Rows | Sequence[Rows]) -> FloatArray:
+        """(n, d) residuals of every usable row; a list is one uninterrupted stretch an item."""
+        return np.concatenate(residuals.residual_segments(self, data))
+
+    def log_likelihood(self, data: Rows | Sequence[Rows]) -> float:
+        """Gaussian log-likelihood of the usable rows, each given the n_lags rows before it in its stretch."""
+        return residuals.log_likelihood(self, data)
+
+    def residual_diagnostics(self, data: Rows | Sequence[Rows], n_lags: int = 10) -> pd.DataFrame:
+        """One row per variable: mean, variance, autocorrelation, Ljung-Box and normality of its residuals."""
+        return residuals.residual_diagnostics(self, data, n_lags)
+
+    # As edges, graphs and files.
+
+    def edges(self, threshold: float = 0.0) -> pd.DataFrame:
+        """Frame source, target, lag, weight of the edges with ``|weight| > threshold``."""
+        return graph.edge_table(self, threshold)
+
+    @classmethod
+    def from_edges(
+        cls, edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
+    ) -> DBN:
+        """Network of an edge list; name the `variables` if some have no edge."""
+        return cls(**graph.parts_of_edges(edges, variables, n_lags))
+
+    def to_networkx(self, kind: Literal["time-series", "summary"] = "time-series") -> nx.DiGraph:
+        """Graph with nodes ``{variable}_lag{l}``, or (``"summary"``) over the variables."""
+        if kind not in ("time-series", "summary"):
+            raise ParameterError(f"kind must be 'time-series' or 'summary', got {kind!r}.")
+        return graph.time_series_graph(self) if kind == "time-series" else graph.summary_graph(self)
+
+    @classmethod
+    def from_networkx(cls, time_series_graph: nx.DiGraph) -> DBN:
+        """Inverse of `to_networkx` (``"time-series"``)."""
+        return cls(**graph.parts_of_graph(time_series_graph))
+
+    def to_lingam(self) -> FloatArray:
+        """(n_lags+1, d, d) in lingam's orientation [to, from]."""
+        return arrays.lingam_arrays(self)
+
+    @classmethod
+    def from_lingam(cls, adjacency_matrices: ArrayLike, variables: Sequence[str] | None = None) -> DBN:
+        """Network of ``VARLiNGAM.adjacency_matrices_``."""
+        stack = arrays.stack_of_lingam(adjacency_matrices)
+        return cls(stack[0], stack[1:], variables)
+
+    def to_tigramite(self) -> tuple[NDArray[np.str_], FloatArray]:
+        """(graph, val_matrix), both (d, d, n_lags+1), as tigramite's plotting wants them."""
+        return arrays.tigramite_arrays(self)
+
+    @classmethod
+    def from_tigramite(cls, graph: Any, val_matrix: ArrayLike, variables: Sequence[str] | None = None) -> DBN:
+        """Network of a fully directed tigramite graph with its values as weights."""
+        stack = arrays.stack_of_tigramite(graph, val_matrix)
+        return cls(stack[0], stack[1:], variables)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The stored form (docs/schema.md) as plain lists and text."""
+        return export.plain_dict(self)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> DBN:
+        """Inverse of `to_dict`."""
+        return cls(**export.parts_of_dict(stored))
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """JSON text of the stored form, also written to `path` if given."""
+        return export.write_text(export.json_text(self), path)
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> DBN:
+        """Inverse of `to_json`, from a path or from the text itself."""
+        return cls(**export.parts_of_json(source))
+
+    def to_npz(self, path: str | Path) -> None:
+        """Write the stored form as a numpy archive."""
+        export.write_npz(self, path)
+
+    @classmethod
+    def from_npz(cls, path: str | Path) -> DBN:
+        """Inverse of `to_npz`."""
+        return cls(**export.parts_of_npz(path))
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Edge list as CSV text, also written to `path` if given; carries weights only."""
+        return export.write_text(export.csv_text(self), path)
+
+    @classmethod
+    def from_csv(
+        cls, source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
+    ) -> DBN:
+        """Network of a CSV edge list (path or text)."""
+        return cls(**export.parts_of_csv(source, variables, n_lags))
+
+    def to_graphml(self, path: str | Path | None = None) -> str:
+        """GraphML text of the time-series graph, also written to `path` if given."""
+        return export.write_text(export.graphml_text(self), path)
+
+    @classmethod
+    def from_graphml(cls, source: str | Path) -> DBN:
+        """Inverse of `to_graphml`, from a path or from the text itself."""
+        return cls(**export.parts_of_graphml(source))
+
+    def to_dot(self, path: str | Path | None = None) -> str:
+        """Graphviz DOT text of the time-series graph, also written to `path` if given."""
+        return export.write_text(export.dot_text(self), path)

@@ -1,0 +1,199 @@
+"""How far each edge can be trusted: refit on resamples of every site's own rows, count, tabulate.
+
+The sites send sums of resampled moments (`feddbn.federation.bootstrap`), so whatever protects sums
+protects this too. The fits happen at the server, from sums only.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from threadpoolctl import threadpool_limits
+
+from feddbn.core.bootstrap import RESAMPLINGS
+from feddbn.core.lagged import FloatArray
+from feddbn.core.moments import Moments
+from feddbn.data.read import read_sites
+from feddbn.errors import ParameterError, UnitsWarning
+from feddbn.federation.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
+from feddbn.federation.site import Site
+from feddbn.federation.task import Federation, run_program
+from feddbn.model.dbn import DBN
+from feddbn.runtime.in_process import InProcessFederation
+
+__all__ = ["MomentsEstimator", "confidence_table", "edge_confidence"]
+
+COLUMNS = ("source", "target", "lag", "weight", "ci_low", "ci_high", "probability")
+
+
+class MomentsEstimator(Protocol):
+    """An estimator that can learn from summed moments alone."""
+
+    @property
+    def n_lags(self) -> int:
+        """Number of lags."""
+        ...
+
+    def fit_moments(self, moments: Moments, variables: Sequence[str]) -> DBN:
+        """Return the network of the moments of ``z = [x_t, ..., x_{t-p}]``."""
+        ...
+
+
+def edge_confidence(
+    estimator: MomentsEstimator,
+    sites: Any = None,
+    n_replicates: int = 100,
+    block_length: int | str = "auto",
+    method: str = "bootstrap",
+    random_state: int = 0,
+    federation: Federation | None = None,
+    *,
+    variables: Sequence[str] | None = None,
+    unit: str = "auto",
+    level: float = 0.9,
+    threshold: float = 0.0,
+    n_jobs: int | None = None,
+) -> pd.DataFrame:
+    """Frame source, target, lag, weight, ci_low, ci_high, probability; most probable first.
+
+    Parameters
+    ----------
+    estimator
+        Has `n_lags` and ``fit_moments(moments, variables) -> DBN``; clones of it are fitted, it stays as
+        it is.
+    sites
+        Site -> frame, array or list of them (one recording each), or whatever else `read_sites` takes.
+    n_replicates
+        Number of resamples B.
+    block_length
+        Rows per block: a number, ``"auto"`` (cube root of the site's rows) or ``"politis-white"``
+        (estimated at each site; needs the extra `bootstrap`).
+    method
+        ``"bootstrap"``: blocks are drawn with replacement. ``"stability"``: half of the blocks, in
+        complementary pairs.
+    random_state
+        Seed; the same seed and the same data give the same table.
+    federation, variables
+        A running federation and the names of its columns, instead of `sites`; with `sites`, the columns to
+        use.
+    unit
+        ``"recordings"``, ``"blocks"``, or ``"auto"``: recordings at a site that has at least 20 of them.
+    level
+        Coverage of the percentile interval of a weight over the replicates (an absent edge counts as 0).
+    threshold
+        An edge is present in a replicate if its absolute weight is larger.
+    n_jobs
+        Processes for the refits (joblib); None is one.
+
+    Returns
+    -------
+    Every edge that is present in the fit on all data or in some replicate. `weight` is that of the fit on
+    all data, `probability` the share of replicates in which the edge is present.
+    """
+    if method not in RESAMPLINGS:
+        raise ParameterError(f"method must be one of {', '.join(RESAMPLINGS)}, got {method!r}.")
+    if unit not in UNITS:
+        raise ParameterError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}.")
+    is_length = isinstance(block_length, (int, np.integer)) and not isinstance(block_length, bool)
+    if (is_length and int(block_length) < 1) or (not is_length and block_length not in BLOCK_LENGTHS):
+        raise ParameterError(
+            "block_length must be a whole number of at least 1, 'auto' or 'politis-white', "
+            f"got {block_length!r}."
+        )
+    for name, value, least in (("n_replicates", n_replicates, 2), ("random_state", random_state, 0)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    if not 0 < level < 1:
+        raise ParameterError(f"level must lie between 0 and 1, got {level!r}.")
+    if not hasattr(estimator, "fit_moments"):
+        raise ParameterError(
+            f"estimator {type(estimator).__name__} cannot learn from sums: "
+            "it has no fit_moments(moments, variables)."
+        )
+    if isinstance(estimator.n_lags, bool) or not isinstance(estimator.n_lags, (int, np.integer)):
+        raise ParameterError(
+            "edge confidence needs a fixed number of lags, "
+            f"but the estimator has n_lags={estimator.n_lags!r}; set it to the number that was chosen."
+        )
+    if getattr(estimator, "center", None) == "recording":
+        raise ParameterError(
+            "edge confidence resamples rows about a common mean; center='recording' is not possible."
+        )
+    running, names = _federation(sites, federation, variables)
+    program = bootstrap_program(
+        len(names),
+        int(estimator.n_lags),
+        int(n_replicates),
+        resampling=method,
+        block_length=int(block_length) if is_length else str(block_length),
+        unit=unit,
+        seed=int(random_state),
+    )
+    resampled = run_program(program, running)
+    full, stacks = _refit(estimator, resampled, names, n_jobs)
+    table = confidence_table(full, stacks, level=level, threshold=threshold)
+    table.attrs.update(
+        method=method, n_replicates=int(n_replicates), level=level, random_state=int(random_state)
+    )
+    return table
+
+
+def confidence_table(
+    full: DBN, replicates: FloatArray, *, level: float = 0.9, threshold: float = 0.0
+) -> pd.DataFrame:
+    """Tidy table of a fit on all data and of (B, p+1, d, d) weights of replicates, ``[from, to]``."""
+    present = np.abs(replicates) > threshold
+    probability = present.mean(axis=0)
+    weights = full.adjacency_matrices
+    lag, i, j = np.nonzero((probability > 0) | (np.abs(weights) > threshold))
+    low, high = np.quantile(replicates[:, lag, i, j], [0.5 - level / 2, 0.5 + level / 2], axis=0)
+    names = np.asarray(full.variables, dtype=object)
+    columns = (names[i], names[j], lag, weights[lag, i, j], low, high, probability[lag, i, j])
+    table = pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))
+    strength = table["weight"].abs()
+    order = np.lexsort([-strength.to_numpy(), -table["probability"].to_numpy()])
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _refit(
+    estimator: MomentsEstimator, resampled: ResampledMoments, names: tuple[str, ...], n_jobs: int | None
+) -> tuple[DBN, FloatArray]:
+    # Small solves are faster on one BLAS thread; joblib's own workers limit theirs.
+    with threadpool_limits(limits=1):
+        full = clone(estimator, safe=False).fit_moments(resampled.full, names)
+        stacks = Parallel(n_jobs=n_jobs)(delayed(_stack)(estimator, m, names) for m in resampled.replicates)
+    return full, np.stack(stacks)
+
+
+def _stack(estimator: MomentsEstimator, moments: Moments, names: tuple[str, ...]) -> FloatArray:
+    if moments.n <= 0:
+        raise ParameterError(
+            "a replicate has no rows: there are too few blocks; choose a smaller block_length."
+        )
+    with warnings.catch_warnings():
+        # The fit on all rows has already given this advice; once is enough.
+        warnings.simplefilter("ignore", UnitsWarning)
+        fitted: DBN = clone(estimator, safe=False).fit_moments(moments, names)
+    return fitted.adjacency_matrices
+
+
+def _federation(
+    sites: Any, federation: Federation | None, variables: Sequence[str] | None
+) -> tuple[Federation, tuple[str, ...]]:
+    if federation is not None:
+        if sites is not None:
+            raise ParameterError("give sites or a federation, not both.")
+        if variables is None:
+            raise ParameterError("variables must name the columns when a federation is given.")
+        return federation, tuple(str(name) for name in variables)
+    if sites is None:
+        raise ParameterError("give the data of the sites, or a federation.")
+    data = read_sites(sites, variables=variables)
+    running = InProcessFederation({name: Site(name, item) for name, item in data.items()})
+    return running, tuple(next(iter(data.values())).variables)

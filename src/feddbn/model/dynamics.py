@@ -1,0 +1,156 @@
+"""The reduced form of a network and what follows from it: stability, stationary moments, responses, shares.
+
+With ``B = (I - W)^{-1}`` and ``P_l = A_l B`` a network reads ``x_t = c B + sum_l x_{t-l} P_l + u_t B``
+(row vectors). Every matrix here is ``[from, to]``; statsmodels' ``coefs[l-1]`` is the transpose of ``P_l``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import scipy.linalg
+
+from feddbn.core.lagged import FloatArray
+from feddbn.errors import ParameterError
+from feddbn.model.inputs import positive_int
+
+if TYPE_CHECKING:
+    from feddbn.model.dbn import DBN
+
+__all__ = [
+    "ResponseKind",
+    "companion",
+    "fevd",
+    "impact",
+    "impulse_responses",
+    "innovation_covariance",
+    "reduced_coefficients",
+    "spectral_radius",
+    "stationary_covariance",
+    "stationary_mean",
+]
+
+ResponseKind = Literal["structural", "reduced", "orthogonalised"]
+
+
+def impact(W: FloatArray) -> FloatArray:
+    """(d, d) ``B = (I - W)^{-1}``: what a unit shock does within its own moment."""
+    identity = np.eye(len(W))
+    try:
+        return np.asarray(np.linalg.solve(identity - W, identity), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        raise ParameterError(
+            "W has a cycle of weight 1, so I - W has no inverse; a network needs an acyclic W."
+        ) from None
+
+
+def reduced_coefficients(dbn: DBN) -> FloatArray:
+    """(p, d, d) ``P_l = A_l B``."""
+    return np.asarray(dbn.A @ impact(dbn.W))
+
+
+def innovation_covariance(dbn: DBN) -> FloatArray:
+    """(d, d) covariance of ``u_t B``: ``B' diag(v) B``."""
+    B = impact(dbn.W)
+    return np.asarray((B.T * dbn.noise_variances) @ B)
+
+
+def companion(coefficients: FloatArray) -> FloatArray:
+    """(pd, pd) F with ``[x_t, ..., x_{t-p+1}] = [x_{t-1}, ..., x_{t-p}] F + ...``; (d, d) zeros if p = 0."""
+    p, d = coefficients.shape[:2]
+    if p == 0:
+        return np.zeros((d, d))
+    F = np.zeros((p * d, p * d))
+    F[:, :d] = coefficients.reshape(p * d, d)
+    F[: (p - 1) * d, d:] = np.eye((p - 1) * d)
+    return F
+
+
+def spectral_radius(dbn: DBN) -> float:
+    """Largest absolute eigenvalue of the companion matrix; below 1 the process is stationary."""
+    if dbn.n_lags == 0:
+        return 0.0
+    return float(np.abs(np.linalg.eigvals(companion(reduced_coefficients(dbn)))).max())
+
+
+def require_stationary(dbn: DBN, what: str) -> None:
+    """Raise unless the spectral radius is below 1."""
+    radius = spectral_radius(dbn)
+    if radius >= 1:
+        raise ParameterError(
+            f"{what} needs a stationary network, but its spectral radius is {radius:.3f}; pass a history."
+        )
+
+
+def stationary_mean(dbn: DBN) -> FloatArray:
+    """(d,) mean m of the process: ``m (I - W - sum_l A_l) = c``."""
+    require_stationary(dbn, "the mean of the process")
+    return np.asarray(np.linalg.solve((np.eye(dbn.d) - dbn.W - dbn.A.sum(axis=0)).T, dbn.intercept))
+
+
+def stationary_covariance(dbn: DBN) -> FloatArray:
+    """(d, d) covariance of x_t, from the discrete Lyapunov equation of the companion form."""
+    require_stationary(dbn, "the covariance of the process")
+    innovation = innovation_covariance(dbn)
+    if dbn.n_lags == 0:
+        return innovation
+    F = companion(reduced_coefficients(dbn))
+    Q = np.zeros_like(F)
+    Q[: dbn.d, : dbn.d] = innovation
+    return np.asarray(scipy.linalg.solve_discrete_lyapunov(F.T, Q)[: dbn.d, : dbn.d])
+
+
+def moving_average(coefficients: FloatArray, horizon: int) -> FloatArray:
+    """(horizon+1, d, d) ``Psi_0 = I``, ``Psi_h = sum_l Psi_{h-l} P_l``."""
+    p, d = coefficients.shape[:2]
+    psi = np.zeros((horizon + 1, d, d))
+    psi[0] = np.eye(d)
+    for h in range(1, horizon + 1):
+        for lag in range(1, min(p, h) + 1):
+            psi[h] += psi[h - lag] @ coefficients[lag - 1]
+    return psi
+
+
+def impulse_responses(
+    dbn: DBN, horizon: int, kind: ResponseKind = "structural", *, sd: bool = False
+) -> FloatArray:
+    """(horizon+1, d, d): entry [h, i, j] is the response of j, h steps after a shock in i.
+
+    - ``"structural"``: ``B Psi_h``, a unit shock in u_i (one standard deviation of u_i if `sd`).
+    - ``"reduced"``: ``Psi_h``, a unit forecast error of x_i alone.
+    - ``"orthogonalised"``: ``L' Psi_h`` with the Cholesky factor L of the innovation covariance, in the
+      order of the variables. It equals the structural responses with `sd` if every edge of W goes from an
+      earlier to a later variable.
+    """
+    horizon = positive_int(horizon, "horizon", 0)
+    psi = moving_average(reduced_coefficients(dbn), horizon)
+    if kind == "reduced":
+        return psi
+    if kind == "structural":
+        B = impact(dbn.W)
+        first = B * np.sqrt(dbn.noise_variances)[:, None] if sd else B
+    elif kind == "orthogonalised":
+        try:
+            first = np.asarray(np.linalg.cholesky(innovation_covariance(dbn)).T, dtype=np.float64)
+        except np.linalg.LinAlgError:
+            raise ParameterError(
+                "orthogonalised responses need positive noise_variances, but one is 0."
+            ) from None
+    else:
+        raise ParameterError(f"kind must be 'structural', 'reduced' or 'orthogonalised', got {kind!r}.")
+    return np.asarray(first @ psi)
+
+
+def fevd(dbn: DBN, horizon: int, kind: Literal["structural", "orthogonalised"] = "structural") -> FloatArray:
+    """(horizon, d, d): entry [h-1, i, j] is the share of the h-step forecast-error variance of j due to
+    shocks in i.
+
+    Every column sums to 1, except where j has no forecast error at all (then it is 0).
+    """
+    horizon = positive_int(horizon, "horizon")
+    if kind not in ("structural", "orthogonalised"):
+        raise ParameterError(f"kind must be 'structural' or 'orthogonalised', got {kind!r}.")
+    squared = np.cumsum(impulse_responses(dbn, horizon - 1, kind, sd=True) ** 2, axis=0)
+    total = squared.sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(squared, total, out=np.zeros_like(squared), where=total > 0))

@@ -1,0 +1,272 @@
+"""Networks as files and text: JSON, npz, GraphML, CSV edge list, DOT.
+
+A reader never guesses: what is not the stated format, is damaged, or comes from a future version raises
+`FileError` with one sentence. docs/schema.md describes the stored forms.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import ParseError
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from feddbn.errors import FileError, InputError
+from feddbn.model.graph import Parts, edge_table, parts_of_edges, parts_of_graph, time_series_graph
+
+if TYPE_CHECKING:
+    from feddbn.model.dbn import DBN
+
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "csv_text",
+    "dot_text",
+    "graphml_text",
+    "json_text",
+    "parts_of_csv",
+    "parts_of_dict",
+    "parts_of_graphml",
+    "parts_of_json",
+    "parts_of_npz",
+    "plain_dict",
+    "write_npz",
+    "write_text",
+]
+
+FORMAT = "feddbn-dbn"
+VERSION = 1
+_ARRAYS = ("W", "A", "intercept", "noise_variances")
+
+
+def plain_dict(dbn: DBN) -> dict[str, Any]:
+    """The stored form as lists, numbers and text."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "variables": list(dbn.variables),
+        "n_lags": dbn.n_lags,
+        "W": dbn.W.tolist(),
+        "A": dbn.A.tolist(),
+        "intercept": dbn.intercept.tolist(),
+        "noise_variances": dbn.noise_variances.tolist(),
+    }
+
+
+def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
+    """Inverse of `plain_dict`; keys it does not know are ignored."""
+    if not isinstance(stored, Mapping) or stored.get("format") != FORMAT:
+        raise FileError(f'{where} is not a stored network; it lacks "format": "{FORMAT}".')
+    version = stored.get("version")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise FileError(f"{where} has the version {version!r}, which is not a positive whole number.")
+    if version > VERSION:
+        raise FileError(
+            f"{where} has version {version}, but this package reads up to {VERSION}; update feddbn."
+        )
+    missing = [key for key in ("variables", "n_lags", *_ARRAYS) if key not in stored]
+    if missing:
+        raise FileError(f"{where} is damaged: it lacks {missing[0]!r}.")
+    variables = stored["variables"]
+    if not isinstance(variables, list) or not all(isinstance(v, str) for v in variables):
+        raise FileError(f"{where} is damaged: 'variables' is not a list of names.")
+    d, p = len(variables), stored["n_lags"]
+    if len(set(variables)) != d:
+        raise FileError(f"{where} is damaged: 'variables' contains the same name twice.")
+    if isinstance(p, bool) or not isinstance(p, int) or p < 0:
+        raise FileError(f"{where} is damaged: 'n_lags' is {p!r}, not a whole number of at least 0.")
+    arrays = {}
+    for key, shape in zip(_ARRAYS, [(d, d), (p, d, d), (d,), (d,)], strict=True):
+        arrays[key] = _array(stored[key], shape, f"{where} is damaged: {key!r}")
+    if np.any(arrays["noise_variances"] < 0):
+        raise FileError(f"{where} is damaged: 'noise_variances' contains a negative number.")
+    return Parts(
+        W=arrays["W"],
+        A=arrays["A"],
+        variables=tuple(variables),
+        intercept=arrays["intercept"],
+        noise_variances=arrays["noise_variances"],
+    )
+
+
+def json_text(dbn: DBN) -> str:
+    """The stored form as JSON; numbers are written so that they read back bit for bit."""
+    return json.dumps(plain_dict(dbn), ensure_ascii=False, allow_nan=False, indent=1)
+
+
+def parts_of_json(source: str | Path) -> Parts:
+    """From a path, or from JSON text (a str that begins with a brace)."""
+    text, where = _read(source, is_text=lambda s: s.lstrip().startswith("{"))
+    try:
+        stored = json.loads(text)
+    except (ValueError, RecursionError):
+        raise FileError(f"{where} is not readable JSON; it may be damaged or cut off.") from None
+    return parts_of_dict(stored, where)
+
+
+def write_npz(dbn: DBN, path: str | Path) -> None:
+    """Write a compressed npz archive with the same keys as the JSON form."""
+    plain = plain_dict(dbn)
+    names = np.frombuffer(json.dumps(plain["variables"]).encode(), dtype=np.uint8)
+    with _target(path).open("wb") as file:
+        np.savez_compressed(
+            file,
+            format=np.array(FORMAT),
+            version=np.array(VERSION),
+            variables=names,
+            W=dbn.W,
+            A=dbn.A,
+            intercept=dbn.intercept,
+            noise_variances=dbn.noise_variances,
+        )
+
+
+def parts_of_npz(path: str | Path) -> Parts:
+    """Inverse of `write_npz`; never unpickles."""
+    where = str(path)
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise FileError(f"{where} cannot be read ({error.strerror}).") from None
+    if not content.startswith(b"PK"):
+        raise FileError(f"{where} is not an npz archive.")
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            stored: dict[str, Any] = {key: archive[key] for key in archive.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+        raise FileError(f"{where} is not a readable npz archive.") from None
+    for key in ("format", "version"):
+        if key in stored:
+            stored[key] = stored[key].tolist()
+    if "variables" in stored:
+        try:
+            stored["variables"] = json.loads(stored["variables"].tobytes().decode())
+        except ValueError:
+            raise FileError(f"{where} is damaged: 'variables' is not a list of names.") from None
+    if "A" in stored:
+        stored["n_lags"] = int(stored["A"].shape[0]) if stored["A"].ndim else -1
+    return parts_of_dict(stored, where)
+
+
+def csv_text(dbn: DBN) -> str:
+    """Edge list source, target, lag, weight as CSV with a header."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["source", "target", "lag", "weight"])
+    for source, target, lag, weight in edge_table(dbn).itertuples(index=False):
+        writer.writerow([source, target, int(lag), repr(float(weight))])
+    return buffer.getvalue()
+
+
+def parts_of_csv(
+    source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
+) -> Parts:
+    """From a path, or from CSV text (a str with a line break). An edge list knows no variable without
+    edges: name them.
+    """
+    text, where = _read(source, is_text=lambda s: "\n" in s)
+    try:
+        rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+        header, body = rows[0], rows[1:]
+        frame = pd.DataFrame(body, columns=header, dtype=object)
+        frame["lag"] = [int(value) for value in frame["lag"]]
+        if "weight" in frame.columns:
+            frame["weight"] = [float(value) for value in frame["weight"]]
+        return parts_of_edges(frame, variables, n_lags)
+    except InputError as error:
+        raise FileError(f"{where} is not a usable edge list: {error}") from None
+    except (csv.Error, ValueError, KeyError, IndexError):
+        raise FileError(
+            f"{where} is not an edge list; it needs the columns source, target, lag, weight."
+        ) from None
+
+
+def graphml_text(dbn: DBN) -> str:
+    """The time-series graph as GraphML."""
+    return "\n".join(nx.generate_graphml(time_series_graph(dbn))) + "\n"
+
+
+def parts_of_graphml(source: str | Path) -> Parts:
+    """From a path, or from GraphML text (a str that begins with '<')."""
+    text, where = _read(source, is_text=lambda s: s.lstrip().startswith("<"))
+    try:
+        graph = nx.parse_graphml(text)
+        return parts_of_graph(graph)
+    except InputError as error:
+        raise FileError(f"{where} is not a usable time-series graph: {error}") from None
+    except (ParseError, nx.NetworkXError, ValueError, KeyError, TypeError):
+        raise FileError(f"{where} is not readable GraphML; it may be damaged or cut off.") from None
+
+
+def dot_text(dbn: DBN) -> str:
+    """The time-series graph in Graphviz's DOT language: one column per lag, oldest at the left."""
+    lines = ["digraph dbn {", "  rankdir=LR;", "  node [shape=ellipse];"]
+    for lag in range(dbn.n_lags, -1, -1):
+        nodes = "; ".join(_quoted(f"{name}_lag{lag}") for name in dbn.variables)
+        lines.append(f"  {{ rank=same; {nodes}; }}")
+    for source, target, lag, weight in edge_table(dbn).itertuples(index=False):
+        ends = f"{_quoted(f'{source}_lag{lag}')} -> {_quoted(f'{target}_lag0')}"
+        lines.append(f'  {ends} [weight_value="{float(weight)!r}", label="{weight:.3g}"];')
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def write_text(text: str, path: str | Path | None) -> str:
+    """`text`, also written to `path` as UTF-8 if one is given."""
+    if path is not None:
+        with _target(path).open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+    return text
+
+
+def _target(path: str | Path) -> Path:
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileError(f"{target} cannot be written: the folder {target.parent} does not exist.")
+    if target.is_dir():
+        raise FileError(f"{target} cannot be written: it is a folder.")
+    return target
+
+
+def _read(source: str | Path, is_text: Any) -> tuple[str, str]:
+    if isinstance(source, str) and is_text(source):
+        return source, "this text"
+    try:
+        with Path(source).open(encoding="utf-8", newline="") as file:
+            return file.read(), str(source)
+    except UnicodeDecodeError:
+        raise FileError(f"{source} is not UTF-8 text; it may be damaged.") from None
+    except (OSError, ValueError) as error:
+        raise FileError(
+            f"{source} cannot be read ({getattr(error, 'strerror', None) or 'bad path'})."
+        ) from None
+
+
+def _array(value: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+        if array.size == 0:
+            array = array.astype(np.float64).reshape(shape)
+        if array.dtype.kind not in "iuf":
+            raise ValueError
+        array = array.astype(np.float64)
+    except (ValueError, TypeError):
+        raise FileError(f"{what} is not an array of numbers of shape {shape}.") from None
+    if array.shape != shape:
+        raise FileError(f"{what} has shape {array.shape}, expected {shape}.")
+    if not np.all(np.isfinite(array)):
+        raise FileError(f"{what} contains NaN or infinity.")
+    return array
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,258 @@
+"""What comes next and what if: forecasts, interventions and sampled paths, by one recursion.
+
+An intervention is graph surgery, moment by moment: where a variable is held, its incoming edges and its
+noise are cut and its constant is the held value; what it does to others, in the same moment and later,
+stays. A forecast is the case in which nothing is held. Means and covariances are propagated exactly
+through the companion form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from feddbn.core.lagged import FloatArray
+from feddbn.errors import DataError, ParameterError
+from feddbn.model.dynamics import companion, impact, stationary_mean
+from feddbn.model.inputs import (
+    RandomState,
+    Rows,
+    interval_level,
+    is_number,
+    positive_int,
+    random_generator,
+    rows_of,
+    variable_index,
+)
+from feddbn.model.noise import Noise, draw_noise
+
+if TYPE_CHECKING:
+    from feddbn.model.dbn import DBN
+
+__all__ = ["Forecast", "Held", "IntervalMethod", "forecast", "sample_paths"]
+
+Held = Mapping[str | int, float | Sequence[float] | FloatArray | pd.Series]
+IntervalMethod = Literal["analytic", "simulation"]
+
+
+class _Surgery(NamedTuple):
+    """One moment with some variables held: ``x_t = constants + sum_l x_{t-l} P_l + (u_t o free) B``."""
+
+    B: FloatArray
+    coefficients: FloatArray
+    constants: FloatArray
+    free: FloatArray
+    oldest_first: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """A predicted trajectory.
+
+    Attributes
+    ----------
+    mean
+        (steps, d) frame of expected values.
+    lower, upper
+        (steps, d) frames of the bounds of the central interval, or None if none was asked for.
+    sd
+        (steps, d) frame of exact standard deviations of the forecast error.
+    interval
+        Probability that the interval of one variable at one step covers it, or None.
+    """
+
+    mean: pd.DataFrame
+    lower: pd.DataFrame | None
+    upper: pd.DataFrame | None
+    sd: pd.DataFrame
+    interval: float | None
+
+    def to_frame(self) -> pd.DataFrame:
+        """Tidy frame: step, time, variable, mean, sd and, if asked for, lower and upper."""
+        steps, d = self.mean.shape
+        columns: dict[str, object] = {
+            "step": np.repeat(np.arange(1, steps + 1), d),
+            "time": np.repeat(self.mean.index.to_numpy(), d),
+            "variable": np.tile(np.asarray(self.mean.columns, dtype=object), steps),
+            "mean": self.mean.to_numpy().ravel(),
+            "sd": self.sd.to_numpy().ravel(),
+        }
+        if self.lower is not None and self.upper is not None:
+            columns["lower"] = self.lower.to_numpy().ravel()
+            columns["upper"] = self.upper.to_numpy().ravel()
+        return pd.DataFrame(columns)
+
+
+def forecast(
+    dbn: DBN,
+    history: Rows | None,
+    steps: int,
+    *,
+    held: Held | None = None,
+    interval: float | None = None,
+    method: IntervalMethod = "analytic",
+    n_paths: int = 2000,
+    noise: Noise = "gaussian",
+    random_state: RandomState = None,
+) -> Forecast:
+    """Expected trajectory after `history`, with variables held as `held` says.
+
+    Parameters
+    ----------
+    history
+        At least n_lags rows, oldest first; None starts from the mean of a stationary process.
+    held
+        Variable -> one value for every step, or one per step (NaN: not held at that step).
+    interval, method
+        Coverage of the central interval. ``"analytic"`` is exact for Gaussian noise; ``"simulation"``
+        takes quantiles of `n_paths` sampled paths and so follows whatever `noise` is.
+    noise
+        See `draw_noise`.
+    """
+    steps = positive_int(steps, "steps")
+    start = _start(dbn, history)
+    values = _held_values(dbn, held or {}, steps)
+    if method not in ("analytic", "simulation"):
+        raise ParameterError(f"method must be 'analytic' or 'simulation', got {method!r}.")
+    level = None if interval is None else interval_level(interval)
+    mean, variance = _propagate(dbn, start, values)
+    sd = np.sqrt(variance)
+    index = _time_index(history, steps)
+
+    def frame(array: FloatArray) -> pd.DataFrame:
+        return pd.DataFrame(array, index=index, columns=list(dbn.variables))
+
+    if level is None:
+        return Forecast(frame(mean), None, None, frame(sd), None)
+    if method == "analytic":
+        reach = stats.norm.ppf(0.5 + level / 2) * sd
+        lower, upper = mean - reach, mean + reach
+    else:
+        n_paths = positive_int(n_paths, "n_paths", 2)
+        shocks = draw_noise(noise, dbn.noise_variances, (n_paths, steps), random_generator(random_state))
+        paths = _run(dbn, start, values, shocks)
+        lower, upper = np.quantile(paths, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+    return Forecast(frame(mean), frame(lower), frame(upper), frame(sd), level)
+
+
+def sample_paths(
+    dbn: DBN,
+    n_paths: int,
+    steps: int,
+    history: Rows | None,
+    held: Held | None,
+    noise: Noise,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """(n_paths, steps, d) independent futures of one history."""
+    start = _start(dbn, history)
+    shocks = draw_noise(noise, dbn.noise_variances, (n_paths, steps), rng)
+    return _run(dbn, start, _held_values(dbn, held or {}, steps), shocks)
+
+
+def _start(dbn: DBN, history: Rows | None) -> FloatArray:
+    """(p, d) rows x_{t-p}, ..., x_{t-1}, oldest first."""
+    p = dbn.n_lags
+    if history is None:
+        return np.tile(stationary_mean(dbn), (p, 1)) if p else np.zeros((0, dbn.d))
+    rows = rows_of(history, dbn.variables, "history")
+    if len(rows) < p:
+        raise DataError(f"history needs at least n_lags={p} rows, got {len(rows)}.")
+    last = rows[len(rows) - p :]
+    if not np.all(np.isfinite(last)):
+        raise DataError(f"history contains NaN or infinity in its last {p} rows; fill or drop them.")
+    return last
+
+
+def _held_values(dbn: DBN, held: Held, steps: int) -> FloatArray:
+    """(steps, d) held values, NaN where a variable is free."""
+    values = np.full((steps, dbn.d), np.nan)
+    if not isinstance(held, Mapping):
+        raise ParameterError(
+            f"the interventions must be a dict from variable to value, got {type(held).__name__}."
+        )
+    for key, given in held.items():
+        column = variable_index(key, dbn.variables, "the interventions")
+        if is_number(given):
+            values[:, column] = float(given)  # type: ignore[arg-type]
+            continue
+        try:
+            series = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError):
+            series = np.zeros((0, 0))
+        if series.shape != (steps,) or np.any(np.isinf(series)):
+            raise ParameterError(
+                f"the intervention on {dbn.variables[column]!r} must be one finite number "
+                f"or {steps} of them (NaN: free)."
+            )
+        values[:, column] = series
+    return values
+
+
+def _surgery(dbn: DBN, row: FloatArray) -> _Surgery:
+    """Reduced form of the network with the non-NaN entries of `row` held."""
+    is_held = ~np.isnan(row)
+    W, A = dbn.W.copy(), dbn.A.copy()
+    W[:, is_held] = 0.0
+    A[:, :, is_held] = 0.0
+    B = impact(W)
+    constants = np.where(is_held, np.nan_to_num(row), dbn.intercept)
+    coefficients = np.asarray(A @ B)
+    oldest_first = np.ascontiguousarray(coefficients[::-1]).reshape(-1, dbn.d)
+    return _Surgery(B, coefficients, constants @ B, np.where(is_held, 0.0, 1.0), oldest_first)
+
+
+def _surgeries(dbn: DBN, values: FloatArray) -> list[_Surgery]:
+    # Usually every step has the same surgery; it is worth doing once.
+    done: dict[bytes, _Surgery] = {}
+    for row in values:
+        if row.tobytes() not in done:
+            done[row.tobytes()] = _surgery(dbn, row)
+    return [done[row.tobytes()] for row in values]
+
+
+def _propagate(dbn: DBN, start: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(steps, d) mean and variance: s_t = s_{t-1} F_t + e_t, P_t = F_t' P_{t-1} F_t + Q_t."""
+    d, steps = dbn.d, len(values)
+    mean = _run(dbn, start, values, np.zeros((1, steps, d)))[0]
+    variance = np.empty((steps, d))
+    P = np.zeros((max(dbn.n_lags, 1) * d, max(dbn.n_lags, 1) * d))
+    for t, now in enumerate(_surgeries(dbn, values)):
+        F = companion(now.coefficients)
+        P = F.T @ P @ F
+        P[:d, :d] += (now.B.T * (now.free * dbn.noise_variances)) @ now.B
+        variance[t] = np.maximum(np.diag(P)[:d], 0.0)
+    return mean, variance
+
+
+def _run(dbn: DBN, start: FloatArray, values: FloatArray, shocks: FloatArray) -> FloatArray:
+    """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (p, d)."""
+    p, d = dbn.n_lags, dbn.d
+    n_paths, steps = shocks.shape[:2]
+    paths = np.empty((n_paths, p + steps, d))
+    paths[:, :p] = start
+    for t, now in enumerate(_surgeries(dbn, values)):
+        x = now.constants + (shocks[:, t] * now.free) @ now.B
+        if p:
+            # Rows run forward in time, coefficients backward: reverse the coefficients once, not the rows.
+            x += paths[:, t : t + p].reshape(n_paths, p * d) @ now.oldest_first
+        paths[:, p + t] = x
+    return paths[:, p:]
+
+
+def _time_index(history: Rows | None, steps: int) -> pd.Index:
+    """Times of the forecast: continued where the history has regular times, else 1, 2, ..., steps."""
+    if (
+        isinstance(history, pd.DataFrame)
+        and isinstance(history.index, pd.DatetimeIndex)
+        and len(history) >= 3
+    ):
+        frequency = history.index.freq or pd.infer_freq(history.index)
+        if frequency is not None:
+            return pd.date_range(history.index[-1], periods=steps + 1, freq=frequency)[1:]
+    return pd.RangeIndex(1, steps + 1, name="step")

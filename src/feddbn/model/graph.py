@@ -1,0 +1,189 @@
+"""A network as edges and as graphs, and back.
+
+Nodes of the time-series graph are ``{variable}_lag{l}``; an edge of lag l goes from ``i_lag{l}`` to
+``j_lag0``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from feddbn.core.lagged import FloatArray
+from feddbn.errors import DataError, ParameterError
+from feddbn.model.inputs import is_number
+
+if TYPE_CHECKING:
+    from feddbn.model.dbn import DBN
+
+__all__ = ["Parts", "edge_table", "parts_of_edges", "parts_of_graph", "summary_graph", "time_series_graph"]
+
+
+class Parts(TypedDict):
+    """What the constructor of a network takes."""
+
+    W: FloatArray
+    A: FloatArray
+    variables: tuple[str, ...]
+    intercept: FloatArray | None
+    noise_variances: FloatArray | None
+
+
+def edge_table(dbn: DBN, threshold: float = 0.0) -> pd.DataFrame:
+    """Frame source, target, lag, weight of every edge with ``|weight| > threshold``, by lag, source,
+    target.
+    """
+    stack = dbn.adjacency_matrices
+    lag, i, j = np.nonzero(np.abs(stack) > threshold)
+    names = np.asarray(dbn.variables, dtype=object)
+    return pd.DataFrame(
+        {"source": names[i], "target": names[j], "lag": lag.astype(np.int64), "weight": stack[lag, i, j]}
+    )
+
+
+def parts_of_edges(
+    edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
+) -> Parts:
+    """Weights of a frame source, target, lag[, weight].
+
+    Without `variables` they are those that occur, in order of appearance; without `n_lags` the largest lag
+    is taken.
+    """
+    for column in ("source", "target", "lag"):
+        if column not in edges.columns:
+            raise DataError(
+                f"the edge list lacks the column {column!r}; it needs source, target, lag and weight."
+            )
+    source, target = [str(v) for v in edges["source"]], [str(v) for v in edges["target"]]
+    names = tuple(dict.fromkeys(name for pair in zip(source, target, strict=True) for name in pair))
+    if variables is not None:
+        unknown = [name for name in names if name not in set(variables)]
+        if unknown:
+            raise DataError(f"the edge list names {unknown[0]!r}, which is not among the given variables.")
+        names = tuple(variables)
+    lags = [_lag(value) for value in edges["lag"]]
+    p = max(lags, default=0) if n_lags is None else int(n_lags)
+    weights = list(edges["weight"]) if "weight" in edges.columns else [1.0] * len(edges)
+    stack = np.zeros((p + 1, len(names), len(names)))
+    position = {name: k for k, name in enumerate(names)}
+    seen = set()
+    for s, t, lag, weight in zip(source, target, lags, weights, strict=True):
+        if lag > p:
+            raise DataError(f"the edge {s} -> {t} has lag {lag}, which is beyond n_lags={p}.")
+        if (s, t, lag) in seen:
+            raise DataError(f"the edge {s} -> {t} at lag {lag} is listed twice.")
+        if not is_number(weight):
+            raise DataError(f"the edge {s} -> {t} at lag {lag} has a weight that is not a finite number.")
+        seen.add((s, t, lag))
+        stack[lag, position[s], position[t]] = float(weight)
+    return Parts(W=stack[0], A=stack[1:], variables=names, intercept=None, noise_variances=None)
+
+
+def time_series_graph(dbn: DBN) -> nx.DiGraph:
+    """Graph with d (n_lags + 1) nodes; edges carry weight and lag, nodes of lag 0 intercept and
+    noise_variance.
+    """
+    graph = nx.DiGraph(n_lags=dbn.n_lags)
+    for k, name in enumerate(dbn.variables):
+        for lag in range(dbn.n_lags + 1):
+            extra: dict[str, Any] = {}
+            if lag == 0:
+                extra = {
+                    "intercept": float(dbn.intercept[k]),
+                    "noise_variance": float(dbn.noise_variances[k]),
+                }
+            graph.add_node(f"{name}_lag{lag}", variable=name, lag=lag, position=k, **extra)
+    for lag, i, j in np.argwhere(dbn.adjacency_matrices != 0):
+        weight = float(dbn.adjacency_matrices[lag, i, j])
+        graph.add_edge(
+            f"{dbn.variables[i]}_lag{lag}", f"{dbn.variables[j]}_lag0", weight=weight, lag=int(lag)
+        )
+    return graph
+
+
+def summary_graph(dbn: DBN) -> nx.DiGraph:
+    """Graph over the d variables: an edge for every pair linked at some lag, with lags, weights and strength.
+
+    `lags` and `weights` are lists in order of lag; `strength` is the weight of largest absolute value,
+    with its sign.
+    """
+    graph = nx.DiGraph(n_lags=dbn.n_lags)
+    graph.add_nodes_from(dbn.variables)
+    stack = dbn.adjacency_matrices
+    for i, j in np.argwhere((stack != 0).any(axis=0)):
+        lags = np.flatnonzero(stack[:, i, j])
+        weights = stack[lags, i, j]
+        graph.add_edge(
+            dbn.variables[i],
+            dbn.variables[j],
+            lags=[int(lag) for lag in lags],
+            weights=[float(w) for w in weights],
+            strength=float(weights[np.abs(weights).argmax()]),
+        )
+    return graph
+
+
+def parts_of_graph(graph: nx.DiGraph) -> Parts:
+    """Inverse of `time_series_graph`; a graph from elsewhere needs only nodes ``{variable}_lag{l}``;
+    weight is 1 if absent.
+    """
+    if not graph.is_directed() or graph.is_multigraph():
+        raise ParameterError("the graph must be a directed graph without parallel edges (networkx.DiGraph).")
+    place: dict[Hashable, tuple[str, int]] = {}
+    order: dict[str, float] = {}
+    for rank, (node, data) in enumerate(graph.nodes(data=True)):
+        name, lag = _node_place(node, data)
+        place[node] = (name, lag)
+        position = data.get("position")
+        order[name] = min(order.get(name, np.inf), float(position) if is_number(position) else float(rank))
+    names = tuple(sorted(order, key=lambda name: order[name]))
+    index = {name: k for k, name in enumerate(names)}
+    p, d = max((lag for _, lag in place.values()), default=0), len(names)
+    stack = np.zeros((p + 1, d, d))
+    for start, end, data in graph.edges(data=True):
+        (i, lag), (j, end_lag) = place[start], place[end]
+        if end_lag != 0:
+            raise ParameterError(
+                f"the edge {start} -> {end} does not end at lag 0; shift it so that it does."
+            )
+        weight = data.get("weight", 1.0)
+        if not is_number(weight):
+            raise ParameterError(
+                f"the edge {start} -> {end} has the weight {weight!r}, which is not a finite number."
+            )
+        stack[lag, index[i], index[j]] = float(weight)
+    vectors: dict[str, FloatArray | None] = {}
+    for key in ("intercept", "noise_variance"):
+        given = {place[node][0]: value for node, value in graph.nodes(data=key) if value is not None}
+        complete = set(given) == set(names) and all(is_number(v) for v in given.values())
+        vectors[key] = np.array([float(given[name]) for name in names]) if complete else None
+    return Parts(
+        W=stack[0],
+        A=stack[1:],
+        variables=names,
+        intercept=vectors["intercept"],
+        noise_variances=vectors["noise_variance"],
+    )
+
+
+def _node_place(node: Hashable, data: dict[str, Any]) -> tuple[str, int]:
+    if "variable" in data and "lag" in data:
+        return str(data["variable"]), _lag(data["lag"])
+    name, mark, lag = str(node).rpartition("_lag")
+    if not mark or not lag.isdecimal():
+        raise ParameterError(
+            f"the node {node!r} is not named {{variable}}_lag{{l}} and has no variable and lag attributes."
+        )
+    return name, int(lag)
+
+
+def _lag(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise DataError(f"a lag must be a whole number of at least 0, got {value!r}.")
+    if not np.isfinite(value) or value < 0 or int(value) != value:
+        raise DataError(f"a lag must be a whole number of at least 0, got {value!r}.")
+    return int(value)

@@ -1,0 +1,120 @@
+"""What a caller may hand to a network: rows as arrays or frames, variables by name or position, seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from feddbn.core.lagged import FloatArray
+from feddbn.errors import DataError, ParameterError
+
+__all__ = [
+    "RandomState",
+    "Rows",
+    "positive_int",
+    "random_generator",
+    "rows_of",
+    "segments_of",
+    "variable_index",
+]
+
+Rows = pd.DataFrame | FloatArray
+RandomState = int | np.random.Generator | None
+
+
+def rows_of(data: Rows, variables: tuple[str, ...], argument: str) -> FloatArray:
+    """(n, d) rows with the columns in the order of `variables`; a frame is matched by name, an array by
+    position.
+    """
+    if isinstance(data, pd.DataFrame):
+        columns = [str(c) for c in data.columns]
+        missing = [v for v in variables if v not in columns]
+        if missing:
+            raise DataError(
+                f"{argument} lacks the column {missing[0]!r}; the network's variables are {_some(variables)}."
+            )
+        if len(set(columns)) != len(columns):
+            raise DataError(f"{argument} has two columns of the same name; give every column its own name.")
+        chosen = data.iloc[:, [columns.index(v) for v in variables]]
+        try:
+            values = chosen.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            raise DataError(f"{argument} has a column that is not numeric; convert it to numbers.") from None
+    else:
+        try:
+            values = np.asarray(data, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise DataError(f"{argument} is not numeric; give a DataFrame or an array of numbers.") from None
+        if values.ndim != 2 or values.shape[1] != len(variables):
+            raise DataError(f"{argument} must have shape (n, {len(variables)}), got {values.shape}.")
+    return values
+
+
+def segments_of(data: Rows | Sequence[Rows], variables: tuple[str, ...], n_lags: int) -> list[FloatArray]:
+    """Uninterrupted stretches of rows longer than `n_lags`; a list is one stretch an item, a lag never
+    crosses them.
+    """
+    items: list[Rows] = [data] if isinstance(data, (pd.DataFrame, np.ndarray)) else list(data)
+    segments = [rows_of(item, variables, "data") for item in items]
+    for segment in segments:
+        if not np.all(np.isfinite(segment)):
+            raise DataError(
+                "data contains NaN or infinity; drop or split at missing rows and pass a list of stretches."
+            )
+    usable = [segment for segment in segments if len(segment) > n_lags]
+    if not usable:
+        longest = max((len(s) for s in segments), default=0)
+        raise DataError(f"data has no stretch longer than n_lags={n_lags} rows (the longest has {longest}).")
+    return usable
+
+
+def variable_index(value: str | int, variables: tuple[str, ...], argument: str) -> int:
+    """Position of a variable given by name or position."""
+    if isinstance(value, str) and value in variables:
+        return variables.index(value)
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 0 <= value < len(variables):
+        return int(value)
+    raise ParameterError(
+        f"{argument} names {value!r}, which is not a variable; the variables are {_some(variables)}."
+    )
+
+
+def positive_int(value: int, argument: str, minimum: int = 1) -> int:
+    """`value` as an int, refused below `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < minimum:
+        raise ParameterError(f"{argument} must be a whole number of at least {minimum}, got {value!r}.")
+    return int(value)
+
+
+def interval_level(value: float) -> float:
+    """`value` as a probability strictly between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
+        raise ParameterError(f"interval must be None or a number between 0 and 1 such as 0.9, got {value!r}.")
+    return float(value)
+
+
+def random_generator(random_state: RandomState) -> np.random.Generator:
+    """A generator from a seed, a generator (used as it is) or None (fresh entropy)."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None or (isinstance(random_state, (int, np.integer)) and random_state >= 0):
+        return np.random.default_rng(random_state)
+    raise ParameterError(
+        f"random_state must be None, a non-negative integer or a Generator, got {random_state!r}."
+    )
+
+
+def is_number(value: object) -> bool:
+    """Whether `value` is one finite real number (not a bool)."""
+    return (
+        isinstance(value, (int, float, np.integer, np.floating))
+        and not isinstance(value, bool)
+        and math.isfinite(float(value))
+    )
+
+
+def _some(variables: tuple[str, ...]) -> str:
+    return ", ".join(variables[:10]) + (", ..." if len(variables) > 10 else "")

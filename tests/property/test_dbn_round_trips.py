@@ -1,0 +1,80 @@
+"""Every stored form reads back as the same network, bit for bit."""
+
+import tempfile
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feddbn.model.dbn import DBN
+
+# What XML can carry; line breaks are folded there, so they are left out.
+LETTERS = st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=("Cs", "Cc", "Cn", "Co"))
+NAMES = st.lists(st.text(LETTERS, min_size=1, max_size=6), min_size=1, max_size=4, unique=True)
+NUMBERS = st.floats(-1e300, 1e300, allow_nan=False, allow_subnormal=True)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> DBN:
+    names = draw(NAMES)
+    d, p = len(names), draw(st.integers(0, 3))
+    values = draw(st.lists(NUMBERS, min_size=(p + 1) * d * d + 2 * d, max_size=(p + 1) * d * d + 2 * d))
+    numbers = np.array(values)
+    stack = numbers[: (p + 1) * d * d].reshape(p + 1, d, d)
+    kept = np.array(draw(st.lists(st.booleans(), min_size=stack.size, max_size=stack.size))).reshape(
+        stack.shape
+    )
+    stack = np.where(kept, stack, 0.0)
+    order = draw(st.permutations(range(d)))
+    rank = np.argsort(order)
+    stack[0] *= rank[:, None] < rank[None, :]
+    return DBN(stack[0], stack[1:], names, numbers[-2 * d : -d], np.abs(numbers[-d:]))
+
+
+def weights_only(dbn: DBN) -> DBN:
+    return DBN(dbn.W, dbn.A, dbn.variables)
+
+
+@settings(deadline=None, max_examples=60)
+@given(networks())
+def test_json_dict_networkx_and_graphml_keep_everything(dbn: DBN) -> None:
+    assert DBN.from_json(dbn.to_json()).equals(dbn)
+    assert DBN.from_dict(dbn.to_dict()).equals(dbn)
+    assert DBN.from_networkx(dbn.to_networkx()).equals(dbn)
+    assert DBN.from_graphml(dbn.to_graphml()).equals(dbn)
+
+
+@settings(deadline=None, max_examples=60)
+@given(networks())
+def test_files_keep_everything(dbn: DBN) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network"
+        dbn.to_json(path)
+        assert DBN.from_json(path).equals(dbn)
+        dbn.to_npz(path)
+        assert DBN.from_npz(path).equals(dbn)
+        dbn.to_graphml(path)
+        assert DBN.from_graphml(path).equals(dbn)
+        dbn.to_csv(path)
+        assert DBN.from_csv(path, dbn.variables, dbn.n_lags).equals(weights_only(dbn))
+
+
+@settings(deadline=None, max_examples=60)
+@given(networks())
+def test_edge_lists_and_foreign_arrays_keep_the_weights(dbn: DBN) -> None:
+    expected = weights_only(dbn)
+    assert DBN.from_edges(dbn.edges(), dbn.variables, dbn.n_lags).equals(expected)
+    assert DBN.from_csv(dbn.to_csv(), dbn.variables, dbn.n_lags).equals(expected)
+    assert DBN.from_lingam(dbn.to_lingam(), dbn.variables).equals(expected)
+    assert DBN.from_tigramite(*dbn.to_tigramite(), dbn.variables).equals(expected)
+
+
+@settings(deadline=None, max_examples=40)
+@given(networks())
+def test_the_time_series_graph_is_acyclic_and_has_one_edge_per_weight(dbn: DBN) -> None:
+    graph = dbn.to_networkx()
+    assert nx.is_directed_acyclic_graph(graph)
+    assert graph.number_of_nodes() == dbn.d * (dbn.n_lags + 1)
+    assert graph.number_of_edges() == np.count_nonzero(dbn.adjacency_matrices) == len(dbn.edges())

@@ -1,0 +1,217 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+from feddbn.errors import DataError, FileError, ParameterError
+from feddbn.model.dbn import DBN
+
+
+@pytest.fixture
+def small() -> DBN:
+    W = np.zeros((3, 3))
+    W[0, 1] = 0.5
+    A = np.zeros((2, 3, 3))
+    A[0, 1, 1], A[1, 2, 0] = 0.25, -1.5
+    return DBN(W, A, ["a", 'b "x"', "c"], np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.2, 0.3]))
+
+
+def test_edges_are_tidy_and_sorted_by_lag(small: DBN) -> None:
+    assert small.edges().to_dict("records") == [
+        {"source": "a", "target": 'b "x"', "lag": 0, "weight": 0.5},
+        {"source": 'b "x"', "target": 'b "x"', "lag": 1, "weight": 0.25},
+        {"source": "c", "target": "a", "lag": 2, "weight": -1.5},
+    ]
+    assert len(small.edges(threshold=0.3)) == 2
+
+
+def test_orientation_is_from_to_here_and_in_tigramite_and_to_from_in_lingam(small: DBN) -> None:
+    assert small.adjacency_matrices[2, 2, 0] == -1.5
+    assert small.to_lingam()[2, 0, 2] == -1.5
+    graph, values = small.to_tigramite()
+    assert (graph[2, 0, 2], values[2, 0, 2]) == ("-->", -1.5)
+    assert (graph[0, 1, 0], graph[1, 0, 0]) == ("-->", "<--")
+    assert values[0, 1, 0] == values[1, 0, 0] == 0.5
+    assert np.count_nonzero(graph == "-->") == 3
+
+
+def test_graphs_name_nodes_by_variable_and_lag_and_summarise_over_lags(small: DBN) -> None:
+    graph = small.to_networkx()
+    assert graph.edges["c_lag2", "a_lag0"]["weight"] == -1.5
+    assert graph.nodes["c_lag0"]["intercept"] == 3.0
+    A = small.A.copy()
+    A[0, 2, 0] = 0.5
+    summary = DBN(small.W, A, small.variables).to_networkx("summary")
+    assert set(summary.nodes) == set(small.variables)
+    assert summary.edges["c", "a"] == {"lags": [1, 2], "weights": [0.5, -1.5], "strength": -1.5}
+    with pytest.raises(ParameterError, match="kind must be 'time-series' or 'summary', got 'process'"):
+        small.to_networkx("process")  # type: ignore[arg-type]
+
+
+def test_a_foreign_graph_needs_only_the_node_names() -> None:
+    graph = nx.DiGraph([("p_lag1", "q_lag0"), ("p_lag0", "q_lag0")])
+    dbn = DBN.from_networkx(graph)
+    assert dbn.edges().values.tolist() == [["p", "q", 0, 1.0], ["p", "q", 1, 1.0]]
+    with pytest.raises(ParameterError, match=r"the node 'p' is not named \{variable\}_lag\{l\}"):
+        DBN.from_networkx(nx.DiGraph([("p", "q")]))
+    with pytest.raises(ParameterError, match="the edge p_lag1 -> q_lag1 does not end at lag 0"):
+        DBN.from_networkx(nx.DiGraph([("p_lag1", "q_lag1")]))
+    with pytest.raises(ParameterError, match="must be a directed graph"):
+        DBN.from_networkx(nx.Graph())
+
+
+def test_dot_quotes_names_and_lists_every_edge(small: DBN, tmp_path: Path) -> None:
+    text = small.to_dot(tmp_path / "g.dot")
+    assert (tmp_path / "g.dot").read_text() == text
+    assert text.startswith("digraph dbn {")
+    assert '"a_lag0" -> "b \\"x\\"_lag0" [weight_value="0.5", label="0.5"];' in text
+    assert text.count("->") == 3
+    assert text.count("rank=same") == 3
+
+
+def test_documented_schema_lists_the_keys_that_are_written(small: DBN) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "schema.md").read_text()
+    example = json.loads(page.split("```json")[1].split("```")[0])
+    assert set(example) == set(small.to_dict())
+    assert DBN.from_dict(example).edges().to_dict("records")[0]["source"] == "heart_rate"
+
+
+def broken(**changes: object) -> str:
+    stored = {**DBN(np.zeros((2, 2)), np.zeros((1, 2, 2))).to_dict(), **changes}
+    return json.dumps({k: v for k, v in stored.items() if v != "drop"})
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (broken(version=2), "this text has version 2, but this package reads up to 1; update feddbn."),
+        (broken(version="1"), "this text has the version '1', which is not a positive whole number."),
+        (broken(format="other"), 'this text is not a stored network; it lacks "format": "feddbn-dbn".'),
+        (broken(W="drop"), "this text is damaged: it lacks 'W'."),
+        (broken(W=[[0.0]]), r"this text is damaged: 'W' has shape \(1, 1\), expected \(2, 2\)."),
+        (broken(W=[[0.0, 1.0], [0.0]]), r"'W' is not an array of numbers of shape \(2, 2\)."),
+        (broken(W=[["a", "b"], ["c", "d"]]), r"'W' is not an array of numbers of shape \(2, 2\)."),
+        (broken(intercept=[float("nan"), 0.0]), "'intercept' contains NaN or infinity."),
+        (broken(noise_variances=[-1.0, 0.0]), "'noise_variances' contains a negative number."),
+        (broken(variables=["a", "a"]), "'variables' contains the same name twice."),
+        (broken(variables="ab"), "'variables' is not a list of names."),
+        (broken(n_lags=-1), "'n_lags' is -1, not a whole number of at least 0."),
+        (broken()[:-9], "this text is not readable JSON; it may be damaged or cut off."),
+        ('{"a":' * 100_000, "this text is not readable JSON"),
+    ],
+)
+def test_future_or_corrupt_json_is_refused_with_a_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(FileError, match=sentence):
+        DBN.from_json(text)
+
+
+def test_unknown_keys_of_the_same_version_are_ignored() -> None:
+    assert DBN.from_json(broken(comment="hello")).d == 2
+
+
+@pytest.mark.parametrize("reader", [DBN.from_json, DBN.from_npz, DBN.from_graphml, DBN.from_csv])
+def test_unreadable_files_are_refused_with_a_sentence(reader: Callable[[Path], DBN], tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="cannot be read"):
+        reader(tmp_path / "missing")
+    (tmp_path / "noise").write_bytes(b"\x93NUMPY\xff\xfe garbage \x00\x80")
+    with pytest.raises(FileError, match="noise"):
+        reader(tmp_path / "noise")
+    (tmp_path / "empty").write_bytes(b"")
+    with pytest.raises(FileError, match="empty"):
+        reader(tmp_path / "empty")
+
+
+def test_npz_of_something_else_or_cut_off_is_refused(small: DBN, tmp_path: Path) -> None:
+    np.savez(tmp_path / "other.npz", W=np.zeros((2, 2)))
+    with pytest.raises(FileError, match="is not a stored network"):
+        DBN.from_npz(tmp_path / "other.npz")
+    np.save(tmp_path / "plain.npy", np.zeros(3))
+    with pytest.raises(FileError, match="is not an npz archive"):
+        DBN.from_npz(tmp_path / "plain.npy")
+    small.to_npz(tmp_path / "good.npz")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "good.npz").read_bytes()[:-40])
+    with pytest.raises(FileError, match=r"cut\.npz is not a readable npz archive"):
+        DBN.from_npz(tmp_path / "cut.npz")
+    np.savez(tmp_path / "pickled.npz", W=np.array([{}], dtype=object))
+    with pytest.raises(FileError, match=r"pickled\.npz is not a readable npz archive"):
+        DBN.from_npz(tmp_path / "pickled.npz")
+
+
+def test_writing_into_a_missing_folder_is_refused(small: DBN, tmp_path: Path) -> None:
+    for write in (small.to_json, small.to_npz, small.to_csv, small.to_graphml, small.to_dot):
+        with pytest.raises(FileError, match="cannot be written: the folder"):
+            write(tmp_path / "no" / "file")
+    with pytest.raises(FileError, match="cannot be written: it is a folder"):
+        small.to_json(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("edges", "sentence"),
+    [
+        ({"source": ["a"], "target": ["b"]}, "the edge list lacks the column 'lag'"),
+        (
+            {"source": ["a"], "target": ["b"], "lag": [-1]},
+            "a lag must be a whole number of at least 0, got -1.",
+        ),
+        (
+            {"source": ["a"], "target": ["b"], "lag": [0.5]},
+            "a lag must be a whole number of at least 0, got 0.5.",
+        ),
+        (
+            {"source": ["a"] * 2, "target": ["b"] * 2, "lag": [1, 1]},
+            "the edge a -> b at lag 1 is listed twice.",
+        ),
+        (
+            {"source": ["a"], "target": ["b"], "lag": [1], "weight": ["x"]},
+            "has a weight that is not a finite",
+        ),
+    ],
+)
+def test_bad_edge_lists_are_refused_with_a_sentence(edges: dict[str, list[object]], sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        DBN.from_edges(pd.DataFrame(edges))
+
+
+def test_edge_lists_are_checked_against_the_given_variables_and_lags() -> None:
+    edges = pd.DataFrame({"source": ["a"], "target": ["b"], "lag": [2]})
+    with pytest.raises(DataError, match="names 'b', which is not among the given variables"):
+        DBN.from_edges(edges, variables=["a"])
+    with pytest.raises(DataError, match="the edge a -> b has lag 2, which is beyond n_lags=1"):
+        DBN.from_edges(edges, n_lags=1)
+    with pytest.raises(
+        FileError, match="is not an edge list; it needs the columns source, target, lag, weight"
+    ):
+        DBN.from_csv("x,y\n1,2\n")
+    with pytest.raises(FileError, match="is not a usable edge list: the edge a -> b has lag 2"):
+        DBN.from_csv("source,target,lag\na,b,2\n", n_lags=1)
+
+
+@pytest.mark.parametrize(
+    ("marks", "sentence"),
+    [
+        ([["", "o-o"], ["o-o", ""]], "graph has the link 'o-o'; only directed links"),
+        ([["", "-->"], ["", ""]], r"graph\[i, j, 0\] = '-->' requires graph\[j, i, 0\] = '<--'"),
+    ],
+)
+def test_undirected_or_inconsistent_tigramite_graphs_are_refused(
+    marks: list[list[str]], sentence: str
+) -> None:
+    graph = np.array(marks)[:, :, None]
+    with pytest.raises(ParameterError, match=sentence):
+        DBN.from_tigramite(graph, np.zeros((2, 2, 1)))
+
+
+def test_arrays_that_cannot_be_exchanged_are_refused() -> None:
+    with pytest.raises(ParameterError, match="points back in time"):
+        DBN.from_tigramite(np.array([[["", "<--"]]]), np.zeros((1, 1, 2)))
+    with pytest.raises(ParameterError, match=r"must both be \(d, d, tau_max\+1\)"):
+        DBN.from_tigramite(np.array([[["", ""]]]), np.zeros((1, 1, 1)))
+    with pytest.raises(ParameterError, match="lingam's adjacency matrices must have shape"):
+        DBN.from_lingam(np.zeros((2, 2)))
+    cyclic = DBN(np.array([[0.0, 0.5], [0.5, 0.0]]), np.zeros((0, 2, 2)))
+    with pytest.raises(ParameterError, match="W has a two-cycle or a self-loop"):
+        cyclic.to_tigramite()
