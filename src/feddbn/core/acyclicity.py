@@ -28,8 +28,12 @@ _THETA = 0.8
 
 def expm_value_and_grad(W: FloatArray) -> tuple[float, FloatArray]:
     """Return h(W) = tr exp(W o W) - d and its gradient."""
-    exponential = _expm_minus_identity(W * W)
+    with np.errstate(over="ignore", invalid="ignore"):
+        exponential = _expm_minus_identity(W * W)
     value = float(np.trace(exponential))
+    if not np.isfinite(value):
+        # Far too cyclic to represent; a line search backs off from infinity.
+        return float("inf"), np.zeros_like(W)
     exponential.flat[:: len(W) + 1] += 1.0
     return value, 2.0 * W * exponential.T
 
@@ -42,9 +46,6 @@ def _expm_minus_identity(S: FloatArray) -> FloatArray:
     """
     norm = float(S.sum(axis=0).max(initial=0.0))
     n_squarings = max(0, int(np.ceil(np.log2(norm / _THETA)))) if norm > _THETA else 0
-    if n_squarings > 60:
-        # The exponential overflows anyway; say so with infinities instead of garbage.
-        return np.full_like(S, np.inf)
     X1 = S / 2.0**n_squarings if n_squarings else S
     X2 = X1 @ X1
     X3 = X2 @ X1

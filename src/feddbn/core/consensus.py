@@ -42,6 +42,7 @@ from feddbn.core.status import Status
 __all__ = ["Consensus", "ConsensusOptions", "RoundRecord", "SiteMember", "Stage"]
 
 BoolArray = NDArray[np.bool_]
+RELAX = 1.6
 
 
 class Stage(Enum):
@@ -68,15 +69,26 @@ class SiteMember:
         return cls(np.zeros((q, d)), np.zeros((q, d)))
 
     def answer(
-        self, problem: LocalProblem, Cbar: FloatArray, rho2_before: float, rho2: float, is_first: bool
+        self,
+        problem: LocalProblem,
+        Cbar: FloatArray,
+        rho2_before: float,
+        rho2: float,
+        is_first: bool,
+        relaxation: float = 1.0,
     ) -> tuple[SiteMember, FloatArray]:
-        """Return the state after the round and the vector to be summed."""
+        """Return the state after the round and the vector to be summed.
+
+        With ``relaxation`` > 1 the site reports a point beyond its own solution (Boyd et al. 2011, section 3.4.3).
+        """
         weight = problem.metric[:, None]
         gap = self.C - Cbar
         primal = float(np.sum(weight * gap * gap))
         # [fdbnl] Eq. (para): beta_k, gamma_k stacked; the first broadcast is the common starting point, not a consensus.
         U = self.U if is_first else self.U + rho2_before * weight * gap
         C = problem.solve(Cbar, U, rho2)
+        if relaxation != 1.0:
+            C = relaxation * C + (1.0 - relaxation) * Cbar
         dual_norm = float(np.sum(U * U / weight))
         message = (C + U / (rho2 * weight)).ravel()
         return SiteMember(C, U), np.concatenate([message, [primal, dual_norm], problem.target_loss(Cbar)])
@@ -168,6 +180,11 @@ class Consensus:
     def is_first(self) -> bool:
         """Whether the next broadcast is the starting point."""
         return not self.history
+
+    @property
+    def relaxation(self) -> float:
+        """How far sites overshoot: convex stages converge faster with it, the acyclic path is not disturbed by it."""
+        return 1.0 if self.stage is Stage.ACYCLIC or not self.options.schedule.is_adaptive else RELAX
 
     @property
     def raw_objective(self) -> float:

@@ -33,6 +33,6 @@ def solve_dynotears(G: FloatArray, options: ConsensusOptions) -> Consensus:
     run = Consensus(options)
     member = SiteMember.start(q, d)
     while not run.is_done:
-        member, vector = member.answer(problem, run.C, run.rho2_before, run.rho2, run.is_first)
+        member, vector = member.answer(problem, run.C, run.rho2_before, run.rho2, run.is_first, run.relaxation)
         run.advance(vector, 1)
     return run

@@ -145,6 +145,7 @@ def fdbnl_program(
                 "round": run.round,
                 "rho2_before": run.rho2_before,
                 "rho2": run.rho2,
+                "relaxation": run.relaxation,
                 "n_total": summary.n,
             },
             note=_progress(run),
@@ -177,8 +178,8 @@ def _run_step(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, 
             raise StateError("this site has no state of this run; a run starts with round 0.")
         problem = LocalProblem(state["fdbnl.wG"], state["fdbnl.V"], state["fdbnl.e"], metric, d)
         member = SiteMember(state["fdbnl.C"], state["fdbnl.U"])
-    rho2_before, rho2 = float(task.params["rho2_before"]), float(task.params["rho2"])  # type: ignore[arg-type]
-    member, vector = member.answer(problem, C, rho2_before, rho2, is_first)
+    rho2_before, rho2, relaxation = (float(task.params[k]) for k in ("rho2_before", "rho2", "relaxation"))  # type: ignore[arg-type]
+    member, vector = member.answer(problem, C, rho2_before, rho2, is_first, relaxation)
     new = {**state, "fdbnl.C": member.C, "fdbnl.U": member.U}
     if is_first:
         new |= {"fdbnl.wG": problem.wG, "fdbnl.V": problem.V, "fdbnl.e": problem.e}
