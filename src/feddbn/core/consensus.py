@@ -1,22 +1,25 @@
-"""Consensus ADMM as a pair of state machines: the server's `Consensus`, fed with sums only, and the site's `SiteMember`.
+"""The server's half of FDBNL as a state machine, fed with sums only.
 
 Theory of operation
 -------------------
-Round t broadcasts C_t. A site first updates its dual with the C_t it just learned, then solves its own problem, and
-answers with ``[C_k + U_k/(rho2 D); |C_k - C_t|^2; |U_k|^2; loss per variable at C_t]``. Norms are in the metric D. The
-server only ever sees the sum of these vectors; what it learns about C_t's residuals it learns one round later.
+Broadcast `C` (with `ask`, `rho2_before`, `rho2`, `relaxation`); feed the sum of the sites' vectors to `advance`; repeat
+until `is_done`. What the server learns about a broadcast point's residuals it learns from the next sum.
 
-    WARM      the lasso without acyclicity; rho2 is balanced here, so that every later round is well conditioned
-    ACYCLIC   the problem with h, [fdbnl] Algorithm 1
-    ORDER     h is small: W keeps the order it has found; what is left is convex and is solved roughly
-              (ACYCLIC and ORDER are repeated for each pass of the schedule; the order with the lowest objective stays)
-    LASSO     the convex problem within the best order, solved to tolerance
+The adaptive path:
+
+    WARM      the lasso without acyclicity
+    ACYCLIC   acyclicity gains weight slowly, from almost nothing: a homotopy
+    LASSO     h is small: W keeps the order it has found; the convex problem within it is solved to tolerance
     SUPPORT   (refit) no penalty, only the edges found so far
     FINAL     (refit) no penalty, only the edges above their thresholds
 
-The paper's schedule starts in ACYCLIC and stays there until h and the residuals are small. Stopping on h alone would
-accept the first iterate W = 0, which is acyclic and has learned nothing.
-# DEVIATES [fdbnl] stopping: h AND residuals; see test_zero_is_not_an_answer.
+Up to ACYCLIC the sites are asked for gradients, whose sum is the pooled gradient whatever the split; so the path through
+the non-convex part, and with it the local optimum, is the same for one site and for sixty-four. The convex stages are
+consensus ADMM with rho2 balanced (Wohlberg 2017), which converges in far fewer rounds and to the same point always.
+
+The paper's schedule is [fdbnl] Algorithm 1: consensus ADMM with h in the global step throughout (stage ACYCLIC, then
+the refits if asked for). Stopping on h alone would accept the first iterate W = 0, which is acyclic and has learned
+nothing. # DEVIATES [fdbnl] stopping: h AND residuals; see test_zero_is_not_an_answer.
 
 Known weakness: the acyclic stage is a local method; its answer depends on the penalty path.
 """
@@ -35,14 +38,16 @@ from feddbn.core.global_step import solve_acyclic_prox
 from feddbn.core.graph import DroppedEdge, break_cycles, threshold, topological_order
 from feddbn.core.lagged import FloatArray
 from feddbn.core.lasso import penalty_value, soft_threshold
-from feddbn.core.local_step import LocalProblem
+from feddbn.core.member import Ask
 from feddbn.core.schedules import Schedule
 from feddbn.core.status import Status
 
-__all__ = ["Consensus", "ConsensusOptions", "RoundRecord", "SiteMember", "Stage"]
+__all__ = ["Consensus", "ConsensusOptions", "RoundRecord", "Stage"]
 
 BoolArray = NDArray[np.bool_]
-RELAX = 1.6
+_RELAXATION = 1.6
+_FOLLOW = 0.02
+_PATIENCE = 15
 
 
 class Stage(Enum):
@@ -50,48 +55,9 @@ class Stage(Enum):
 
     WARM = "warm"
     ACYCLIC = "acyclic"
-    ORDER = "order"
     LASSO = "lasso"
     SUPPORT = "support"
     FINAL = "final"
-
-
-@dataclass(frozen=True)
-class SiteMember:
-    """A site's consensus state: its own C_k and its dual U_k, both (q, d)."""
-
-    C: FloatArray
-    U: FloatArray
-
-    @classmethod
-    def start(cls, q: int, d: int) -> SiteMember:
-        """State before the first round."""
-        return cls(np.zeros((q, d)), np.zeros((q, d)))
-
-    def answer(
-        self,
-        problem: LocalProblem,
-        Cbar: FloatArray,
-        rho2_before: float,
-        rho2: float,
-        is_first: bool,
-        relaxation: float = 1.0,
-    ) -> tuple[SiteMember, FloatArray]:
-        """Return the state after the round and the vector to be summed.
-
-        With ``relaxation`` > 1 the site reports a point beyond its own solution (Boyd et al. 2011, section 3.4.3).
-        """
-        weight = problem.metric[:, None]
-        gap = self.C - Cbar
-        primal = float(np.sum(weight * gap * gap))
-        # [fdbnl] Eq. (para): beta_k, gamma_k stacked; the first broadcast is the common starting point, not a consensus.
-        U = self.U if is_first else self.U + rho2_before * weight * gap
-        C = problem.solve(Cbar, U, rho2)
-        if relaxation != 1.0:
-            C = relaxation * C + (1.0 - relaxation) * Cbar
-        dual_norm = float(np.sum(U * U / weight))
-        message = (C + U / (rho2 * weight)).ravel()
-        return SiteMember(C, U), np.concatenate([message, [primal, dual_norm], problem.target_loss(Cbar)])
 
 
 @dataclass(frozen=True)
@@ -121,7 +87,7 @@ class ConsensusOptions:
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """What is known about the consensus of one round."""
+    """What is known about the broadcast point of one round."""
 
     round: int
     stage: str
@@ -135,7 +101,7 @@ class RoundRecord:
 
 @dataclass
 class Consensus:
-    """The run so far. Broadcast `C`, `rho2_before`, `rho2`; feed the sum to `advance` until `is_done`."""
+    """The run so far."""
 
     options: ConsensusOptions
     C: FloatArray = field(init=False)
@@ -155,17 +121,19 @@ class Consensus:
 
     def __post_init__(self) -> None:
         options = self.options
-        self.C = self._C_before = np.zeros(options.penalty.shape)
+        self.C = self._iterate = self._iterate_before = np.zeros(options.penalty.shape)
         self.rho1 = options.schedule.rho1
         self.rho2 = self.rho2_before = options.schedule.rho2
         self._allowed: BoolArray = options.constraints.allowed
         self._penalty = options.penalty
         self._curvature = 0.0
+        self._lipschitz = options.schedule.total_weight
+        self._gradient_before: tuple[FloatArray, FloatArray] | None = None
         self._stage_start = 0
-        self._pass = 0
-        self._unit = 1.0
+        self._joined = False
+        self._momentum = 1.0
+        self._waited = 0
         self._raw_objective = float("nan")
-        self._candidates: list[tuple[float, BoolArray, FloatArray]] = []
         if not has_cycle(options.constraints.allowed[: options.constraints.d]):
             self.stage = Stage.LASSO
         else:
@@ -177,14 +145,18 @@ class Consensus:
         return len(self.history)
 
     @property
-    def is_first(self) -> bool:
-        """Whether the next broadcast is the starting point."""
-        return not self.history
+    def ask(self) -> Ask:
+        """What to ask of the sites about `C`."""
+        if self.options.schedule.is_adaptive and self.stage in (Stage.WARM, Stage.ACYCLIC):
+            return Ask.GRADIENT
+        if self._joined:
+            return Ask.STEP
+        return Ask.JOIN if self.options.schedule.is_adaptive else Ask.ZERO
 
     @property
     def relaxation(self) -> float:
-        """How far sites overshoot: convex stages converge faster with it, the acyclic path is not disturbed by it."""
-        return 1.0 if self.stage is Stage.ACYCLIC or not self.options.schedule.is_adaptive else RELAX
+        """How far sites overshoot: convex problems converge faster with it."""
+        return 1.0 if self.stage is Stage.ACYCLIC else _RELAXATION
 
     @property
     def raw_objective(self) -> float:
@@ -205,29 +177,108 @@ class Consensus:
     def advance(self, total: FloatArray, n_sites: int) -> None:
         """Take the sum of one round's vectors (see `SiteMember.answer`) and decide what comes next."""
         q, d = self.C.shape
-        V = total[: q * d].reshape(q, d) / n_sites
-        scale = max(self._norm(self.C), 1e-12)
-        primal = float(np.sqrt(max(total[q * d], 0.0) / n_sites))
-        dual = self._norm(self.C - self._C_before)
-        dual_norm = float(np.sqrt(max(total[q * d + 1], 0.0) / n_sites))
+        message = total[: q * d].reshape(q, d)
         self.target_loss = np.array(total[q * d + 2 :])
-        objective = float(self.target_loss.sum()) + penalty_value(self.C, self.options.penalty)
-        if self.is_first:
-            # Nothing has been agreed yet; the residuals of the starting point mean nothing.
+        scale = max(self._norm(self.C), 1e-12)
+        moved = self._norm(self._iterate - self._iterate_before)
+        ask = self.ask
+        if ask is Ask.GRADIENT:
+            primal = dual = moved
+        else:
+            primal, dual = float(np.sqrt(max(total[q * d], 0.0) / n_sites)), moved
+        if ask is not Ask.STEP and (ask is not Ask.GRADIENT or self.round == self._stage_start):
+            # A starting point: nothing has moved or been agreed yet.
             primal = dual = float("inf")
-        self.history.append(
-            RoundRecord(self.round, self.stage.value, self.h, primal, dual, objective, self.rho1, self.rho2)
-        )
-        if self._stage_is_finished(primal, dual, scale) and self._next_stage():
+        objective = float(self.target_loss.sum()) + penalty_value(self.C, self.options.penalty)
+        record = RoundRecord(self.round, self.stage.value, self.h, primal, dual, objective, self.rho1, self.rho2)
+        self.history.append(record)
+        self._joined = ask is not Ask.GRADIENT
+        if self._stage_is_finished(max(primal, dual), scale) and self._next_stage():
             return
         if self.round >= self.options.max_rounds:
             self._give_up()
-            return
+        elif self.ask is Ask.GRADIENT and ask is Ask.GRADIENT:
+            self._gradient_step(message)
+        elif ask is Ask.GRADIENT:
+            # The last gradient ended the gradient stages; consensus starts from the point it was taken at.
+            self._iterate = self._iterate_before = self.C
+        else:
+            dual_norm = float(np.sqrt(max(total[q * d + 1], 0.0) / n_sites))
+            relative = (primal / scale, self.rho2 * dual / max(dual_norm, 1e-12))
+            self._consensus_step(message / n_sites, n_sites, relative)
+
+    def _gradient_step(self, gradient: FloatArray) -> None:
+        """Proximal gradient step from `C` in the metric D, then momentum.
+
+        The step length comes from the curvature seen along the path, ``<dC, dG> / |dC|_D^2``: a property of the pooled
+        problem that needs no extra sum.
+        """
+        D = self.options.metric[:, None]
+        if self._gradient_before is not None:
+            dC, dG = self.C - self._gradient_before[0], gradient - self._gradient_before[1]
+            length = float(np.sum(D * dC * dC))
+            if length > 1e-20:
+                self._lipschitz = max(self._lipschitz, 1.1 * float(np.sum(dC * dG)) / length)
+        self._gradient_before = (self.C, gradient)
+        kappa = self._lipschitz * D
+        new = self._proximal_step(self.C - gradient / kappa, kappa)
+        step = new - self._iterate
+        # Restart the momentum when it points uphill (O'Donoghue and Candes 2015).
+        if float(np.sum(D * (self.C - new) * step)) > 0:
+            self._momentum = 1.0
+        momentum = (1.0 + np.sqrt(1.0 + 4.0 * self._momentum**2)) / 2.0
+        self._iterate_before, self._iterate = self._iterate, new
+        self.C = self._allowed * (new + (self._momentum - 1.0) / momentum * step)
+        self._momentum = momentum
+        if self.stage is Stage.ACYCLIC:
+            self._raise_acyclicity(self._norm(step) <= _FOLLOW * max(self._norm(new), 1e-12))
+
+    def _consensus_step(self, V: FloatArray, n_sites: int, relative: tuple[float, float]) -> None:
         rho2 = self.rho2
-        self._global_step(V, n_sites)
+        new = self._proximal_step(V, n_sites * rho2 * self.options.metric[:, None])
+        self._iterate_before, self._iterate = self.C, new
+        self.C = new
         self.rho2_before = rho2
-        if self.options.schedule.is_adaptive and self.stage is not Stage.ACYCLIC:
-            self._balance(primal / scale, rho2 * dual / max(dual_norm, 1e-12))
+        if self.stage is Stage.ACYCLIC:
+            self._raise_acyclicity(True)
+            self.rho2 *= self.options.schedule.phi2
+        elif self.options.schedule.is_adaptive:
+            self._balance(*relative)
+
+    def _proximal_step(self, V: FloatArray, kappa: FloatArray) -> FloatArray:
+        """Return argmin 1/2 |C - V|_kappa^2 + penalties [+ acyclicity]: A exactly, W warm-started."""
+        C: FloatArray = self._allowed * soft_threshold(V, self._penalty / kappa)
+        if self.stage is not Stage.ACYCLIC:
+            return C
+        d, schedule = self.options.constraints.d, self.options.schedule
+        step = solve_acyclic_prox(
+            V[:d],
+            kappa[:d],
+            self._penalty[:d],
+            self._allowed[:d],
+            self.alpha,
+            self.rho1,
+            self._iterate[:d],
+            self.options.acyclicity,
+            curvature=self._curvature,
+            # The path only has to be followed; exactness is bought in the convex stages.
+            tol=1e-3 if schedule.is_adaptive else 1e-5,
+            max_steps=10 if schedule.is_adaptive else 50,
+        )
+        C[:d] = step.W
+        self.h, self._curvature = step.h, step.curvature
+        self.n_evaluations += step.n_evaluations
+        return C
+
+    def _raise_acyclicity(self, has_caught_up: bool) -> None:
+        """[fdbnl] Eq. (para) for alpha and rho1; the adaptive path waits until the weights have followed."""
+        schedule = self.options.schedule
+        self._waited += 1
+        if schedule.is_adaptive and not has_caught_up and self._waited < _PATIENCE:
+            return
+        self._waited = 0
+        self.alpha += self.rho1 * self.h
+        self.rho1 = min(self.rho1 * schedule.phi1, schedule.rho1_max)
 
     def _balance(self, primal: float, dual: float) -> None:
         """Keep the relative residuals within a factor of each other (Wohlberg 2017), every few rounds."""
@@ -239,44 +290,14 @@ class Consensus:
         elif dual > 4.0 * primal:
             self.rho2 /= 2.0
 
-    def _global_step(self, V: FloatArray, n_sites: int) -> None:
-        d = self.options.constraints.d
-        kappa = (n_sites * self.rho2) * self.options.metric[:, None]
-        C = self._allowed * soft_threshold(V, self._penalty / kappa)
-        schedule = self.options.schedule
-        if self.stage is Stage.ACYCLIC:
-            step = solve_acyclic_prox(
-                V[:d],
-                kappa[:d],
-                self._penalty[:d],
-                self._allowed[:d],
-                self.alpha,
-                self.rho1,
-                self.C[:d],
-                self.options.acyclicity,
-                curvature=self._curvature,
-                # Early rounds only have to follow the path; exactness is bought in the convex stages.
-                tol=1e-3 if schedule.is_adaptive else 1e-5,
-                max_steps=10 if schedule.is_adaptive else 50,
-            )
-            C[:d] = step.W
-            self.h, self._curvature = step.h, step.curvature
-            self.n_evaluations += step.n_evaluations
-            self.alpha += self.rho1 * step.h
-            growth = schedule.passes[self._pass][1] if schedule.is_adaptive else schedule.phi1
-            self.rho1 = min(self.rho1 * growth, schedule.rho1_max)
-            self.rho2 *= schedule.phi2
-        self._C_before, self.C = self.C, C
-
-    def _stage_is_finished(self, primal: float, dual: float, scale: float) -> bool:
+    def _stage_is_finished(self, residual: float, scale: float) -> bool:
         options = self.options
         in_stage = self.round - self._stage_start
-        residual = max(primal, dual)
         if self.stage is Stage.WARM:
             return in_stage > 5 and (residual <= 0.02 * scale or in_stage > 40)
         if self.stage is Stage.ACYCLIC and options.schedule.is_adaptive:
             return in_stage > 5 and self.h <= options.schedule.h_switch
-        tol = 1e-3 if self.stage in (Stage.ORDER, Stage.SUPPORT) else options.tol
+        tol = 1e-3 if self.stage is Stage.SUPPORT else options.tol
         small = in_stage > 2 and residual <= tol * max(1.0, scale)
         return small and (self.stage is not Stage.ACYCLIC or self.h <= options.h_tol)
 
@@ -286,16 +307,11 @@ class Consensus:
         if self.stage is Stage.WARM:
             # The acyclicity competes with the loss that is left when nothing forbids cycles: that sets its unit.
             assert self.target_loss is not None
-            self._unit = float(self.target_loss.sum()) / len(self.target_loss)
+            self.rho1 *= float(self.target_loss.sum()) / len(self.target_loss)
             self._enter(Stage.ACYCLIC)
             return False
         if self.stage is Stage.ACYCLIC and options.schedule.is_adaptive:
-            self._enter(Stage.ORDER)
-            return False
-        if self.stage is Stage.ORDER:
-            self._candidates.append((self.history[-1].objective, self._allowed, self.C))
-            self._pass += 1
-            self._enter(Stage.ACYCLIC if self._pass < len(options.schedule.passes) else Stage.LASSO)
+            self._enter(Stage.LASSO)
             return False
         if self.stage in (Stage.ACYCLIC, Stage.LASSO):
             self._keep_raw()
@@ -310,16 +326,12 @@ class Consensus:
     def _enter(self, stage: Stage) -> None:
         options, d = self.options, self.options.constraints.d
         constraints = options.constraints
-        if stage is Stage.ACYCLIC:
-            self._allowed, self.alpha, self._curvature = constraints.allowed, 0.0, 0.0
-            self.rho1 = options.schedule.passes[self._pass][0] * self._unit
-        elif stage is Stage.ORDER:
-            W, _ = break_cycles(self.C[:d], constraints.required[:d])
+        if stage is Stage.LASSO:
+            W, _ = break_cycles(self._iterate[:d], constraints.required[:d])
             edges = (W != 0) | constraints.required[:d]
             self._allowed = constraints.within_order(topological_order(edges)).allowed
+            self.C = np.where(self._allowed, self._iterate, 0.0)
             self.h = 0.0
-        elif stage is Stage.LASSO:
-            _, self._allowed, self.C = min(self._candidates, key=lambda candidate: candidate[0])
         elif stage in (Stage.SUPPORT, Stage.FINAL):
             W, dropped = break_cycles(self.C[:d], constraints.required[:d])
             self.dropped += dropped
@@ -344,5 +356,5 @@ class Consensus:
         return True
 
     def _norm(self, C: FloatArray) -> float:
-        """Frobenius norm in the metric, relative to the mean metric, so that it reads like a plain norm."""
+        """Frobenius norm in the metric D."""
         return float(np.sqrt(np.sum(self.options.metric[:, None] * C * C)))

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from feddbn.core.consensus import Consensus, ConsensusOptions, SiteMember
+from feddbn.core.consensus import Consensus, ConsensusOptions
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.lagged import FloatArray
 from feddbn.core.local_step import LocalProblem
+from feddbn.core.member import SiteMember
 
 __all__ = ["penalty_matrix", "solve_dynotears"]
 
@@ -33,6 +34,6 @@ def solve_dynotears(G: FloatArray, options: ConsensusOptions) -> Consensus:
     run = Consensus(options)
     member = SiteMember.start(q, d)
     while not run.is_done:
-        member, vector = member.answer(problem, run.C, run.rho2_before, run.rho2, run.is_first, run.relaxation)
+        member, vector = member.answer(problem, run.ask, run.C, run.rho2_before, run.rho2, run.relaxation)
         run.advance(vector, 1)
     return run

@@ -44,6 +44,11 @@ class LocalProblem:
         solution: FloatArray = self.V @ ((self.V.T @ right) / (self.e + rho2)[:, None])
         return solution
 
+    def gradient(self, C: FloatArray) -> FloatArray:
+        """Return (q, d) the gradient of the weighted loss, ``w G (C - E)``."""
+        result: FloatArray = self.wG @ C - self.wG[:, : self.d]
+        return result
+
     def target_loss(self, C: FloatArray) -> FloatArray:
         """Return (d,) the weighted loss of each target: the diagonal of ``w/2 (E-C)' G (E-C)``."""
         R = -C

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.consensus import Consensus, ConsensusOptions, SiteMember
+from feddbn.core.consensus import Consensus, ConsensusOptions
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.dynotears import penalty_matrix
 from feddbn.core.lagged import FloatArray
 from feddbn.core.local_step import LocalProblem
+from feddbn.core.member import Ask, SiteMember
 from feddbn.core.schedules import make_schedule
 from feddbn.errors import ParameterError, StateError
 from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
@@ -143,6 +144,7 @@ def fdbnl_program(
             params={
                 **constant,
                 "round": run.round,
+                "ask": run.ask.value,
                 "rho2_before": run.rho2_before,
                 "rho2": run.rho2,
                 "relaxation": run.relaxation,
@@ -179,7 +181,7 @@ def _run_step(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, 
         problem = LocalProblem(state["fdbnl.wG"], state["fdbnl.V"], state["fdbnl.e"], metric, d)
         member = SiteMember(state["fdbnl.C"], state["fdbnl.U"])
     rho2_before, rho2, relaxation = (float(task.params[k]) for k in ("rho2_before", "rho2", "relaxation"))  # type: ignore[arg-type]
-    member, vector = member.answer(problem, C, rho2_before, rho2, is_first, relaxation)
+    member, vector = member.answer(problem, Ask(task.params["ask"]), C, rho2_before, rho2, relaxation)
     new = {**state, "fdbnl.C": member.C, "fdbnl.U": member.U}
     if is_first:
         new |= {"fdbnl.wG": problem.wG, "fdbnl.V": problem.V, "fdbnl.e": problem.e}

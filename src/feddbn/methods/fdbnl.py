@@ -126,7 +126,7 @@ class FDBNL(ConsensusEstimator):
     weighting
         "samples" weighs sites by their rows, "sites" equally as in the paper (there lambda acts as lambda / K).
     rho1, rho2, phi1, phi2
-        Replace the schedule's penalties and their growth; rho1 and phi1 reduce the adaptive schedule to one pass.
+        Replace the schedule's penalties and their growth.
     max_rounds, h_tol, tol
         Limits: number of sums, acyclicity, residuals.
     w_threshold, a_threshold

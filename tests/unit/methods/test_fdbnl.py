@@ -1,0 +1,199 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import feddbn
+from feddbn import FDBNL, Dynotears
+from feddbn.core.constraints import has_cycle
+from feddbn.core.status import Status
+from feddbn.errors import DataError, ParameterError
+
+
+@pytest.fixture(scope="module")
+def federation():
+    return feddbn.simulate(d=6, n_sites=4, n_samples=400, random_state=3)
+
+
+@pytest.fixture(scope="module")
+def model(federation):
+    return FDBNL().fit(federation.sites)
+
+
+def test_the_contract_holds(model, federation):
+    assert model.W_.shape == (6, 6)
+    assert model.A_.shape == (1, 6, 6)
+    assert model.status_ is Status.CONVERGED
+    assert model.dbn_.variables == ("x0", "x1", "x2", "x3", "x4", "x5")
+    assert list(model.feature_names_in_) == list(model.dbn_.variables)
+    assert {"h", "primal", "dual", "objective", "seconds"} <= set(model.history_.columns)
+    assert model.n_rounds_ == len(model.history_)
+    assert not has_cycle(model.W_ != 0)
+    assert model.sites_.usable_rows.tolist() == [100] * 4
+    scores = feddbn.score(federation.truth, model.dbn_)
+    assert scores["W"]["shd"] <= 2
+
+
+def test_noise_variances_are_estimated(model):
+    np.testing.assert_allclose(model.dbn_.noise_variances, 1.0, atol=0.3)
+
+
+def test_same_seed_same_bits(federation, model):
+    again = FDBNL().fit(federation.sites)
+    np.testing.assert_array_equal(again.W_raw_, model.W_raw_)
+    np.testing.assert_array_equal(again.A_, model.A_)
+
+
+def test_site_order_does_not_matter(federation, model):
+    other = FDBNL().fit(dict(reversed(federation.sites.items())))
+    np.testing.assert_array_equal(other.W_raw_, model.W_raw_)
+
+
+def test_variable_order_permutes_the_answer(federation, model):
+    order = ["x4", "x1", "x5", "x0", "x3", "x2"]
+    other = FDBNL().fit({name: [r[order] for r in rs] for name, rs in federation.sites.items()})
+    index = [int(v[1]) for v in order]
+    np.testing.assert_allclose(other.W_raw_, model.W_raw_[np.ix_(index, index)], atol=1e-5)
+
+
+def test_one_site_equals_dynotears(federation):
+    one = {"all": [r for recordings in federation.sites.values() for r in recordings]}
+    a, b = FDBNL(refit=False).fit(one), Dynotears(refit=False).fit(one)
+    np.testing.assert_allclose(a.W_raw_, b.W_raw_, atol=1e-9)
+    np.testing.assert_allclose(a.A_raw_, b.A_raw_, atol=1e-9)
+
+
+def test_identical_sites_give_the_one_site_answer(federation):
+    recordings = federation.sites["site-0"]
+    one = FDBNL().fit({"a": recordings})
+    three = FDBNL().fit({"a": recordings, "b": recordings, "c": recordings})
+    np.testing.assert_allclose(three.W_raw_, one.W_raw_, atol=1e-5)
+
+
+def test_static_networks_are_the_case_without_lags():
+    federation = feddbn.simulate(d=6, n_lags=0, n_sites=3, n_samples=600, random_state=1)
+    model = FDBNL(n_lags=0).fit(federation.sites)
+    assert model.A_.shape == (0, 6, 6)
+    assert feddbn.score(federation.truth, model.dbn_)["W"]["shd"] <= 1
+
+
+def test_five_lags_work():
+    federation = feddbn.simulate(d=3, n_lags=5, n_sites=2, n_samples=800, decay=1.1, random_state=1)
+    model = FDBNL(n_lags=5).fit(federation.sites)
+    assert model.A_.shape == (5, 3, 3)
+    assert feddbn.score(federation.truth, model.dbn_)["A"]["tpr"] >= 0.8
+
+
+def test_required_and_forbidden_edges_are_honoured_by_lag(federation):
+    model = FDBNL(required_edges=[("x0", "x5", 0), (2, 2, 1)], forbidden_edges=[("x1", "*", 0), ("*", "x3", 1)]).fit(
+        federation.sites
+    )
+    assert model.W_[0, 5] != 0
+    assert model.A_[0][2, 2] != 0
+    assert not model.W_raw_[1].any()
+    assert not model.A_raw_[0][:, 3].any()
+
+
+def test_the_papers_schedule_ends_with_a_small_h_and_small_residuals(federation):
+    model = FDBNL(schedule="paper", weighting="sites", lambda_w=0.2, lambda_a=0.2, refit=False).fit(federation.sites)
+    last = model.history_.iloc[-1]
+    assert model.status_ is Status.CONVERGED
+    assert last.h <= 1e-8
+    assert max(last.primal, last.dual) <= 1e-5
+    assert set(model.history_.stage) == {"acyclic"}
+    growth = model.history_.rho2.to_numpy()
+    np.testing.assert_allclose(growth[1:] / growth[:-1], 1.1)
+
+
+def test_zero_is_not_an_answer(federation):
+    # With small penalties the first global step is W = 0, which is acyclic; stopping there would learn nothing.
+    model = FDBNL(schedule="paper", rho2=0.01).fit(federation.sites)
+    assert model.n_rounds_ > 10
+    assert model.W_.any()
+
+
+def test_too_few_rounds_are_reported_not_raised(federation):
+    model = FDBNL(max_rounds=5).fit(federation.sites)
+    assert not model.status_.is_converged
+    assert model.n_rounds_ == 5
+    assert any("stopped" in warning for warning in model.warnings_)
+
+
+def test_units_of_the_data_come_back_and_scaling_is_internal(federation, model):
+    factor = np.array([1.0, 10.0, 0.1, 5.0, 1.0, 100.0])
+    sites = {name: [r * factor + 7.0 for r in rs] for name, rs in federation.sites.items()}
+    scaled = FDBNL(scale="federated", center="federated").fit(sites)
+    plain = FDBNL(scale="federated", center="federated").fit(federation.sites)
+    np.testing.assert_allclose(scaled.W_, plain.W_ * factor / factor[:, None], atol=1e-6, rtol=1e-5)
+
+
+def test_intercepts_reproduce_the_means(federation):
+    sites = {name: [r + 4.0 for r in rs] for name, rs in federation.sites.items()}
+    model = FDBNL().fit(sites)
+    assert model.center_ == "federated"
+    x = sites["site-0"][0].to_numpy()
+    residual = x[1:] - model.dbn_.intercept - x[1:] @ model.W_ - x[:-1] @ model.A_[0]
+    assert np.abs(residual.mean(axis=0)).max() < 0.5
+
+
+def test_recording_centring_ignores_level_shifts_between_recordings(federation):
+    shifted = {name: [r + 10.0 * k for r in rs] for k, (name, rs) in enumerate(federation.sites.items())}
+    a = FDBNL(center="recording").fit(federation.sites)
+    b = FDBNL(center="recording").fit(shifted)
+    np.testing.assert_allclose(a.W_raw_, b.W_raw_, atol=1e-6)
+
+
+def test_sklearn_conventions():
+    model = FDBNL(lambda_w=0.1, forbidden_edges=[(0, 1, 0)])
+    copy = clone(model)
+    assert copy.get_params()["lambda_w"] == 0.1
+    assert copy.set_params(n_lags=3).n_lags == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"lambda_w": -1}, "lambda_w=-1 must be a number of at least 0"),
+        ({"lambda_a": float("nan")}, "lambda_a=nan must be a number"),
+        ({"n_lags": -1}, "n_lags=-1 must be a whole number"),
+        ({"n_lags": 1.5}, "n_lags=1.5 must be a whole number"),
+        ({"max_rounds": 0}, "max_rounds=0 must be a whole number of at least 1"),
+        ({"tol": 0}, "tol=0 must be positive"),
+        ({"schedule": "fast"}, "schedule='fast' is not known"),
+        ({"weighting": "rows"}, "weighting='rows' is not known"),
+        ({"center": "median"}, "center='median' is not known"),
+        ({"scale": "unit"}, "scale='unit' is not known"),
+        ({"acyclicity": "poly"}, "acyclicity='poly' is not known"),
+        ({"forbidden_edges": [("x0", "y", 0)]}, "'y' is not a variable"),
+        ({"forbidden_edges": [("x0", "x1", 4)]}, "lag 4 is not between 0 and n_lags=1"),
+        ({"required_edges": [("x0", "x1", 0), ("x1", "x0", 0)]}, "form a cycle"),
+    ],
+)
+def test_impossible_arguments_are_named(federation, arguments, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        FDBNL(**arguments).fit(federation.sites)
+
+
+def test_constant_variables_are_named(federation):
+    sites = {name: [r.assign(x2=1.0) for r in rs] for name, rs in federation.sites.items()}
+    with pytest.raises(DataError, match="'x2' is constant over all sites"):
+        FDBNL().fit(sites)
+
+
+def test_logdet_learns_the_same_graph(federation, model):
+    other = FDBNL(acyclicity="logdet").fit(federation.sites)
+    assert ((other.W_ != 0) == (model.W_ != 0)).all()
+
+
+def test_data_and_federation_cannot_both_be_given(federation):
+    class Empty:
+        sites = ("a",)
+
+    with pytest.raises(ParameterError, match="data must be None when federation= is given"):
+        FDBNL(federation=Empty()).fit(federation.sites)
+    with pytest.raises(ParameterError, match="has no `variables`"):
+        FDBNL(federation=Empty()).fit(None)
+
+
+def test_dynotears_refuses_lagged_rows_of_the_wrong_shape():
+    with pytest.raises(DataError, match="X_lagged has shape"):
+        Dynotears(n_lags=2).fit_rows(np.zeros((5, 3)), np.zeros((5, 3)))
