@@ -35,7 +35,9 @@ def compare(
     method: Annotated[
         list[str] | None, typer.Option("--method", "-m", help="Repeat for each; all that fit by default.")
     ] = None,
-    personal: Annotated[bool, typer.Option("--personal", help="Also methods with one network per site.")] = False,
+    personal: Annotated[
+        bool, typer.Option("--personal", help="Also methods with one network per site.")
+    ] = False,
     held_out: Annotated[
         float | None,
         typer.Option(help="Share of rows at the end of each recording to test on; 0.2 without a truth."),
@@ -51,8 +53,8 @@ def compare(
 ) -> None:
     """Learn with several methods from the same data and show how good each is.
 
-    With a truth: structural errors (SHD), share of true edges found (TPR), share of found edges that are wrong
-    (FDR). Without one: mean log-likelihood of rows that no method has seen; higher is better.
+    With a truth: structural errors (SHD), share of true edges found (TPR), share of found edges that are
+    wrong (FDR). Without one: mean log-likelihood of rows that no method has seen; higher is better.
     """
     from feddbn.data import read_sites
     from feddbn.methods.comparison import compare as compare_methods
@@ -86,7 +88,7 @@ def print_scores(lines: Sequence[Compared]) -> None:
         cells = [number(line.scores[part][key]) for part in ("W", "A") for key in ("shd", "tpr", "fdr")]
         known = line.to_dict()
         rows.append([known["label"], *cells, number(known["rounds"]), number(known["seconds"], 1)])
-    heads = ["method", "W shd", "tpr", "fdr", "A shd", "tpr", "fdr", "sums", "s"]
+    heads = ["method", "W shd", "tpr", "fdr", "A shd", "tpr", "fdr", "rounds", "s"]
     print_table(heads, rows, "edges within a moment (W) and lagged (A)")
 
 
@@ -99,8 +101,8 @@ def print_held_out(lines: Sequence[Compared], share: float) -> None:
         rounds, seconds = number(known["rounds"]), number(known["seconds"], 1)
         rows.append([known["label"], number(line.held_out, 3), *sizes, rounds, seconds])
     print_table(
-        ["method", "log-likelihood of a row", "edges W", "edges A", "sums", "s"],
+        ["method", "log-likelihood of a row", "edges W", "edges A", "rounds", "s"],
         rows,
         f"tested on the last {share:.0%} of each recording",
     )
-    say("A higher log-likelihood is better; a difference below 0.05 or so means little.")
+    say("Higher is better. Weights of Vote are shares of sites, so it predicts nothing.")

@@ -16,13 +16,13 @@ _SHOWN = ("fdbnl", "dynotears", "average", "best-site", "vote", "oneshot")
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for data, truth, result and report.")] = Path(
-        "demo"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Directory for data, truth, result and report.")
+    ] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Another seed simulates another federation.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Simulate ten sites, learn one network from sums of theirs, and compare it with what else could be done."""
+    """Simulate ten sites, learn one network from sums over them, and compare it with the alternatives."""
     import numpy as np
 
     from feddbn.cli.compare import print_scores
@@ -47,9 +47,17 @@ def demo(
     result.save(out / "result.json")
     page = write_page(result.to_dict(), out / "report.html") if has_report() else None
     if as_json:
-        files = {"data": out / "data", "truth": out / "truth.json", "result": out / "result.json", "report": page}
+        files = {
+            "data": out / "data",
+            "truth": out / "truth.json",
+            "result": out / "result.json",
+            "report": page,
+        }
         print_json(
-            {"methods": [line.to_dict() for line in lines], "files": {k: str(v) for k, v in files.items() if v is not None}}
+            {
+                "methods": [line.to_dict() for line in lines],
+                "files": {k: str(v) for k, v in files.items() if v is not None},
+            }
         )
         return
     within, lagged = np.count_nonzero(truth.W), np.count_nonzero(truth.A)
@@ -59,7 +67,7 @@ def demo(
     print_scores(lines)
     learned = result.dbn
     within, lagged = np.count_nonzero(learned.W), np.count_nonzero(learned.A)
-    say(f"FDBNL {result.status['message']}; it found {within} + {lagged} edges.")
+    say(f"FDBNL found {within} + {lagged} edges. The fit {result.status['message']}.")
     say(f"Data:   {out / 'data'}\nTruth:  {out / 'truth.json'}\nResult: {out / 'result.json'}")
     if page is not None:
         say(f"Report: {page}")

@@ -33,16 +33,24 @@ _MOST_EDGES = 20
 
 def fit(
     data: Data,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the result.")] = Path("result.json"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the result.")] = Path(
+        "result.json"
+    ),
     method: Annotated[
         str | None,
-        typer.Option("--method", "-m", help="oneshot, fdbnl, pfdbnl, dynotears, average, vote, ... By default the first of these that is installed."),
+        typer.Option(
+            "--method",
+            "-m",
+            help="oneshot, fdbnl, pfdbnl, dynotears, average, vote, best-site; else the first installed.",
+            show_default=False,
+        ),
     ] = None,
     n_lags: Annotated[str | None, typer.Option(help="Number of lags, or auto where the method can.")] = None,
     lambda_w: Annotated[float | None, typer.Option(help="Penalty of edges within a moment.")] = None,
     lambda_a: Annotated[float | None, typer.Option(help="Penalty of lagged edges.")] = None,
     forbid: Annotated[
-        list[str] | None, typer.Option(metavar="FROM,TO,LAG", help="An edge that cannot be; * is any variable.")
+        list[str] | None,
+        typer.Option(metavar="FROM,TO,LAG", help="An edge that cannot be; * is any variable."),
     ] = None,
     require: Annotated[
         list[str] | None, typer.Option(metavar="FROM,TO,LAG", help="An edge that must be.")
@@ -114,6 +122,10 @@ def _edge(option: str, text: str) -> tuple[str, str, int]:
     raise ParameterError(f"--{option} {text!r} must look like FROM,TO,LAG, for example --{option} x0,x1,0.")
 
 
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def print_result(result: Result) -> None:
     """Print what was learned: size, how the fit ended, the strongest edges, warnings."""
     import numpy as np
@@ -121,8 +133,9 @@ def print_result(result: Result) -> None:
     dbn = result.dbn
     n_rows = sum(site.get("usable_rows") or 0 for site in result.sites)
     rows = f", {n_rows} usable rows" if n_rows else ""
-    say(f"{result.method}: {dbn.d} variables, {dbn.n_lags} lags, {len(result.sites)} sites{rows}")
-    rounds = f" ({result.n_rounds} sums)" if result.n_rounds is not None else ""
+    sizes = [_count(dbn.d, "variable"), _count(dbn.n_lags, "lag"), _count(len(result.sites), "site")]
+    say(f"{result.method}: {', '.join(sizes)}{rows}")
+    rounds = f" ({result.n_rounds} rounds)" if result.n_rounds is not None else ""
     say(f"The fit {result.status['message']}{rounds}.")
     within, lagged = np.count_nonzero(dbn.W), np.count_nonzero(dbn.A)
     say(f"{within} edges within a moment, {lagged} lagged.")

@@ -2,9 +2,10 @@
 
 Rules of the file
 -----------------
-Only typer is imported here. A command's module is imported when the command runs, so ``feddbn --help`` does not
-wait for numpy. An error raised on purpose becomes one sentence and exit code 2; Ctrl-C becomes 130; anything else
-is a bug and becomes one sentence and exit code 1. ``--debug``, anywhere on the line, shows the traceback instead.
+Only typer is imported here. A command's module is imported when the command runs, so ``feddbn --help`` does
+not wait for numpy. An error raised on purpose becomes one sentence and exit code 2; Ctrl-C becomes 130;
+anything else is a bug and becomes one sentence and exit code 1. ``--debug``, anywhere on the line, shows the
+traceback instead.
 """
 
 from __future__ import annotations
@@ -71,13 +72,17 @@ class Entry:
 
 COMMANDS = {
     "demo": Entry("demo", "demo", "Simulate ten sites, learn from them, and show what was found.", _LEARN),
-    "simulate": Entry("simulate", "simulate", "Write the data of a simulated federation and its truth.", _LEARN),
+    "simulate": Entry(
+        "simulate", "simulate", "Write the data of a simulated federation and its truth.", _LEARN
+    ),
     "fit": Entry("fit", "fit", "Learn a network from the data of several sites.", _LEARN),
     "compare": Entry("compare", "compare", "Learn with several methods and compare them.", _LEARN),
     "score": Entry("score", "score", "Score a result against the truth.", _LEARN),
     "select": Entry("select", "select", "Choose penalties and lags without knowing the truth.", _LEARN),
     "report": Entry("report", "report", "Write a result as one HTML page.", _LEARN),
-    "audit": Entry("audit", "audit_app", "Show what left a site, and what plain messages give away.", _DEPLOY),
+    "audit": Entry(
+        "audit", "audit_app", "Show what left a site, and what plain messages give away.", _DEPLOY
+    ),
     "federation": Entry("federation", "federation_app", "Set up a federation of sites.", _DEPLOY),
     "site": Entry("site", "site_app", "Run a site on the machine that holds its data.", _DEPLOY),
     "server": Entry("server", "server_app", "Run the server of a federation.", _DEPLOY),
@@ -95,6 +100,8 @@ class CommandGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
+        # click suggests near names itself; typer would say it twice.
+        self.suggest_commands = False
         for name, entry in COMMANDS.items():
             if entry.is_installed:
                 self.commands[name] = entry.outline(name)
@@ -109,7 +116,9 @@ class CommandGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Import the command that was asked for."""
         if args and args[0] in COMMANDS and args[0] not in self.commands:
-            raise FeddbnError(f"the command {args[0]!r} is not in this installation of feddbn; upgrade feddbn.")
+            raise FeddbnError(
+                f"the command {args[0]!r} is not in this installation of feddbn; upgrade feddbn."
+            )
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else COMMANDS[name].load(name), rest
 

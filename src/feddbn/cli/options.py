@@ -35,7 +35,9 @@ Data = Annotated[
 ]
 SiteColumn = Annotated[
     str | None,
-    typer.Option("--site", help="Column that names the site, if all are in one file.", rich_help_panel=_COLUMNS),
+    typer.Option(
+        "--site", help="Column that names the site, if all are in one file.", rich_help_panel=_COLUMNS
+    ),
 ]
 Series = Annotated[
     str | None, typer.Option("--series", help="Column that names the recording.", rich_help_panel=_COLUMNS)
@@ -102,4 +104,10 @@ def column_options(
 ) -> dict[str, Any]:
     """Return the arguments of `feddbn.data.read_sites`."""
     step: int | str | None = int(freq) if freq is not None and freq.isdigit() else freq
-    return {"site": site, "series": series, "time": time, "variables": parse_variables(variables), "freq": step}
+    return {
+        "site": site,
+        "series": series,
+        "time": time,
+        "variables": parse_variables(variables),
+        "freq": step,
+    }

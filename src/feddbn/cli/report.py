@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +18,12 @@ __all__ = ["has_report", "report", "write_page"]
 
 def report(
     result: Annotated[Path, typer.Argument(help="A result file.", show_default=False)],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="By default the result's name with .html.")] = None,
-    truth: Annotated[Path | None, typer.Option(help="truth.json of simulated data, to mark right edges.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="By default the result's name with .html.")
+    ] = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="truth.json of simulated data, to mark right edges.")
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -47,7 +52,5 @@ def write_page(stored: dict[str, object], path: Path, truth: object = None, titl
     """Write the page and return its path."""
     if not has_report():
         raise FeddbnError("this installation of feddbn cannot write reports; upgrade feddbn.")
-    from feddbn.report import write_report
-
     path.parent.mkdir(parents=True, exist_ok=True)
-    return Path(write_report(stored, path, truth=truth, title=title))
+    return Path(import_module("feddbn.report").write_report(stored, path, truth=truth, title=title))

@@ -17,18 +17,20 @@ _COLUMNS = ("shd", "shd_paper", "tpr", "fdr", "precision", "f1")
 
 
 def score(
-    truth: Annotated[Path, typer.Argument(help="truth.json, a stored network or a result.", show_default=False)],
+    truth: Annotated[
+        Path, typer.Argument(help="truth.json, a stored network or a result.", show_default=False)
+    ],
     result: Annotated[Path, typer.Argument(help="A result or a stored network.", show_default=False)],
     as_json: Json = False,
 ) -> None:
     """Score a result against the truth, edges within a moment (W) and lagged edges (A).
 
-    shd counts a reversed edge once, shd_paper twice. If the sites have different truths, each site's network is
-    scored against its own and the means are shown.
+    shd counts a reversed edge once, shd_paper twice. If the sites have different truths, each site's network
+    is scored against its own and the means are shown.
     """
     from feddbn.methods.scoring import score as score_shared
     from feddbn.methods.scoring import score_sites
-    from feddbn.methods.truth import read_estimate, read_truth
+    from feddbn.methods.truth import read_estimate, read_truth, truth_of_sites
     from feddbn.model.dbn import DBN
 
     true, found = read_truth(truth), read_estimate(result)
@@ -41,7 +43,7 @@ def score(
         skeleton = scores.skeleton
         say(f"Regardless of direction within a moment: shd {skeleton.shd}, f1 {number(skeleton.f1)}.")
         return
-    truths = dict.fromkeys(found, true) if isinstance(true, DBN) else true
+    truths = truth_of_sites(true, found)
     per_site = score_sites(truths, found)
     if as_json:
         print_json(per_site.to_dict())

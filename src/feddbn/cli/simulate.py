@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["FileFormat", "simulate", "write_sites"]
 
 
-class FileFormat(str, Enum):
+class FileFormat(StrEnum):
     """How recordings are stored."""
 
     csv = "csv"
@@ -30,17 +30,25 @@ def simulate(
     n_lags: Annotated[int, typer.Option(help="Number of lags; 0 for a static network.")] = 1,
     n_sites: Annotated[int, typer.Option(help="Number of sites.")] = 10,
     n_samples: Annotated[int, typer.Option(help="Usable rows of all sites together.")] = 512,
-    mean_degree: Annotated[float, typer.Option(help="Mean number of edges at a variable within a moment.")] = 4,
-    lag_degree: Annotated[float, typer.Option(help="Mean number of edges that leave a variable per lag.")] = 1,
+    mean_degree: Annotated[
+        float, typer.Option(help="Mean number of edges at a variable within a moment.")
+    ] = 4,
+    lag_degree: Annotated[
+        float, typer.Option(help="Mean number of edges that leave a variable per lag.")
+    ] = 1,
     w_range: Annotated[tuple[float, float], typer.Option(help="Smallest and largest weight.")] = (0.3, 0.5),
     decay: Annotated[float, typer.Option(help="Weights at lag l are decay**(l-1) times smaller.")] = 1.5,
     graph: Annotated[str, typer.Option(help="erdos-renyi or scale-free.")] = "erdos-renyi",
     heterogeneity: Annotated[
         str, typer.Option(help="Share of edges that differ between sites, or independent.")
     ] = "0",
-    n_clusters: Annotated[int | None, typer.Option(help="Number of groups of sites with one network each.")] = None,
+    n_clusters: Annotated[
+        int | None, typer.Option(help="Number of groups of sites with one network each.")
+    ] = None,
     connectivity: Annotated[str | None, typer.Option(help="low, high or mixed, as in the paper.")] = None,
-    noise: Annotated[str, typer.Option(help="gaussian, exponential, gumbel, laplace or uniform.")] = "gaussian",
+    noise: Annotated[
+        str, typer.Option(help="gaussian, exponential, gumbel, laplace or uniform.")
+    ] = "gaussian",
     noise_scale: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 1.0,
     site_sizes: Annotated[
         str | None, typer.Option(help="Usable rows of each site, separated by commas; replaces n-samples.")
@@ -79,7 +87,9 @@ def simulate(
     files = write_sites(federation, out, file_format)
     truth = write_truth(federation, out / "truth.json")
     if as_json:
-        print_json({"files": [str(file) for file in files], "truth": str(truth), "sites": list(federation.sites)})
+        print_json(
+            {"files": [str(file) for file in files], "truth": str(truth), "sites": list(federation.sites)}
+        )
         return
     same = "one network" if federation.is_homogeneous else "networks that differ between sites"
     say(f"Wrote {len(files)} files of {n_sites} sites ({d} variables, {same}) to {out}")

@@ -63,7 +63,9 @@ def print_table(
     table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
     for k, name in enumerate(columns):
         is_text = k < n_text
-        table.add_column(name, justify="left" if is_text else "right", overflow="fold" if is_text else "ellipsis")
+        table.add_column(
+            name, justify="left" if is_text else "right", overflow="fold" if is_text else "ellipsis"
+        )
     for row in rows:
         # A name may contain square brackets, which rich would take for markup.
         table.add_row(*(Text(cell) for cell in row))
@@ -85,7 +87,8 @@ def progress(what: str, total: int | None = None) -> Iterator[tuple[Watch, Calla
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=_console(stderr=True), transient=True) as bars:
+    console = _console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         bar = bars.add_task(what, total=total, note="")
         n_parts, last = 0, 0.0
 

@@ -16,7 +16,7 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.federation.task import Observer
 from feddbn.methods.registry import Method, available_methods, make_estimator
 from feddbn.methods.scoring import score, score_sites
-from feddbn.methods.truth import Truth
+from feddbn.methods.truth import Truth, truth_of_sites
 from feddbn.model.dbn import DBN
 
 __all__ = ["Compared", "compare", "default_methods", "fit_method", "held_out_score", "split_rows"]
@@ -34,7 +34,7 @@ class Compared:
         Part ("W", "A") -> shd, shd_paper, tpr, fdr, precision, f1, averaged over sites if they have different
         truths or networks; None without a truth.
     held_out
-        Mean log-likelihood of a held-out row, or None.
+        Mean log-likelihood of a held-out row, or None; only methods whose weights are effects have one.
     """
 
     method: Method
@@ -46,9 +46,7 @@ class Compared:
     @property
     def networks(self) -> DBN | dict[str, DBN]:
         """The shared network, or each site's own."""
-        found: DBN | dict[str, DBN] = (
-            self.estimator.dbns_ if self.method.is_personal else self.estimator.dbn_
-        )
+        found: DBN | dict[str, DBN] = self.estimator.dbns_ if self.method.is_personal else self.estimator.dbn_
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +68,7 @@ class Compared:
 
 
 def default_methods(truth: Truth | None, personal: bool) -> list[Method]:
-    """Return the methods that make sense: the best site needs one truth, personal networks only if asked for."""
+    """Return the methods that make sense: the best site needs one truth; personal ones if asked for."""
     return [
         method
         for method in available_methods()
@@ -93,7 +91,7 @@ def fit_method(
         if not isinstance(truth, DBN):
             raise ParameterError(f"method {method.name!r} chooses by the truth; give one true network.")
         extra["truth"] = truth
-    if "observer" in inspect.signature(estimator.fit).parameters:
+    if _takes(estimator.fit, "observer"):
         extra["observer"] = observer
     return estimator.fit(sites, **extra)
 
@@ -124,15 +122,19 @@ def compare(
         seconds = time.perf_counter() - before
         line = Compared(method, estimator, seconds, None, None)
         scores = None if truth is None else _scores(truth, line.networks)
-        tested = None if test is None else held_out_score(line.networks, test)
+        tested = None if test is None or not method.predicts else held_out_score(line.networks, test)
         yield Compared(method, estimator, seconds, scores, tested)
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    known = inspect.signature(function).parameters
+    return name in known or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values())
 
 
 def _scores(truth: Truth, found: DBN | dict[str, DBN]) -> dict[str, dict[str, float]]:
     if isinstance(truth, DBN) and isinstance(found, DBN):
         return {part: dict(values) for part, values in score(truth, found).items()}
-    truths = dict.fromkeys(found, truth) if isinstance(truth, DBN) else truth
-    means = score_sites(truths, found)
+    means = score_sites(truth_of_sites(truth, found), found)
     return {part: {key.removeprefix("m"): value for key, value in means[part].items()} for part in means}
 
 

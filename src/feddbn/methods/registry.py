@@ -34,6 +34,8 @@ class Method:
         Whether `fit` wants the true network; such a method is a yardstick, not a method.
     is_personal
         Whether it learns one network per site (``dbns_``).
+    predicts
+        Whether its weights are effects, so that rows can be predicted with them.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Method:
     summary: str
     needs_truth: bool = False
     is_personal: bool = False
+    predicts: bool = True
 
     @property
     def is_installed(self) -> bool:
@@ -71,7 +74,9 @@ METHODS: Mapping[str, Method] = {
             "OneShotDBN",
             "one network from one exact sum, by a search over orders",
         ),
-        Method("fdbnl", "FDBNL", "feddbn.methods.fdbnl", "FDBNL", "one network by consensus, as in the paper"),
+        Method(
+            "fdbnl", "FDBNL", "feddbn.methods.fdbnl", "FDBNL", "one network by consensus, as in the paper"
+        ),
         Method(
             "pfdbnl",
             "PFDBNL",
@@ -88,7 +93,7 @@ METHODS: Mapping[str, Method] = {
             "DYNOTEARS on the pooled rows, which no federation allows",
         ),
         Method("average", "Ave", _BASELINES, "Average", "mean of the sites' own DYNOTEARS weights"),
-        Method("vote", "Vote", _BASELINES, "Vote", "edges that enough sites find on their own"),
+        Method("vote", "Vote", _BASELINES, "Vote", "edges that most sites find on their own", predicts=False),
         Method(
             "best-site",
             "Best",

@@ -1,4 +1,4 @@
-"""A fit as a file: plain JSON that any language reads, that reads back bit for bit, and that holds no rows of data.
+"""A fit as a file: JSON that any language reads, that reads back bit for bit and holds no rows of data.
 
 Layout, version 1 (keys a reader does not know are ignored)::
 
@@ -32,7 +32,7 @@ import pandas as pd
 
 from feddbn._version import __version__
 from feddbn.core.status import Status
-from feddbn.errors import FileError, InputError
+from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.model.dbn import DBN
 
 __all__ = ["FORMAT", "VERSION", "Result", "plain", "read_json", "write_json"]
@@ -90,7 +90,12 @@ class Result:
         cls, estimator: Any, *, truth: DBN | None = None, privacy: Mapping[str, Any] | None = None
     ) -> Result:
         """Return the result of a fitted estimator; attributes it does not have are left out."""
-        dbn: DBN = estimator.dbn_
+        dbn: DBN | None = getattr(estimator, "dbn_", None)
+        if dbn is None:
+            raise ParameterError(
+                f"{type(estimator).__name__} has no shared network, which a result needs; fit it first or, "
+                "if it learns one network per site only, look at it with `feddbn compare --personal`."
+            )
         parameters = {k: plain(v) for k, v in estimator.get_params().items() if k != "federation"}
         status = getattr(estimator, "status_", Status.EXACT)
         raw = None
@@ -174,11 +179,15 @@ class Result:
         except InputError as error:
             raise FileError(f"{where} is a damaged result: {error}") from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            what = f"it lacks {error}" if isinstance(error, KeyError) else "a part has the wrong type or shape"
-            raise FileError(f"{where} is a damaged result: {what}; write it again with `feddbn fit`.") from None
+            what = (
+                f"it lacks {error}" if isinstance(error, KeyError) else "a part has the wrong type or shape"
+            )
+            raise FileError(
+                f"{where} is a damaged result: {what}; write it again with `feddbn fit`."
+            ) from None
 
     def save(self, path: str | Path) -> Path:
-        """Write the file and return its path; a crash leaves the old file or the new one, never half of one."""
+        """Write the file and return its path; a crash leaves the old file or the new one, never a half."""
         return write_json(self.to_dict(), path)
 
     @classmethod
@@ -265,7 +274,8 @@ def _check_header(stored: Mapping[str, Any], where: str) -> None:
         raise FileError(f"{where} is a damaged result: its version is {version!r}.")
     if version > VERSION:
         raise FileError(
-            f"{where} is a result of version {version}, but this feddbn reads up to {VERSION}; upgrade feddbn."
+            f"{where} is a result of version {version}, but this feddbn reads up to {VERSION}; "
+            "upgrade feddbn."
         )
 
 

@@ -1,7 +1,8 @@
 """True networks as files: one network, or one per site.
 
-A shared truth is an ordinary stored network (``feddbn-dbn``); different ones are ``{"format": "feddbn-truths",
-"version": 1, "sites": {site: network}}``. Both may say under ``simulated`` how the data were drawn.
+A shared truth is an ordinary stored network (``feddbn-dbn``); different ones are
+``{"format": "feddbn-truths", "version": 1, "sites": {site: network}}``. Both may say
+under ``simulated`` how the data were drawn.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from feddbn.methods.result import Result, plain, read_json, write_json
 from feddbn.methods.simulation import SimulatedFederation
 from feddbn.model.dbn import DBN
 
-__all__ = ["TRUTHS_FORMAT", "Truth", "read_estimate", "read_truth", "write_truth"]
+__all__ = ["TRUTHS_FORMAT", "Truth", "read_estimate", "read_truth", "truth_of_sites", "write_truth"]
 
 TRUTHS_FORMAT = "feddbn-truths"
 Truth = DBN | dict[str, DBN]
@@ -52,6 +53,13 @@ def _networks(stored: Mapping[str, Any]) -> dict[str, DBN]:
     if not isinstance(sites, dict) or not sites:
         raise FileError("it has no 'sites'.")
     return {str(site): DBN.from_dict(network) for site, network in sites.items()}
+
+
+def truth_of_sites(truth: Truth, found: Truth) -> dict[str, DBN]:
+    """Return the true network of every site; one truth stands for all sites of `found`."""
+    if not isinstance(truth, DBN):
+        return truth
+    return {} if isinstance(found, DBN) else dict.fromkeys(found, truth)
 
 
 def read_estimate(path: str | Path) -> Truth:
