@@ -92,7 +92,9 @@ def test_duplicate_times(refuses, two_sites, tmp_path):
 
 
 def test_unsorted_times(refuses, two_sites, tmp_path):
-    text = fit(refuses, two_sites(lambda f: f.assign(day=f["day"].to_numpy()[::-1])), tmp_path, "--time", "day")
+    text = fit(
+        refuses, two_sites(lambda f: f.assign(day=f["day"].to_numpy()[::-1])), tmp_path, "--time", "day"
+    )
     assert "sort" in text
 
 
@@ -207,7 +209,9 @@ def test_missing_extra_names_the_installation(refuses, monkeypatch):
         raise _missing(ModuleNotFoundError("No module named 'nvflare'", name="nvflare"))
 
     monkeypatch.setattr(Entry, "load", load)
-    assert refuses("fit") == "this needs the package 'nvflare': install it with `pip install 'feddbn[nvflare]'`."
+    assert (
+        refuses("fit") == "this needs the package 'nvflare': install it with `pip install 'feddbn[nvflare]'`."
+    )
 
 
 @pytest.mark.parametrize("arguments", [("fit",), ("fit", "x", "--bad"), ("fti",), ("score", "one")])

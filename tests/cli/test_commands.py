@@ -132,7 +132,9 @@ def test_fit_reads_one_long_table(run, federation, tmp_path):
 
 def test_compare_scores_every_method_against_the_truth(run, federation):
     truth = federation / "truth.json"
-    outcome = run("compare", federation, "--truth", truth, "-m", "fdbnl", "-m", "Best", "-m", "local", "--json")
+    outcome = run(
+        "compare", federation, "--truth", truth, "-m", "fdbnl", "-m", "Best", "-m", "local", "--json"
+    )
     assert outcome.exit_code == 0, outcome.output
     lines = {line["method"]: line for line in json.loads(outcome.stdout)["methods"]}
     assert list(lines) == ["fdbnl", "best-site", "local"]
@@ -200,7 +202,9 @@ def test_interrupt_exits_130_without_a_traceback(tmp_path):
         "from feddbn.cli.main import app\n"
         f"app(['simulate', '-o', {str(tmp_path)!r}])"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"started\n"
         time.sleep(0.1)

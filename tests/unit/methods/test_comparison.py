@@ -98,13 +98,15 @@ def test_every_registered_method_exists_and_can_be_cloned(method):
     assert "federation" not in METHODS[method].parameters()
 
 
-@pytest.mark.parametrize(("name", "found"), [("FDBNL", "fdbnl"), ("Ave", "average"), ("best_site", "best-site")])
+@pytest.mark.parametrize(
+    ("name", "found"), [("FDBNL", "fdbnl"), ("Ave", "average"), ("best_site", "best-site")]
+)
 def test_methods_answer_to_the_papers_names(name, found):
     assert get_method(name).name == found
 
 
 def test_an_unknown_method_lists_the_known_ones():
-    with pytest.raises(ParameterError, match="method='x' is not known; choose one of .*fdbnl"):
+    with pytest.raises(ParameterError, match=r"method='x' is not known; choose one of .*fdbnl"):
         get_method("x")
 
 

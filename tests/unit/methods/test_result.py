@@ -132,7 +132,7 @@ def test_a_damaged_file_is_refused_with_a_sentence(fitted, tmp_path, change, sen
     stored = Result.from_estimator(fitted[0]).to_dict()
     path = tmp_path / "r.json"
     path.write_text(change(stored))
-    with pytest.raises(FileError, match="file '.*r.json'") as refusal:
+    with pytest.raises(FileError, match=r"file '.*r\.json'") as refusal:
         Result.load(path)
     assert sentence in str(refusal.value)
 
@@ -164,7 +164,12 @@ def test_a_directory_is_not_overwritten(fitted, tmp_path):
 
 
 def test_plain_turns_everything_into_json():
-    value = {"a": np.arange(2), "b": (np.float32(0.5), np.nan, np.inf), 3: {Status.EXACT}, "c": np.bool_(True)}
+    value = {
+        "a": np.arange(2),
+        "b": (np.float32(0.5), np.nan, np.inf),
+        3: {Status.EXACT},
+        "c": np.bool_(True),
+    }
     assert plain(value) == {"a": [0, 1], "b": [0.5, None, None], "3": ["EXACT"], "c": True}
 
 
@@ -192,6 +197,6 @@ def test_truths_read_back(tmp_path, heterogeneity):
 )
 def test_a_damaged_truth_is_refused(tmp_path, stored, sentence):
     (tmp_path / "t.json").write_text(json.dumps(stored))
-    with pytest.raises(FileError, match="t.json") as refusal:
+    with pytest.raises(FileError, match=r"t\.json") as refusal:
         read_truth(tmp_path / "t.json")
     assert sentence in str(refusal.value)
