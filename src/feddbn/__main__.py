@@ -1,0 +1,5 @@
+"""``python -m feddbn`` is ``feddbn``."""
+
+from feddbn.cli.main import main
+
+main()

@@ -1,0 +1,108 @@
+"""``feddbn compare``: several methods on the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from feddbn.cli.options import (
+    Data,
+    Freq,
+    Json,
+    Params,
+    Series,
+    SiteColumn,
+    Time,
+    Variables,
+    column_options,
+    parse_n_lags,
+    parse_params,
+)
+from feddbn.cli.terminal import number, print_json, print_table, progress, say
+
+if TYPE_CHECKING:
+    from feddbn.methods.comparison import Compared
+
+__all__ = ["compare", "print_scores"]
+
+
+def compare(
+    data: Data,
+    truth: Annotated[Path | None, typer.Option(help="truth.json of simulated data.")] = None,
+    method: Annotated[
+        list[str] | None, typer.Option("--method", "-m", help="Repeat for each; all that fit by default.")
+    ] = None,
+    personal: Annotated[
+        bool, typer.Option("--personal", help="Also methods with one network per site.")
+    ] = False,
+    held_out: Annotated[
+        float | None,
+        typer.Option(help="Share of rows at the end of each recording to test on; 0.2 without a truth."),
+    ] = None,
+    n_lags: Annotated[str | None, typer.Option(help="Number of lags.")] = None,
+    param: Params = None,
+    site: SiteColumn = None,
+    series: Series = None,
+    time: Time = None,
+    variables: Variables = None,
+    freq: Freq = None,
+    as_json: Json = False,
+) -> None:
+    """Learn with several methods from the same data and show how good each is.
+
+    With a truth: structural errors (SHD), share of true edges found (TPR), share of found edges that are
+    wrong (FDR). Without one: mean log-likelihood of rows that no method has seen; higher is better.
+    """
+    from feddbn.data import read_sites
+    from feddbn.methods.comparison import compare as compare_methods
+    from feddbn.methods.comparison import default_methods
+    from feddbn.methods.registry import get_method
+    from feddbn.methods.truth import read_truth
+
+    sites = read_sites(data, **column_options(site, series, time, variables, freq))
+    true = None if truth is None else read_truth(truth)
+    methods = [get_method(name) for name in method] if method else default_methods(true, personal)
+    parameters = parse_params(param)
+    if n_lags is not None:
+        parameters["n_lags"] = parse_n_lags(n_lags)
+    share = (0.0 if true is not None else 0.2) if held_out is None else held_out
+    with progress("compare", total=len(methods)) as (watch, part):
+        lines = list(compare_methods(sites, methods, parameters, true, share, watch, part))
+    if as_json:
+        print_json({"held_out_share": share, "methods": [line.to_dict() for line in lines]})
+        return
+    if true is not None:
+        print_scores(lines)
+    if share:
+        print_held_out(lines, share)
+
+
+def print_scores(lines: Sequence[Compared]) -> None:
+    """Print SHD, TPR and FDR of both parts."""
+    rows = []
+    for line in lines:
+        assert line.scores is not None
+        cells = [number(line.scores[part][key]) for part in ("W", "A") for key in ("shd", "tpr", "fdr")]
+        known = line.to_dict()
+        rows.append([known["label"], *cells, number(known["rounds"]), number(known["seconds"], 1)])
+    heads = ["method", "W shd", "tpr", "fdr", "A shd", "tpr", "fdr", "rounds", "s"]
+    print_table(heads, rows, "edges within a moment (W) and lagged (A)")
+
+
+def print_held_out(lines: Sequence[Compared], share: float) -> None:
+    """Print the scores on held-out rows with the sizes of the networks."""
+    rows = []
+    for line in lines:
+        known = line.to_dict()
+        sizes = [number(known[key], 1) for key in ("edges_w", "edges_a")]
+        rounds, seconds = number(known["rounds"]), number(known["seconds"], 1)
+        rows.append([known["label"], number(line.held_out, 3), *sizes, rounds, seconds])
+    print_table(
+        ["method", "log-likelihood of a row", "edges W", "edges A", "rounds", "s"],
+        rows,
+        f"tested on the last {share:.0%} of each recording",
+    )
+    say("Higher is better. Weights of Vote are shares of sites, so it predicts nothing.")

@@ -1,0 +1,154 @@
+"""``feddbn fit``: from files to a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from feddbn.cli.options import (
+    Data,
+    Freq,
+    Json,
+    Params,
+    Series,
+    SiteColumn,
+    Time,
+    Variables,
+    column_options,
+    parse_n_lags,
+    parse_params,
+)
+from feddbn.cli.terminal import number, print_json, print_table, progress, remark, say
+from feddbn.errors import ParameterError
+
+if TYPE_CHECKING:
+    from feddbn.methods.result import Result
+
+__all__ = ["fit", "print_result"]
+
+_MOST_EDGES = 20
+
+
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the result.")] = Path(
+        "result.json"
+    ),
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method",
+            "-m",
+            help="oneshot, fdbnl, pfdbnl, dynotears, average, vote, best-site; else the first installed.",
+            show_default=False,
+        ),
+    ] = None,
+    n_lags: Annotated[str | None, typer.Option(help="Number of lags, or auto where the method can.")] = None,
+    lambda_w: Annotated[float | None, typer.Option(help="Penalty of edges within a moment.")] = None,
+    lambda_a: Annotated[float | None, typer.Option(help="Penalty of lagged edges.")] = None,
+    forbid: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FROM,TO,LAG", help="An edge that cannot be; * is any variable."),
+    ] = None,
+    require: Annotated[
+        list[str] | None, typer.Option(metavar="FROM,TO,LAG", help="An edge that must be.")
+    ] = None,
+    param: Params = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="True network of simulated data, kept with the result.")
+    ] = None,
+    site: SiteColumn = None,
+    series: Series = None,
+    time: Time = None,
+    variables: Variables = None,
+    freq: Freq = None,
+    as_json: Json = False,
+) -> None:
+    """Learn a network from the data of several sites and write it to a JSON file.
+
+    The sites are simulated in this process: their rows are read here. To learn from sites that keep their
+    rows, see feddbn federation --help.
+    """
+    from feddbn.methods.comparison import fit_method
+    from feddbn.methods.registry import default_method, get_method
+    from feddbn.methods.result import Result
+    from feddbn.methods.truth import read_truth
+    from feddbn.model.dbn import DBN
+
+    chosen = get_method(method or default_method())
+    columns = column_options(site, series, time, variables, freq)
+    true = None if truth is None else read_truth(truth)
+    parameters = _parameters(n_lags, lambda_w, lambda_a, forbid, require, param)
+    with progress(chosen.label) as (watch, _):
+        estimator = fit_method(chosen, data, parameters, true, watch, **columns)
+    result = Result.from_estimator(estimator, truth=true if isinstance(true, DBN) else None)
+    result.save(out)
+    if as_json:
+        print_json({"result": str(out), **result.to_dict()})
+        return
+    print_result(result)
+    say(f"Result: {out}")
+
+
+def _parameters(
+    n_lags: str | None,
+    lambda_w: float | None,
+    lambda_a: float | None,
+    forbid: list[str] | None,
+    require: list[str] | None,
+    param: list[str] | None,
+) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "n_lags": parse_n_lags(n_lags),
+        "lambda_w": lambda_w,
+        "lambda_a": lambda_a,
+        "forbidden_edges": [_edge("forbid", text) for text in forbid] if forbid else None,
+        "required_edges": [_edge("require", text) for text in require] if require else None,
+    }
+    chosen = {key: value for key, value in given.items() if value is not None}
+    others = parse_params(param)
+    twice = sorted(set(chosen) & set(others))
+    if twice:
+        raise ParameterError(f"{twice[0]} is given by its own option and by --param; keep one of them.")
+    return chosen | others
+
+
+def _edge(option: str, text: str) -> tuple[str, str, int]:
+    parts = [part.strip() for part in text.rsplit(",", 2)]
+    if len(parts) == 3 and parts[2].lstrip("-").isdigit():
+        return parts[0], parts[1], int(parts[2])
+    raise ParameterError(f"--{option} {text!r} must look like FROM,TO,LAG, for example --{option} x0,x1,0.")
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def print_result(result: Result) -> None:
+    """Print what was learned: size, how the fit ended, the strongest edges, warnings."""
+    import numpy as np
+
+    dbn = result.dbn
+    n_rows = sum(site.get("usable_rows") or 0 for site in result.sites)
+    rows = f", {n_rows} usable rows" if n_rows else ""
+    sizes = [_count(dbn.d, "variable"), _count(dbn.n_lags, "lag"), _count(len(result.sites), "site")]
+    say(f"{result.method}: {', '.join(sizes)}{rows}")
+    rounds = f" ({result.n_rounds} rounds)" if result.n_rounds is not None else ""
+    say(f"The fit {result.status['message']}{rounds}.")
+    within, lagged = np.count_nonzero(dbn.W), np.count_nonzero(dbn.A)
+    say(f"{within} edges within a moment, {lagged} lagged.")
+    edges = sorted(result.edges, key=lambda edge: -abs(edge["weight"]))
+    has_probability = any(edge.get("probability") is not None for edge in edges)
+    table = []
+    for edge in edges[:_MOST_EDGES]:
+        cells = [edge["source"], edge["target"], str(edge["lag"]), number(edge["weight"], 3)]
+        table.append([*cells, number(edge.get("probability"), 2)] if has_probability else cells)
+    if table:
+        heads = ["from", "to", "lag", "weight", *(["probability"] if has_probability else [])]
+        print_table(heads, table, n_text=2)
+    if len(edges) > len(table):
+        say(f"... and {len(edges) - len(table)} weaker edges, in the result file.")
+    for warning in result.warnings:
+        remark(f"note: {warning}")

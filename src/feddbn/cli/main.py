@@ -1,0 +1,184 @@
+"""The ``feddbn`` command.
+
+Rules of the file
+-----------------
+Only typer is imported here. A command's module is imported when the command runs, so ``feddbn --help`` does
+not wait for numpy. An error raised on purpose becomes one sentence and exit code 2; Ctrl-C becomes 130;
+anything else is a bug and becomes one sentence and exit code 1. ``--debug``, anywhere on the line, shows the
+traceback instead.
+"""
+
+from __future__ import annotations
+
+import errno
+import warnings
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from feddbn.cli.terminal import complain, remark, say
+from feddbn.errors import FeddbnError, MissingExtra
+
+__all__ = ["COMMANDS", "app", "main"]
+
+_LEARN, _DEPLOY, _RESEARCH = "Learn and use", "Federations on their own machines", "Research"
+_EXTRAS = {
+    "arch": "bootstrap",
+    "cryptography": "privacy",
+    "dask": "dask",
+    "distributed": "dask",
+    "dp_accounting": "privacy",
+    "flwr": "flower",
+    "nvflare": "nvflare",
+    "pooch": "datasets",
+    "pyarrow": "parquet",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a command is, and its line in ``feddbn --help``."""
+
+    module: str
+    attribute: str
+    help: str
+    panel: str
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether this installation has the command."""
+        return find_spec(f"feddbn.cli.{self.module}") is not None
+
+    def outline(self, name: str) -> TyperCommand:
+        """Return a stand-in that only knows its help."""
+        return TyperCommand(name, help=self.help, rich_help_panel=self.panel)
+
+    def load(self, name: str) -> Any:
+        """Return the real command."""
+        try:
+            found = getattr(import_module(f"feddbn.cli.{self.module}"), self.attribute)
+        except ModuleNotFoundError as error:
+            raise _missing(error) from error
+        if not isinstance(found, typer.Typer):
+            single = typer.Typer(add_completion=False)
+            single.command(name)(found)
+            found = single
+        return typer.main.get_command(found)
+
+
+COMMANDS = {
+    "demo": Entry("demo", "demo", "Simulate ten sites, learn from them, and show what was found.", _LEARN),
+    "simulate": Entry(
+        "simulate", "simulate", "Write the data of a simulated federation and its truth.", _LEARN
+    ),
+    "fit": Entry("fit", "fit", "Learn a network from the data of several sites.", _LEARN),
+    "compare": Entry("compare", "compare", "Learn with several methods and compare them.", _LEARN),
+    "score": Entry("score", "score", "Score a result against the truth.", _LEARN),
+    "select": Entry("select", "select", "Choose penalties and lags without knowing the truth.", _LEARN),
+    "report": Entry("report", "report", "Write a result as one HTML page.", _LEARN),
+    "audit": Entry(
+        "audit", "audit_app", "Show what left a site, and what plain messages give away.", _DEPLOY
+    ),
+    "federation": Entry("federation", "federation_app", "Set up a federation of sites.", _DEPLOY),
+    "site": Entry("site", "site_app", "Run a site on the machine that holds its data.", _DEPLOY),
+    "server": Entry("server", "server_app", "Run the server of a federation.", _DEPLOY),
+    "submit": Entry("submit", "submit", "Send a study to the federation.", _DEPLOY),
+    "status": Entry("submit", "status", "Show connected sites and runs.", _DEPLOY),
+    "results": Entry("submit", "results", "Fetch the result of a run that has ended.", _DEPLOY),
+    "resume": Entry("submit", "resume", "Go on with a run where it stopped.", _DEPLOY),
+    "reproduce": Entry("reproduce", "reproduce", "Reproduce the paper's tables and figures.", _RESEARCH),
+    "bench": Entry("bench", "bench", "Measure speed on this machine.", _RESEARCH),
+}
+
+
+class CommandGroup(TyperGroup):
+    """Commands that are imported when they run, and errors that are sentences."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        # click suggests near names itself; typer would say it twice.
+        self.suggest_commands = False
+        for name, entry in COMMANDS.items():
+            if entry.is_installed:
+                self.commands[name] = entry.outline(name)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Accept ``--debug`` anywhere before a bare ``--``."""
+        end = args.index("--") if "--" in args else len(args)
+        if "--debug" in args[:end]:
+            args = ["--debug", *(a for a in args[:end] if a != "--debug"), *args[end:]]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Import the command that was asked for."""
+        if args and args[0] in COMMANDS and args[0] not in self.commands:
+            raise FeddbnError(
+                f"the command {args[0]!r} is not in this installation of feddbn; upgrade feddbn."
+            )
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, None if name is None else COMMANDS[name].load(name), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; see the rules of the file."""
+        if ctx.params.get("debug"):
+            return super().invoke(ctx)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("default", UserWarning)
+                warnings.showwarning = lambda message, *_, **__: remark(f"note: {message}")
+                return super().invoke(ctx)
+        except FeddbnError as error:
+            complain(str(error))
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            complain("interrupted.")
+            raise typer.Exit(130) from None
+        except ModuleNotFoundError as error:
+            complain(str(_missing(error)))
+            raise typer.Exit(2) from None
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            place = f"{error.filename!r} " if error.filename else "a file "
+            complain(f"{place}cannot be read or written: {error.strerror or error}.")
+            raise typer.Exit(2) from None
+        except Exception as error:
+            if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
+                raise
+            complain(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it.")
+            raise typer.Exit(1) from None
+
+
+def _missing(error: ModuleNotFoundError) -> Exception:
+    package = (error.name or "").split(".")[0]
+    return MissingExtra(package, _EXTRAS[package]) if package in _EXTRAS else error
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        from feddbn._version import __version__
+
+        say(f"feddbn {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback(epilog="Start with: feddbn demo")
+def _feddbn(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Learn dynamic Bayesian networks from time series that may not leave their owners."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="feddbn")

@@ -1,0 +1,137 @@
+"""``feddbn simulate``: the data of a federation whose network is known."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from feddbn.cli.options import Json
+from feddbn.cli.terminal import print_json, say
+
+if TYPE_CHECKING:
+    from feddbn.methods.simulation import SimulatedFederation
+
+__all__ = ["FileFormat", "simulate", "write_sites"]
+
+
+class FileFormat(StrEnum):
+    """How recordings are stored."""
+
+    csv = "csv"
+    parquet = "parquet"
+
+
+def simulate(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Directory to write to.")],
+    d: Annotated[int, typer.Option("--d", "-d", help="Number of variables.")] = 10,
+    n_lags: Annotated[int, typer.Option(help="Number of lags; 0 for a static network.")] = 1,
+    n_sites: Annotated[int, typer.Option(help="Number of sites.")] = 10,
+    n_samples: Annotated[int, typer.Option(help="Usable rows of all sites together.")] = 512,
+    mean_degree: Annotated[
+        float, typer.Option(help="Mean number of edges at a variable within a moment.")
+    ] = 4,
+    lag_degree: Annotated[
+        float, typer.Option(help="Mean number of edges that leave a variable per lag.")
+    ] = 1,
+    w_range: Annotated[tuple[float, float], typer.Option(help="Smallest and largest weight.")] = (0.3, 0.5),
+    decay: Annotated[float, typer.Option(help="Weights at lag l are decay**(l-1) times smaller.")] = 1.5,
+    graph: Annotated[str, typer.Option(help="erdos-renyi or scale-free.")] = "erdos-renyi",
+    heterogeneity: Annotated[
+        str, typer.Option(help="Share of edges that differ between sites, or independent.")
+    ] = "0",
+    n_clusters: Annotated[
+        int | None, typer.Option(help="Number of groups of sites with one network each.")
+    ] = None,
+    connectivity: Annotated[str | None, typer.Option(help="low, high or mixed, as in the paper.")] = None,
+    noise: Annotated[
+        str, typer.Option(help="gaussian, exponential, gumbel, laplace or uniform.")
+    ] = "gaussian",
+    noise_scale: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 1.0,
+    site_sizes: Annotated[
+        str | None, typer.Option(help="Usable rows of each site, separated by commas; replaces n-samples.")
+    ] = None,
+    n_recordings: Annotated[int, typer.Option(help="Recordings per site.")] = 1,
+    seed: Annotated[int, typer.Option(help="Same seed, same data.")] = 0,
+    file_format: Annotated[FileFormat, typer.Option("--format", help="csv or parquet.")] = FileFormat.csv,
+    as_json: Json = False,
+) -> None:
+    """Write one file per site (a folder of them with several recordings) and truth.json.
+
+    Afterwards: feddbn fit DIR -o result.json, then feddbn score DIR/truth.json result.json.
+    """
+    from feddbn.methods.simulation import simulate as draw
+    from feddbn.methods.truth import write_truth
+
+    federation = draw(
+        d=d,
+        n_lags=n_lags,
+        n_sites=n_sites,
+        n_samples=n_samples,
+        mean_degree=mean_degree,
+        lag_degree=lag_degree,
+        w_range=w_range,
+        decay=decay,
+        graph=graph,
+        heterogeneity=_share(heterogeneity),
+        n_clusters=n_clusters,
+        connectivity=connectivity,
+        noise=noise,
+        noise_scale=noise_scale,
+        site_sizes=_sizes(site_sizes),
+        n_recordings=n_recordings,
+        random_state=seed,
+    )
+    files = write_sites(federation, out, file_format)
+    truth = write_truth(federation, out / "truth.json")
+    if as_json:
+        print_json(
+            {"files": [str(file) for file in files], "truth": str(truth), "sites": list(federation.sites)}
+        )
+        return
+    same = "one network" if federation.is_homogeneous else "networks that differ between sites"
+    say(f"Wrote {len(files)} files of {n_sites} sites ({d} variables, {same}) to {out}")
+    say(f"The truth is in {truth}")
+
+
+def write_sites(federation: SimulatedFederation, directory: Path, kind: FileFormat) -> list[Path]:
+    """Write every recording and return the paths; old files of the same names are replaced."""
+    from feddbn.errors import MissingExtra
+
+    files = []
+    for site, recordings in federation.sites.items():
+        for k, frame in enumerate(recordings):
+            stem = directory / site if len(recordings) == 1 else directory / site / f"recording-{k}"
+            path = stem.with_name(f"{stem.name}.{kind.value}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if kind is FileFormat.csv:
+                frame.to_csv(path, index=False)
+            else:
+                try:
+                    frame.to_parquet(path, index=False)
+                except ImportError:
+                    raise MissingExtra("pyarrow", "parquet") from None
+            files.append(path)
+    return files
+
+
+def _share(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _sizes(text: str | None) -> list[int] | None:
+    from feddbn.errors import ParameterError
+
+    if text is None:
+        return None
+    try:
+        return [int(size) for size in text.split(",")]
+    except ValueError:
+        raise ParameterError(
+            f"site_sizes={text!r} must be whole numbers separated by commas, such as 100,80,20."
+        ) from None

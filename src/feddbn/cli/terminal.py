@@ -1,0 +1,120 @@
+"""What people see: sentences, tables that fit 80 columns, progress; JSON when a program reads along.
+
+Results go to standard output; progress and remarks go to standard error, so that a pipe gets only results.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Watch", "complain", "number", "print_json", "print_table", "progress", "remark", "say"]
+
+Watch = Callable[[Any, Any], None]
+# Redrawing more often than a person can read would slow down rounds that take a millisecond.
+_SECONDS_BETWEEN_UPDATES = 0.1
+
+
+def say(text: str) -> None:
+    """Print a line of the result."""
+    typer.echo(text)
+
+
+def remark(text: str) -> None:
+    """Print a line that is not part of the result."""
+    typer.echo(text, err=True)
+
+
+def complain(text: str) -> None:
+    """Print the one sentence of an error."""
+    typer.echo(f"feddbn: {text}", err=True)
+
+
+def print_json(value: Any) -> None:
+    """Print pure JSON; what is not finite is null."""
+    from feddbn.methods.result import plain
+
+    typer.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=2))
+
+
+def number(value: float | int | None, digits: int = 2) -> str:
+    """Return a count as it is, a share or a weight with `digits`, and a dash for what is not known."""
+    if value is None or value != value:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.{digits}f}"
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, n_text: int = 1
+) -> None:
+    """Print a table; the first `n_text` columns are text, the others numbers."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
+    for k, name in enumerate(columns):
+        is_text = k < n_text
+        table.add_column(
+            name, justify="left" if is_text else "right", overflow="fold" if is_text else "ellipsis"
+        )
+    for row in rows:
+        # A name may contain square brackets, which rich would take for markup.
+        table.add_row(*(Text(cell) for cell in row))
+    _console().print(table)
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[tuple[Watch, Callable[[str], None]]]:
+    """Show a bar while the block runs; yields an observer of sums and a function that starts the next part.
+
+    Without `total` the number of rounds is not known and the bar only shows that something is going on.
+    """
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=16),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    console = _console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task(what, total=total, note="")
+        n_parts, last = 0, 0.0
+
+        def watch(task: Any, answer: Any) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - last >= _SECONDS_BETWEEN_UPDATES:
+                last = now
+                bars.update(bar, note=_note(task.name, task.note))
+
+        def part(name: str) -> None:
+            nonlocal n_parts
+            bars.update(bar, description=name, note="", completed=n_parts)
+            n_parts += 1
+
+        yield watch, part
+
+
+def _note(task: str, values: Mapping[str, float]) -> str:
+    if "round" not in values:
+        return task
+    text = f"round {values['round']:.0f}"
+    return text + "".join(f"  {key} {values[key]:.1e}" for key in ("h", "primal") if key in values)
+
+
+def _console(stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)

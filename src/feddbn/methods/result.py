@@ -1,0 +1,303 @@
+"""A fit as a file: JSON that any language reads, that reads back bit for bit and holds no rows of data.
+
+Layout, version 1 (keys a reader does not know are ignored)::
+
+    format, version, feddbn      "feddbn-result", 1, version of the package that wrote it
+    method, parameters           name of the class and its arguments
+    variables, dbn, raw          names; the network; {W, A} before thresholds, or null
+    edges                        [{source, target, lag, weight, probability?, ci_low?, ci_high?}]
+    history, n_rounds            one object per round (a residual that is not finite is null); number of sums
+    status                       {name, message, converged}
+    sites                        [{name, recordings, segments, rows, usable_rows, dropped_rows}]
+    privacy, warnings            null or what protected the sums; sentences
+    diagnostics                  facts about the fit: objective, centring, dropped edges, order, ...
+    personal                     null or {site: network}
+    truth                        the network behind simulated data; absent otherwise
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from feddbn._version import __version__
+from feddbn.core.status import Status
+from feddbn.errors import FileError, InputError, ParameterError
+from feddbn.model.dbn import DBN
+
+__all__ = ["FORMAT", "VERSION", "Result", "plain", "read_json", "write_json"]
+
+FORMAT = "feddbn-result"
+VERSION = 1
+_EDGE = ["source", "target", "lag"]
+_FACTS = {
+    "objective_": "objective",
+    "score_": "score",
+    "center_": "center",
+    "noise_variance_": "noise_variance",
+    "reason_": "reason",
+    "order_": "order",
+    "n_samples_": "n_samples",
+    "lag_scores_": "lag_scores",
+    "dropped_edges_": "dropped_edges",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a fit found and how; see the module for the stored layout.
+
+    Attributes
+    ----------
+    method, parameters
+        Class name and its arguments as plain values.
+    dbn, raw
+        The network, and the one before thresholds (None if the method has none).
+    personal
+        Site -> its own network, or None.
+    truth
+        The network behind simulated data, or None.
+    """
+
+    method: str
+    dbn: DBN
+    parameters: dict[str, Any] = field(default_factory=dict)
+    raw: DBN | None = None
+    edges: list[dict[str, Any]] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
+    status: dict[str, Any] = field(default_factory=dict)
+    sites: list[dict[str, Any]] = field(default_factory=list)
+    n_rounds: int | None = None
+    privacy: dict[str, Any] | None = None
+    warnings: list[str] = field(default_factory=list)
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+    personal: dict[str, DBN] | None = None
+    truth: DBN | None = None
+    feddbn: str = __version__
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, truth: DBN | None = None, privacy: Mapping[str, Any] | None = None
+    ) -> Result:
+        """Return the result of a fitted estimator; attributes it does not have are left out."""
+        dbn: DBN | None = getattr(estimator, "dbn_", None)
+        if dbn is None:
+            raise ParameterError(
+                f"{type(estimator).__name__} has no shared network, which a result needs; fit it first or, "
+                "if it learns one network per site only, look at it with `feddbn compare --personal`."
+            )
+        parameters = {k: plain(v) for k, v in estimator.get_params().items() if k != "federation"}
+        status = getattr(estimator, "status_", Status.EXACT)
+        raw = None
+        if getattr(estimator, "W_raw_", None) is not None:
+            raw = DBN(estimator.W_raw_, estimator.A_raw_, dbn.variables, dbn.intercept, dbn.noise_variances)
+        personal = getattr(estimator, "dbns_", None)
+        sites = getattr(estimator, "sites_", None)
+        history = getattr(estimator, "history_", None)
+        return cls(
+            method=type(estimator).__name__,
+            dbn=dbn,
+            parameters=parameters,
+            raw=raw,
+            edges=_edges(dbn, getattr(estimator, "edge_probabilities_", None)),
+            history=_records(history),
+            status={"name": status.name, "message": status.message, "converged": status.is_converged},
+            sites=_records(None if sites is None else sites.rename_axis("name").reset_index()),
+            n_rounds=getattr(estimator, "n_rounds_", None),
+            privacy=None if privacy is None else plain(privacy),
+            warnings=[str(text) for text in getattr(estimator, "warnings_", None) or ()],
+            diagnostics=_facts(estimator, raw),
+            personal=None if personal is None else dict(personal),
+            truth=truth,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the stored layout as plain dicts, lists, numbers and text."""
+        stored: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "feddbn": self.feddbn,
+            "method": self.method,
+            "parameters": self.parameters,
+            "variables": list(self.dbn.variables),
+            "dbn": self.dbn.to_dict(),
+            "raw": None if self.raw is None else {"W": self.raw.W.tolist(), "A": self.raw.A.tolist()},
+            "edges": self.edges,
+            "history": self.history,
+            "status": self.status,
+            "sites": self.sites,
+            "n_rounds": self.n_rounds,
+            "privacy": self.privacy,
+            "warnings": self.warnings,
+            "diagnostics": self.diagnostics,
+            "personal": None
+            if self.personal is None
+            else {site: dbn.to_dict() for site, dbn in self.personal.items()},
+        }
+        if self.truth is not None:
+            stored["truth"] = self.truth.to_dict()
+        return stored
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any], where: str = "this dict") -> Result:
+        """Inverse of `to_dict`; `where` names the source in error messages."""
+        _check_header(stored, where)
+        try:
+            dbn = DBN.from_dict(stored["dbn"])
+            raw = stored.get("raw")
+            if raw is not None:
+                lagged = np.asarray(raw["A"], dtype=float).reshape(dbn.A.shape)
+                raw = DBN(raw["W"], lagged, dbn.variables, dbn.intercept, dbn.noise_variances)
+            personal, truth = stored.get("personal"), stored.get("truth")
+            return cls(
+                method=str(stored["method"]),
+                dbn=dbn,
+                parameters=dict(stored.get("parameters") or {}),
+                raw=raw,
+                edges=[dict(edge) for edge in stored.get("edges") or ()],
+                history=[dict(row) for row in stored.get("history") or ()],
+                status=dict(stored.get("status") or {}),
+                sites=[dict(site) for site in stored.get("sites") or ()],
+                n_rounds=stored.get("n_rounds"),
+                privacy=stored.get("privacy"),
+                warnings=[str(text) for text in stored.get("warnings") or ()],
+                diagnostics=dict(stored.get("diagnostics") or {}),
+                personal=None if personal is None else {k: DBN.from_dict(v) for k, v in personal.items()},
+                truth=None if truth is None else DBN.from_dict(truth),
+                feddbn=str(stored.get("feddbn", "")),
+            )
+        except InputError as error:
+            raise FileError(f"{where} is a damaged result: {error}") from None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            what = (
+                f"it lacks {error}" if isinstance(error, KeyError) else "a part has the wrong type or shape"
+            )
+            raise FileError(
+                f"{where} is a damaged result: {what}; write it again with `feddbn fit`."
+            ) from None
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file and return its path; a crash leaves the old file or the new one, never a half."""
+        return write_json(self.to_dict(), path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Result:
+        """Return the result in a file."""
+        return cls.from_dict(read_json(path), f"file {str(path)!r}")
+
+
+def plain(value: Any) -> Any:
+    """Return `value` as JSON knows it: lists, dicts, text, numbers; what is not finite is None."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, pd.DataFrame):
+        return [plain(row) for row in value.to_dict("records")]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+
+
+def write_json(stored: Mapping[str, Any], path: str | Path) -> Path:
+    """Write JSON so that a reader sees the whole file or the one before; return the path."""
+    target = Path(path)
+    text = json.dumps(stored, ensure_ascii=False, allow_nan=False, indent=1)
+    if target.is_dir():
+        raise FileError(f"{str(target)!r} cannot be written: it is a directory; give the name of a file.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            # mkstemp makes files for the owner only; a result is to be shared like any other file.
+            Path(draft).chmod(0o666 & ~_umask())
+            Path(draft).replace(target)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise FileError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from None
+    return target
+
+
+def read_json(path: str | Path) -> Mapping[str, Any]:
+    """Return the object in a JSON file."""
+    where = f"file {str(path)!r}"
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileError(f"{where} does not exist; check the path.") from None
+    except UnicodeDecodeError:
+        raise FileError(f"{where} is not UTF-8 text, so it is not a JSON file of feddbn.") from None
+    except OSError as error:
+        raise FileError(f"{where} cannot be read: {error.strerror or error}.") from None
+    try:
+        stored = json.loads(text)
+    except (ValueError, RecursionError):
+        raise FileError(f"{where} is not readable JSON; it may be damaged or cut off.") from None
+    if not isinstance(stored, dict):
+        raise FileError(f"{where} is not a JSON file of feddbn; it holds no object with a 'format'.")
+    return stored
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _check_header(stored: Mapping[str, Any], where: str) -> None:
+    kind, version = stored.get("format"), stored.get("version")
+    if kind != FORMAT:
+        raise FileError(f"{where} is not a result: its format is {kind!r} instead of {FORMAT!r}.")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise FileError(f"{where} is a damaged result: its version is {version!r}.")
+    if version > VERSION:
+        raise FileError(
+            f"{where} is a result of version {version}, but this feddbn reads up to {VERSION}; "
+            "upgrade feddbn."
+        )
+
+
+def _edges(dbn: DBN, probabilities: pd.DataFrame | None) -> list[dict[str, Any]]:
+    edges = dbn.edges()
+    if probabilities is not None:
+        known = [c for c in ("probability", "ci_low", "ci_high") if c in probabilities]
+        edges = edges.merge(probabilities[[*_EDGE, *known]], on=_EDGE, how="left")
+    return _records(edges)
+
+
+def _records(frame: pd.DataFrame | None) -> list[dict[str, Any]]:
+    return [] if frame is None else [plain(row) for row in frame.to_dict("records")]
+
+
+def _facts(estimator: Any, raw: DBN | None) -> dict[str, Any]:
+    found = {key: getattr(estimator, name, None) for name, key in _FACTS.items()}
+    facts = {key: plain(value) for key, value in found.items() if value is not None}
+    if raw is not None:
+        facts["largest_raw_weight"] = float(np.abs(raw.adjacency_matrices).max(initial=0.0))
+    units = getattr(estimator, "units_", None)
+    if units is not None:
+        facts["varsortability"] = plain(units.varsortability)
+        facts["scale_sensitive"] = bool(units.n_changed + units.n_open)
+    return facts

@@ -1,0 +1,71 @@
+"""True networks as files: one network, or one per site.
+
+A shared truth is an ordinary stored network (``feddbn-dbn``); different ones are
+``{"format": "feddbn-truths", "version": 1, "sites": {site: network}}``. Both may say
+under ``simulated`` how the data were drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from feddbn.errors import FileError, InputError
+from feddbn.methods.result import FORMAT as RESULT_FORMAT
+from feddbn.methods.result import Result, plain, read_json, write_json
+from feddbn.methods.simulation import SimulatedFederation
+from feddbn.model.dbn import DBN
+
+__all__ = ["TRUTHS_FORMAT", "Truth", "read_estimate", "read_truth", "truth_of_sites", "write_truth"]
+
+TRUTHS_FORMAT = "feddbn-truths"
+Truth = DBN | dict[str, DBN]
+
+
+def write_truth(federation: SimulatedFederation, path: str | Path) -> Path:
+    """Write the networks behind a simulated federation and return the path."""
+    extra = {"simulated": plain(federation.parameters), "clusters": plain(federation.clusters)}
+    if federation.is_homogeneous:
+        return write_json({**federation.truth.to_dict(), **extra}, path)
+    sites = {site: dbn.to_dict() for site, dbn in federation.truths.items()}
+    return write_json({"format": TRUTHS_FORMAT, "version": 1, "sites": sites, **extra}, path)
+
+
+def read_truth(path: str | Path) -> Truth:
+    """Return the network in a file, or site -> network; a result stands for its network."""
+    stored, where = read_json(path), f"file {str(path)!r}"
+    kind, version = stored.get("format"), stored.get("version")
+    if kind == RESULT_FORMAT:
+        return Result.from_dict(stored, where).dbn
+    try:
+        if kind != TRUTHS_FORMAT:
+            return DBN.from_dict(stored)
+        if version != 1:
+            raise FileError(f"its version is {version!r}, but this feddbn reads 1; upgrade feddbn.")
+        return _networks(stored)
+    except InputError as error:
+        raise FileError(f"{where} holds no true network: {error}") from None
+
+
+def _networks(stored: Mapping[str, Any]) -> dict[str, DBN]:
+    sites = stored.get("sites")
+    if not isinstance(sites, dict) or not sites:
+        raise FileError("it has no 'sites'.")
+    return {str(site): DBN.from_dict(network) for site, network in sites.items()}
+
+
+def truth_of_sites(truth: Truth, found: Truth) -> dict[str, DBN]:
+    """Return the true network of every site; one truth stands for all sites of `found`."""
+    if not isinstance(truth, DBN):
+        return truth
+    return {} if isinstance(found, DBN) else dict.fromkeys(found, truth)
+
+
+def read_estimate(path: str | Path) -> Truth:
+    """Return the network in a result or network file, or each site's own if the result has them."""
+    stored = read_json(path)
+    if stored.get("format") != RESULT_FORMAT:
+        return read_truth(path)
+    result = Result.from_dict(stored, f"file {str(path)!r}")
+    return result.dbn if result.personal is None else result.personal

@@ -1,0 +1,214 @@
+"""What every command does when all is well."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import feddbn
+from feddbn.cli.main import COMMANDS
+from feddbn.methods.registry import available_methods, default_method
+from feddbn.methods.result import Result
+from feddbn.methods.simulation import simulate
+
+INSTALLED = [name for name, entry in COMMANDS.items() if entry.is_installed]
+
+
+@pytest.mark.parametrize("command", INSTALLED)
+def test_every_command_explains_itself(run, command):
+    outcome = run(command, "--help")
+    assert outcome.exit_code == 0, outcome.output
+    assert "Usage: feddbn " + command in outcome.output
+
+
+def test_help_lists_the_installed_commands_and_nothing_else(run):
+    text = run("--help").output
+    for name in INSTALLED:
+        assert f" {name} " in text
+    for name in set(COMMANDS) - set(INSTALLED):
+        assert f"│ {name} " not in text
+
+
+def test_help_starts_without_numpy():
+    code = (
+        "import sys\n"
+        "from feddbn.cli.main import app\n"
+        "try:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'pandas', 'scipy', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_version_is_the_package_version(run):
+    assert run("--version").stdout == f"feddbn {feddbn.__version__}\n"
+
+
+def test_simulate_writes_exactly_what_the_library_draws(run, tmp_path):
+    outcome = run("simulate", "-o", tmp_path, "-d", 3, "--n-sites", 2, "--n-samples", 30, "--seed", 5)
+    assert outcome.exit_code == 0, outcome.output
+    expected = simulate(d=3, n_sites=2, n_samples=30, random_state=5)
+    for site, frames in expected.sites.items():
+        # Python's own float() rounds correctly, so equality means that no digit was lost.
+        written = pd.read_csv(tmp_path / f"{site}.csv", dtype=str).map(float)
+        pd.testing.assert_frame_equal(written, frames[0], check_exact=True)
+    assert feddbn.DBN.from_json(tmp_path / "truth.json").equals(expected.truth)
+
+
+def test_simulate_gives_each_recording_a_file_and_each_site_a_truth(run, tmp_path):
+    pytest.importorskip("pyarrow")
+    options = ("--n-sites", 2, "--n-samples", 40, "--n-recordings", 2, "--heterogeneity", "independent")
+    outcome = run("simulate", "-o", tmp_path, "-d", 3, *options, "--format", "parquet", "--json")
+    files = json.loads(outcome.stdout)["files"]
+    assert [Path(file).relative_to(tmp_path).as_posix() for file in files] == [
+        f"site-{k}/recording-{r}.parquet" for k in range(2) for r in range(2)
+    ]
+    truth = json.loads((tmp_path / "truth.json").read_text())
+    assert truth["format"] == "feddbn-truths"
+    assert set(truth["sites"]) == {"site-0", "site-1"}
+    scored = run("fit", tmp_path, "-o", tmp_path / "r.json", "-m", "fdbnl")
+    assert scored.exit_code == 0, scored.output
+    means = json.loads(run("score", tmp_path / "truth.json", tmp_path / "r.json", "--json").stdout)
+    assert set(means["sites"]) == {"site-0", "site-1"}
+
+
+def test_fit_and_score_round_trip(run, federation, tmp_path):
+    out = tmp_path / "deep" / "result.json"
+    fitted = run("fit", federation, "-o", out, "--method", "fdbnl", "--lambda-w", 0.03, "-p", "tol=1e-5")
+    assert fitted.exit_code == 0, fitted.output
+    assert str(out) in fitted.stdout
+    direct = feddbn.FDBNL(lambda_w=0.03, tol=1e-5).fit(str(federation))
+    stored = Result.load(out)
+    np.testing.assert_array_equal(stored.dbn.W, direct.W_)
+    np.testing.assert_array_equal(stored.dbn.A, direct.A_)
+    scored = json.loads(run("score", federation / "truth.json", out, "--json").stdout)
+    truth = feddbn.DBN.from_json(federation / "truth.json")
+    assert scored == json.loads(json.dumps(feddbn.score(truth, direct.dbn_).to_dict()))
+    table = run("score", federation / "truth.json", out)
+    assert table.exit_code == 0
+    assert "shd_paper" in table.stdout
+
+
+def test_fit_without_a_method_uses_the_recommended_one(run, federation, tmp_path):
+    outcome = run("fit", federation, "-o", tmp_path / "r.json", "--json")
+    assert outcome.exit_code == 0, outcome.output
+    printed = json.loads(outcome.stdout)
+    assert printed["method"] == available_methods()[0].cls
+    assert default_method() == available_methods()[0].name
+
+
+def test_fit_keeps_forbidden_edges_out_and_required_ones_in(run, federation, tmp_path):
+    out = tmp_path / "r.json"
+    options = ("--forbid", "*,x0,0", "--require", "x0,x3,1", "-m", "fdbnl")
+    outcome = run("fit", federation, "-o", out, *options)
+    assert outcome.exit_code == 0, outcome.output
+    dbn = Result.load(out).dbn
+    assert not np.any(dbn.W[:, 0])
+    assert dbn.A[0, 0, 3] != 0
+
+
+def test_fit_reads_one_long_table(run, federation, tmp_path):
+    frames = [
+        pd.read_csv(federation / f"site-{k}.csv").assign(clinic=f"c{k}", day=lambda f: range(len(f)))
+        for k in range(3)
+    ]
+    pd.concat(frames).to_csv(tmp_path / "long.csv", index=False)
+    out = tmp_path / "r.json"
+    columns = ("--site", "clinic", "--time", "day", "--variables", "x0,x1,x2,x3", "--freq", 1)
+    outcome = run("fit", tmp_path / "long.csv", "-o", out, "-m", "dynotears", *columns)
+    assert outcome.exit_code == 0, outcome.output
+    assert [site["name"] for site in Result.load(out).sites] == ["c0", "c1", "c2"]
+
+
+def test_compare_scores_every_method_against_the_truth(run, federation):
+    truth = federation / "truth.json"
+    outcome = run(
+        "compare", federation, "--truth", truth, "-m", "fdbnl", "-m", "Best", "-m", "local", "--json"
+    )
+    assert outcome.exit_code == 0, outcome.output
+    lines = {line["method"]: line for line in json.loads(outcome.stdout)["methods"]}
+    assert list(lines) == ["fdbnl", "best-site", "local"]
+    fitted = feddbn.FDBNL().fit(str(federation))
+    expected = feddbn.score(feddbn.DBN.from_json(truth), fitted.dbn_)
+    for part in ("W", "A"):
+        assert lines["fdbnl"]["scores"][part]["shd"] == expected[part]["shd"]
+    assert lines["local"]["scores"]["W"]["shd"] >= lines["fdbnl"]["scores"]["W"]["shd"]
+    assert lines["fdbnl"]["held_out_log_likelihood"] is None
+
+
+def test_compare_without_a_truth_tests_on_rows_no_method_saw(run, federation):
+    outcome = run("compare", federation, "-m", "fdbnl", "-m", "vote", "--n-lags", 1)
+    assert outcome.exit_code == 0, outcome.output
+    assert "last 20% of each recording" in outcome.stdout
+    assert max(map(len, outcome.stdout.splitlines())) <= 80
+
+
+def test_demo_writes_what_it_says(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("feddbn.cli.demo._SHOWN", ("fdbnl", "dynotears"))
+    outcome = run("demo", "--out", tmp_path / "demo")
+    assert outcome.exit_code == 0, outcome.output
+    text = outcome.stdout
+    assert "ten sites" in text
+    assert "Alldata" in text
+    assert len(list((tmp_path / "demo" / "data").glob("*.csv"))) == 10
+    result = Result.load(tmp_path / "demo" / "result.json")
+    assert result.truth is not None
+    assert result.truth.equals(feddbn.DBN.from_json(tmp_path / "demo" / "truth.json"))
+    from feddbn.cli.report import has_report
+
+    if has_report():
+        last = text.strip().splitlines()[-1]
+        assert Path(last.removeprefix("Report: ")).stat().st_size > 10_000
+
+
+def test_report_writes_a_page(run, federation, tmp_path):
+    from feddbn.cli.report import has_report
+
+    if not has_report():
+        pytest.skip("this installation has no report layer")
+    run("fit", federation, "-o", tmp_path / "r.json", "-m", "fdbnl")
+    outcome = run("report", tmp_path / "r.json", "--truth", federation / "truth.json", "--json")
+    assert outcome.exit_code == 0, outcome.output
+    page = Path(json.loads(outcome.stdout)["report"])
+    assert page == tmp_path / "r.html"
+    assert "<html" in page.read_text(encoding="utf-8")
+
+
+def test_real_process_prints_pure_json_and_no_progress(federation, tmp_path):
+    command = [sys.executable, "-m", "feddbn", "fit", str(federation), "-o", str(tmp_path / "r.json")]
+    done = subprocess.run([*command, "-m", "fdbnl", "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["format"] == "feddbn-result"
+    assert done.stderr == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_interrupt_exits_130_without_a_traceback(tmp_path):
+    code = (
+        "import sys, time\n"
+        "import feddbn.methods.simulation as s\n"
+        "def slow(**k):\n    print('started', flush=True); time.sleep(30)\n"
+        "s.simulate = slow\n"
+        "from feddbn.cli.main import app\n"
+        f"app(['simulate', '-o', {str(tmp_path)!r}])"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors.decode().strip() == "feddbn: interrupted."

@@ -1,0 +1,127 @@
+"""The project's pages: examples run, names exist, links lead somewhere."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import feddbn
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def map_rows():
+    rows = []
+    for line in (
+        (ROOT / "docs" / "paper-map.md")
+        .read_text(encoding="utf-8")
+        .split("## Where we differ")[0]
+        .splitlines()
+    ):
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 3 and cells[0] not in ("in the paper", "---"):
+            rows.append(cells)
+    return rows
+
+
+def resolve(name):
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[cut:]:
+            found = getattr(found, attribute)
+        return found
+    raise AssertionError(name)
+
+
+def test_the_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    exec(compile(code, "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "converged" in printed
+    assert "shd" in printed
+    assert feddbn.DBN.from_json(tmp_path / "network.json").d == 5
+
+
+def test_the_paper_map_covers_the_paper():
+    rows = " ".join(row[0] for row in map_rows())
+    for label in (
+        "V1",
+        "Local",
+        "Global",
+        "para",
+        "p_local1",
+        "p_cen",
+        "Algorithm 1",
+        "Algorithm 2",
+        "VC_20",
+    ):
+        assert label in rows
+
+
+@pytest.mark.parametrize("name", sorted({n for row in map_rows() for n in re.findall(r"`([^`]+)`", row[1])}))
+def test_every_name_of_the_paper_map_exists(name):
+    assert resolve(name) is not None
+
+
+@pytest.mark.parametrize("name", sorted({n for row in map_rows() for n in re.findall(r"`([^`]+)`", row[2])}))
+def test_every_test_of_the_paper_map_exists(name):
+    path, _, test = name.partition("::")
+    assert f"def {test}" in (ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_of_a_page_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if not target.startswith(("http", "#", "mailto:")):
+            assert (page.parent / target.split("#")[0]).exists(), target
+
+
+def test_every_public_name_of_the_package_exists_and_is_listed():
+    assert sorted(feddbn.__all__) == sorted(set(feddbn.__all__))
+    for name in feddbn.__all__:
+        assert getattr(feddbn, name) is not None
+    assert set(feddbn._WHERE) | {"__version__"} == set(feddbn.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = feddbn.nothing
+
+
+def public_modules():
+    found = []
+    for module in pkgutil.walk_packages(feddbn.__path__, "feddbn."):
+        if not any(part.startswith("_") for part in module.name.split(".")[1:]):
+            found.append(module.name)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("name", public_modules())
+def test_every_module_says_what_is_public(name):
+    try:
+        module = import_module(name)
+    except ImportError as error:
+        pytest.skip(f"an optional dependency is missing: {error}")
+    source = Path(str(module.__file__))
+    if source.name == "__init__.py" and not re.search(r"^(from|import|def|class) ", source.read_text(), re.M):
+        return
+    assert module.__doc__
+    for public in module.__all__:
+        assert hasattr(module, public), f"{name}.{public} is in __all__ but does not exist"
+
+
+def test_the_changelog_has_a_section_for_what_is_not_released():
+    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_citation_names_the_version():
+    assert f"version: {feddbn.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
