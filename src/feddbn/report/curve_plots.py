@@ -1,4 +1,6 @@
-"""Curves: convergence of a run, paths over a tuning value, responses to a shock, forecasts with their bands."""
+"""Curves: convergence of a run, paths over a tuning value, responses to a shock, forecasts with their
+bands.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,24 @@ _DASHES = ("-", "--", "-.", ":")
 def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: float | None = None) -> Axes:
     """The axes with h and the residuals per round (upper panel, logarithmic) and the objective (lower panel).
 
-    `history` has the column ``round`` (or rounds as its index) and any of ``h, primal, dual, objective``. Zeros cannot be
-    shown on a logarithmic scale and are drawn at the lower edge. `tol` is drawn as a line.
+    `history` has the column ``round`` (or rounds as its index) and any of ``h, primal, dual, objective``.
+    Zeros cannot be shown on a logarithmic scale and are drawn at the lower edge. `tol` is drawn as a line.
     """
     curves = [name for name in ("primal", "dual", "h") if name in history and history[name].notna().any()]
     has_objective = "objective" in history and history["objective"].notna().any()
     if not curves and not has_objective:
-        raise DataError("history has none of the columns h, primal, dual and objective; pass a fitted history_.")
+        raise DataError(
+            "history has none of the columns h, primal, dual and objective; pass a fitted history_."
+        )
     rounds = (history["round"] if "round" in history else pd.Series(history.index)).to_numpy(dtype=float)
     ax = new_axes(ax, 6.4, 4.6 if curves and has_objective else 3.2)
     upper, lower = ax, ax
     if curves and has_objective:
         ax.set_axis_off()
-        upper, lower = ax.inset_axes((0.0, 0.42, 1.0, 0.58)), ax.inset_axes((0.0, 0.0, 1.0, 0.36), sharex=None)
+        upper, lower = (
+            ax.inset_axes((0.0, 0.42, 1.0, 0.58)),
+            ax.inset_axes((0.0, 0.0, 1.0, 0.36), sharex=None),
+        )
         upper.tick_params(labelbottom=False)
         upper.set_xlim(_padded(rounds))
     mark = "o" if len(rounds) <= 30 else ""
@@ -52,13 +59,22 @@ def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: floa
                 linewidth=1.7, label=names[name],
             )  # fmt: skip
         if tol is not None:
-            upper.axhline(tol, color="#777777", linewidth=0.9, linestyle=(0, (1, 2)), label=f"tolerance {tol:g}")
+            upper.axhline(
+                tol, color="#777777", linewidth=0.9, linestyle=(0, (1, 2)), label=f"tolerance {tol:g}"
+            )
         upper.set_yscale("log")
         upper.set_ylabel("residual")
         upper.legend(frameon=False, fontsize=9, ncols=2)
         _tidy(upper)
     if has_objective:
-        lower.plot(rounds, history["objective"].to_numpy(dtype=float), color=LINE_COLOURS[6], linewidth=1.5, marker=mark, markersize=3.5)
+        lower.plot(
+            rounds,
+            history["objective"].to_numpy(dtype=float),
+            color=LINE_COLOURS[6],
+            linewidth=1.5,
+            marker=mark,
+            markersize=3.5,
+        )
         lower.set_ylabel("objective")
         _tidy(lower)
     lower.set_xlim(_padded(rounds))
@@ -77,10 +93,12 @@ def plot_path(
     y_label: str = "",
     max_labels: int = 8,
 ) -> Axes:
-    """The axes with every column of `path` against the column `x` (lambda, mu or epsilon, logarithmic when positive).
+    """The axes with every column of `path` against the column `x` (lambda, mu or epsilon, logarithmic when
+    positive).
 
-    A few columns (scores) get different lines and a legend. Many columns (edge weights) are drawn as thin lines, and the
-    `max_labels` that end up largest in absolute value are coloured and named. `chosen` marks the selected value.
+    A few columns (scores) get different lines and a legend. Many columns (edge weights) are drawn as thin
+    lines, and the `max_labels` that end up largest in absolute value are coloured and named. `chosen` marks
+    the selected value.
     """
     if x not in path:
         raise ParameterError(f"x must be a column of path ({', '.join(map(str, path.columns))}), got {x!r}.")
@@ -101,7 +119,16 @@ def plot_path(
             k = list(named).index(c)
             colour, dash = LINE_COLOURS[k % 6], _DASHES[(k // 6 if many else k) % 4]
             mark = "o" if len(at) <= 20 and not many else ""
-            ax.plot(at[finite], values[finite], color=colour, linestyle=dash, linewidth=1.8, marker=mark, markersize=4, label=str(c))
+            ax.plot(
+                at[finite],
+                values[finite],
+                color=colour,
+                linestyle=dash,
+                linewidth=1.8,
+                marker=mark,
+                markersize=4,
+                label=str(c),
+            )
         else:
             ax.plot(at[finite], values[finite], color="#9a9a9a", linewidth=0.6, alpha=0.6, zorder=1)
     if chosen is not None:
@@ -112,17 +139,28 @@ def plot_path(
         )  # fmt: skip
     if finite.any() and (at[finite] > 0).all() and at[finite].max() > 5 * at[finite].min():
         ax.set_xscale("log")
-    ax.set_xlabel({"lambda": "λ", "lambda_w": "λ$_w$", "lambda_a": "λ$_a$", "mu": "μ", "epsilon": "ε"}.get(x, x))
+    ax.set_xlabel(
+        {"lambda": "λ", "lambda_w": "λ$_w$", "lambda_a": "λ$_a$", "mu": "μ", "epsilon": "ε"}.get(x, x)
+    )
     ax.set_ylabel(y_label)
     _tidy(ax)
     rest = f"{len(names) - len(named)} others in grey" if many else None
-    ax.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(1.0, 0.5), title=rest, title_fontsize=8)
+    ax.legend(
+        frameon=False,
+        fontsize=8.5,
+        loc="center left",
+        bbox_to_anchor=(1.0, 0.5),
+        title=rest,
+        title_fontsize=8,
+    )
     return ax
 
 
 @dataclass(frozen=True)
 class Responses:
-    """Responses of some variables to one shock: names, values (horizon+1, n), bands of the same shape or None."""
+    """Responses of some variables to one shock: names, values (horizon+1, n), bands of the same shape or
+    None.
+    """
 
     names: tuple[str, ...]
     values: FloatArray
@@ -141,12 +179,16 @@ def strongest_responses(
     """The `at_most` variables that move most, strongest peak first; `responses` is (horizon+1, d)."""
     values = np.asarray(responses, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] != len(variables):
-        raise ParameterError(f"responses must have shape (horizon + 1, {len(variables)}), got {values.shape}.")
+        raise ParameterError(
+            f"responses must have shape (horizon + 1, {len(variables)}), got {values.shape}."
+        )
     bands = []
     for name, band in (("low", low), ("high", high)):
         array = None if band is None else np.asarray(band, dtype=np.float64)
         if array is not None and array.shape != values.shape:
-            raise ParameterError(f"{name} must have the shape of responses {values.shape}, got {array.shape}.")
+            raise ParameterError(
+                f"{name} must have the shape of responses {values.shape}, got {array.shape}."
+            )
         bands.append(array)
     peak = np.nanmax(np.abs(values), axis=0)
     best = [int(i) for i in np.argsort(-peak, kind="stable")[:at_most] if peak[i] > 0]
@@ -164,7 +206,8 @@ def plot_responses(
     at_most: int = 6,
     ax: Axes | None = None,
 ) -> Axes:
-    """The axes with the response of each variable over the steps after a shock; only the `at_most` strongest are drawn.
+    """The axes with the response of each variable over the steps after a shock; only the `at_most`
+    strongest are drawn.
 
     Parameters
     ----------
@@ -188,7 +231,16 @@ def plot_responses(
         colour = LINE_COLOURS[k % 6]
         if data.low is not None and data.high is not None:
             ax.fill_between(steps, data.low[:, k], data.high[:, k], color=colour, alpha=0.15, linewidth=0)
-        ax.plot(steps, data.values[:, k], color=colour, linestyle=_DASHES[k % 4], marker="o", markersize=3, linewidth=1.7, label=name)
+        ax.plot(
+            steps,
+            data.values[:, k],
+            color=colour,
+            linestyle=_DASHES[k % 4],
+            marker="o",
+            markersize=3,
+            linewidth=1.7,
+            label=name,
+        )
     ax.axhline(0.0, color="#777777", linewidth=0.8)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("steps after the shock")
@@ -199,7 +251,14 @@ def plot_responses(
     _tidy(ax)
     if data.names:
         title = f"{hidden} weaker not shown" if hidden else None
-        ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5), title=title, title_fontsize=8)
+        ax.legend(
+            frameon=False,
+            fontsize=9,
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            title=title,
+            title_fontsize=8,
+        )
     else:
         ax.text(0.5, 0.6, "nothing moves", transform=ax.transAxes, ha="center", color="#555555")
     return ax
@@ -233,7 +292,10 @@ def plot_forecast(
         Where to draw; a new figure if None.
     """
     centre = np.asarray(mean, dtype=np.float64)
-    lows, highs = np.atleast_2d(np.asarray(low, dtype=np.float64)), np.atleast_2d(np.asarray(high, dtype=np.float64))
+    lows, highs = (
+        np.atleast_2d(np.asarray(low, dtype=np.float64)),
+        np.atleast_2d(np.asarray(high, dtype=np.float64)),
+    )
     if centre.ndim != 1 or lows.shape != (len(levels), len(centre)) or highs.shape != lows.shape:
         raise ParameterError(
             f"mean must be (steps,) and low, high (levels, steps) with {len(levels)} levels, "

@@ -1,4 +1,6 @@
-"""The two graph pictures: the process graph (one node per variable) and the time-series graph (one node per moment)."""
+"""The two graph pictures: the process graph (one node per variable) and the time-series graph (one node per
+moment).
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,23 @@ from matplotlib.path import Path
 from feddbn.core.lagged import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
-from feddbn.report.canvas import EDGE_COLOURS, HEAT_COLOURS, new_axes, shortened, strength_bar, symmetric_scale
+from feddbn.report.canvas import (
+    EDGE_COLOURS,
+    HEAT_COLOURS,
+    new_axes,
+    shortened,
+    strength_bar,
+    symmetric_scale,
+)
 from feddbn.report.layout import CIRCLE_LIMIT, cluster_order, graph_positions, link_strengths
 
-__all__ = ["ProcessGraph", "plot_process_graph", "plot_time_series_graph", "process_graph", "time_series_edges"]
+__all__ = [
+    "ProcessGraph",
+    "plot_process_graph",
+    "plot_time_series_graph",
+    "process_graph",
+    "time_series_edges",
+]
 
 REPEAT_LIMIT = 12
 
@@ -41,7 +56,9 @@ class ProcessGraph:
 
 
 def process_graph(dbn: DBN, *, min_weight: float = 0.0) -> ProcessGraph:
-    """Nodes, positions and arrows of the process graph of `dbn`, weak arrows (``|weight| <= min_weight``) left out."""
+    """Nodes, positions and arrows of the process graph of `dbn`, weak arrows (``|weight| <= min_weight``)
+    left out.
+    """
     _require_not_negative(min_weight)
     d = dbn.d
     lagged = np.where(np.abs(dbn.A) > min_weight, dbn.A, 0.0)
@@ -53,7 +70,9 @@ def process_graph(dbn: DBN, *, min_weight: float = 0.0) -> ProcessGraph:
     for i, j in np.argwhere((lagged != 0).any(axis=0)) if dbn.n_lags else []:
         if i == j:
             continue
-        by_strength = [int(lag) for lag in np.argsort(-np.abs(lagged[:, i, j]), kind="stable") if lagged[lag, i, j]]
+        by_strength = [
+            int(lag) for lag in np.argsort(-np.abs(lagged[:, i, j]), kind="stable") if lagged[lag, i, j]
+        ]
         text = ",".join(str(lag + 1) for lag in by_strength)
         best = by_strength[0]
         rows.append((dbn.variables[i], dbn.variables[j], best + 1, text, float(lagged[best, i, j]), True))
@@ -73,13 +92,18 @@ def process_graph(dbn: DBN, *, min_weight: float = 0.0) -> ProcessGraph:
 
 
 def plot_process_graph(
-    dbn: DBN, *, ax: Axes | None = None, min_weight: float = 0.0, limit: float | None = None, max_labels: int = 40
+    dbn: DBN,
+    *,
+    ax: Axes | None = None,
+    min_weight: float = 0.0,
+    limit: float | None = None,
+    max_labels: int = 40,
 ) -> Axes:
     """The axes with one node per variable and one arrow per effect.
 
-    Arrow colour is the weight, a number on an arrow its lags (strongest first; straight arrows without a number act
-    within the moment), node colour the variable's effect on its own future. With more than `max_labels` variables only
-    the most connected ones are named.
+    Arrow colour is the weight, a number on an arrow its lags (strongest first; straight arrows without a
+    number act within the moment), node colour the variable's effect on its own future. With more than
+    `max_labels` variables only the most connected ones are named.
 
     Parameters
     ----------
@@ -108,15 +132,19 @@ def plot_process_graph(
     # Strong arrows last, so that they lie on top.
     drawn = arrows.iloc[np.argsort(np.abs(arrows["weight"].to_numpy(dtype=float)), kind="stable")]
     crowded = len(arrows) > 90
-    pairs = {(str(a), str(b)) for a, b, bent in zip(arrows["source"], arrows["target"], arrows["curved"], strict=True) if bent}
-    for row in drawn.itertuples(index=False):
-        colour = EDGE_COLOURS(norm(row.weight))
-        share = abs(float(row.weight)) / float(norm.vmax or 1.0)
-        bend = _bend(where, str(row.source), str(row.target), pairs) if row.curved else 0.0
+    pairs = {
+        (str(a), str(b))
+        for a, b, bent in zip(arrows["source"], arrows["target"], arrows["curved"], strict=True)
+        if bent
+    }
+    for row in drawn.to_dict("records"):
+        colour = EDGE_COLOURS(norm(row["weight"]))
+        share = abs(float(row["weight"])) / float(norm.vmax or 1.0)
+        bend = _bend(where, str(row["source"]), str(row["target"]), pairs) if row["curved"] else 0.0
         ax.add_patch(
             FancyArrowPatch(
-                where[row.source],
-                where[row.target],
+                where[row["source"]],
+                where[row["target"]],
                 connectionstyle=f"arc3,rad={bend}",
                 arrowstyle="-|>",
                 mutation_scale=8 if crowded else 12,
@@ -128,11 +156,11 @@ def plot_process_graph(
                 zorder=2,
             )
         )
-        if row.curved and not crowded:
-            x, y = _on_arc(where[row.source], where[row.target], bend)
+        if row["curved"] and not crowded:
+            x, y = _on_arc(where[row["source"]], where[row["target"]], bend)
             ax.text(
-                x, y, row.lags, fontsize=8 if d <= 12 else 7, ha="center", va="center", zorder=4, color="#222222",
-                bbox={"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
+                x, y, row["lags"], fontsize=8 if d <= 12 else 7, ha="center", va="center", zorder=4,
+                color="#222222", bbox={"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.85},
             )  # fmt: skip
     ax.scatter(
         nodes["x"], nodes["y"], s=size, c=nodes["self_effect"], cmap=HEAT_COLOURS, norm=auto,
@@ -149,7 +177,9 @@ def plot_process_graph(
 
 
 def time_series_edges(dbn: DBN, *, min_weight: float = 0.0) -> pd.DataFrame:
-    """The arrows of the unrolled graph: source, target, lag, weight, one row per nonzero weight, weakest first."""
+    """The arrows of the unrolled graph: source, target, lag, weight, one row per nonzero weight, weakest
+    first.
+    """
     _require_not_negative(min_weight)
     stack = dbn.adjacency_matrices
     index = np.argwhere(np.abs(stack) > min_weight)
@@ -166,12 +196,18 @@ def time_series_edges(dbn: DBN, *, min_weight: float = 0.0) -> pd.DataFrame:
 
 
 def plot_time_series_graph(
-    dbn: DBN, *, ax: Axes | None = None, min_weight: float = 0.0, limit: float | None = None, cluster: bool = True
+    dbn: DBN,
+    *,
+    ax: Axes | None = None,
+    min_weight: float = 0.0,
+    limit: float | None = None,
+    cluster: bool = True,
 ) -> Axes:
     """The axes with one row per variable and one column per moment t-p, ..., t.
 
-    Effects into moment t are drawn in full; up to `REPEAT_LIMIT` variables the same effects between earlier moments are
-    drawn faintly, because they repeat. Contemporaneous effects bow to the right of their column. `cluster` puts linked variables on neighbouring rows.
+    Effects into moment t are drawn in full; up to `REPEAT_LIMIT` variables the same effects between earlier
+    moments are drawn faintly, because they repeat. Contemporaneous effects bow to the right of their
+    column. `cluster` puts linked variables on neighbouring rows.
     """
     edges = time_series_edges(dbn, min_weight=min_weight)
     d, p = dbn.d, dbn.n_lags
@@ -182,32 +218,38 @@ def plot_time_series_graph(
     norm = symmetric_scale(edges["weight"], limit=limit)
     crowded = len(edges) > 90
     radius = 9.0 if d <= 12 else 6.0 if d <= 40 else 3.5
-    for row in edges.itertuples(index=False):
-        share = abs(float(row.weight)) / float(norm.vmax or 1.0)
-        start, stop = row_of[row.source], row_of[row.target]
-        first = row.lag - p if d <= REPEAT_LIMIT else 0
+    for row in edges.to_dict("records"):
+        share = abs(float(row["weight"])) / float(norm.vmax or 1.0)
+        start, stop = row_of[row["source"]], row_of[row["target"]]
+        first = row["lag"] - p if d <= REPEAT_LIMIT else 0
         for moment in range(first, 1):
             current = moment == 0
             style: dict[str, Any] = {
                 "arrowstyle": "-|>",
                 "mutation_scale": 7 if crowded else 11,
-                "edgecolor": EDGE_COLOURS(norm(row.weight)),
+                "edgecolor": EDGE_COLOURS(norm(row["weight"])),
                 "linewidth": (0.5 + 1.2 * share) * (1.0 if crowded else 1.4),
                 "alpha": (0.3 + 0.6 * min(share, 1.0) if crowded else 0.9) if current else 0.18,
                 "zorder": 3 if current else 2,
             }
-            if row.lag == 0:
+            if row["lag"] == 0:
                 arc = _bow(moment, start, stop, d, radius)
                 ax.add_patch(FancyArrowPatch(path=arc, facecolor="none", **style))
             else:
-                ends = {"posA": (moment - row.lag, start), "posB": (moment, stop)}
+                ends: dict[str, Any] = {"posA": (moment - row["lag"], start), "posB": (moment, stop)}
                 ax.add_patch(
                     FancyArrowPatch(
-                        **ends, shrinkA=radius / 2, shrinkB=radius / 2 + 1, facecolor=style["edgecolor"], **style
+                        **ends,
+                        shrinkA=radius / 2,
+                        shrinkB=radius / 2 + 1,
+                        facecolor=style["edgecolor"],
+                        **style,
                     )
                 )
     grid_x, grid_y = np.meshgrid(np.arange(-p, 1), np.arange(d))
-    ax.scatter(grid_x, grid_y, s=radius**2, facecolor="#f4f4f4", edgecolor="#333333", linewidths=0.8, zorder=4)
+    ax.scatter(
+        grid_x, grid_y, s=radius**2, facecolor="#f4f4f4", edgecolor="#333333", linewidths=0.8, zorder=4
+    )
     ax.set_xticks(range(-p, 1), ["t" if m == 0 else f"t−{-m}" for m in range(-p, 1)])
     ax.set_yticks([row_of[v] for v in dbn.variables], [shortened(v, 18) for v in dbn.variables])
     ax.tick_params(length=0, labelsize=9 if d <= 20 else 8 if d <= 40 else 6)
@@ -231,7 +273,8 @@ def _name_nodes(ax: Axes, nodes: pd.DataFrame, on_circle: bool, width: float, ma
         if not on_circle:
             ax.annotate(
                 name, (x, y), xytext=(0, width / 2 + 1), textcoords="offset points", ha="center", va="bottom",
-                fontsize=7, zorder=6, bbox={"boxstyle": "square,pad=0.05", "fc": "white", "ec": "none", "alpha": 0.75},
+                fontsize=7, zorder=6,
+                bbox={"boxstyle": "square,pad=0.05", "fc": "white", "ec": "none", "alpha": 0.75},
             )  # fmt: skip
             continue
         angle = float(np.arctan2(y - 0.5, x - 0.5))
@@ -262,7 +305,9 @@ def _without_collisions(nodes: pd.DataFrame, ranked: Sequence[int], at_most: int
 def _bend(
     where: dict[str, tuple[float, float]], source: str, target: str, pairs: set[tuple[str, str]]
 ) -> float:
-    """Bow towards the middle of the page, where no node of a circle is; the second of two opposite arrows bows more."""
+    """Bow towards the middle of the page, where no node of a circle is; the second of two opposite arrows
+    bows more.
+    """
     (x0, y0), (x1, y1) = where[source], where[target]
     to_middle = (0.5 - (x0 + x1) / 2) * (y1 - y0) - (0.5 - (y0 + y1) / 2) * (x1 - x0)
     size = 0.4 if (target, source) in pairs and target < source else 0.2
@@ -270,7 +315,9 @@ def _bend(
 
 
 def _bow(moment: int, start: int, stop: int, d: int, radius: float) -> Path:
-    """An arc from row to row right of a column, further out the longer it is, so that nested arcs stay apart."""
+    """An arc from row to row right of a column, further out the longer it is, so that nested arcs stay
+    apart.
+    """
     out = moment + 0.1 + 0.7 * (abs(stop - start) / max(d - 1, 1)) ** 0.7
     edge = moment + 0.006 * radius
     points = [(edge, start), (out, start), (out, stop), (edge, stop)]

@@ -1,9 +1,10 @@
-"""Where nodes go: computed once, in Python, from the weights alone, so that the same network always looks the same.
+"""Where nodes go: computed once, in Python, from the weights alone, so that the same network always looks
+the same.
 
-Up to `CIRCLE_LIMIT` variables stand on a circle in the order of a hierarchical clustering, which puts strongly linked
-variables next to each other. Above it the labels of a circle collide and a force layout (attraction along edges,
-repulsion between all nodes, a pull to the middle) with the circle as its start spreads the clusters instead. No random
-numbers are used.
+Up to `CIRCLE_LIMIT` variables stand on a circle in the order of a hierarchical clustering, which puts
+strongly linked variables next to each other. Above it the labels of a circle collide and a force layout
+(attraction along edges, repulsion between all nodes, a pull to the middle) with the circle as its start
+spreads the clusters instead. No random numbers are used.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ CIRCLE_LIMIT = 36
 
 
 def link_strengths(dbn: DBN) -> FloatArray:
-    """(d, d) symmetric: ``max over lags of |weight|`` between two variables in either direction, zero diagonal."""
+    """(d, d) symmetric: ``max over lags of |weight|`` between two variables in either direction, zero
+    diagonal.
+    """
     strength = np.abs(dbn.adjacency_matrices).max(axis=0)
     strength = np.maximum(strength, strength.T)
     np.fill_diagonal(strength, 0.0)
@@ -32,7 +35,8 @@ def link_strengths(dbn: DBN) -> FloatArray:
 def cluster_order(strength: FloatArray) -> list[int]:
     """The order of the variables along a dendrogram of average linkage, strongly linked ones adjacent.
 
-    Distance between two variables is ``1 - s/(2 max s)`` when linked, plus 1 when not; ties fall back on position.
+    Distance between two variables is ``1 - s/(2 max s)`` when linked, plus 1 when not; ties fall back on
+    position.
     """
     d = len(strength)
     if strength.shape != (d, d):

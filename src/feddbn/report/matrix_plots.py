@@ -10,7 +10,15 @@ from matplotlib.axes import Axes
 from feddbn.core.lagged import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
-from feddbn.report.canvas import HEAT_COLOURS, new_axes, shortened, strength_bar, symmetric_scale, thinned
+from feddbn.report.canvas import (
+    HEAT_COLOURS,
+    cell_grid,
+    new_axes,
+    shortened,
+    strength_bar,
+    symmetric_scale,
+    thinned,
+)
 from feddbn.report.layout import cluster_order, link_strengths
 
 __all__ = ["plot_truth_and_estimate", "plot_weights", "weight_panels"]
@@ -23,13 +31,15 @@ LABEL_LIMIT = 26
 def weight_panels(dbns: Sequence[DBN], *, cluster: bool | None = None) -> tuple[list[str], FloatArray]:
     """The common order of the variables and the matrices (rows, p+1, d, d) in that order.
 
-    Variables keep their order up to 30 of them; above, or with ``cluster=True``, linked variables are put together, by the
-    first network, so that blocks become visible.
+    Variables keep their order up to 30 of them; above, or with ``cluster=True``, linked variables are put
+    together, by the first network, so that blocks become visible.
     """
     first = dbns[0]
     for other in dbns[1:]:
         if other.variables != first.variables:
-            raise ParameterError("the networks must have the same variables in the same order; reorder one of them.")
+            raise ParameterError(
+                "the networks must have the same variables in the same order; reorder one of them."
+            )
     clustered = first.d > 30 if cluster is None else cluster
     order = cluster_order(link_strengths(first)) if clustered else list(range(first.d))
     p = max(dbn.n_lags for dbn in dbns)
@@ -48,12 +58,17 @@ def plot_weights(
 
 
 def plot_truth_and_estimate(
-    truth: DBN, estimate: DBN, *, ax: Axes | None = None, limit: float | None = None, cluster: bool | None = None
+    truth: DBN,
+    estimate: DBN,
+    *,
+    ax: Axes | None = None,
+    limit: float | None = None,
+    cluster: bool | None = None,
 ) -> Axes:
     """The axes with the true matrices above the estimated ones on one symmetric scale.
 
-    Columns are W, A_1, ..., A_p; within a panel rows are causes and columns effects. This is the paper's Figure
-    "example" for any network; the panels are ``ax.child_axes``.
+    Columns are W, A_1, ..., A_p; within a panel rows are causes and columns effects. This is the paper's
+    Figure "example" for any network; the panels are ``ax.child_axes``.
     """
     names, panels = weight_panels([truth, estimate], cluster=cluster)
     return _draw(panels, names, ["truth", "estimate"], ax, limit)
@@ -79,18 +94,22 @@ def _draw(
             panel.imshow(panels[r, c], cmap=HEAT_COLOURS, norm=norm, interpolation="nearest", aspect="equal")
             if r == 0:
                 panel.set_title("W (same moment)" if c == 0 else f"$A_{{{c}}}$ (lag {c})", fontsize=10)
-            panel.set_xticks(ticks, [labels[i] for i in ticks] if r == n_rows - 1 else [], rotation=90, fontsize=font)
-            panel.set_yticks(ticks, [labels[i] for i in ticks] if c == 0 else [], fontsize=font)
+            named = [labels[i] for i in ticks]
+            if r == n_rows - 1:
+                panel.set_xticks(ticks, named, rotation=90, fontsize=font)
+            else:
+                panel.set_xticks([])
+            if c == 0:
+                panel.set_yticks(ticks, named, fontsize=font)
+            else:
+                panel.set_yticks([])
             panel.tick_params(length=0 if d <= LABEL_LIMIT else 2)
             if c == 0 and rows[r]:
                 panel.set_ylabel(rows[r], fontsize=11)
             for spine in panel.spines.values():
                 spine.set_color("#999999")
             if d <= 30:
-                panel.set_xticks(np.arange(d + 1) - 0.5, minor=True)
-                panel.set_yticks(np.arange(d + 1) - 0.5, minor=True)
-                panel.grid(which="minor", color="#dddddd", linewidth=0.6)
-                panel.tick_params(which="minor", length=0)
+                cell_grid(panel, d, d, "#dddddd")
             if d <= NUMBER_LIMIT:
                 _write_numbers(panel, panels[r, c], float(norm.vmax or 1.0))
     strength_bar(ax, norm, HEAT_COLOURS, "weight", shrink=0.7)
@@ -101,4 +120,6 @@ def _write_numbers(panel: Axes, matrix: FloatArray, top: float) -> None:
     for i, j in np.argwhere(matrix != 0):
         value = float(matrix[i, j])
         colour = "white" if abs(value) > 0.6 * top else "#222222"
-        panel.text(j, i, f"{value:.2f}".replace("0.", ".", 1), ha="center", va="center", fontsize=7, color=colour)
+        panel.text(
+            j, i, f"{value:.2f}".replace("0.", ".", 1), ha="center", va="center", fontsize=7, color=colour
+        )
