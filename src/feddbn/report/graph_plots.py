@@ -160,7 +160,8 @@ def plot_process_graph(
             x, y = _on_arc(where[row["source"]], where[row["target"]], bend)
             ax.text(
                 x, y, row["lags"], fontsize=8 if d <= 12 else 7, ha="center", va="center", zorder=4,
-                color="#222222", bbox={"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.85},
+                color="#222222",
+                bbox={"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.85},
             )  # fmt: skip
     ax.scatter(
         nodes["x"], nodes["y"], s=size, c=nodes["self_effect"], cmap=HEAT_COLOURS, norm=auto,

@@ -87,5 +87,8 @@ def example_result(
         "diagnostics": {"varsortability": 0.86},
         "personal": sites or None,
         "truth": stored(truth),
-        "audit": [{"task": "moments", "bytes": 800, "shape": [10, 10]}, *[{"task": "round", "bytes": 1600}] * 64],
+        "audit": [
+            {"task": "moments", "bytes": 800, "shape": [10, 10]},
+            *[{"task": "round", "bytes": 1600}] * 64,
+        ],
     }  # fmt: skip

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from report_results import example_result, random_dbn, stored
+
+from feddbn.errors import FileError
+from feddbn.report import render_report, write_report
+from feddbn.report.page_data import HORIZON, page_data, shock_responses
+from feddbn.report.record import read_record
+
+
+def embedded(page: str) -> dict:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)
+    return json.loads(found.group(1))
+
+
+def test_a_report_holds_every_section_and_refers_to_nothing_outside(tmp_path):
+    path = write_report(example_result(personal=True), tmp_path / "deep" / "report.html")
+    page = path.read_text(encoding="utf-8")
+    for section in ("graph", "edges", "diagnostics", "sites", "run", "audit", "cite"):
+        assert f'<section id="{section}"' in page
+    references = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert all(r.startswith(("#", "data:")) for r in references)
+    assert not re.search(r"url\((?!#)", page)
+    assert not re.search(r"@import|fetch\(|XMLHttpRequest", page)
+
+
+def test_the_same_result_gives_the_same_page():
+    assert render_report(example_result()) == render_report(example_result())
+
+
+def test_only_the_network_is_required():
+    page = render_report({"dbn": stored(random_dbn(4))})
+    assert "The result does not say." in page
+    assert '<section id="sites"' not in page
+    assert '<section id="audit"' not in page
+
+
+@pytest.mark.parametrize("n_lags", [0, 1])
+def test_an_empty_network_and_one_variable_are_reported(n_lags):
+    for d in (1, 3):
+        page = render_report(
+            {"dbn": {"W": np.zeros((d, d)).tolist(), "A": np.zeros((n_lags, d, d)).tolist()}}
+        )
+        assert "It is empty." in page
+
+
+def test_names_cannot_inject_markup():
+    evil = '</script><img src=x onerror="alert(1)">'
+    result = example_result(d=3) | {"edges": None, "title": evil, "method": evil, "warnings": [evil]}
+    result["variables"] = [evil, "b", "c"]
+    page = render_report(result, title=evil)
+    assert "<img" not in page
+    assert embedded(page)["variables"][0] == evil
+
+
+def test_edges_of_the_page_carry_probability_interval_and_truth():
+    result = example_result(d=6)
+    data = page_data(read_record(result))
+    assert data["has_probability"]
+    assert data["has_interval"]
+    assert data["has_truth"]
+    assert len(data["networks"][0]["edges"]) == len(result["edges"])
+    strongest = data["networks"][0]["edges"][0]
+    assert abs(strongest[3]) == pytest.approx(max(abs(e["weight"]) for e in result["edges"]), rel=1e-3)
+    assert strongest[7] == "found"
+
+
+def test_reversed_and_extra_edges_are_told_apart():
+    truth, estimate = np.zeros((3, 3)), np.zeros((3, 3))
+    truth[0, 1] = estimate[1, 0] = estimate[0, 2] = 0.5
+    lag = np.zeros((1, 3, 3)).tolist()
+    record = read_record(
+        {"dbn": {"W": estimate.tolist(), "A": lag}, "truth": {"W": truth.tolist(), "A": lag}}
+    )
+    marks = {(r["source"], r["target"]): r["truth"] for r in record.edges.to_dict("records")}
+    assert marks == {("x1", "x0"): "reversed", ("x0", "x2"): "extra"}
+
+
+def test_responses_equal_a_brute_force_simulation():
+    dbn = random_dbn(5, n_lags=2, seed=3)
+    responses = shock_responses(dbn, 6)
+    inverse = np.linalg.inv(np.eye(5) - dbn.W)
+    for i in range(5):
+        x = np.zeros((2 + 7, 5))
+        for h in range(7):
+            shock = np.eye(5)[i] if h == 0 else np.zeros(5)
+            x[2 + h] = (shock + x[1 + h] @ dbn.A[0] + x[h] @ dbn.A[1]) @ inverse
+        np.testing.assert_allclose(responses[:, i], x[2:], atol=1e-12)
+
+
+def test_personal_networks_can_be_chosen_and_large_federations_stay_small():
+    data = page_data(read_record(example_result(d=10, n_sites=4, personal=True)))
+    assert [n["name"] for n in data["networks"]] == ["shared", *(f"hospital-{k}" for k in range(1, 5))]
+    effects = next(iter(data["networks"][1]["effects"].values()))
+    assert len(effects[0][3]) == HORIZON + 1
+
+
+def test_a_report_of_a_hundred_variables_and_sixty_four_sites_is_under_three_megabytes(tmp_path):
+    path = write_report(example_result(d=100, n_sites=64, personal=True), tmp_path / "report.html")
+    assert path.stat().st_size < 3_000_000
+
+
+def test_the_audit_is_summed_by_task():
+    page = render_report(
+        example_result(), audit=[{"task": "moments", "bytes": 10}, {"task": "moments", "bytes": 32}]
+    )
+    row = re.search(r'<th scope="row">moments</th><td class="num">(\d+)</td><td class="num">(\d+)</td>', page)
+    assert row.groups() == ("2", "42")
+
+
+def test_a_result_file_is_read_and_a_wrong_one_refused(tmp_path):
+    good = tmp_path / "result.json"
+    good.write_text(json.dumps(example_result(d=4)))
+    assert "FDBNL: 4 variables" in render_report(good)
+    bad = tmp_path / "bad.json"
+    bad.write_text("not json")
+    with pytest.raises(FileError, match="is not a result file: it does not hold JSON"):
+        render_report(bad)
+    with pytest.raises(FileError, match=r"cannot read the result .*: No such file or directory"):
+        render_report(tmp_path / "missing.json")
+
+
+def test_unusable_results_are_refused_with_a_sentence():
+    good = example_result(d=4)
+    cases = [
+        (good | {"format": "other"}, "the result has the format 'other'; a report needs 'feddbn-result'."),
+        (good | {"version": 9}, "the result has version 9 and this feddbn reads up to 1; upgrade feddbn."),
+        ({"method": "FDBNL"}, "the result has no network: 'dbn' is missing"),
+        (good | {"dbn": {"A": []}}, "the network 'dbn' of the result cannot be read"),
+        (good | {"edges": [{"source": "nobody", "target": "x0", "lag": 1, "weight": 1.0}]}, "names 'nobody'"),
+        (3, "result must be a mapping, a path or have to_dict(), got int."),
+    ]
+    for result, sentence in cases:
+        with pytest.raises(FileError, match=re.escape(sentence)):
+            render_report(result)
+
+
+def test_a_report_that_cannot_be_written_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="cannot write the report to"):
+        write_report(example_result(d=3), tmp_path / "file" / "report.html")
