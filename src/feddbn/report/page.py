@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,10 @@ from markupsafe import Markup
 
 from feddbn._version import __version__
 from feddbn.errors import FileError
+from feddbn.model.dbn import DBN
 from feddbn.report.curve_plots import plot_convergence
 from feddbn.report.figures import inline_svg
+from feddbn.report.fitted import mapping_of_dbn
 from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
 from feddbn.report.page_data import page_data
 from feddbn.report.record import ReportRecord, read_record
@@ -37,6 +38,8 @@ def write_report(
     path: str | Path,
     *,
     title: str | None = None,
+    truth: DBN | None = None,
+    sites: Sequence[Mapping[str, Any]] | None = None,
     audit: Sequence[Mapping[str, Any]] | None = None,
 ) -> Path:
     """The path of the report written for `result`.
@@ -44,16 +47,20 @@ def write_report(
     Parameters
     ----------
     result
-        A stored result: a mapping, the path of a result file, or an object with ``to_dict()``.
+        A stored result (a mapping or the path of its file), a fitted method, or a network.
     path
         Where to write; an existing file is replaced.
     title
         Heading; made from the method and the numbers if None.
+    truth
+        The network that generated simulated data; the result's own if None.
+    sites
+        One mapping per site with name, recordings, rows, dropped_rows; the result's own if None.
     audit
         Rows of a site's audit log (task, bytes, ...), summarised in the page; the result's own if None.
     """
     target = Path(path)
-    text = render_report(result, title=title, audit=audit)
+    text = render_report(result, title=title, truth=truth, sites=sites, audit=audit)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -63,12 +70,20 @@ def write_report(
 
 
 def render_report(
-    result: object, *, title: str | None = None, audit: Sequence[Mapping[str, Any]] | None = None
+    result: object,
+    *,
+    title: str | None = None,
+    truth: DBN | None = None,
+    sites: Sequence[Mapping[str, Any]] | None = None,
+    audit: Sequence[Mapping[str, Any]] | None = None,
 ) -> str:
-    """The HTML text of the report for `result`; the same result gives the same text."""
-    record = read_record(result)
-    if audit is not None:
-        record = replace(record, audit=tuple(dict(row) for row in audit))
+    """The HTML text of the report for `result`; the same result gives the same text. See `write_report`."""
+    beside = {
+        "sites": sites,
+        "audit": audit,
+        "truth": None if truth is None else mapping_of_dbn(truth)["dbn"],
+    }
+    record = read_record(result, {k: v for k, v in beside.items() if v is not None})
     environment = Environment(
         loader=PackageLoader("feddbn.report"),
         autoescape=True,

@@ -18,6 +18,7 @@ import pandas as pd
 
 from feddbn.errors import FileError, InputError
 from feddbn.model.dbn import DBN
+from feddbn.report.fitted import mapping_of_dbn, mapping_of_fit
 from feddbn.report.graph_plots import time_series_edges
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_record"]
@@ -87,9 +88,11 @@ class ReportRecord:
         return int(rows.sum()) if len(rows) else None
 
 
-def read_record(result: object) -> ReportRecord:
-    """The record of a result: a mapping, the path of a JSON file, or an object with ``to_dict()``."""
-    stored = _as_mapping(result)
+def read_record(result: object, beside: Mapping[str, Any] | None = None) -> ReportRecord:
+    """The record of a result: a mapping, the path of a JSON file, a fitted method, a network, or an object with
+    ``to_dict()``; entries of `beside` replace those of the result.
+    """
+    stored = {**_as_mapping(result), **(beside or {})}
     if stored.get("format", FORMAT) != FORMAT:
         raise FileError(f"the result has the format {stored.get('format')!r}; a report needs {FORMAT!r}.")
     version = stored.get("version", LATEST_VERSION)
@@ -103,8 +106,11 @@ def read_record(result: object) -> ReportRecord:
     dbn = _network(stored["dbn"], stored.get("variables"), "dbn")
     truth = stored.get("truth")
     true_dbn = _network(truth, dbn.variables, "truth") if isinstance(truth, Mapping) else None
+    notes = [str(w) for w in stored.get("warnings") or ()]
     if true_dbn is not None and true_dbn.variables != dbn.variables:
-        true_dbn = None
+        true_dbn = _in_order(true_dbn, dbn.variables)
+        if true_dbn is None:
+            notes.append("The truth has other variables than the learned network and is left out.")
     status = stored.get("status")
     status = status if isinstance(status, Mapping) else {"message": str(status) if status else ""}
     converged = status.get("converged")
@@ -128,7 +134,7 @@ def read_record(result: object) -> ReportRecord:
         n_rounds=None if n_rounds is None else int(n_rounds),
         privacy=dict(privacy) if privacy else None,
         diagnostics=dict(stored.get("diagnostics") or {}),
-        warnings=tuple(str(w) for w in stored.get("warnings") or ()),
+        warnings=tuple(notes),
         personal={
             str(site): _network(part, dbn.variables, f"personal[{site!r}]")
             for site, part in (stored.get("personal") or {}).items()
@@ -155,10 +161,16 @@ def _as_mapping(result: object) -> Mapping[str, Any]:
         if isinstance(loaded, Mapping):
             return loaded
         raise FileError(f"{path} is not a result file: its content is not an object.")
+    if isinstance(result, DBN):
+        return mapping_of_dbn(result)
+    if isinstance(getattr(result, "dbn_", None), DBN):
+        return mapping_of_fit(result)
     to_dict = getattr(result, "to_dict", None)
     if callable(to_dict):
         return _as_mapping(to_dict())
-    raise FileError(f"result must be a mapping, a path or have to_dict(), got {type(result).__name__}.")
+    raise FileError(
+        f"result must be a stored result, its path, a fitted method or a DBN, got {type(result).__name__}."
+    )
 
 
 def _network(part: Mapping[str, Any], variables: Sequence[str] | None, what: str) -> DBN:
@@ -175,6 +187,13 @@ def _network(part: Mapping[str, Any], variables: Sequence[str] | None, what: str
     except (KeyError, TypeError, ValueError) as error:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         raise FileError(f"the network {what!r} of the result cannot be read ({reason})") from error
+
+
+def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
+    if set(dbn.variables) != set(variables):
+        return None
+    order = [dbn.variables.index(name) for name in variables]
+    return DBN(dbn.W[np.ix_(order, order)], dbn.A[:, order][:, :, order], variables)
 
 
 def _edges(dbn: DBN, stored: Iterable[Mapping[str, Any]] | None, truth: DBN | None) -> pd.DataFrame:

@@ -4,11 +4,13 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from report_results import example_result, random_dbn, stored
 
 from feddbn.errors import FileError
-from feddbn.report import render_report, write_report
+from feddbn.model.dbn import DBN
+from feddbn.report import render_report, time_series_edges, write_report
 from feddbn.report.page_data import HORIZON, page_data, shock_responses
 from feddbn.report.record import read_record
 
@@ -133,7 +135,7 @@ def test_unusable_results_are_refused_with_a_sentence():
         ({"method": "FDBNL"}, "the result has no network: 'dbn' is missing"),
         (good | {"dbn": {"A": []}}, "the network 'dbn' of the result cannot be read"),
         (good | {"edges": [{"source": "nobody", "target": "x0", "lag": 1, "weight": 1.0}]}, "names 'nobody'"),
-        (3, "result must be a mapping, a path or have to_dict(), got int."),
+        (3, "result must be a stored result, its path, a fitted method or a DBN, got int."),
     ]
     for result, sentence in cases:
         with pytest.raises(FileError, match=re.escape(sentence)):
@@ -144,3 +146,49 @@ def test_a_report_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="cannot write the report to"):
         write_report(example_result(d=3), tmp_path / "file" / "report.html")
+
+
+class Fitted:
+    """What every method offers after ``fit``."""
+
+    def __init__(self) -> None:
+        self.dbn_ = random_dbn(4)
+        self.dbns_ = {"a": self.dbn_, "b": random_dbn(4, seed=1)}
+        self.n_rounds_ = 7
+        self.history_ = pd.DataFrame({"h": [0.5, 0.0], "primal": [1.0, 0.1]}, index=[1, 2])
+        edges = time_series_edges(self.dbn_)
+        self.edge_probabilities_ = edges.assign(probability=0.75).iloc[1:]
+
+    def get_params(self) -> dict[str, object]:
+        return {"n_lags": 2, "federation": object()}
+
+
+def test_a_fitted_method_and_a_bare_network_can_be_reported():
+    model = Fitted()
+    record = read_record(model)
+    assert (record.method, record.n_rounds, record.parameters) == ("Fitted", 7, {"n_lags": 2})
+    assert list(record.history["round"]) == [1, 2]
+    assert set(record.personal) == {"a", "b"}
+    assert record.edges["probability"].isna().sum() == 1
+    assert (record.edges["probability"].dropna() == 0.75).all()
+    assert "Fitted learned" in render_report(model)
+    assert "4 variables" in render_report(model.dbn_)
+
+
+def test_truth_and_sites_can_be_given_beside_a_fitted_method():
+    model = Fitted()
+    page = render_report(
+        model, truth=model.dbn_, sites=[{"name": "a", "rows": 90}, {"name": "b", "rows": 30}]
+    )
+    assert "The data were simulated" in page
+    assert "from 120 rows at 2 sites" in page
+
+
+def test_a_truth_in_another_order_is_matched_by_name_and_one_of_other_variables_left_out():
+    dbn = random_dbn(4, names=list("abcd"))
+    order = [2, 0, 3, 1]
+    turned = DBN(dbn.W[np.ix_(order, order)], dbn.A[:, order][:, :, order], [dbn.variables[i] for i in order])
+    n_edges = np.count_nonzero(dbn.adjacency_matrices)
+    assert f"{n_edges} of {n_edges} true effects were found" in render_report(dbn, truth=turned)
+    other = render_report(dbn, truth=random_dbn(4))
+    assert "The truth has other variables than the learned network and is left out." in other
