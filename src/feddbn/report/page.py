@@ -78,11 +78,9 @@ def render_report(
     audit: Sequence[Mapping[str, Any]] | None = None,
 ) -> str:
     """The HTML text of the report for `result`; the same result gives the same text. See `write_report`."""
-    beside = {
-        "sites": sites,
-        "audit": audit,
-        "truth": None if truth is None else mapping_of_dbn(truth)["dbn"],
-    }
+    beside: dict[str, Any] = {"sites": sites, "audit": audit}
+    if truth is not None:
+        beside["truth"] = {**mapping_of_dbn(truth)["dbn"], "variables": truth.variables}
     record = read_record(result, {k: v for k, v in beside.items() if v is not None})
     environment = Environment(
         loader=PackageLoader("feddbn.report"),

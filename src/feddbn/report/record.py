@@ -89,8 +89,8 @@ class ReportRecord:
 
 
 def read_record(result: object, beside: Mapping[str, Any] | None = None) -> ReportRecord:
-    """The record of a result: a mapping, the path of a JSON file, a fitted method, a network, or an object with
-    ``to_dict()``; entries of `beside` replace those of the result.
+    """The record of a result: a mapping, the path of a JSON file, a fitted method, a network, or an object
+    with ``to_dict()``; entries of `beside` replace those of the result.
     """
     stored = {**_as_mapping(result), **(beside or {})}
     if stored.get("format", FORMAT) != FORMAT:
