@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_results import example_result
+from report_results import example_result, random_dbn
 
 from feddbn.report import write_report
 
@@ -38,12 +38,14 @@ class Opened:
 @pytest.fixture(scope="session")
 def reports(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
+    named = random_dbn(8, names=[f"arterial_pressure_{k}" for k in range(8)])
     bare = {"dbn": {"W": [[0.0, 0.0], [0.0, 0.0]], "A": [[[0.0, 0.0], [0.0, 0.0]]]}}
     results = {
         "plain": example_result(d=10),
         "personal": example_result(d=8, personal=True),
         "large": example_result(d=100),
         "empty": bare,
+        "named": named,
     }
     return {name: write_report(result, folder / f"{name}.html") for name, result in results.items()}
 
@@ -268,6 +270,18 @@ def test_nothing_is_wider_than_the_page_and_text_contrasts(open_report, width, s
     ratio = contrast(ink, paper)
     assert ratio > 7
     assert (luminance(paper) < 0.2) == (scheme == "dark")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_no_name_is_cut_off_at_the_edge_of_the_graph(open_report, width):
+    page = open_report("named", width).page
+    outside = page.evaluate(
+        """() => { const box = document.getElementById('picture').getBoundingClientRect();
+            return [...document.querySelectorAll('#picture .node text')].filter(t => t.style.display !== 'none')
+              .filter(t => { const b = t.getBoundingClientRect(); return b.left < box.left || b.right > box.right; })
+              .map(t => t.textContent); }"""
+    )
+    assert outside == []
 
 
 def test_printing_shows_every_row_on_white(open_report):

@@ -62,6 +62,9 @@ def _converged(record: ReportRecord) -> Verdict:
         return Verdict(
             "converged", question, "good", f"Yes{rounds}.", " ".join(filter(None, [message, evidence]))
         )
+    if record.converged is None and _is_direct(record):
+        detail = "The answer comes from sums of statistics without iteration between server and sites."
+        return Verdict("converged", question, "good", "There was nothing to iterate.", detail)
     if record.converged is None:
         return Verdict(
             "converged",
@@ -80,6 +83,11 @@ def _converged(record: ReportRecord) -> Verdict:
     }.get(record.status_name, "Raise max_rounds and look at the convergence curves below.")
     answer = f"No: it stopped{rounds} before it was done."
     return Verdict("converged", question, "bad", answer, " ".join(filter(None, [message, evidence])), advice)
+
+
+def _is_direct(record: ReportRecord) -> bool:
+    """Whether the method asks once, or a few times for different sums, instead of iterating."""
+    return record.history is None and record.n_rounds is not None and record.n_rounds <= 3
 
 
 def _order(record: ReportRecord) -> Verdict:
@@ -263,13 +271,24 @@ def _revealed(record: ReportRecord) -> Verdict:
         return Verdict("revealed", question, "good", "Nothing beyond the sums.", detail)
     if epsilon is not None:
         return Verdict("revealed", question, "caution", "Noisy messages of each site.", spent)
+    how = (
+        "What a site sends in one round is its second moments."
+        if _is_direct(record)
+        else "Plain messages of an iterative method determine a site's second moments after a few rounds."
+    )
     detail = (
-        "No secure aggregation and no differential privacy are recorded. Plain messages of an "
-        "iterative method determine a "
-        "site's second moments after a few rounds. For a simulation on one machine this does not matter."
+        f"No secure aggregation and no differential privacy are recorded. {how} "
+        "For a simulation on one machine this does not matter."
     )
     advice = "Between organisations, switch on secure aggregation."
-    return Verdict("revealed", question, "caution", "Possibly its second moments.", detail, advice)
+    return Verdict(
+        "revealed",
+        question,
+        "caution",
+        "Its second moments." if _is_direct(record) else "Possibly its second moments.",
+        detail,
+        advice,
+    )
 
 
 def spectral_radius(dbn: DBN) -> float | None:

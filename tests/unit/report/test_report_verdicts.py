@@ -26,6 +26,8 @@ def test_convergence_is_said_with_the_rounds():
     assert no.advice.startswith("Raise max_rounds")
     assert no.detail.startswith("Stopped early.")
     assert verdict("converged", status=None).level == "unknown"
+    once = verdict("converged", status=None, history=None, n_rounds=1)
+    assert (once.level, once.answer) == ("good", "There was nothing to iterate.")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,9 @@ const report = (() => {
   const radius = () => Math.max(5, Math.min(12, Math.min(...size) / (6 * Math.sqrt(d))));
 
   // Names stand beside the nodes of a circle and need room; elsewhere they stand above them.
-  const margins = () => [d <= 36 ? Math.min(90, size[0] * 0.14) : 30, 38];
+  const longest = Math.min(18, Math.max(...names.map(n => n.length)));
+  const margins = () => [beside() ? 30 + 7 * longest : 34, 38];
+  const beside = () => d <= 36 && size[0] >= 560;
   const place = i => {
     const pad = margins();
     return [0, 1].map(k => {
@@ -139,13 +141,15 @@ const report = (() => {
     for (const n of nodes.filter(Boolean).sort((a, b) => b.degree - a.degree || a.i - b.i)) {
       const [x, y] = place(n.i);
       n.group.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
-      const dx = x - size[0] / 2, dy = y - size[1] / 2, wide = d <= 36 && Math.abs(dx) > 1.1 * Math.abs(dy);
+      const dx = x - size[0] / 2, dy = y - size[1] / 2, wide = beside() && Math.abs(dx) > 1.1 * Math.abs(dy);
       const anchor = wide ? (dx > 0 ? "start" : "end") : "middle", up = dy <= 0 || d > 36;
       n.text.setAttribute("text-anchor", anchor);
-      n.text.setAttribute("x", wide ? Math.sign(dx) * (r + 5) : 0);
-      n.text.setAttribute("y", wide ? 4 : up ? -r - 5 : r + 15);
       const w = n.text.textContent.length * 6.8 + 4;
-      const left = x + (wide ? (dx > 0 ? r + 5 : -r - 5 - w) : -w / 2), topEdge = y + (wide ? -7 : up ? -r - 17 : r + 3);
+      // A name above or below its node is pushed back onto the page.
+      const shift = wide ? 0 : Math.max(0, w / 2 + 2 - x) - Math.max(0, x + w / 2 + 2 - size[0]);
+      n.text.setAttribute("x", wide ? Math.sign(dx) * (r + 5) : shift);
+      n.text.setAttribute("y", wide ? 4 : up ? -r - 5 : r + 15);
+      const left = x + (wide ? (dx > 0 ? r + 5 : -r - 5 - w) : shift - w / 2), topEdge = y + (wide ? -7 : up ? -r - 17 : r + 3);
       const box = [left, topEdge, left + w, topEdge + 15];
       n.free = taken.every(t => box[2] < t[0] || box[0] > t[2] || box[3] < t[1] || box[1] > t[3]);
       if (n.free) taken.push(box);
