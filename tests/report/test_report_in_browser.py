@@ -276,10 +276,13 @@ def test_nothing_is_wider_than_the_page_and_text_contrasts(open_report, width, s
 def test_no_name_is_cut_off_at_the_edge_of_the_graph(open_report, width):
     page = open_report("named", width).page
     outside = page.evaluate(
-        """() => { const box = document.getElementById('picture').getBoundingClientRect();
-            return [...document.querySelectorAll('#picture .node text')].filter(t => t.style.display !== 'none')
-              .filter(t => { const b = t.getBoundingClientRect(); return b.left < box.left || b.right > box.right; })
-              .map(t => t.textContent); }"""
+        """() => {
+            const page = document.getElementById('picture').getBoundingClientRect();
+            const names = [...document.querySelectorAll('#picture .node text')];
+            return names.filter(t => t.style.display !== 'none')
+              .map(t => [t.textContent, t.getBoundingClientRect()])
+              .filter(([name, b]) => b.left < page.left || b.right > page.right).map(([name]) => name);
+        }"""
     )
     assert outside == []
 

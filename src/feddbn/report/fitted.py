@@ -32,8 +32,8 @@ def mapping_of_dbn(dbn: DBN) -> dict[str, Any]:
 def mapping_of_fit(model: Any) -> dict[str, Any]:
     """A result from the fitted attributes of `model`; attributes it lacks are left out.
 
-    Read are ``dbn_, dbns_, history_, status_, n_rounds_, edge_probabilities_, noise_variance_`` and
-    ``get_params()``.
+    Read are ``dbn_, dbns_, sites_, warnings_, history_, status_, n_rounds_, W_raw_, A_raw_,
+    edge_probabilities_, noise_variance_`` and ``get_params()``.
     """
     dbn: DBN = model.dbn_
     parameters = model.get_params() if hasattr(model, "get_params") else {}
@@ -59,6 +59,15 @@ def mapping_of_fit(model: Any) -> dict[str, Any]:
     personal = getattr(model, "dbns_", None)
     if isinstance(personal, Mapping):
         result["personal"] = {site: mapping_of_dbn(own)["dbn"] for site, own in personal.items()}
+    sites = getattr(model, "sites_", None)
+    if isinstance(sites, pd.DataFrame):
+        result["sites"] = sites.rename_axis("name").reset_index().to_dict("records")
+    result["warnings"] = list(getattr(model, "warnings_", None) or ())
+    raw = [getattr(model, name) for name in ("W_raw_", "A_raw_") if hasattr(model, name)]
+    if raw:
+        result["diagnostics"]["largest_raw_weight"] = max(
+            float(np.abs(weights).max(initial=0.0)) for weights in raw
+        )
     noise = getattr(model, "noise_variance_", None)
     if isinstance(noise, str):
         result["diagnostics"]["noise_variance"] = noise

@@ -226,7 +226,12 @@ def _against_truth(stack: np.ndarray, lag: int, i: int, j: int) -> str:
 
 def _sites(stored: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     columns = ["name", "recordings", "rows", "dropped_rows"]
-    table = pd.DataFrame(list(stored)).reindex(columns=columns)
+    given = [dict(site) for site in stored]
+    for site in given:
+        site["name"] = site.get("name", site.get("site"))
+        # Rows that only serve as lags are no evidence; the usable ones count where both are known.
+        site["rows"] = site.get("usable_rows", site.get("rows"))
+    table = pd.DataFrame(given).reindex(columns=columns)
     for column in columns[1:]:
         table[column] = pd.to_numeric(table[column])
     return table

@@ -155,6 +155,11 @@ class Fitted:
         self.dbn_ = random_dbn(4)
         self.dbns_ = {"a": self.dbn_, "b": random_dbn(4, seed=1)}
         self.n_rounds_ = 7
+        self.sites_ = pd.DataFrame(
+            {"rows": [52, 42], "usable_rows": [50, 40]}, index=pd.Index(["a", "b"], name="site")
+        )
+        self.warnings_ = ["look here"]
+        self.W_raw_, self.A_raw_ = self.dbn_.W, self.dbn_.A
         self.history_ = pd.DataFrame({"h": [0.5, 0.0], "primal": [1.0, 0.1]}, index=[1, 2])
         edges = time_series_edges(self.dbn_)
         self.edge_probabilities_ = edges.assign(probability=0.75).iloc[1:]
@@ -168,6 +173,8 @@ def test_a_fitted_method_and_a_bare_network_can_be_reported():
     record = read_record(model)
     assert (record.method, record.n_rounds, record.parameters) == ("Fitted", 7, {"n_lags": 2})
     assert list(record.history["round"]) == [1, 2]
+    assert (record.n_rows, record.warnings) == (90, ("look here",))
+    assert record.diagnostics["largest_raw_weight"] == np.abs(model.dbn_.adjacency_matrices).max()
     assert set(record.personal) == {"a", "b"}
     assert record.edges["probability"].isna().sum() == 1
     assert (record.edges["probability"].dropna() == 0.75).all()
