@@ -27,6 +27,7 @@ def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: floa
 
     `history` has the column ``round`` (or rounds as its index) and any of ``h, primal, dual, objective``.
     Zeros cannot be shown on a logarithmic scale and are drawn at the lower edge. `tol` is drawn as a line.
+    Where the column ``stage`` changes its value, a vertical line marks the start of the new stage.
     """
     curves = [name for name in ("primal", "dual", "h") if name in history and history[name].notna().any()]
     has_objective = "objective" in history and history["objective"].notna().any()
@@ -64,7 +65,9 @@ def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: floa
             )
         upper.set_yscale("log")
         upper.set_ylabel("residual")
-        upper.legend(frameon=False, fontsize=9, ncols=2)
+        upper.legend(
+            frameon=False, fontsize=9, ncols=4, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2
+        )
         _tidy(upper)
     if has_objective:
         lower.plot(
@@ -77,6 +80,9 @@ def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: floa
         )
         lower.set_ylabel("objective")
         _tidy(lower)
+    for panel in dict.fromkeys((upper, lower)):
+        for start in _stage_starts(history, rounds):
+            panel.axvline(start - 0.5, color="#999999", linewidth=0.7, linestyle=(0, (2, 2)), zorder=0)
     lower.set_xlim(_padded(rounds))
     lower.set_xlabel("round")
     lower.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -328,6 +334,13 @@ def _tidy(ax: Axes) -> None:
     ax.spines["right"].set_visible(False)
     ax.grid(axis="y", color="#e6e6e6", linewidth=0.7)
     ax.set_axisbelow(True)
+
+
+def _stage_starts(history: pd.DataFrame, rounds: FloatArray) -> list[float]:
+    if "stage" not in history:
+        return []
+    stage = history["stage"].astype(str).to_numpy()
+    return [float(rounds[k]) for k in range(1, len(stage)) if stage[k] != stage[k - 1]]
 
 
 def _padded(values: FloatArray) -> tuple[float, float]:

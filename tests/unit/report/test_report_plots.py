@@ -192,6 +192,14 @@ def test_convergence_draws_zero_residuals_at_the_lower_edge():
     assert upper.get_yscale() == "log"
 
 
+def test_stages_of_a_run_are_marked_where_they_change():
+    frame = history(6).assign(stage=["a", "a", "b", "b", "b", "c"])
+    ax = plot_convergence(frame)
+    for panel in ax.child_axes:
+        marks = [line.get_xdata()[0] for line in panel.lines if len(line.get_xdata()) == 2]
+        assert marks == [2.5, 5.5]
+
+
 def test_convergence_needs_something_to_draw():
     with pytest.raises(DataError, match="history has none of the columns h, primal, dual and objective"):
         plot_convergence(pd.DataFrame({"seconds": [1.0]}))
