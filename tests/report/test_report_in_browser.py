@@ -295,6 +295,7 @@ def test_printing_shows_every_row_on_white(open_report):
     assert page.locator("#table tbody tr").count() == len(example_result(d=100)["edges"])
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not page.is_visible("#csv")
+    assert page.is_visible("#run details dl")
 
 
 def test_an_empty_network_points_to_the_diagnostics(open_report):

@@ -253,6 +253,7 @@ const report = (() => {
   function describe() {
     panel.replaceChildren();
     const i = state.chosen;
+    panel.classList.toggle("idle", i === null);
     if (i === null) {
       html("h3", "No variable selected", panel);
       html("p", "Select a variable in the graph or in the list to see what causes it, what it causes and how a shock to it spreads.", panel, "note");

@@ -87,7 +87,11 @@
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
-  addEventListener("beforeprint", () => { state.all = true; fill(); });
+  addEventListener("beforeprint", () => {
+    state.all = true;
+    document.querySelectorAll("details").forEach(part => { part.open = true; });
+    fill();
+  });
   report.onDraw(fill);
   report.setUp();
 })();
