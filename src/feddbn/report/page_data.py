@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feddbn.core.lagged import FloatArray
+from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.report.graph_plots import time_series_edges
 from feddbn.report.layout import graph_positions
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord
 
-__all__ = ["page_data", "shock_responses"]
+__all__ = ["page_data"]
 
 HORIZON = 12
 EFFECTS_PER_VARIABLE = 6
@@ -53,29 +53,13 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
     }
 
 
-def shock_responses(dbn: DBN, horizon: int) -> FloatArray | None:
-    """(horizon+1, d, d): entry [h, i, j] is the change of j, h steps after u_i was 1; None if I - W is
-    singular.
-
-    ``R_0 = (I - W)^{-1}`` and ``R_h = sum_l R_{h-l} A_l (I - W)^{-1}``.
-    """
-    try:
-        impact = np.linalg.inv(np.eye(dbn.d) - dbn.W)
-    except np.linalg.LinAlgError:
-        return None
-    responses = np.zeros((horizon + 1, dbn.d, dbn.d))
-    responses[0] = impact
-    for h in range(1, horizon + 1):
-        total = np.zeros((dbn.d, dbn.d))
-        for lag in range(1, min(h, dbn.n_lags) + 1):
-            total += responses[h - lag] @ dbn.A[lag - 1]
-        responses[h] = total @ impact
-    return responses if np.all(np.isfinite(responses)) else None
-
-
 def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
-    responses = shock_responses(dbn, HORIZON)
-    if responses is None:
+    try:
+        responses = dbn.impulse_responses(HORIZON)
+    except ParameterError:
+        # An average of graphs may hold a cycle of weight 1: shocks then have no finite effect to show.
+        return {}
+    if not np.all(np.isfinite(responses)):
         return {}
     peak_step = np.abs(responses).argmax(axis=0)
     peak = np.take_along_axis(responses, peak_step[None], axis=0)[0]

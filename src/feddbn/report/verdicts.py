@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.constraints import has_cycle
+from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.report.record import ReportRecord
 
-__all__ = ["Level", "Verdict", "spectral_radius", "verdicts"]
+__all__ = ["Level", "Verdict", "verdicts"]
 
 Level = Literal["good", "caution", "bad", "unknown"]
 
@@ -221,7 +222,7 @@ def _certainty(record: ReportRecord) -> Verdict | None:
 
 
 def _acyclic(dbn: DBN) -> Verdict | None:
-    if _is_acyclic(dbn.W):
+    if not has_cycle(dbn.W != 0):
         return None
     return Verdict(
         "acyclic", "Is the graph within a moment free of cycles?", "bad", "No.",
@@ -232,9 +233,12 @@ def _acyclic(dbn: DBN) -> Verdict | None:
 
 
 def _stable(dbn: DBN) -> Verdict | None:
-    radius = spectral_radius(dbn)
     question = "Is the learned process stable?"
-    if radius is None or not dbn.n_lags:
+    if not dbn.n_lags:
+        return None
+    try:
+        radius = dbn.spectral_radius
+    except ParameterError:
         return None
     if radius < 0.98:
         return Verdict("stable", question, "good", "Yes.", f"Shocks die out (spectral radius {radius:.2f}).")
@@ -289,34 +293,6 @@ def _revealed(record: ReportRecord) -> Verdict:
         detail,
         advice,
     )
-
-
-def spectral_radius(dbn: DBN) -> float | None:
-    """Largest absolute eigenvalue of the companion matrix of ``A_l (I - W)^{-1}``; None if I - W is
-    singular.
-    """
-    d, p = dbn.d, dbn.n_lags
-    if p == 0:
-        return 0.0
-    try:
-        reduced = dbn.A @ np.linalg.inv(np.eye(d) - dbn.W)
-    except np.linalg.LinAlgError:
-        return None
-    companion = np.zeros((p * d, p * d))
-    companion[:, :d] = reduced.reshape(p * d, d)
-    companion[: (p - 1) * d, d:] = np.eye((p - 1) * d)
-    return float(np.abs(np.linalg.eigvals(companion)).max())
-
-
-def _is_acyclic(W: FloatArray) -> bool:
-    linked = W != 0
-    left = np.ones(len(W), dtype=bool)
-    while left.any():
-        roots = left & ~linked[left].any(axis=0)
-        if not roots.any():
-            return False
-        left &= ~roots
-    return True
 
 
 def _last_round(record: ReportRecord) -> str:

@@ -11,7 +11,7 @@ from report_results import example_result, random_dbn, stored
 from feddbn.errors import FileError
 from feddbn.model.dbn import DBN
 from feddbn.report import render_report, time_series_edges, write_report
-from feddbn.report.page_data import HORIZON, page_data, shock_responses
+from feddbn.report.page_data import HORIZON, page_data
 from feddbn.report.record import read_record
 
 
@@ -83,16 +83,20 @@ def test_reversed_and_extra_edges_are_told_apart():
     assert marks == {("x1", "x0"): "reversed", ("x0", "x2"): "extra"}
 
 
-def test_responses_equal_a_brute_force_simulation():
+def test_the_strongest_responses_are_embedded_with_their_peak():
     dbn = random_dbn(5, n_lags=2, seed=3)
-    responses = shock_responses(dbn, 6)
-    inverse = np.linalg.inv(np.eye(5) - dbn.W)
-    for i in range(5):
-        x = np.zeros((2 + 7, 5))
-        for h in range(7):
-            shock = np.eye(5)[i] if h == 0 else np.zeros(5)
-            x[2 + h] = (shock + x[1 + h] @ dbn.A[0] + x[h] @ dbn.A[1]) @ inverse
-        np.testing.assert_allclose(responses[:, i], x[2:], atol=1e-12)
+    effects = page_data(read_record(dbn))["networks"][0]["effects"]
+    responses = dbn.total_effects(HORIZON)
+    assert effects
+    for source, rows in effects.items():
+        for target, peak, step, values in rows:
+            np.testing.assert_allclose(values, responses[:, int(source), target], rtol=1e-3, atol=1e-12)
+            assert abs(peak) == max(map(abs, values)) == abs(values[step])
+
+
+def test_a_cycle_of_weight_one_is_reported_without_responses():
+    page = render_report({"dbn": {"W": [[0.0, 1.0], [1.0, 0.0]], "A": [[[0.1, 0.0], [0.0, 0.1]]]}})
+    assert embedded(page)["networks"][0]["effects"] == {}
 
 
 def test_personal_networks_can_be_chosen_and_large_federations_stay_small():
