@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -38,6 +39,7 @@ def write_report(
     path: str | Path,
     *,
     title: str | None = None,
+    edges: pd.DataFrame | None = None,
     truth: DBN | None = None,
     sites: Sequence[Mapping[str, Any]] | None = None,
     audit: Sequence[Mapping[str, Any]] | None = None,
@@ -52,6 +54,9 @@ def write_report(
         Where to write; an existing file is replaced.
     title
         Heading; made from the method and the numbers if None.
+    edges
+        Table source, target, lag, weight and any of probability, ci_low, ci_high, as edge confidence gives
+        it; the result's own if None. Rows of weight 0 are no edges and are left out.
     truth
         The network that generated simulated data; the result's own if None.
     sites
@@ -60,7 +65,7 @@ def write_report(
         Rows of a site's audit log (task, bytes, ...), summarised in the page; the result's own if None.
     """
     target = Path(path)
-    text = render_report(result, title=title, truth=truth, sites=sites, audit=audit)
+    text = render_report(result, title=title, edges=edges, truth=truth, sites=sites, audit=audit)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
@@ -73,12 +78,13 @@ def render_report(
     result: object,
     *,
     title: str | None = None,
+    edges: pd.DataFrame | None = None,
     truth: DBN | None = None,
     sites: Sequence[Mapping[str, Any]] | None = None,
     audit: Sequence[Mapping[str, Any]] | None = None,
 ) -> str:
     """The HTML text of the report for `result`; the same result gives the same text. See `write_report`."""
-    beside: dict[str, Any] = {"sites": sites, "audit": audit}
+    beside: dict[str, Any] = {"edges": edges, "sites": sites, "audit": audit}
     if truth is not None:
         beside["truth"] = {**mapping_of_dbn(truth)["dbn"], "variables": truth.variables}
     record = read_record(result, {k: v for k, v in beside.items() if v is not None})

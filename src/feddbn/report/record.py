@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feddbn.errors import FileError, InputError
+from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.report.fitted import mapping_of_dbn, mapping_of_fit
 from feddbn.report.graph_plots import time_series_edges
@@ -165,6 +165,12 @@ def _as_mapping(result: object) -> Mapping[str, Any]:
         return mapping_of_dbn(result)
     if isinstance(getattr(result, "dbn_", None), DBN):
         return mapping_of_fit(result)
+    personal = getattr(result, "dbns_", None)
+    if isinstance(personal, Mapping) and personal:
+        raise ParameterError(
+            f"{type(result).__name__} has no network that all sites share; report one site's: "
+            f"write_report(model.dbns_[{next(iter(personal))!r}], path)."
+        )
     to_dict = getattr(result, "to_dict", None)
     if callable(to_dict):
         return _as_mapping(to_dict())
@@ -196,8 +202,13 @@ def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
     return DBN(dbn.W[np.ix_(order, order)], dbn.A[:, order][:, :, order], variables)
 
 
-def _edges(dbn: DBN, stored: Iterable[Mapping[str, Any]] | None, truth: DBN | None) -> pd.DataFrame:
-    table = time_series_edges(dbn).iloc[::-1] if stored is None else pd.DataFrame(list(stored))
+def _edges(
+    dbn: DBN, stored: pd.DataFrame | Iterable[Mapping[str, Any]] | None, truth: DBN | None
+) -> pd.DataFrame:
+    if stored is None:
+        table = time_series_edges(dbn).iloc[::-1]
+    else:
+        table = stored if isinstance(stored, pd.DataFrame) else pd.DataFrame(list(stored))
     table = table.reindex(columns=list(EDGE_COLUMNS)).reset_index(drop=True)
     unknown = (set(table["source"]) | set(table["target"])) - set(dbn.variables)
     if unknown:
@@ -205,6 +216,8 @@ def _edges(dbn: DBN, stored: Iterable[Mapping[str, Any]] | None, truth: DBN | No
     for column in EDGE_COLUMNS[2:]:
         table[column] = pd.to_numeric(table[column])
     table["lag"] = table["lag"].fillna(0).astype(int)
+    # A confidence table also lists edges that only some replicates had; the network does not have them.
+    table = table[table["weight"] != 0]
     table = table.iloc[np.argsort(-table["weight"].abs().fillna(0).to_numpy(), kind="stable")].reset_index(
         drop=True
     )

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from report_results import example_result, random_dbn, stored
 
-from feddbn.errors import FileError
+from feddbn.errors import FileError, ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.report import render_report, time_series_edges, write_report
 from feddbn.report.page_data import HORIZON, page_data
@@ -184,6 +184,23 @@ def test_a_fitted_method_and_a_bare_network_can_be_reported():
     assert (record.edges["probability"].dropna() == 0.75).all()
     assert "Fitted learned" in render_report(model)
     assert "4 variables" in render_report(model.dbn_)
+
+
+def test_separate_networks_without_a_shared_one_are_refused_with_a_way_out():
+    model = Fitted()
+    del model.dbn_
+    with pytest.raises(ParameterError, match=r"Fitted has no network that all sites share; .*dbns_\['a'\]"):
+        render_report(model)
+
+
+def test_a_confidence_table_replaces_the_edges_and_loses_its_absent_ones():
+    dbn = random_dbn(4)
+    table = time_series_edges(dbn).assign(probability=0.9, ci_low=0.1, ci_high=0.5)
+    absent = pd.DataFrame([{"source": "x0", "target": "x0", "lag": 2, "weight": 0.0, "probability": 0.1}])
+    data = embedded(render_report(dbn, edges=pd.concat([table, absent])))
+    assert len(data["networks"][0]["edges"]) == len(table)
+    assert data["has_interval"]
+    assert {row[4] for row in data["networks"][0]["edges"]} == {0.9}
 
 
 def test_truth_and_sites_can_be_given_beside_a_fitted_method():
