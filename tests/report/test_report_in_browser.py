@@ -90,9 +90,21 @@ def test_the_page_itself_forbids_requests(open_report):
 
 
 def test_a_hundred_variables_load_within_three_seconds_and_three_megabytes(open_report, reports):
-    # The fastest of three, because the machine that runs the tests may be busy with something else.
-    assert min(open_report("large").seconds for _ in range(3)) < 3.0
+    # The first of five that is quick enough, because the machine that runs the tests may be busy.
+    assert any(open_report("large").seconds < 3.0 for _ in range(5))
     assert reports["large"].stat().st_size < 3_000_000
+
+
+def test_a_hundred_variables_cost_the_browser_less_than_two_seconds_of_its_own_time(browser, reports):
+    page = browser.new_page()
+    session = page.context.new_cdp_session(page)
+    # Time on the processor instead of time on the clock: other programs do not count.
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    page.goto(reports["large"].as_uri())
+    page.wait_for_selector("#shown:not(:empty)", state="attached")
+    metrics = {m["name"]: m["value"] for m in session.send("Performance.getMetrics")["metrics"]}
+    page.close()
+    assert 0 < metrics["TaskDuration"] < 2.0
 
 
 def test_filters_change_the_picture(open_report):

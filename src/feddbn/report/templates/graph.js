@@ -319,14 +319,14 @@ const report = (() => {
     $("zoom-out").addEventListener("click", () => zoom(1 / 1.35));
     $("reset").addEventListener("click", reset);
     fitWeight();
-    let width = 0;
-    new ResizeObserver(() => { const now = svg.parentElement.clientWidth; if (now !== width) { width = now; draw(); } }).observe(svg.parentElement);
     redraw();
+    let width = svg.parentElement.clientWidth;
+    new ResizeObserver(() => { const now = svg.parentElement.clientWidth; if (now !== width) { width = now; draw(); } }).observe(svg.parentElement);
   }
   function fitWeight() {
     const sizes = edges().map(e => Math.abs(e[EDGE.weight])).sort((a, b) => b - a);
     $("min-weight").max = largest();
-    state.weight = sizes.length > MOST_AT_START ? sizes[MOST_AT_START] : 0;
+    state.weight = sizes.length > MOST_AT_START ? sizes[MOST_AT_START - 1] : 0;
     $("min-weight").value = state.weight;
   }
   function redraw() {
