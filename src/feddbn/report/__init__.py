@@ -1,1 +1,42 @@
-"""Plots and the HTML report."""
+"""Plots and the HTML report.
+
+Every plot takes ``ax=None`` and returns the axes; ``ax.figure.savefig("figure.pdf")`` stores it and
+``ax.figure`` as the last line of a notebook cell shows it.
+"""
+
+from __future__ import annotations
+
+from feddbn.report.curve_plots import (
+    plot_convergence,
+    plot_forecast,
+    plot_path,
+    plot_responses,
+    strongest_responses,
+)
+from feddbn.report.graph_plots import (
+    plot_process_graph,
+    plot_time_series_graph,
+    process_graph,
+    time_series_edges,
+)
+from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
+from feddbn.report.page import render_report, write_report
+from feddbn.report.site_plots import plot_site_differences, site_differences
+
+__all__ = [
+    "plot_convergence",
+    "plot_forecast",
+    "plot_path",
+    "plot_process_graph",
+    "plot_responses",
+    "plot_site_differences",
+    "plot_time_series_graph",
+    "plot_truth_and_estimate",
+    "plot_weights",
+    "process_graph",
+    "render_report",
+    "site_differences",
+    "strongest_responses",
+    "time_series_edges",
+    "write_report",
+]

@@ -1,0 +1,118 @@
+"""Every plot on a real fit, as in docs/gallery.md. Run: python examples/gallery.py [folder] [names...]."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+import feddbn
+from feddbn import FDBNL, Dynotears
+from feddbn.report import (
+    plot_convergence,
+    plot_forecast,
+    plot_path,
+    plot_process_graph,
+    plot_responses,
+    plot_site_differences,
+    plot_time_series_graph,
+    plot_truth_and_estimate,
+    site_differences,
+)
+
+VITALS = ["heart_rate", "pressure", "breathing", "oxygen", "temperature", "lactate", "urine", "sedation"]
+
+
+@cache
+def federation(heterogeneity: float = 0.0) -> feddbn.SimulatedFederation:
+    return feddbn.simulate(
+        d=8, n_lags=2, n_sites=6, n_samples=1200, mean_degree=2, lag_degree=1, heterogeneity=heterogeneity,
+        variables=VITALS, random_state=7,
+    )  # fmt: skip
+
+
+@cache
+def fitted() -> FDBNL:
+    return FDBNL(n_lags=2, lambda_w=0.05, lambda_a=0.05).fit(federation().sites)
+
+
+def process_graph() -> Axes:
+    return plot_process_graph(fitted().dbn_)
+
+
+def time_series_graph() -> Axes:
+    return plot_time_series_graph(fitted().dbn_)
+
+
+def truth_and_estimate() -> Axes:
+    return plot_truth_and_estimate(federation().truth, fitted().dbn_)
+
+
+def convergence() -> Axes:
+    return plot_convergence(fitted().history_)
+
+
+def lambda_path() -> Axes:
+    rows = []
+    for strength in np.geomspace(0.01, 0.5, 8):
+        model = FDBNL(
+            n_lags=2, lambda_w=strength, lambda_a=strength, w_threshold=0, a_threshold=0, refit=False
+        )
+        W = model.fit(federation().sites).W_raw_
+        edges = {f"{VITALS[i]} → {VITALS[j]}": W[i, j] for i, j in np.argwhere(federation().truth.W)}
+        rows.append({"lambda_w": strength} | edges)
+    return plot_path(pd.DataFrame(rows), x="lambda_w", y_label="weight of the true edges", max_labels=6)
+
+
+def responses() -> Axes:
+    shock = "sedation"
+    return plot_responses(fitted().dbn_.impulse_responses(10)[:, VITALS.index(shock)], VITALS, shock=shock)
+
+
+def forecast() -> Axes:
+    record = federation().sites["site-0"][0]
+    ahead = [fitted().dbn_.forecast(record, steps=12, interval=level) for level in (0.5, 0.9)]
+    name = "heart_rate"
+    return plot_forecast(
+        ahead[0].mean[name], low=[a.lower[name] for a in ahead], high=[a.upper[name] for a in ahead],
+        levels=(0.5, 0.9), history=record[name].tail(40), name=name,
+    )  # fmt: skip
+
+
+def site_difference() -> Axes:
+    sites = federation(0.15).sites
+    settings = {"n_lags": 2, "lambda_w": 0.05, "lambda_a": 0.05}
+    alone = {site: Dynotears(**settings).fit({site: rows}).dbn_ for site, rows in sites.items()}
+    return plot_site_differences(site_differences(FDBNL(**settings).fit(sites).dbn_, alone), max_edges=30)
+
+
+PICTURES: dict[str, Callable[[], Axes]] = {
+    "process-graph": process_graph,
+    "time-series-graph": time_series_graph,
+    "truth-and-estimate": truth_and_estimate,
+    "convergence": convergence,
+    "lambda-path": lambda_path,
+    "responses": responses,
+    "forecast": forecast,
+    "site-differences": site_difference,
+}
+
+
+def main(folder: Path, names: list[str] | None = None) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name in names or list(PICTURES):
+        path = folder / f"{name}.png"
+        PICTURES[name]().figure.savefig(path, dpi=90, metadata={"Software": None})
+        paths.append(path)
+        print(path)
+    return paths
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/gallery"), sys.argv[2:])

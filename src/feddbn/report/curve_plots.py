@@ -1,0 +1,349 @@
+"""Curves: convergence of a run, paths over a tuning value, responses to a shock, forecasts with their
+bands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
+
+from feddbn.core.lagged import FloatArray
+from feddbn.errors import DataError, ParameterError
+from feddbn.report.canvas import LINE_COLOURS, new_axes
+
+__all__ = ["plot_convergence", "plot_forecast", "plot_path", "plot_responses", "strongest_responses"]
+
+_DASHES = ("-", "--", "-.", ":")
+
+
+def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: float | None = None) -> Axes:
+    """The axes with h and the residuals per round (upper panel, logarithmic) and the objective (lower panel).
+
+    `history` has the column ``round`` (or rounds as its index) and any of ``h, primal, dual, objective``.
+    Zeros cannot be shown on a logarithmic scale and are drawn at the lower edge. `tol` is drawn as a line.
+    Where the column ``stage`` changes its value, a vertical line marks the start of the new stage.
+    """
+    curves = [name for name in ("primal", "dual", "h") if name in history and history[name].notna().any()]
+    has_objective = "objective" in history and history["objective"].notna().any()
+    if not curves and not has_objective:
+        raise DataError(
+            "history has none of the columns h, primal, dual and objective; pass a fitted history_."
+        )
+    rounds = (history["round"] if "round" in history else pd.Series(history.index)).to_numpy(dtype=float)
+    ax = new_axes(ax, 6.4, 4.6 if curves and has_objective else 3.2)
+    upper, lower = ax, ax
+    if curves and has_objective:
+        ax.set_axis_off()
+        upper, lower = (
+            ax.inset_axes((0.0, 0.42, 1.0, 0.58)),
+            ax.inset_axes((0.0, 0.0, 1.0, 0.36), sharex=None),
+        )
+        upper.tick_params(labelbottom=False)
+        upper.set_xlim(_padded(rounds))
+    mark = "o" if len(rounds) <= 30 else ""
+    if curves:
+        positive = np.concatenate([history[c].to_numpy(dtype=float) for c in curves])
+        positive = positive[np.isfinite(positive) & (positive > 0)]
+        floor = float(positive.min()) / 3 if positive.size else 1e-12
+        names = {"primal": "primal residual", "dual": "dual residual", "h": "acyclicity h"}
+        for k, name in enumerate(curves):
+            values = history[name].to_numpy(dtype=float)
+            shown = np.where(values > 0, values, np.where(np.isfinite(values), floor, np.nan))
+            upper.plot(
+                rounds, shown, color=LINE_COLOURS[k], linestyle=_DASHES[k], marker=mark, markersize=3.5,
+                linewidth=1.7, label=names[name],
+            )  # fmt: skip
+        if tol is not None:
+            upper.axhline(
+                tol, color="#777777", linewidth=0.9, linestyle=(0, (1, 2)), label=f"tolerance {tol:g}"
+            )
+        upper.set_yscale("log")
+        upper.set_ylabel("residual")
+        upper.legend(
+            frameon=False, fontsize=9, ncols=4, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.2
+        )
+        _tidy(upper)
+    if has_objective:
+        lower.plot(
+            rounds,
+            history["objective"].to_numpy(dtype=float),
+            color=LINE_COLOURS[6],
+            linewidth=1.5,
+            marker=mark,
+            markersize=3.5,
+        )
+        lower.set_ylabel("objective")
+        _tidy(lower)
+    for panel in dict.fromkeys((upper, lower)):
+        for start in _stage_starts(history, rounds):
+            panel.axvline(start - 0.5, color="#999999", linewidth=0.7, linestyle=(0, (2, 2)), zorder=0)
+    lower.set_xlim(_padded(rounds))
+    lower.set_xlabel("round")
+    lower.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return ax
+
+
+def plot_path(
+    path: pd.DataFrame,
+    *,
+    x: str,
+    columns: Sequence[str] | None = None,
+    chosen: float | None = None,
+    ax: Axes | None = None,
+    y_label: str = "",
+    max_labels: int = 8,
+) -> Axes:
+    """The axes with every column of `path` against the column `x` (lambda, mu or epsilon, logarithmic when
+    positive).
+
+    A few columns (scores) get different lines and a legend. Many columns (edge weights) are drawn as thin
+    lines, and the `max_labels` that end up largest in absolute value are coloured and named. `chosen` marks
+    the selected value.
+    """
+    if x not in path:
+        raise ParameterError(f"x must be a column of path ({', '.join(map(str, path.columns))}), got {x!r}.")
+    names = [c for c in path.columns if c != x] if columns is None else list(columns)
+    missing = [c for c in names if c not in path]
+    if missing or not names:
+        raise ParameterError(f"columns must name columns of path, got {missing or names}.")
+    ordered = path.sort_values(x)
+    at = ordered[x].to_numpy(dtype=float)
+    finite = np.isfinite(at)
+    ax = new_axes(ax, 6.4, 3.8)
+    many = len(names) > len(LINE_COLOURS) - 1
+    size = {c: float(np.nanmax(np.abs(ordered[c].to_numpy(dtype=float)), initial=0.0)) for c in names}
+    named = sorted(names, key=lambda c: -size[c])[:max_labels] if many else names
+    for c in names:
+        values = ordered[c].to_numpy(dtype=float)
+        if c in named:
+            k = list(named).index(c)
+            colour, dash = LINE_COLOURS[k % 6], _DASHES[(k // 6 if many else k) % 4]
+            mark = "o" if len(at) <= 20 and not many else ""
+            ax.plot(
+                at[finite],
+                values[finite],
+                color=colour,
+                linestyle=dash,
+                linewidth=1.8,
+                marker=mark,
+                markersize=4,
+                label=str(c),
+            )
+        else:
+            ax.plot(at[finite], values[finite], color="#9a9a9a", linewidth=0.6, alpha=0.6, zorder=1)
+    if chosen is not None:
+        ax.axvline(chosen, color="#555555", linewidth=1.0, linestyle=(0, (4, 3)))
+        ax.annotate(
+            f"chosen {chosen:g}", (chosen, 1.0), xycoords=("data", "axes fraction"), xytext=(3, 3),
+            textcoords="offset points", fontsize=8.5, color="#444444", ha="left", va="bottom",
+        )  # fmt: skip
+    if finite.any() and (at[finite] > 0).all() and at[finite].max() > 5 * at[finite].min():
+        ax.set_xscale("log")
+    ax.set_xlabel(
+        {"lambda": "λ", "lambda_w": "λ$_w$", "lambda_a": "λ$_a$", "mu": "μ", "epsilon": "ε"}.get(x, x)
+    )
+    ax.set_ylabel(y_label)
+    _tidy(ax)
+    rest = f"{len(names) - len(named)} others in grey" if many else None
+    ax.legend(
+        frameon=False,
+        fontsize=8.5,
+        loc="center left",
+        bbox_to_anchor=(1.0, 0.5),
+        title=rest,
+        title_fontsize=8,
+    )
+    return ax
+
+
+@dataclass(frozen=True)
+class Responses:
+    """Responses of some variables to one shock: names, values (horizon+1, n), bands of the same shape or
+    None.
+    """
+
+    names: tuple[str, ...]
+    values: FloatArray
+    low: FloatArray | None
+    high: FloatArray | None
+
+
+def strongest_responses(
+    responses: ArrayLike,
+    variables: Sequence[str],
+    *,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+    at_most: int = 6,
+) -> Responses:
+    """The `at_most` variables that move most, strongest peak first; `responses` is (horizon+1, d)."""
+    values = np.asarray(responses, dtype=np.float64)
+    if values.ndim != 2 or values.shape[1] != len(variables):
+        raise ParameterError(
+            f"responses must have shape (horizon + 1, {len(variables)}), got {values.shape}."
+        )
+    bands = []
+    for name, band in (("low", low), ("high", high)):
+        array = None if band is None else np.asarray(band, dtype=np.float64)
+        if array is not None and array.shape != values.shape:
+            raise ParameterError(
+                f"{name} must have the shape of responses {values.shape}, got {array.shape}."
+            )
+        bands.append(array)
+    peak = np.nanmax(np.abs(values), axis=0)
+    best = [int(i) for i in np.argsort(-peak, kind="stable")[:at_most] if peak[i] > 0]
+    low_part, high_part = (None if b is None else b[:, best] for b in bands)
+    return Responses(tuple(variables[i] for i in best), values[:, best], low_part, high_part)
+
+
+def plot_responses(
+    responses: ArrayLike,
+    variables: Sequence[str],
+    *,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+    shock: str = "",
+    at_most: int = 6,
+    ax: Axes | None = None,
+) -> Axes:
+    """The axes with the response of each variable over the steps after a shock; only the `at_most`
+    strongest are drawn.
+
+    Parameters
+    ----------
+    responses
+        (horizon+1, d): row h is the response h steps after the shock.
+    variables
+        d names.
+    low, high
+        Bands of the same shape.
+    shock
+        What was shocked, for the title.
+    at_most
+        How many variables to draw.
+    ax
+        Where to draw; a new figure if None.
+    """
+    data = strongest_responses(responses, variables, low=low, high=high, at_most=at_most)
+    ax = new_axes(ax, 6.4, 3.6)
+    steps = np.arange(len(data.values))
+    for k, name in enumerate(data.names):
+        colour = LINE_COLOURS[k % 6]
+        if data.low is not None and data.high is not None:
+            ax.fill_between(steps, data.low[:, k], data.high[:, k], color=colour, alpha=0.15, linewidth=0)
+        ax.plot(
+            steps,
+            data.values[:, k],
+            color=colour,
+            linestyle=_DASHES[k % 4],
+            marker="o",
+            markersize=3,
+            linewidth=1.7,
+            label=name,
+        )
+    ax.axhline(0.0, color="#777777", linewidth=0.8)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("steps after the shock")
+    ax.set_ylabel("response")
+    hidden = len(variables) - len(data.names)
+    if shock:
+        ax.set_title(f"a unit shock to {shock}", loc="left", fontsize=10)
+    _tidy(ax)
+    if data.names:
+        title = f"{hidden} weaker not shown" if hidden else None
+        ax.legend(
+            frameon=False,
+            fontsize=9,
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            title=title,
+            title_fontsize=8,
+        )
+    else:
+        ax.text(0.5, 0.6, "nothing moves", transform=ax.transAxes, ha="center", color="#555555")
+    return ax
+
+
+def plot_forecast(
+    mean: ArrayLike,
+    *,
+    low: ArrayLike | Sequence[ArrayLike],
+    high: ArrayLike | Sequence[ArrayLike],
+    history: ArrayLike | None = None,
+    levels: Sequence[float] = (0.9,),
+    name: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """The axes with the past of one variable, its forecast and a fan of prediction intervals.
+
+    Parameters
+    ----------
+    mean
+        (steps,) forecast.
+    low, high
+        (steps,) for one level or (levels, steps), in the order of `levels`.
+    history
+        (n,) observed values before the forecast.
+    levels
+        Coverage of each band.
+    name
+        The variable.
+    ax
+        Where to draw; a new figure if None.
+    """
+    centre = np.asarray(mean, dtype=np.float64)
+    lows, highs = (
+        np.atleast_2d(np.asarray(low, dtype=np.float64)),
+        np.atleast_2d(np.asarray(high, dtype=np.float64)),
+    )
+    if centre.ndim != 1 or lows.shape != (len(levels), len(centre)) or highs.shape != lows.shape:
+        raise ParameterError(
+            f"mean must be (steps,) and low, high (levels, steps) with {len(levels)} levels, "
+            f"got {centre.shape}, {lows.shape} and {highs.shape}."
+        )
+    ax = new_axes(ax, 6.4, 3.2)
+    steps = np.arange(1, len(centre) + 1)
+    past = np.asarray([] if history is None else history, dtype=np.float64)
+    last = past[-1:] if past.size else np.zeros(0)
+    joined = np.concatenate([np.zeros(last.size), steps])
+    for k in np.argsort(levels)[::-1]:
+        ax.fill_between(
+            joined, np.concatenate([last, lows[k]]), np.concatenate([last, highs[k]]),
+            color=LINE_COLOURS[0], alpha=0.18, linewidth=0, label=f"{levels[k]:.0%} interval",
+        )  # fmt: skip
+    if past.size:
+        ax.plot(np.arange(1 - past.size, 1), past, color="#333333", linewidth=1.4, label="observed")
+        ax.axvline(0, color="#999999", linewidth=0.8, linestyle=(0, (2, 2)))
+    ax.plot(joined, np.concatenate([last, centre]), color=LINE_COLOURS[0], linewidth=1.9, label="forecast")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("steps from the last observation")
+    ax.set_ylabel(name)
+    _tidy(ax)
+    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return ax
+
+
+def _tidy(ax: Axes) -> None:
+    ax.spines["top"].set_visible(False)
+    ax.spines["right"].set_visible(False)
+    ax.grid(axis="y", color="#e6e6e6", linewidth=0.7)
+    ax.set_axisbelow(True)
+
+
+def _stage_starts(history: pd.DataFrame, rounds: FloatArray) -> list[float]:
+    if "stage" not in history:
+        return []
+    stage = history["stage"].astype(str).to_numpy()
+    return [float(rounds[k]) for k in range(1, len(stage)) if stage[k] != stage[k - 1]]
+
+
+def _padded(values: FloatArray) -> tuple[float, float]:
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    pad = 0.02 * (high - low) or 0.5
+    return low - pad, high + pad

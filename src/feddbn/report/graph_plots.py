@@ -1,0 +1,346 @@
+"""The two graph pictures: the process graph (one node per variable) and the time-series graph (one node per
+moment).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.path import Path
+
+from feddbn.core.lagged import FloatArray
+from feddbn.errors import ParameterError
+from feddbn.model.dbn import DBN
+from feddbn.report.canvas import (
+    EDGE_COLOURS,
+    HEAT_COLOURS,
+    new_axes,
+    shortened,
+    strength_bar,
+    symmetric_scale,
+)
+from feddbn.report.layout import CIRCLE_LIMIT, cluster_order, graph_positions, link_strengths
+
+__all__ = [
+    "ProcessGraph",
+    "plot_process_graph",
+    "plot_time_series_graph",
+    "process_graph",
+    "time_series_edges",
+]
+
+REPEAT_LIMIT = 12
+
+
+@dataclass(frozen=True)
+class ProcessGraph:
+    """What the process graph shows, before anything is drawn.
+
+    Attributes
+    ----------
+    nodes
+        columns variable, x, y (unit square), self_effect (the strongest ``A_l[i, i]``, 0 if none), degree.
+    arrows
+        columns source, target, lag (of the strongest weight), lags (text, strongest first), weight, curved.
+        Contemporaneous arrows are straight; all lagged effects of one pair are one curved arrow.
+    """
+
+    nodes: pd.DataFrame
+    arrows: pd.DataFrame
+
+
+def process_graph(dbn: DBN, *, min_weight: float = 0.0) -> ProcessGraph:
+    """Nodes, positions and arrows of the process graph of `dbn`, weak arrows (``|weight| <= min_weight``)
+    left out.
+    """
+    _require_not_negative(min_weight)
+    d = dbn.d
+    lagged = np.where(np.abs(dbn.A) > min_weight, dbn.A, 0.0)
+    diagonal = lagged[:, np.arange(d), np.arange(d)]
+    self_effect = _strongest(diagonal) if dbn.n_lags else np.zeros(d)
+    rows: list[tuple[str, str, int, str, float, bool]] = []
+    for i, j in np.argwhere(np.abs(dbn.W) > min_weight):
+        rows.append((dbn.variables[i], dbn.variables[j], 0, "0", float(dbn.W[i, j]), False))
+    for i, j in np.argwhere((lagged != 0).any(axis=0)) if dbn.n_lags else []:
+        if i == j:
+            continue
+        by_strength = [
+            int(lag) for lag in np.argsort(-np.abs(lagged[:, i, j]), kind="stable") if lagged[lag, i, j]
+        ]
+        text = ",".join(str(lag + 1) for lag in by_strength)
+        best = by_strength[0]
+        rows.append((dbn.variables[i], dbn.variables[j], best + 1, text, float(lagged[best, i, j]), True))
+    arrows = pd.DataFrame(rows, columns=["source", "target", "lag", "lags", "weight", "curved"])
+    positions = graph_positions(dbn)
+    ends = pd.concat([arrows["source"], arrows["target"]]).value_counts()
+    nodes = pd.DataFrame(
+        {
+            "variable": list(dbn.variables),
+            "x": positions[:, 0],
+            "y": positions[:, 1],
+            "self_effect": self_effect,
+            "degree": [int(ends.get(v, 0)) for v in dbn.variables],
+        }
+    )
+    return ProcessGraph(nodes, arrows)
+
+
+def plot_process_graph(
+    dbn: DBN,
+    *,
+    ax: Axes | None = None,
+    min_weight: float = 0.0,
+    limit: float | None = None,
+    max_labels: int = 40,
+) -> Axes:
+    """The axes with one node per variable and one arrow per effect.
+
+    Arrow colour is the weight, a number on an arrow its lags (strongest first; straight arrows without a
+    number act within the moment), node colour the variable's effect on its own future. With more than
+    `max_labels` variables only the most connected ones are named.
+
+    Parameters
+    ----------
+    dbn
+        The network.
+    ax
+        Where to draw; a new figure if None.
+    min_weight
+        Arrows of at most this absolute weight are left out.
+    limit
+        End of the symmetric colour scale; the largest weight if None.
+    max_labels
+        Most variables that are named.
+    """
+    graph = process_graph(dbn, min_weight=min_weight)
+    nodes, arrows = graph.nodes, graph.arrows
+    d = dbn.d
+    side = float(np.clip(4.2 + 0.16 * d, 5.0, 12.0))
+    ax = new_axes(ax, side + 1.8, side)
+    norm = symmetric_scale(arrows["weight"], limit=limit)
+    auto = symmetric_scale(nodes["self_effect"], limit=1.0)
+    on_circle = d <= CIRCLE_LIMIT
+    width = float(np.clip(30 / np.sqrt(d) * 1.6, 7, 20))
+    size = (width * 1.0) ** 2
+    where = {v: (x, y) for v, x, y in zip(nodes["variable"], nodes["x"], nodes["y"], strict=True)}
+    # Strong arrows last, so that they lie on top.
+    drawn = arrows.iloc[np.argsort(np.abs(arrows["weight"].to_numpy(dtype=float)), kind="stable")]
+    crowded = len(arrows) > 90
+    pairs = {
+        (str(a), str(b))
+        for a, b, bent in zip(arrows["source"], arrows["target"], arrows["curved"], strict=True)
+        if bent
+    }
+    for row in drawn.to_dict("records"):
+        colour = EDGE_COLOURS(norm(row["weight"]))
+        share = abs(float(row["weight"])) / float(norm.vmax or 1.0)
+        bend = _bend(where, str(row["source"]), str(row["target"]), pairs) if row["curved"] else 0.0
+        ax.add_patch(
+            FancyArrowPatch(
+                where[row["source"]],
+                where[row["target"]],
+                connectionstyle=f"arc3,rad={bend}",
+                arrowstyle="-|>",
+                mutation_scale=8 if crowded else 12,
+                shrinkA=width / 2,
+                shrinkB=width / 2 + 1,
+                color=colour,
+                linewidth=(0.4 + 1.2 * share) if crowded else (0.9 + 2.0 * share),
+                alpha=0.35 + 0.6 * min(share, 1.0) if crowded else 0.95,
+                zorder=2,
+            )
+        )
+        if row["curved"] and not crowded:
+            x, y = _on_arc(where[row["source"]], where[row["target"]], bend)
+            ax.text(
+                x, y, row["lags"], fontsize=8 if d <= 12 else 7, ha="center", va="center", zorder=4,
+                color="#222222",
+                bbox={"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.85},
+            )  # fmt: skip
+    ax.scatter(
+        nodes["x"], nodes["y"], s=size, c=nodes["self_effect"], cmap=HEAT_COLOURS, norm=auto,
+        edgecolors="#333333", linewidths=1.0, zorder=3,
+    )  # fmt: skip
+    _name_nodes(ax, nodes, on_circle, width, max_labels)
+    ax.set_xlim(-0.06, 1.06)
+    ax.set_ylim(-0.06, 1.06)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    strength_bar(ax, auto, HEAT_COLOURS, "effect on its own future (node)", shrink=0.5)
+    strength_bar(ax, norm, EDGE_COLOURS, "weight (arrow)", shrink=0.5)
+    return ax
+
+
+def time_series_edges(dbn: DBN, *, min_weight: float = 0.0) -> pd.DataFrame:
+    """The arrows of the unrolled graph: source, target, lag, weight, one row per nonzero weight, weakest
+    first.
+    """
+    _require_not_negative(min_weight)
+    stack = dbn.adjacency_matrices
+    index = np.argwhere(np.abs(stack) > min_weight)
+    weights = stack[tuple(index.T)] if len(index) else np.zeros(0)
+    frame = pd.DataFrame(
+        {
+            "source": [dbn.variables[i] for i in index[:, 1]],
+            "target": [dbn.variables[j] for j in index[:, 2]],
+            "lag": index[:, 0].astype(int),
+            "weight": weights,
+        }
+    )
+    return frame.iloc[np.argsort(np.abs(weights), kind="stable")].reset_index(drop=True)
+
+
+def plot_time_series_graph(
+    dbn: DBN,
+    *,
+    ax: Axes | None = None,
+    min_weight: float = 0.0,
+    limit: float | None = None,
+    cluster: bool = True,
+) -> Axes:
+    """The axes with one row per variable and one column per moment t-p, ..., t.
+
+    Effects into moment t are drawn in full; up to `REPEAT_LIMIT` variables the same effects between earlier
+    moments are drawn faintly, because they repeat. Contemporaneous effects bow to the right of their
+    column. `cluster` puts linked variables on neighbouring rows.
+    """
+    edges = time_series_edges(dbn, min_weight=min_weight)
+    d, p = dbn.d, dbn.n_lags
+    order = cluster_order(link_strengths(dbn)) if cluster else list(range(d))
+    row_of = {dbn.variables[v]: d - 1 - place for place, v in enumerate(order)}
+    height = float(np.clip(0.42 * d, 3.0, 9.0) if d <= 40 else np.clip(0.13 * d, 9.0, 26.0))
+    ax = new_axes(ax, 3.2 + 1.7 * (p + 1), height)
+    norm = symmetric_scale(edges["weight"], limit=limit)
+    crowded = len(edges) > 90
+    radius = 9.0 if d <= 12 else 6.0 if d <= 40 else 3.5
+    for row in edges.to_dict("records"):
+        share = abs(float(row["weight"])) / float(norm.vmax or 1.0)
+        start, stop = row_of[row["source"]], row_of[row["target"]]
+        first = row["lag"] - p if d <= REPEAT_LIMIT else 0
+        for moment in range(first, 1):
+            current = moment == 0
+            style: dict[str, Any] = {
+                "arrowstyle": "-|>",
+                "mutation_scale": 7 if crowded else 11,
+                "edgecolor": EDGE_COLOURS(norm(row["weight"])),
+                "linewidth": (0.5 + 1.2 * share) * (1.0 if crowded else 1.4),
+                "alpha": (0.3 + 0.6 * min(share, 1.0) if crowded else 0.9) if current else 0.18,
+                "zorder": 3 if current else 2,
+            }
+            if row["lag"] == 0:
+                arc = _bow(moment, start, stop, d, radius)
+                ax.add_patch(FancyArrowPatch(path=arc, facecolor="none", **style))
+            else:
+                ends: dict[str, Any] = {"posA": (moment - row["lag"], start), "posB": (moment, stop)}
+                ax.add_patch(
+                    FancyArrowPatch(
+                        **ends,
+                        shrinkA=radius / 2,
+                        shrinkB=radius / 2 + 1,
+                        facecolor=style["edgecolor"],
+                        **style,
+                    )
+                )
+    grid_x, grid_y = np.meshgrid(np.arange(-p, 1), np.arange(d))
+    ax.scatter(
+        grid_x, grid_y, s=radius**2, facecolor="#f4f4f4", edgecolor="#333333", linewidths=0.8, zorder=4
+    )
+    ax.set_xticks(range(-p, 1), ["t" if m == 0 else f"t−{-m}" for m in range(-p, 1)])
+    ax.set_yticks([row_of[v] for v in dbn.variables], [shortened(v, 18) for v in dbn.variables])
+    ax.tick_params(length=0, labelsize=9 if d <= 20 else 8 if d <= 40 else 6)
+    ax.tick_params(axis="x", labelsize=10, labeltop=True)
+    ax.set_xlim(-p - 0.2, 0.65)
+    ax.set_ylim(-0.7, d - 0.3)
+    for side in ax.spines.values():
+        side.set_visible(False)
+    strength_bar(ax, norm, EDGE_COLOURS, "weight", shrink=0.6 if d <= 40 else 0.25)
+    return ax
+
+
+def _name_nodes(ax: Axes, nodes: pd.DataFrame, on_circle: bool, width: float, max_labels: int) -> None:
+    d = len(nodes)
+    named = set(range(d))
+    if d > max_labels:
+        ranked = np.lexsort((np.arange(d), -nodes["degree"].to_numpy()))
+        named = _without_collisions(nodes, [int(i) for i in ranked[: 2 * max_labels]], max_labels)
+    for i in sorted(named):
+        x, y, name = float(nodes["x"][i]), float(nodes["y"][i]), shortened(str(nodes["variable"][i]), 16)
+        if not on_circle:
+            ax.annotate(
+                name, (x, y), xytext=(0, width / 2 + 1), textcoords="offset points", ha="center", va="bottom",
+                fontsize=7, zorder=6,
+                bbox={"boxstyle": "square,pad=0.05", "fc": "white", "ec": "none", "alpha": 0.75},
+            )  # fmt: skip
+            continue
+        angle = float(np.arctan2(y - 0.5, x - 0.5))
+        if d == 1:
+            angle = np.pi / 2
+        reach = width / 2 + 5
+        ha = "center" if abs(np.cos(angle)) < 0.25 else "left" if np.cos(angle) > 0 else "right"
+        va = "center" if abs(np.sin(angle)) < 0.6 else "bottom" if np.sin(angle) > 0 else "top"
+        ax.annotate(
+            name, (x, y), xytext=(reach * np.cos(angle), reach * np.sin(angle)), textcoords="offset points",
+            ha=ha, va=va, fontsize=10 if d <= 12 else 8.5, zorder=6, annotation_clip=False,
+        )  # fmt: skip
+
+
+def _without_collisions(nodes: pd.DataFrame, ranked: Sequence[int], at_most: int) -> set[int]:
+    """Greedy choice: a name is kept if its box on a page of unit width meets none kept before it."""
+    kept: list[tuple[float, float, float]] = []
+    chosen: set[int] = set()
+    for i in ranked:
+        x, y = float(nodes["x"][i]), float(nodes["y"][i])
+        half = 0.0045 * min(len(str(nodes["variable"][i])), 16) + 0.005
+        if len(chosen) < at_most and all(abs(x - u) > half + h or abs(y - v) > 0.022 for u, v, h in kept):
+            kept.append((x, y, half))
+            chosen.add(i)
+    return chosen
+
+
+def _bend(
+    where: dict[str, tuple[float, float]], source: str, target: str, pairs: set[tuple[str, str]]
+) -> float:
+    """Bow towards the middle of the page, where no node of a circle is; the second of two opposite arrows
+    bows more.
+    """
+    (x0, y0), (x1, y1) = where[source], where[target]
+    to_middle = (0.5 - (x0 + x1) / 2) * (y1 - y0) - (0.5 - (y0 + y1) / 2) * (x1 - x0)
+    size = 0.4 if (target, source) in pairs and target < source else 0.2
+    return size if to_middle >= 0 else -size
+
+
+def _bow(moment: int, start: int, stop: int, d: int, radius: float) -> Path:
+    """An arc from row to row right of a column, further out the longer it is, so that nested arcs stay
+    apart.
+    """
+    out = moment + 0.1 + 0.7 * (abs(stop - start) / max(d - 1, 1)) ** 0.7
+    edge = moment + 0.006 * radius
+    points = [(edge, start), (out, start), (out, stop), (edge, stop)]
+    return Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+
+
+def _on_arc(start: tuple[float, float], stop: tuple[float, float], bend: float) -> tuple[float, float]:
+    """A point of matplotlib's arc3 curve; past the middle, so that i -> j and j -> i are labelled apart."""
+    (x0, y0), (x1, y1) = start, stop
+    control = (x0 + x1) / 2 + bend * (y1 - y0), (y0 + y1) / 2 - bend * (x1 - x0)
+    s = 0.56
+    return (
+        (1 - s) ** 2 * x0 + 2 * s * (1 - s) * control[0] + s**2 * x1,
+        (1 - s) ** 2 * y0 + 2 * s * (1 - s) * control[1] + s**2 * y1,
+    )
+
+
+def _strongest(values: FloatArray) -> FloatArray:
+    best = np.abs(values).argmax(axis=0)
+    return np.asarray(values[best, np.arange(values.shape[1])], dtype=np.float64)
+
+
+def _require_not_negative(min_weight: float) -> None:
+    if not min_weight >= 0:
+        raise ParameterError(f"min_weight must be 0 or larger, got {min_weight!r}.")

@@ -1,0 +1,251 @@
+"""The report: one HTML file that needs nothing else, not even a network.
+
+The interactive graph is plain SVG and a small script written here, not a bundled library: positions are
+computed in Python (so the picture is the same everywhere and a hundred variables cost the browser nothing),
+which leaves hovering, dragging, filtering and selecting: less code than the configuration of a graph
+library, no licence to carry, tens of kilobytes instead of hundreds, and no canvas, so it prints, scales and
+is readable by assistive technology. A content security policy in the page forbids every request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from feddbn._version import __version__
+from feddbn.errors import FileError
+from feddbn.model.dbn import DBN
+from feddbn.report.curve_plots import plot_convergence
+from feddbn.report.figures import inline_svg
+from feddbn.report.fitted import mapping_of_dbn
+from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
+from feddbn.report.page_data import page_data
+from feddbn.report.record import ReportRecord, read_record
+from feddbn.report.site_plots import plot_site_differences, site_differences
+from feddbn.report.verdicts import verdicts
+
+__all__ = ["render_report", "write_report"]
+
+
+def write_report(
+    result: object,
+    path: str | Path,
+    *,
+    title: str | None = None,
+    edges: pd.DataFrame | None = None,
+    truth: DBN | None = None,
+    sites: Sequence[Mapping[str, Any]] | None = None,
+    audit: Sequence[Mapping[str, Any]] | None = None,
+) -> Path:
+    """The path of the report written for `result`.
+
+    Parameters
+    ----------
+    result
+        A stored result (a mapping or the path of its file), a fitted method, or a network.
+    path
+        Where to write; an existing file is replaced.
+    title
+        Heading; made from the method and the numbers if None.
+    edges
+        Table source, target, lag, weight and any of probability, ci_low, ci_high, as edge confidence gives
+        it; the result's own if None. Rows of weight 0 are no edges and are left out.
+    truth
+        The network that generated simulated data; the result's own if None.
+    sites
+        One mapping per site with name, recordings, rows, dropped_rows; the result's own if None.
+    audit
+        Rows of a site's audit log (task, bytes, ...), summarised in the page; the result's own if None.
+    """
+    target = Path(path)
+    text = render_report(result, title=title, edges=edges, truth=truth, sites=sites, audit=audit)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"cannot write the report to {target}: {error.strerror or error}.") from error
+    return target
+
+
+def render_report(
+    result: object,
+    *,
+    title: str | None = None,
+    edges: pd.DataFrame | None = None,
+    truth: DBN | None = None,
+    sites: Sequence[Mapping[str, Any]] | None = None,
+    audit: Sequence[Mapping[str, Any]] | None = None,
+) -> str:
+    """The HTML text of the report for `result`; the same result gives the same text. See `write_report`."""
+    beside: dict[str, Any] = {"edges": edges, "sites": sites, "audit": audit}
+    if truth is not None:
+        beside["truth"] = {**mapping_of_dbn(truth)["dbn"], "variables": truth.variables}
+    record = read_record(result, {k: v for k, v in beside.items() if v is not None})
+    environment = Environment(
+        loader=PackageLoader("feddbn.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["thousands"] = _thousands
+    data = json.dumps(page_data(record), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return environment.get_template("report.html").render(
+        record=record,
+        title=title or _title(record),
+        summary=_summary(record),
+        facts=_facts(record),
+        parameters={k: _shown(v) for k, v in sorted(record.parameters.items())},
+        verdicts=verdicts(record),
+        figures=_figures(record),
+        sites=_site_rows(record),
+        audit=_audit_rows(record.audit),
+        truth=_truth_counts(record),
+        # "<" cannot end the script element early once it is escaped.
+        data=Markup(data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")),
+        version=__version__,
+    )
+
+
+def _title(record: ReportRecord) -> str:
+    sites = f", {len(record.sites)} sites" if len(record.sites) > 1 else ""
+    return f"{record.method}: {record.dbn.d} variables{sites}"
+
+
+def _summary(record: ReportRecord) -> str:
+    n_now, n_late = int(np.count_nonzero(record.dbn.W)), int(np.count_nonzero(record.dbn.A))
+    rows = f" from {record.n_rows:,} rows" if record.n_rows is not None else ""
+    where = f" at {len(record.sites)} sites" if len(record.sites) > 1 else ""
+    rounds = (
+        f" in {record.n_rounds} round{'' if record.n_rounds == 1 else 's'}"
+        if record.n_rounds is not None
+        else ""
+    )
+    steps = "1 step" if record.dbn.n_lags == 1 else f"{record.dbn.n_lags} steps"
+    return (
+        f"{record.method} learned {n_now + n_late:,} effects among {record.dbn.d} "
+        f"variables{rows}{where}{rounds}: "
+        f"{n_now:,} within a moment and {n_late:,} delayed by up to {steps}."
+    )
+
+
+def _facts(record: ReportRecord) -> list[tuple[str, str]]:
+    privacy = record.privacy or {}
+    protection = ", ".join(
+        f"{k.replace('_', ' ')}: {_shown(v)}" for k, v in privacy.items() if not isinstance(v, (dict, list))
+    )
+    facts = [
+        ("Method", record.method),
+        ("Variables", f"{record.dbn.d}"),
+        ("Lags", f"{record.dbn.n_lags}"),
+        ("Sites", f"{len(record.sites)}" if len(record.sites) else ""),
+        ("Rows used", f"{record.n_rows:,}" if record.n_rows is not None else ""),
+        ("Rounds", f"{record.n_rounds}" if record.n_rounds is not None else ""),
+        ("Outcome", record.status_message),
+        ("Protection", protection or "none recorded"),
+        ("Created", record.created),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _figures(record: ReportRecord) -> dict[str, Markup]:
+    figures = {"convergence": "", "matrices": "", "sites": ""}
+    history = record.history
+    if history is not None and {"h", "primal", "dual", "objective"} & set(history.columns):
+        text = "Acyclicity, residuals and objective over the rounds"
+        figures["convergence"] = inline_svg(lambda: plot_convergence(history), "convergence", text)
+    truth = record.truth
+    if truth is not None:
+        text = "True weights above estimated weights, rows are causes and columns effects"
+        figures["matrices"] = inline_svg(lambda: plot_truth_and_estimate(truth, record.dbn), "matrices", text)
+    else:
+        text = "Estimated weights, rows are causes and columns effects"
+        figures["matrices"] = inline_svg(lambda: plot_weights(record.dbn), "matrices", text)
+    if record.personal:
+        table = site_differences(record.dbn, record.personal)
+        text = "Shared weight of each edge and each site's deviation from it"
+        figures["sites"] = inline_svg(lambda: plot_site_differences(table), "sites", text)
+    return {name: Markup(svg) for name, svg in figures.items()}
+
+
+def _site_rows(record: ReportRecord) -> list[dict[str, Any]]:
+    rows = []
+    total = record.n_rows or 0
+    shared = record.dbn.adjacency_matrices != 0
+    table = {str(r["name"]): r for r in record.sites.to_dict("records")}
+    for name in dict.fromkeys([*table, *record.personal]):
+        site = table.get(name, {})
+        own = record.personal.get(name)
+        has = own.adjacency_matrices != 0 if own is not None else None
+        n_rows = _whole(site.get("rows"))
+        rows.append(
+            {
+                "name": name,
+                "recordings": _whole(site.get("recordings")),
+                "rows": n_rows,
+                "dropped": _whole(site.get("dropped_rows")),
+                "share": n_rows / total if n_rows is not None and total else None,
+                "edges": None if has is None else int(has.sum()),
+                "own": None if has is None else int((has & ~shared).sum()),
+                "lacking": None if has is None else int((shared & ~has).sum()),
+            }
+        )
+    return rows
+
+
+def _audit_rows(audit: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Messages and bytes per kind of task; a row that already counts messages keeps its count."""
+    kinds: dict[str, dict[str, Any]] = {}
+    for entry in audit:
+        kind = str(entry.get("task") or entry.get("name") or entry.get("kind") or "message")
+        row = kinds.setdefault(kind, {"task": kind, "messages": 0, "bytes": 0, "shapes": set()})
+        row["messages"] += int(entry.get("messages") or entry.get("count") or 1)
+        row["bytes"] += int(entry.get("bytes") or entry.get("n_bytes") or entry.get("size_bytes") or 0)
+        if entry.get("shape") is not None:
+            row["shapes"].add(_shown(entry["shape"]))
+    return [{**row, "shapes": ", ".join(sorted(row["shapes"]))} for row in kinds.values()]
+
+
+def _truth_counts(record: ReportRecord) -> dict[str, int] | None:
+    if record.truth is None:
+        return None
+    marks = record.edges["truth"].value_counts()
+    n_true = int(np.count_nonzero(record.truth.adjacency_matrices))
+    found = int(marks.get("found", 0))
+    return {
+        "true": n_true,
+        "found": found,
+        "reversed": int(marks.get("reversed", 0)),
+        "extra": int(marks.get("extra", 0)),
+        "missing": n_true - found - int(marks.get("reversed", 0)),
+    }
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (list, tuple)):
+        text = ", ".join(_shown(v) for v in value)
+        return text if len(text) <= 200 else text[:199] + "…"
+    return str(value)
+
+
+def _whole(value: object) -> int | None:
+    if not isinstance(value, (int, float, np.number)) or not np.isfinite(float(value)):
+        return None
+    return int(value)
+
+
+def _thousands(value: object) -> str:
+    return "–" if value is None else f"{value:,}"

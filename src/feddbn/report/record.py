@@ -1,0 +1,250 @@
+"""What a report is about: a stored result, read tolerantly.
+
+A result is a plain mapping (the content of a result file). Only ``dbn`` is required; everything else that
+is missing makes the report say less, never fail. A wrong ``format``, a newer ``version`` or matrices that
+do not fit together are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from feddbn.errors import FileError, InputError, ParameterError
+from feddbn.model.dbn import DBN
+from feddbn.report.fitted import mapping_of_dbn, mapping_of_fit
+from feddbn.report.graph_plots import time_series_edges
+
+__all__ = ["EDGE_COLUMNS", "ReportRecord", "read_record"]
+
+FORMAT = "feddbn-result"
+LATEST_VERSION = 1
+EDGE_COLUMNS = ("source", "target", "lag", "weight", "probability", "ci_low", "ci_high")
+
+
+@dataclass(frozen=True)
+class ReportRecord:
+    """A result with every optional part made explicit.
+
+    Attributes
+    ----------
+    method, parameters
+        Name of the method and its settings.
+    dbn
+        The (shared) network.
+    edges
+        One row per edge with `EDGE_COLUMNS` (NaN where unknown) and, with a truth, ``truth`` (found, extra,
+        reversed).
+    history
+        One row per round, or None.
+    status_name, status_message, converged
+        How the fit ended; `converged` is None if the result does not say.
+    sites
+        Columns name, recordings, rows, dropped_rows (NaN where unknown).
+    n_rounds
+        Rounds of exchange, or None.
+    privacy, diagnostics
+        What the result says about protection and data.
+    warnings
+        Sentences.
+    personal
+        Each site's own network; empty if there is none.
+    truth
+        The network that generated simulated data, or None.
+    audit
+        Rows of the audit, one per message or one per kind of message.
+    created
+        When the result was written, as stored.
+    """
+
+    method: str
+    parameters: dict[str, Any]
+    dbn: DBN
+    edges: pd.DataFrame
+    history: pd.DataFrame | None
+    status_name: str
+    status_message: str
+    converged: bool | None
+    sites: pd.DataFrame
+    n_rounds: int | None
+    privacy: dict[str, Any] | None
+    diagnostics: dict[str, Any]
+    warnings: tuple[str, ...]
+    personal: dict[str, DBN]
+    truth: DBN | None
+    audit: tuple[dict[str, Any], ...]
+    created: str
+
+    @property
+    def n_rows(self) -> int | None:
+        """Usable rows over all sites, or None if the result does not say."""
+        rows = self.sites["rows"].dropna() if len(self.sites) else pd.Series(dtype=float)
+        return int(rows.sum()) if len(rows) else None
+
+
+def read_record(result: object, beside: Mapping[str, Any] | None = None) -> ReportRecord:
+    """The record of a result: a mapping, the path of a JSON file, a fitted method, a network, or an object
+    with ``to_dict()``; entries of `beside` replace those of the result.
+    """
+    stored = {**_as_mapping(result), **(beside or {})}
+    if stored.get("format", FORMAT) != FORMAT:
+        raise FileError(f"the result has the format {stored.get('format')!r}; a report needs {FORMAT!r}.")
+    version = stored.get("version", LATEST_VERSION)
+    if not isinstance(version, int) or not 1 <= version <= LATEST_VERSION:
+        raise FileError(
+            f"the result has version {version!r} and this feddbn reads up to {LATEST_VERSION}; "
+            f"upgrade feddbn."
+        )
+    if not isinstance(stored.get("dbn"), Mapping):
+        raise FileError("the result has no network: 'dbn' is missing; write the result again after a fit.")
+    dbn = _network(stored["dbn"], stored.get("variables"), "dbn")
+    truth = stored.get("truth")
+    true_dbn = _network(truth, dbn.variables, "truth") if isinstance(truth, Mapping) else None
+    notes = [str(w) for w in stored.get("warnings") or ()]
+    if true_dbn is not None and true_dbn.variables != dbn.variables:
+        true_dbn = _in_order(true_dbn, dbn.variables)
+        if true_dbn is None:
+            notes.append("The truth has other variables than the learned network and is left out.")
+    status = stored.get("status")
+    status = status if isinstance(status, Mapping) else {"message": str(status) if status else ""}
+    converged = status.get("converged")
+    history = stored.get("history")
+    frame = pd.DataFrame(list(history)) if history else None
+    n_rounds = stored.get("n_rounds")
+    privacy = stored.get("privacy")
+    audit = stored.get("audit") or ()
+    if isinstance(audit, Mapping):
+        audit = audit.get("tasks") or audit.get("entries") or audit.get("messages") or ()
+    return ReportRecord(
+        method=str(stored.get("method") or "unknown method"),
+        parameters=dict(stored.get("parameters") or {}),
+        dbn=dbn,
+        edges=_edges(dbn, stored.get("edges"), true_dbn),
+        history=frame if frame is not None and len(frame) else None,
+        status_name=str(status.get("name") or ""),
+        status_message=str(status.get("message") or ""),
+        converged=None if converged is None else bool(converged),
+        sites=_sites(stored.get("sites") or ()),
+        n_rounds=None if n_rounds is None else int(n_rounds),
+        privacy=dict(privacy) if privacy else None,
+        diagnostics=dict(stored.get("diagnostics") or {}),
+        warnings=tuple(notes),
+        personal={
+            str(site): _network(part, dbn.variables, f"personal[{site!r}]")
+            for site, part in (stored.get("personal") or {}).items()
+        },
+        truth=true_dbn,
+        audit=tuple(dict(row) for row in audit if isinstance(row, Mapping))
+        if isinstance(audit, Sequence)
+        else (),
+        created=str(stored.get("created") or ""),
+    )
+
+
+def _as_mapping(result: object) -> Mapping[str, Any]:
+    if isinstance(result, Mapping):
+        return result
+    if isinstance(result, (str, Path)):
+        path = Path(result)
+        try:
+            loaded = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise FileError(f"cannot read the result {path}: {error.strerror or error}.") from error
+        except ValueError as error:
+            raise FileError(f"{path} is not a result file: it does not hold JSON.") from error
+        if isinstance(loaded, Mapping):
+            return loaded
+        raise FileError(f"{path} is not a result file: its content is not an object.")
+    if isinstance(result, DBN):
+        return mapping_of_dbn(result)
+    if isinstance(getattr(result, "dbn_", None), DBN):
+        return mapping_of_fit(result)
+    personal = getattr(result, "dbns_", None)
+    if isinstance(personal, Mapping) and personal:
+        raise ParameterError(
+            f"{type(result).__name__} has no network that all sites share; report one site's: "
+            f"write_report(model.dbns_[{next(iter(personal))!r}], path)."
+        )
+    to_dict = getattr(result, "to_dict", None)
+    if callable(to_dict):
+        return _as_mapping(to_dict())
+    raise FileError(
+        f"result must be a stored result, its path, a fitted method or a DBN, got {type(result).__name__}."
+    )
+
+
+def _network(part: Mapping[str, Any], variables: Sequence[str] | None, what: str) -> DBN:
+    names = part.get("variables") or variables
+    try:
+        W = np.array(part["W"], dtype=np.float64)
+        A = np.array(part.get("A", []), dtype=np.float64)
+        if A.size == 0:
+            A = np.zeros((0, *W.shape))
+        extra = {
+            k: np.array(part[k], dtype=np.float64) for k in ("intercept", "noise_variances") if part.get(k)
+        }
+        return DBN(W, A, names, **extra)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        raise FileError(f"the network {what!r} of the result cannot be read ({reason})") from error
+
+
+def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
+    if set(dbn.variables) != set(variables):
+        return None
+    order = [dbn.variables.index(name) for name in variables]
+    return DBN(dbn.W[np.ix_(order, order)], dbn.A[:, order][:, :, order], variables)
+
+
+def _edges(
+    dbn: DBN, stored: pd.DataFrame | Iterable[Mapping[str, Any]] | None, truth: DBN | None
+) -> pd.DataFrame:
+    if stored is None:
+        table = time_series_edges(dbn).iloc[::-1]
+    else:
+        table = stored if isinstance(stored, pd.DataFrame) else pd.DataFrame(list(stored))
+    table = table.reindex(columns=list(EDGE_COLUMNS)).reset_index(drop=True)
+    unknown = (set(table["source"]) | set(table["target"])) - set(dbn.variables)
+    if unknown:
+        raise FileError(f"an edge of the result names {min(unknown)!r}, which is not among its variables.")
+    for column in EDGE_COLUMNS[2:]:
+        table[column] = pd.to_numeric(table[column])
+    table["lag"] = table["lag"].fillna(0).astype(int)
+    # A confidence table also lists edges that only some replicates had; the network does not have them.
+    table = table[table["weight"] != 0]
+    table = table.iloc[np.argsort(-table["weight"].abs().fillna(0).to_numpy(), kind="stable")].reset_index(
+        drop=True
+    )
+    if truth is not None:
+        place = {name: i for i, name in enumerate(dbn.variables)}
+        stack = truth.adjacency_matrices
+        table["truth"] = [
+            _against_truth(stack, int(lag), place[s], place[t])
+            for s, t, lag in zip(table["source"], table["target"], table["lag"], strict=True)
+        ]
+    return table
+
+
+def _against_truth(stack: np.ndarray, lag: int, i: int, j: int) -> str:
+    if lag < len(stack) and stack[lag, i, j] != 0:
+        return "found"
+    return "reversed" if lag == 0 and stack[0, j, i] != 0 else "extra"
+
+
+def _sites(stored: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    columns = ["name", "recordings", "rows", "dropped_rows"]
+    given = [dict(site) for site in stored]
+    for site in given:
+        site["name"] = site.get("name", site.get("site"))
+        # Rows that only serve as lags are no evidence; the usable ones count where both are known.
+        site["rows"] = site.get("usable_rows", site.get("rows"))
+    table = pd.DataFrame(given).reindex(columns=columns)
+    for column in columns[1:]:
+        table[column] = pd.to_numeric(table[column])
+    return table

@@ -1,0 +1,324 @@
+"""Plain-language answers to the questions a reader of a result asks first.
+
+Each verdict looks only at what the result says; where it does not say enough the answer is "unknown" with
+what would be needed, never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from feddbn.core.constraints import has_cycle
+from feddbn.errors import ParameterError
+from feddbn.model.dbn import DBN
+from feddbn.report.record import ReportRecord
+
+__all__ = ["Level", "Verdict", "verdicts"]
+
+Level = Literal["good", "caution", "bad", "unknown"]
+
+# These fit one common noise variance in effect: least squares prefers the order in which variance grows.
+SCALE_READING = frozenset(
+    {"FDBNL", "PFDBNL", "Dynotears", "DYNOTEARS", "Average", "BestSite", "Vote", "LocalOnly"}
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One question, its short answer, the evidence and what to do."""
+
+    key: str
+    question: str
+    level: Level
+    answer: str
+    detail: str = ""
+    advice: str = ""
+
+
+def verdicts(record: ReportRecord) -> list[Verdict]:
+    """The verdicts on a result, in the order in which they are read."""
+    found = [
+        _converged(record),
+        _order(record),
+        _empty(record),
+        _rows(record),
+        _certainty(record),
+        _acyclic(record.dbn),
+        _stable(record.dbn),
+        _revealed(record),
+    ]
+    return [verdict for verdict in found if verdict is not None]
+
+
+def _converged(record: ReportRecord) -> Verdict:
+    question = "Did it converge?"
+    rounds = "" if record.n_rounds is None else f" after {_count(record.n_rounds, 'round')}"
+    evidence = _last_round(record)
+    message = _sentence(record.status_message)
+    if record.converged is True:
+        return Verdict(
+            "converged", question, "good", f"Yes{rounds}.", " ".join(filter(None, [message, evidence]))
+        )
+    if record.converged is None and _is_direct(record):
+        detail = "The answer comes from sums of statistics without iteration between server and sites."
+        return Verdict("converged", question, "good", "There was nothing to iterate.", detail)
+    if record.converged is None:
+        return Verdict(
+            "converged",
+            question,
+            "unknown",
+            "The result does not say.",
+            evidence,
+            "Fit again and store the status.",
+        )
+    advice = {
+        "MAX_ROUNDS": "Raise max_rounds, or loosen tol if the residuals below are small enough for "
+        "your purpose.",
+        "NOT_ACYCLIC": "Raise lambda_w, or forbid edges that cannot exist, so that fewer cycles compete.",
+        "STALLED": "Try schedule='adaptive' and a smaller rho2; weights may still change in the "
+        "second digit.",
+    }.get(record.status_name, "Raise max_rounds and look at the convergence curves below.")
+    answer = f"No: it stopped{rounds} before it was done."
+    return Verdict("converged", question, "bad", answer, " ".join(filter(None, [message, evidence])), advice)
+
+
+def _is_direct(record: ReportRecord) -> bool:
+    """Whether the method asks once, or a few times for different sums, instead of iterating."""
+    return record.history is None and record.n_rounds is not None and record.n_rounds <= 3
+
+
+def _order(record: ReportRecord) -> Verdict:
+    question = "Is the order within a moment identified, or read off the scales?"
+    if not np.any(record.dbn.W):
+        detail = "Every effect is delayed, so time itself gives the direction."
+        return Verdict("order", question, "good", "There is no order to identify.", detail)
+    facts = record.diagnostics
+    noise = str(facts.get("noise_variance") or record.parameters.get("noise_variance") or "").lower()
+    sensitive = facts.get("scale_sensitive")
+    share = _number(facts.get("varsortability"))
+    evidence = ""
+    if share is not None:
+        scale = "0.5: scales say nothing; 1: causes always vary less than effects"
+        evidence = f"Varsortability is {share:.2f} ({scale})."
+    if noise in {"free", "unequal"}:
+        detail = (
+            "The fit lets every variable have its own noise variance, so units do not decide "
+            "directions. With Gaussian "
+            "noise some directions within a moment fit equally well either way; delayed effects are "
+            "not affected."
+        )
+        return Verdict("order", question, "good", "Not read off the scales.", f"{detail} {evidence}".strip())
+    reads_scales = noise == "equal" or record.method in SCALE_READING
+    if sensitive is True or (reads_scales and share is not None and share >= 0.8):
+        return Verdict(
+            "order", question, "caution", "Probably read off the scales.",
+            f"The directions within a moment follow the size of the variances. {evidence}".strip(),
+            "If the units are arbitrary, refit with OneShotDBN(noise_variance='free') and keep what agrees.",
+        )  # fmt: skip
+    if sensitive is False:
+        detail = f"Rescaling the variables did not change the directions. {evidence}".strip()
+        return Verdict("order", question, "good", "Not read off the scales.", detail)
+    if reads_scales:
+        return Verdict(
+            "order", question, "caution", "It depends on the units.",
+            f"{record.method} assumes that all noise variances are alike in the given units. "
+            f"{evidence}".strip(),
+            "Check that the units are comparable, or refit with OneShotDBN(noise_variance='free') "
+            "and compare.",
+        )  # fmt: skip
+    return Verdict("order", question, "unknown", "The result does not say.", evidence)
+
+
+def _empty(record: ReportRecord) -> Verdict:
+    question = "Is the graph empty, and why?"
+    n_now = int(np.count_nonzero(record.dbn.W))
+    n_lagged = int(np.count_nonzero(record.dbn.A))
+    if n_now + n_lagged:
+        detail = f"{_count(n_now, 'effect')} within a moment and {_count(n_lagged, 'delayed effect')}."
+        if not n_now:
+            detail += " Nothing acts within a moment" + (
+                f": lambda_w = {record.parameters['lambda_w']} may be too strong."
+                if "lambda_w" in record.parameters
+                else "."
+            )
+        return Verdict("empty", question, "good", "It is not empty.", detail)
+    reasons, advice = _why_empty(record)
+    detail = (
+        " ".join(reasons)
+        or "The result holds no clue; the variables may simply not influence each other linearly."
+    )
+    return Verdict("empty", question, "bad", "It is empty.", detail, advice)
+
+
+def _why_empty(record: ReportRecord) -> tuple[list[str], str]:
+    settings, facts = record.parameters, record.diagnostics
+    reasons: list[str] = []
+    advice = "Lower lambda_w and lambda_a, or let `select` choose them."
+    largest = _number(facts.get("largest_raw_weight"))
+    threshold = max(_number(settings.get("w_threshold")) or 0.0, _number(settings.get("a_threshold")) or 0.0)
+    strongest_penalty = _number(facts.get("lambda_max"))
+    used = max(_number(settings.get("lambda_w")) or 0.0, _number(settings.get("lambda_a")) or 0.0)
+    if largest and threshold and largest < threshold:
+        reasons.append(f"The threshold {threshold:g} removed every weight; the largest was {largest:.3g}.")
+        advice = "Lower w_threshold and a_threshold."
+    elif strongest_penalty is not None and used >= strongest_penalty:
+        reasons.append(
+            f"The penalty {used:g} is at least {strongest_penalty:.3g}, above which every weight is zero."
+        )
+    elif used:
+        reasons.append(f"The penalty {used:g} may be stronger than every effect in the data.")
+    if record.converged is False and (record.n_rounds or 0) <= 1:
+        reasons.append("The fit stopped after its first round, before anything was learned.")
+        advice = "Raise max_rounds."
+    n_rows, needed = record.n_rows, (record.dbn.n_lags + 1) * record.dbn.d
+    if n_rows is not None and n_rows < needed:
+        reasons.append(f"Only {n_rows:,} rows support {needed:,} coefficients per variable.")
+    return reasons, advice
+
+
+def _rows(record: ReportRecord) -> Verdict:
+    question = "Are there enough rows?"
+    n_rows = record.n_rows
+    needed = (record.dbn.n_lags + 1) * record.dbn.d
+    if n_rows is None:
+        return Verdict("rows", question, "unknown", "The result does not say how many rows were used.")
+    ratio = n_rows / needed
+    where = _count(len(record.sites), "site")
+    detail = f"{n_rows:,} usable rows at {where} for {needed:,} possible causes of each variable."
+    lost = record.sites["dropped_rows"].sum(min_count=1)
+    if lost and np.isfinite(lost):
+        detail += f" {int(lost):,} rows were dropped (gaps, missing values, first rows of a recording)."
+    small = record.sites.loc[record.sites["rows"] < needed, "name"]
+    if len(small) and record.personal:
+        detail += f" {_count(len(small), 'site')} could not fit a network alone and lean on the others."
+    if ratio >= 5:
+        return Verdict("rows", question, "good", "Yes.", detail)
+    advice = "Use fewer lags or variables, add data, or trust only edges with a high probability."
+    if ratio >= 1:
+        return Verdict("rows", question, "caution", "Barely.", detail, advice)
+    return Verdict("rows", question, "bad", "No: there are more possible causes than rows.", detail, advice)
+
+
+def _certainty(record: ReportRecord) -> Verdict | None:
+    question = "How sure are the edges?"
+    known = record.edges["probability"].dropna()
+    if not len(record.edges):
+        return None
+    if not len(known):
+        return Verdict(
+            "certainty", question, "unknown", "No probabilities were computed.", "",
+            "Run OneShotDBN, which reports edge probabilities, or a federated bootstrap.",
+        )  # fmt: skip
+    sure, unsure = int((known >= 0.9).sum()), int((known < 0.5).sum())
+    detail = f"{_count(sure, 'edge')} of {len(known)} at probability 0.9 or more; {unsure} below 0.5."
+    level: Level = "good" if sure >= len(known) / 2 else "caution"
+    return Verdict(
+        "certainty", question, level, "Mostly sure." if level == "good" else "Many are uncertain.", detail
+    )
+
+
+def _acyclic(dbn: DBN) -> Verdict | None:
+    if not has_cycle(dbn.W != 0):
+        return None
+    return Verdict(
+        "acyclic", "Is the graph within a moment free of cycles?", "bad", "No.",
+        "Some variables are their own cause within one moment, which no such model allows; averages "
+        "and votes of graphs "
+        "can do that.", "Use FDBNL or OneShotDBN, which cannot return cycles.",
+    )  # fmt: skip
+
+
+def _stable(dbn: DBN) -> Verdict | None:
+    question = "Is the learned process stable?"
+    if not dbn.n_lags:
+        return None
+    try:
+        radius = dbn.spectral_radius
+    except ParameterError:
+        return None
+    if radius < 0.98:
+        return Verdict("stable", question, "good", "Yes.", f"Shocks die out (spectral radius {radius:.2f}).")
+    if radius < 1:
+        detail = (
+            f"Shocks die out very slowly (spectral radius {radius:.3f}): effects far ahead are unreliable."
+        )
+        return Verdict(
+            "stable", question, "caution", "Only just.", detail, "Difference or detrend the series."
+        )
+    detail = (
+        f"Shocks grow without end (spectral radius {radius:.2f}): forecasts and long-run effects mean little."
+    )
+    return Verdict(
+        "stable", question, "bad", "No.", detail, "Difference or detrend the series, or use fewer lags."
+    )
+
+
+def _revealed(record: ReportRecord) -> Verdict:
+    question = "What did the server learn about one site?"
+    privacy: Mapping[str, Any] = record.privacy or {}
+    epsilon = _number(privacy.get("epsilon"))
+    hidden = bool(privacy.get("secure_aggregation") or privacy.get("aggregation") in {"secure", "masked"})
+    spent = ""
+    if epsilon is not None:
+        delta = _number(privacy.get("delta"))
+        spent = f"Differential privacy bounds what they say: epsilon {epsilon:.3g}" + (
+            f" at delta {delta:.1g}." if delta is not None else "."
+        )
+    if hidden:
+        detail = "Secure aggregation: the server saw sums over sites only. " + (
+            spent or "The sums themselves carry no differential privacy."
+        )
+        return Verdict("revealed", question, "good", "Nothing beyond the sums.", detail)
+    if epsilon is not None:
+        return Verdict("revealed", question, "caution", "Noisy messages of each site.", spent)
+    how = (
+        "What a site sends in one round is its second moments."
+        if _is_direct(record)
+        else "Plain messages of an iterative method determine a site's second moments after a few rounds."
+    )
+    detail = (
+        f"No secure aggregation and no differential privacy are recorded. {how} "
+        "For a simulation on one machine this does not matter."
+    )
+    advice = "Between organisations, switch on secure aggregation."
+    return Verdict(
+        "revealed",
+        question,
+        "caution",
+        "Its second moments." if _is_direct(record) else "Possibly its second moments.",
+        detail,
+        advice,
+    )
+
+
+def _last_round(record: ReportRecord) -> str:
+    if record.history is None:
+        return ""
+    last = record.history.iloc[-1]
+    names = {"h": "acyclicity h", "primal": "primal residual", "dual": "dual residual"}
+    parts = [
+        f"{text} {float(last[c]):.2g}"
+        for c, text in names.items()
+        if c in last and np.isfinite(float(last[c]))
+    ]
+    return "In the last round: " + ", ".join(parts) + "." if parts else ""
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        return None
+    number = float(value)
+    return number if np.isfinite(number) else None
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".") if text else ""

@@ -1,0 +1,66 @@
+"""The examples run, and the documents show what they make."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import feddbn
+
+ROOT = Path(__file__).parents[2]
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not hasattr(feddbn, name), reason=f"feddbn has no {name} yet")
+
+
+@needs("OneShotDBN")
+@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+def test_the_quick_start_learns_most_edges_and_writes_its_report(tmp_path):
+    wrong = example("quickstart").main(tmp_path)
+    assert wrong["FDBNL"] <= 4
+    assert wrong["OneShotDBN"] <= 2
+    assert (tmp_path / "report.html").stat().st_size < 3_000_000
+
+
+@needs("PFDBNL")
+def test_the_hospital_tutorial_gains_from_personal_networks(tmp_path):
+    wrong = example("hospital_federation").main(tmp_path)
+    assert wrong["PFDBNL"] <= wrong["FDBNL"]
+    made = {path.name for path in tmp_path.iterdir()}
+    assert made == {"graph.png", "sites.png", "sedation.png", "forecast.png", "report.html"}
+
+
+@pytest.mark.skipif(not hasattr(feddbn.DBN, "forecast"), reason="DBN cannot forecast yet")
+def test_every_picture_of_the_gallery_can_be_drawn(tmp_path):
+    gallery = example("gallery")
+    paths = gallery.main(tmp_path)
+    assert [path.stem for path in paths] == list(gallery.PICTURES)
+    assert all(path.stat().st_size > 5_000 for path in paths)
+
+
+def test_the_gallery_shows_every_picture_of_its_script_and_all_are_stored():
+    shown = re.findall(r"!\[[^]]*\]\(gallery/([\w-]+)\.png\)", (ROOT / "docs" / "gallery.md").read_text())
+    assert shown == list(example("gallery").PICTURES)
+    for name in shown:
+        assert (ROOT / "docs" / "gallery" / f"{name}.png").is_file()
+
+
+@pytest.mark.parametrize("page", ["quickstart", "choosing", "tutorial", "gallery"])
+def test_links_of_the_documents_lead_somewhere(page):
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (ROOT / "docs" / target).is_file(), target
+    for script in re.findall(r"examples/\w+\.py", text):
+        assert (ROOT / script).is_file(), script

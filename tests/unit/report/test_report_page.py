@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from report_results import example_result, random_dbn, stored
+
+from feddbn.errors import FileError, ParameterError
+from feddbn.model.dbn import DBN
+from feddbn.report import render_report, time_series_edges, write_report
+from feddbn.report.page_data import HORIZON, page_data
+from feddbn.report.record import read_record
+
+
+def embedded(page: str) -> dict:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, flags=re.DOTALL)
+    return json.loads(found.group(1))
+
+
+def test_a_report_holds_every_section_and_refers_to_nothing_outside(tmp_path):
+    path = write_report(example_result(personal=True), tmp_path / "deep" / "report.html")
+    page = path.read_text(encoding="utf-8")
+    for section in ("graph", "edges", "diagnostics", "sites", "run", "audit", "cite"):
+        assert f'<section id="{section}"' in page
+    references = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert all(r.startswith(("#", "data:")) for r in references)
+    assert not re.search(r"url\((?!#)", page)
+    assert not re.search(r"@import|fetch\(|XMLHttpRequest", page)
+
+
+def test_the_same_result_gives_the_same_page():
+    assert render_report(example_result()) == render_report(example_result())
+
+
+def test_only_the_network_is_required():
+    page = render_report({"dbn": stored(random_dbn(4))})
+    assert "The result does not say." in page
+    assert '<section id="sites"' not in page
+    assert '<section id="audit"' not in page
+
+
+@pytest.mark.parametrize("n_lags", [0, 1])
+def test_an_empty_network_and_one_variable_are_reported(n_lags):
+    for d in (1, 3):
+        page = render_report(
+            {"dbn": {"W": np.zeros((d, d)).tolist(), "A": np.zeros((n_lags, d, d)).tolist()}}
+        )
+        assert "It is empty." in page
+
+
+def test_names_cannot_inject_markup():
+    evil = '</script><img src=x onerror="alert(1)">'
+    result = example_result(d=3) | {"edges": None, "title": evil, "method": evil, "warnings": [evil]}
+    result["variables"] = [evil, "b", "c"]
+    page = render_report(result, title=evil)
+    assert "<img" not in page
+    assert embedded(page)["variables"][0] == evil
+
+
+def test_edges_of_the_page_carry_probability_interval_and_truth():
+    result = example_result(d=6)
+    data = page_data(read_record(result))
+    assert data["has_probability"]
+    assert data["has_interval"]
+    assert data["has_truth"]
+    assert len(data["networks"][0]["edges"]) == len(result["edges"])
+    strongest = data["networks"][0]["edges"][0]
+    assert abs(strongest[3]) == pytest.approx(max(abs(e["weight"]) for e in result["edges"]), rel=1e-3)
+    assert strongest[7] == "found"
+
+
+def test_reversed_and_extra_edges_are_told_apart():
+    truth, estimate = np.zeros((3, 3)), np.zeros((3, 3))
+    truth[0, 1] = estimate[1, 0] = estimate[0, 2] = 0.5
+    lag = np.zeros((1, 3, 3)).tolist()
+    record = read_record(
+        {"dbn": {"W": estimate.tolist(), "A": lag}, "truth": {"W": truth.tolist(), "A": lag}}
+    )
+    marks = {(r["source"], r["target"]): r["truth"] for r in record.edges.to_dict("records")}
+    assert marks == {("x1", "x0"): "reversed", ("x0", "x2"): "extra"}
+
+
+def test_the_strongest_responses_are_embedded_with_their_peak():
+    dbn = random_dbn(5, n_lags=2, seed=3)
+    effects = page_data(read_record(dbn))["networks"][0]["effects"]
+    responses = dbn.total_effects(HORIZON)
+    assert effects
+    for source, rows in effects.items():
+        for target, peak, step, values in rows:
+            np.testing.assert_allclose(values, responses[:, int(source), target], rtol=1e-3, atol=1e-12)
+            assert abs(peak) == max(map(abs, values)) == abs(values[step])
+
+
+def test_a_cycle_of_weight_one_is_reported_without_responses():
+    page = render_report({"dbn": {"W": [[0.0, 1.0], [1.0, 0.0]], "A": [[[0.1, 0.0], [0.0, 0.1]]]}})
+    assert embedded(page)["networks"][0]["effects"] == {}
+
+
+def test_personal_networks_can_be_chosen_and_large_federations_stay_small():
+    data = page_data(read_record(example_result(d=10, n_sites=4, personal=True)))
+    assert [n["name"] for n in data["networks"]] == ["shared", *(f"hospital-{k}" for k in range(1, 5))]
+    effects = next(iter(data["networks"][1]["effects"].values()))
+    assert len(effects[0][3]) == HORIZON + 1
+
+
+def test_a_report_of_a_hundred_variables_and_sixty_four_sites_is_under_three_megabytes(tmp_path):
+    path = write_report(example_result(d=100, n_sites=64, personal=True), tmp_path / "report.html")
+    assert path.stat().st_size < 3_000_000
+
+
+def test_the_audit_is_summed_by_task():
+    page = render_report(
+        example_result(), audit=[{"task": "moments", "bytes": 10}, {"task": "moments", "bytes": 32}]
+    )
+    row = re.search(r'<th scope="row">moments</th><td class="num">(\d+)</td><td class="num">(\d+)</td>', page)
+    assert row.groups() == ("2", "42")
+
+
+def test_a_result_file_is_read_and_a_wrong_one_refused(tmp_path):
+    good = tmp_path / "result.json"
+    good.write_text(json.dumps(example_result(d=4)))
+    assert "FDBNL: 4 variables" in render_report(good)
+    bad = tmp_path / "bad.json"
+    bad.write_text("not json")
+    with pytest.raises(FileError, match="is not a result file: it does not hold JSON"):
+        render_report(bad)
+    with pytest.raises(FileError, match=r"cannot read the result .*: No such file or directory"):
+        render_report(tmp_path / "missing.json")
+
+
+def test_unusable_results_are_refused_with_a_sentence():
+    good = example_result(d=4)
+    cases = [
+        (good | {"format": "other"}, "the result has the format 'other'; a report needs 'feddbn-result'."),
+        (good | {"version": 9}, "the result has version 9 and this feddbn reads up to 1; upgrade feddbn."),
+        ({"method": "FDBNL"}, "the result has no network: 'dbn' is missing"),
+        (good | {"dbn": {"A": []}}, "the network 'dbn' of the result cannot be read"),
+        (good | {"edges": [{"source": "nobody", "target": "x0", "lag": 1, "weight": 1.0}]}, "names 'nobody'"),
+        (3, "result must be a stored result, its path, a fitted method or a DBN, got int."),
+    ]
+    for result, sentence in cases:
+        with pytest.raises(FileError, match=re.escape(sentence)):
+            render_report(result)
+
+
+def test_a_report_that_cannot_be_written_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="cannot write the report to"):
+        write_report(example_result(d=3), tmp_path / "file" / "report.html")
+
+
+class Fitted:
+    """What every method offers after ``fit``."""
+
+    def __init__(self) -> None:
+        self.dbn_ = random_dbn(4)
+        self.dbns_ = {"a": self.dbn_, "b": random_dbn(4, seed=1)}
+        self.n_rounds_ = 7
+        self.sites_ = pd.DataFrame(
+            {"rows": [52, 42], "usable_rows": [50, 40]}, index=pd.Index(["a", "b"], name="site")
+        )
+        self.warnings_ = ["look here"]
+        self.W_raw_, self.A_raw_ = self.dbn_.W, self.dbn_.A
+        self.history_ = pd.DataFrame({"h": [0.5, 0.0], "primal": [1.0, 0.1]}, index=[1, 2])
+        edges = time_series_edges(self.dbn_)
+        self.edge_probabilities_ = edges.assign(probability=0.75).iloc[1:]
+
+    def get_params(self) -> dict[str, object]:
+        return {"n_lags": 2, "federation": object()}
+
+
+def test_a_fitted_method_and_a_bare_network_can_be_reported():
+    model = Fitted()
+    record = read_record(model)
+    assert (record.method, record.n_rounds, record.parameters) == ("Fitted", 7, {"n_lags": 2})
+    assert list(record.history["round"]) == [1, 2]
+    assert (record.n_rows, record.warnings) == (90, ("look here",))
+    assert record.diagnostics["largest_raw_weight"] == np.abs(model.dbn_.adjacency_matrices).max()
+    assert set(record.personal) == {"a", "b"}
+    assert record.edges["probability"].isna().sum() == 1
+    assert (record.edges["probability"].dropna() == 0.75).all()
+    assert "Fitted learned" in render_report(model)
+    assert "4 variables" in render_report(model.dbn_)
+
+
+def test_separate_networks_without_a_shared_one_are_refused_with_a_way_out():
+    model = Fitted()
+    del model.dbn_
+    with pytest.raises(ParameterError, match=r"Fitted has no network that all sites share; .*dbns_\['a'\]"):
+        render_report(model)
+
+
+def test_a_confidence_table_replaces_the_edges_and_loses_its_absent_ones():
+    dbn = random_dbn(4)
+    table = time_series_edges(dbn).assign(probability=0.9, ci_low=0.1, ci_high=0.5)
+    absent = pd.DataFrame([{"source": "x0", "target": "x0", "lag": 2, "weight": 0.0, "probability": 0.1}])
+    data = embedded(render_report(dbn, edges=pd.concat([table, absent])))
+    assert len(data["networks"][0]["edges"]) == len(table)
+    assert data["has_interval"]
+    assert {row[4] for row in data["networks"][0]["edges"]} == {0.9}
+
+
+def test_truth_and_sites_can_be_given_beside_a_fitted_method():
+    model = Fitted()
+    page = render_report(
+        model, truth=model.dbn_, sites=[{"name": "a", "rows": 90}, {"name": "b", "rows": 30}]
+    )
+    assert "The data were simulated" in page
+    assert "from 120 rows at 2 sites" in page
+
+
+def test_a_truth_in_another_order_is_matched_by_name_and_one_of_other_variables_left_out():
+    dbn = random_dbn(4, names=list("abcd"))
+    order = [2, 0, 3, 1]
+    turned = DBN(dbn.W[np.ix_(order, order)], dbn.A[:, order][:, :, order], [dbn.variables[i] for i in order])
+    n_edges = np.count_nonzero(dbn.adjacency_matrices)
+    assert f"{n_edges} of {n_edges} true effects were found" in render_report(dbn, truth=turned)
+    other = render_report(dbn, truth=random_dbn(4))
+    assert "The truth has other variables than the learned network and is left out." in other

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import io
+import itertools
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+from report_results import random_dbn
+
+from feddbn.errors import DataError, ParameterError
+from feddbn.model.dbn import DBN
+from feddbn.report import (
+    plot_convergence,
+    plot_forecast,
+    plot_path,
+    plot_process_graph,
+    plot_responses,
+    plot_site_differences,
+    plot_time_series_graph,
+    plot_truth_and_estimate,
+    plot_weights,
+    process_graph,
+    site_differences,
+    strongest_responses,
+    time_series_edges,
+)
+
+
+def chain() -> DBN:
+    """x0 -> x1 now; x1 -> x2 at lags 1 (weak) and 2 (strong); x2 on itself."""
+    W, A = np.zeros((3, 3)), np.zeros((2, 3, 3))
+    W[0, 1] = 0.5
+    A[0, 1, 2], A[1, 1, 2], A[0, 2, 2] = 0.2, -0.4, 0.6
+    return DBN(W, A)
+
+
+def history(n: int = 20) -> pd.DataFrame:
+    k = np.arange(1, n + 1)
+    return pd.DataFrame({"round": k, "h": 0.5**k, "primal": 0.8**k, "dual": 0.9**k, "objective": 2 + 0.7**k})
+
+
+def drawn_names(ax: Axes) -> set[str]:
+    return {t.get_text() for t in ax.texts}
+
+
+def everything() -> list[Axes]:
+    dbn = chain()
+    sites = {"a": dbn, "b": DBN(dbn.W * 2, dbn.A)}
+    steps = np.linspace(0, 1, 5)
+    return [
+        plot_process_graph(dbn),
+        plot_time_series_graph(dbn),
+        plot_weights(dbn),
+        plot_truth_and_estimate(dbn, dbn),
+        plot_convergence(history()),
+        plot_path(pd.DataFrame({"mu": [0.1, 1.0, 10.0], "shd": [3, 1, 2]}), x="mu", chosen=1.0),
+        plot_responses(np.ones((4, 3)), dbn.variables, shock="x0"),
+        plot_forecast(steps, low=steps - 1, high=steps + 1, history=np.zeros(9), name="x0"),
+        plot_site_differences(site_differences(dbn, sites)),
+    ]
+
+
+def test_every_plot_returns_an_axes_of_a_figure_that_pyplot_does_not_know():
+    before = dict(mpl.rcParams)
+    for ax in everything():
+        assert isinstance(ax, Axes)
+        assert isinstance(ax.figure, Figure)
+        ax.figure.canvas.draw()
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+    assert dict(mpl.rcParams) == before
+
+
+def test_a_given_axes_is_used():
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert plot_process_graph(chain(), ax=left) is left
+    assert plot_convergence(history(), ax=right) is right
+    figure.savefig(io.BytesIO(), format="png")
+
+
+def test_the_process_graph_joins_lags_strongest_first_and_keeps_self_effects_on_nodes():
+    graph = process_graph(chain())
+    rows = {(r["source"], r["target"]): r for r in graph.arrows.to_dict("records")}
+    assert set(rows) == {("x0", "x1"), ("x1", "x2")}
+    assert not rows["x0", "x1"]["curved"]
+    assert rows["x1", "x2"]["lags"] == "2,1"
+    assert rows["x1", "x2"]["weight"] == -0.4
+    assert list(graph.nodes["self_effect"]) == [0.0, 0.0, 0.6]
+    assert list(graph.nodes["degree"]) == [1, 2, 1]
+
+
+def test_weak_arrows_can_be_left_out():
+    assert set(process_graph(chain(), min_weight=0.45).arrows["source"]) == {"x0"}
+    with pytest.raises(ParameterError, match=r"min_weight must be 0 or larger, got -1\."):
+        process_graph(chain(), min_weight=-1)
+
+
+def test_the_time_series_graph_has_one_row_per_weight_weakest_first():
+    edges = time_series_edges(chain())
+    assert list(edges["weight"].abs()) == [0.2, 0.4, 0.5, 0.6]
+    assert edges.loc[1].to_dict() == {"source": "x1", "target": "x2", "lag": 2, "weight": -0.4}
+
+
+def test_positive_arrows_are_red_and_negative_arrows_blue():
+    ax = plot_process_graph(chain())
+    arrows = [p for p in ax.patches if isinstance(p, FancyArrowPatch)]
+    red, blue = sorted((a.get_edgecolor() for a in arrows), key=lambda c: c[2])
+    assert red[0] > red[2]
+    assert blue[2] > blue[0]
+
+
+@pytest.mark.parametrize("d", [1, 5, 20])
+def test_small_graphs_name_every_variable(d):
+    dbn = random_dbn(d)
+    assert set(dbn.variables) <= drawn_names(plot_process_graph(dbn))
+
+
+def test_a_graph_of_a_hundred_names_only_connected_variables_and_not_too_many():
+    dbn = random_dbn(100)
+    ax = plot_process_graph(dbn, max_labels=30)
+    named = drawn_names(ax) & set(dbn.variables)
+    nodes = process_graph(dbn).nodes.set_index("variable")
+    assert 10 <= len(named) <= 30
+    assert nodes.loc[sorted(named), "degree"].min() >= nodes["degree"].median()
+
+
+@pytest.mark.parametrize("d", [5, 20, 100])
+def test_no_label_leaves_the_page(d):
+    long = [f"arterial pressure {i}" for i in range(d)]
+    dbn = random_dbn(d, names=long)
+    for ax in (plot_process_graph(dbn), plot_time_series_graph(dbn), plot_weights(dbn)):
+        figure = ax.figure
+        figure.canvas.draw()
+        page = figure.bbox
+        texts = list(ax.texts)
+        for panel in [ax, *ax.child_axes]:
+            if panel.axison:
+                texts += [*panel.texts, *panel.get_xticklabels(), *panel.get_yticklabels()]
+        for text in (t for t in texts if t.get_text()):
+            box = text.get_window_extent()
+            assert box.x0 >= page.x0 - 1, text.get_text()
+            assert box.x1 <= page.x1 + 1, text.get_text()
+            assert box.y0 >= page.y0 - 1, text.get_text()
+            assert box.y1 <= page.y1 + 1, text.get_text()
+
+
+@pytest.mark.parametrize("d", [5, 20, 100])
+def test_row_names_of_the_time_series_graph_do_not_overlap(d):
+    ax = plot_time_series_graph(random_dbn(d))
+    ax.figure.canvas.draw()
+    boxes = sorted((t.get_window_extent() for t in ax.get_yticklabels()), key=lambda b: b.y0)
+    assert all(upper.y0 >= lower.y1 - 1 for lower, upper in itertools.pairwise(boxes))
+
+
+def test_networks_without_lags_or_edges_can_be_drawn():
+    static = DBN(chain().W, np.zeros((0, 3, 3)))
+    empty = DBN(np.zeros((3, 3)), np.zeros((1, 3, 3)))
+    for dbn in (static, empty):
+        for plot in (plot_process_graph, plot_time_series_graph, plot_weights):
+            plot(dbn).figure.canvas.draw()
+
+
+def test_truth_and_estimate_share_one_symmetric_scale():
+    truth = chain()
+    ax = plot_truth_and_estimate(truth, DBN(truth.W * 1.4, truth.A))
+    norms = {panel.images[0].norm for panel in ax.child_axes}
+    assert len(ax.child_axes) == 6
+    assert len(norms) == 1
+    assert (norms.pop().vmin, next(iter(ax.child_axes)).images[0].norm.vmax) == (-0.7, 0.7)
+    np.testing.assert_array_equal(ax.child_axes[0].images[0].get_array(), truth.W)
+
+
+def test_networks_of_different_variables_are_refused():
+    other = DBN(chain().W, chain().A, ["a", "b", "c"])
+    with pytest.raises(ParameterError, match="the networks must have the same variables"):
+        plot_truth_and_estimate(chain(), other)
+
+
+def test_convergence_draws_zero_residuals_at_the_lower_edge():
+    frame = history()
+    frame.loc[10:, "h"] = 0.0
+    ax = plot_convergence(frame, tol=1e-3)
+    upper = ax.child_axes[0]
+    h = next(line for line in upper.lines if line.get_label() == "acyclicity h")
+    assert np.all(np.asarray(h.get_ydata()) > 0)
+    assert upper.get_yscale() == "log"
+
+
+def test_stages_of_a_run_are_marked_where_they_change():
+    frame = history(6).assign(stage=["a", "a", "b", "b", "b", "c"])
+    ax = plot_convergence(frame)
+    for panel in ax.child_axes:
+        marks = [line.get_xdata()[0] for line in panel.lines if len(line.get_xdata()) == 2]
+        assert marks == [2.5, 5.5]
+
+
+def test_convergence_needs_something_to_draw():
+    with pytest.raises(DataError, match="history has none of the columns h, primal, dual and objective"):
+        plot_convergence(pd.DataFrame({"seconds": [1.0]}))
+
+
+def test_a_path_of_many_edges_names_the_largest_only():
+    grid = np.geomspace(0.01, 1, 9)
+    path = pd.DataFrame({"lambda_w": grid} | {f"e{k}": k * (1.0 - grid) for k in range(20)})
+    ax = plot_path(path, x="lambda_w", max_labels=3, chosen=0.1)
+    legend = ax.get_legend()
+    assert [t.get_text() for t in legend.get_texts()] == ["e17", "e18", "e19"]
+    assert legend.get_title().get_text() == "17 others in grey"
+    assert ax.get_xscale() == "log"
+
+
+def test_a_path_over_an_unknown_column_is_refused():
+    with pytest.raises(ParameterError, match=r"x must be a column of path \(mu, shd\), got 'nu'\."):
+        plot_path(pd.DataFrame({"mu": [1.0], "shd": [1.0]}), x="nu")
+
+
+def test_the_strongest_responses_come_first_with_their_bands():
+    values = np.array([[0.0, 1.0, 0.1], [0.5, 0.0, -0.2]])
+    best = strongest_responses(values, ["a", "b", "c"], low=values - 1, high=values + 1, at_most=2)
+    assert best.names == ("b", "a")
+    np.testing.assert_array_equal(best.low, values[:, [1, 0]] - 1)
+    with pytest.raises(
+        ParameterError, match=r"responses must have shape \(horizon \+ 1, 2\), got \(2, 3\)\."
+    ):
+        strongest_responses(values, ["a", "b"])
+
+
+def test_wider_bands_of_a_forecast_lie_behind_narrower_ones():
+    mean = np.zeros(4)
+    ax = plot_forecast(mean, low=[mean - 1, mean - 2], high=[mean + 1, mean + 2], levels=(0.5, 0.9))
+    assert [c.get_label() for c in ax.collections] == ["90% interval", "50% interval"]
+    with pytest.raises(ParameterError, match="with 1 levels"):
+        plot_forecast(mean, low=[mean, mean], high=[mean, mean])
+
+
+def test_site_differences_tell_shared_from_specific_edges():
+    shared = chain()
+    own = shared.W.copy()
+    own[0, 2] = 0.3
+    table = site_differences(shared, {"a": shared, "b": DBN(own, shared.A * [[[1]], [[0]]])})
+    rows = {(r["source"], r["target"], r["lag"]): r for r in table.to_dict("records")}
+    assert rows["x0", "x1", 0]["n_sites"] == 2
+    assert rows["x0", "x2", 0] | {"b": 0.3} == rows["x0", "x2", 0]
+    assert rows["x0", "x2", 0]["n_sites"] == 1
+    assert rows["x1", "x2", 2]["b"] == pytest.approx(0.4)
+    assert table["n_sites"].is_monotonic_decreasing
+
+
+def test_site_differences_refuse_networks_that_do_not_match():
+    with pytest.raises(ParameterError, match="the network of 'a' must have the variables and lags"):
+        site_differences(chain(), {"a": DBN(chain().W, chain().A[:1])})
+    with pytest.raises(ParameterError, match="personal must hold at least one site"):
+        site_differences(chain(), {})
+
+
+def test_many_differences_are_cut_to_shared_and_most_different_edges():
+    shared = random_dbn(12)
+    rng = np.random.default_rng(0)
+    sites = {f"s{k}": DBN(shared.W, shared.A + (rng.random(shared.A.shape) < 0.1) * 0.3) for k in range(4)}
+    table = site_differences(shared, sites)
+    ax = plot_site_differences(table, max_edges=20)
+    assert len(ax.get_yticklabels()) == 20
+    assert ax.get_xlabel() == f"20 of {len(table)} edges"
+    with pytest.raises(DataError, match="differences lacks the columns n_sites"):
+        plot_site_differences(table.drop(columns="n_sites"))
