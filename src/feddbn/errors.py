@@ -98,7 +98,9 @@ class MissingExtra(FeddbnError, ImportError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"this needs the package {package!r}: install it with `pip install 'feddbn[{extra}]'`.")
+        super().__init__(
+            f"this needs the package {package!r}: install it with `pip install 'feddbn[{extra}]'`."
+        )
 
 
 class UnitsWarning(UserWarning):

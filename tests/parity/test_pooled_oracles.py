@@ -17,7 +17,9 @@ SIZES = {1: [120], 3: [20, 40, 60], 7: [10, 30, 12, 25, 18, 40, 9]}
 
 
 def lagged(sites, n_lags):
-    rows = [next(lagged_rows([Block(r.to_numpy())], n_lags)) for recordings in sites.values() for r in recordings]
+    rows = [
+        next(lagged_rows([Block(r.to_numpy())], n_lags)) for recordings in sites.values() for r in recordings
+    ]
     return np.concatenate(rows)
 
 
@@ -25,7 +27,9 @@ def lagged(sites, n_lags):
 @pytest.mark.parametrize("n_lags", [0, 1, 2])
 def test_with_an_order_fixed_fdbnl_equals_the_pooled_lasso(n_sites, n_lags):
     d = 5
-    federation = feddbn.simulate(d=d, n_lags=n_lags, n_sites=n_sites, site_sizes=SIZES[n_sites], random_state=n_sites)
+    federation = feddbn.simulate(
+        d=d, n_lags=n_lags, n_sites=n_sites, site_sizes=SIZES[n_sites], random_state=n_sites
+    )
     order = [3, 0, 4, 1, 2]
     backwards = [(order[i], order[j], 0) for i in range(d) for j in range(i)]
     model = FDBNL(n_lags=n_lags, lambda_w=0.06, lambda_a=0.03, forbidden_edges=backwards, center="none").fit(
@@ -51,9 +55,13 @@ def test_with_an_order_fixed_fdbnl_equals_the_pooled_lasso(n_sites, n_lags):
 def test_with_an_order_fixed_fdbnl_equals_scikit_learns_lasso():
     federation = feddbn.simulate(d=4, n_sites=3, n_samples=150, random_state=5)
     backwards = [(i, j, 0) for i in range(4) for j in range(i)]
-    model = FDBNL(lambda_w=0.05, lambda_a=0.05, forbidden_edges=backwards, center="none").fit(federation.sites)
+    model = FDBNL(lambda_w=0.05, lambda_a=0.05, forbidden_edges=backwards, center="none").fit(
+        federation.sites
+    )
     Z = lagged(federation.sites, 1)
-    lasso = Lasso(alpha=0.05, fit_intercept=False, tol=1e-10, max_iter=100_000).fit(Z[:, [0, 1, 2, 4, 5, 6, 7]], Z[:, 3])
+    lasso = Lasso(alpha=0.05, fit_intercept=False, tol=1e-10, max_iter=100_000).fit(
+        Z[:, [0, 1, 2, 4, 5, 6, 7]], Z[:, 3]
+    )
     np.testing.assert_allclose(np.r_[model.W_raw_[:3, 3], model.A_raw_[0][:, 3]], lasso.coef_, atol=1e-5)
 
 
@@ -63,7 +71,13 @@ def test_without_penalty_and_without_w_the_lags_are_statsmodels_var(n_lags, tren
     federation = feddbn.simulate(d=4, n_lags=n_lags, n_sites=1, n_samples=300, random_state=2)
     data = federation.sites["site-0"][0] + (3.0 if trend == "c" else 0.0)
     model = FDBNL(
-        n_lags=n_lags, lambda_w=0, lambda_a=0, a_threshold=0, forbidden_edges=[("*", "*", 0)], center=center, tol=1e-9
+        n_lags=n_lags,
+        lambda_w=0,
+        lambda_a=0,
+        a_threshold=0,
+        forbidden_edges=[("*", "*", 0)],
+        center=center,
+        tol=1e-9,
     ).fit(data)
     fit = VAR(data.to_numpy()).fit(n_lags, trend=trend)
     for lag in range(n_lags):
@@ -78,7 +92,9 @@ def test_dynotears_matches_the_golden_answers(n_lags):
     if not path.is_file():
         pytest.skip("FEDDBN_DATA does not name a directory with the golden DYNOTEARS answers")
     golden = np.load(path)
-    model = Dynotears(n_lags=n_lags, lambda_w=0.1, lambda_a=0.1, refit=False, w_threshold=0, a_threshold=0, center="none")
+    model = Dynotears(
+        n_lags=n_lags, lambda_w=0.1, lambda_a=0.1, refit=False, w_threshold=0, a_threshold=0, center="none"
+    )
     model.fit_rows(golden["X"], golden["Xlags"])
     assert model.objective_ == pytest.approx({1: 3.686555, 2: 3.711751}[n_lags], abs=1e-3)
     np.testing.assert_allclose(model.W_, golden["W_causalnex"], atol=0.03)

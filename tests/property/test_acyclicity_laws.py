@@ -7,9 +7,9 @@ from feddbn.core.acyclicity import expm_value_and_grad, logdet_value_and_grad
 from feddbn.core.constraints import has_cycle
 from feddbn.core.graph import break_cycles, topological_order
 
-matrices = arrays(np.float64, (5, 5), elements=st.floats(-0.4, 0.4).map(lambda x: 0.0 if abs(x) < 0.15 else x)).map(
-    lambda W: W * (1 - np.eye(5))
-)
+matrices = arrays(
+    np.float64, (5, 5), elements=st.floats(-0.4, 0.4).map(lambda x: 0.0 if abs(x) < 0.15 else x)
+).map(lambda W: W * (1 - np.eye(5)))
 
 
 @settings(deadline=None, max_examples=100)

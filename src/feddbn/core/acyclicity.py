@@ -82,4 +82,6 @@ def get_acyclicity(name: str) -> Acyclicity:
     try:
         return ACYCLICITIES[name]
     except KeyError:
-        raise ParameterError(f"acyclicity={name!r} is not known; choose one of {', '.join(ACYCLICITIES)}.") from None
+        raise ParameterError(
+            f"acyclicity={name!r} is not known; choose one of {', '.join(ACYCLICITIES)}."
+        ) from None

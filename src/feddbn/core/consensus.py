@@ -13,8 +13,8 @@ The adaptive path:
     SUPPORT   (refit) no penalty, only the edges found so far
     FINAL     (refit) no penalty, only the edges above their thresholds
 
-Up to ACYCLIC the sites are asked for gradients, whose sum is the pooled gradient whatever the split; so the path through
-the non-convex part, and with it the local optimum, is the same for one site and for sixty-four. The convex stages are
+Up to ACYCLIC the sites are asked for gradients, whose sum is the pooled gradient whatever the split; so the path
+through the non-convex part, and with it the local optimum, is the same for one site and for sixty-four. The convex stages are
 consensus ADMM with rho2 balanced (Wohlberg 2017), which converges in far fewer rounds and to the same point always.
 
 The paper's schedule is [fdbnl] Algorithm 1: consensus ADMM with h in the global step throughout (stage ACYCLIC, then
@@ -190,7 +190,9 @@ class Consensus:
             # A starting point: nothing has moved or been agreed yet.
             primal = dual = float("inf")
         objective = float(self.target_loss.sum()) + penalty_value(self.C, self.options.penalty)
-        record = RoundRecord(self.round, self.stage.value, self.h, primal, dual, objective, self.rho1, self.rho2)
+        record = RoundRecord(
+            self.round, self.stage.value, self.h, primal, dual, objective, self.rho1, self.rho2
+        )
         self.history.append(record)
         self._joined = ask is not Ask.GRADIENT
         if self._stage_is_finished(max(primal, dual), scale) and self._next_stage():
@@ -338,7 +340,9 @@ class Consensus:
             support = self.C != 0
             support[:d] = W != 0
             if stage is Stage.FINAL:
-                support &= threshold(self.C, constraints.required, options.w_threshold, options.a_threshold) != 0
+                support &= (
+                    threshold(self.C, constraints.required, options.w_threshold, options.a_threshold) != 0
+                )
             self._allowed = support | constraints.required
             self._penalty = np.zeros_like(options.penalty)
         self.stage, self._stage_start = stage, self.round

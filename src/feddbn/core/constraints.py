@@ -67,11 +67,14 @@ class EdgeConstraints:
             rows, columns = _positions(edge, variables, n_lags, "required_edges")
             if not allowed[np.ix_(rows, columns)].all():
                 raise ParameterError(
-                    f"required_edges contains {edge!r}, which is forbidden or a self-loop at lag 0; remove it from one list."
+                    f"required_edges contains {edge!r}, which is forbidden or a self-loop at lag 0; "
+                    "remove it from one list."
                 )
             must[np.ix_(rows, columns)] = True
         if has_cycle(must[:d]):
-            raise ParameterError("required_edges at lag 0 form a cycle; a network within one moment must be acyclic.")
+            raise ParameterError(
+                "required_edges at lag 0 form a cycle; a network within one moment must be acyclic."
+            )
         return cls(allowed, must)
 
     def within_order(self, order: Sequence[int]) -> EdgeConstraints:
@@ -96,13 +99,17 @@ def has_cycle(adjacency: BoolArray) -> bool:
     return False
 
 
-def _positions(edge: Edge, variables: Sequence[str], n_lags: int, argument: str) -> tuple[list[int], list[int]]:
+def _positions(
+    edge: Edge, variables: Sequence[str], n_lags: int, argument: str
+) -> tuple[list[int], list[int]]:
     try:
         source, target, lag = edge
     except (TypeError, ValueError):
         raise ParameterError(f"{argument} contains {edge!r}; write each edge as (from, to, lag).") from None
     if isinstance(lag, bool) or not isinstance(lag, (int, np.integer)) or not 0 <= lag <= n_lags:
-        raise ParameterError(f"{argument} contains {edge!r}, whose lag {lag!r} is not between 0 and n_lags={n_lags}.")
+        raise ParameterError(
+            f"{argument} contains {edge!r}, whose lag {lag!r} is not between 0 and n_lags={n_lags}."
+        )
     d = len(variables)
     rows = [int(lag) * d + i for i in _variable(source, variables, edge, argument)]
     return rows, _variable(target, variables, edge, argument)

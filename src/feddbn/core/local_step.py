@@ -30,7 +30,9 @@ class LocalProblem:
     d: int
 
     @classmethod
-    def from_gram(cls, G: FloatArray, weight: float, d: int, metric: FloatArray | None = None) -> LocalProblem:
+    def from_gram(
+        cls, G: FloatArray, weight: float, d: int, metric: FloatArray | None = None
+    ) -> LocalProblem:
         """Decompose once; `metric` (q,) is the diagonal of D. Tiny negative eigenvalues from rounding become zero."""
         wG = weight * G
         D = np.ones(len(G)) if metric is None else metric

@@ -52,8 +52,8 @@ class SiteMember:
         """Return the state after the round and the vector to be summed.
 
         The vector is ``[M, flattened; |C_k - Cbar|_D^2; |U_k|_{1/D}^2; loss per variable at Cbar]``, where M is the
-        gradient, or ``C_k + U_k/(rho2 D)`` in a consensus round. With ``relaxation`` > 1 the site reports a point beyond
-        its own solution (Boyd et al. 2011, section 3.4.3).
+        gradient, or ``C_k + U_k/(rho2 D)`` in a consensus round. With ``relaxation`` > 1 the site reports a point
+        beyond its own solution (Boyd et al. 2011, section 3.4.3).
         """
         loss = problem.target_loss(Cbar)
         if ask is Ask.GRADIENT:

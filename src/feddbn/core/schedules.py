@@ -61,9 +61,13 @@ def make_schedule(
         base = Schedule(False, 1.0, 1.0, 1.6, 1.1, total_weight)
     else:
         raise ParameterError(f"schedule={name!r} is not known; choose 'adaptive' or 'paper'.")
-    given = {k: float(v) for k, v in (("rho1", rho1), ("rho2", rho2), ("phi1", phi1), ("phi2", phi2)) if v is not None}
+    given = {
+        k: float(v)
+        for k, v in (("rho1", rho1), ("rho2", rho2), ("phi1", phi1), ("phi2", phi2))
+        if v is not None
+    }
     for key, value in given.items():
         is_growth = key.startswith("phi")
         if not (value >= 1.0 if is_growth else value > 0.0):
             raise ParameterError(f"{key}={value!r} must be {'at least 1' if is_growth else 'positive'}.")
-    return replace(base, **given)
+    return replace(base, **given)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from feddbn.core.schedules import make_schedule
 from feddbn.errors import ParameterError, StateError
 from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
 from feddbn.federation.statistics import Preparation, local_moments, prepare, summary_program
-from feddbn.federation.task import ServerProgram, Task
+from feddbn.federation.task import Param, ServerProgram, Task
 
 __all__ = ["ConsensusFit", "ConsensusSettings", "check_summary", "consensus_options", "fdbnl_program"]
 
@@ -95,7 +95,9 @@ def consensus_options(
     # The paper's proximal term is unweighted; the adaptive one is in units of the sources' variances.
     # A variable that hardly varies at a small site must not make its metric singular.
     floor = 1e-9 * float(preparation.variance.mean())
-    metric = np.maximum(preparation.variance, floor) if schedule.is_adaptive else np.ones(len(constraints.allowed))
+    metric = (
+        np.maximum(preparation.variance, floor) if schedule.is_adaptive else np.ones(len(constraints.allowed))
+    )
     options = ConsensusOptions(
         penalty=penalty_matrix(constraints, settings.lambda_w, settings.lambda_a),
         metric=metric,
@@ -131,7 +133,12 @@ def fdbnl_program(
     check_summary(variables, preparation)
     options, total_weight = consensus_options(settings, preparation, constraints, n_sites)
     run = Consensus(options)
-    constant = {"n_lags": settings.n_lags, "variables": variables, "center": center, "weighting": settings.weighting}
+    constant: dict[str, Param] = {
+        "n_lags": settings.n_lags,
+        "variables": variables,
+        "center": center,
+        "weighting": settings.weighting,
+    }
     while not run.is_done:
         answer = yield Task(
             "fdbnl-step",
@@ -188,4 +195,6 @@ def _run_step(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, 
     return new, vector
 
 
-register_site_task(SiteTask("fdbnl-step", _run_step, "one round of FDBNL: local weights plus scaled multipliers"))
+register_site_task(
+    SiteTask("fdbnl-step", _run_step, "one round of FDBNL: local weights plus scaled multipliers")
+)

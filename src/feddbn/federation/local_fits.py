@@ -82,4 +82,6 @@ def _in_units(C: FloatArray, scale: FloatArray) -> FloatArray:
     return C * scale[: C.shape[1]] / scale[:, None]
 
 
-register_site_task(SiteTask("local-fit", _run, "a network fitted to this site's rows alone: its weights or its edges"))
+register_site_task(
+    SiteTask("local-fit", _run, "a network fitted to this site's rows alone: its weights or its edges")
+)

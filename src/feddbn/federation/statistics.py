@@ -19,9 +19,18 @@ from feddbn.core.lagged import FloatArray
 from feddbn.core.moments import Moments
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
-from feddbn.federation.task import ServerProgram, Task
+from feddbn.federation.task import Param, ServerProgram, Task
 
-__all__ = ["CENTERS", "Preparation", "Summary", "local_moments", "moments_program", "prepare", "summary_of_moments", "summary_program"]
+__all__ = [
+    "CENTERS",
+    "Preparation",
+    "Summary",
+    "local_moments",
+    "moments_program",
+    "prepare",
+    "summary_of_moments",
+    "summary_program",
+]
 
 CENTERS = ("auto", "none", "federated", "recording")
 # Beyond this ratio of mean to standard deviation, sums of squares about zero lose too many digits.
@@ -48,7 +57,9 @@ def local_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteSta
     for recording in data.recordings():
         total = total.merge(_recording_moments(recording, n_lags, d, within))
     if total.n == 0:
-        raise DataError(f"no row of this site has n_lags={n_lags} rows before it; lower n_lags or leave the site out.")
+        raise DataError(
+            f"no row of this site has n_lags={n_lags} rows before it; lower n_lags or leave the site out."
+        )
     new = {
         **state,
         "moments.key": key,
@@ -67,7 +78,9 @@ def _recording_moments(recording: object, n_lags: int, d: int, within: bool) -> 
 def _param(task: Task, name: str) -> int:
     value = task.params.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ProtocolError(f"task {task.name!r} needs the parameter {name!r} as a whole number of at least 0.")
+        raise ProtocolError(
+            f"task {task.name!r} needs the parameter {name!r} as a whole number of at least 0."
+        )
     return value
 
 
@@ -100,7 +113,9 @@ def _summary_vector(moments: Moments, d: int, origin: FloatArray | None) -> Floa
     return np.concatenate([[moments.n], moments.n * (moments.mean - centre), np.diag(cross), lagged])
 
 
-register_site_task(SiteTask("moments", _run_moments, "lagged means and cross-products of all variables", _moment_units))
+register_site_task(
+    SiteTask("moments", _run_moments, "lagged means and cross-products of all variables", _moment_units)
+)
 register_site_task(SiteTask("summary", _run_summary, "counts, means and variances of single variables"))
 
 
@@ -133,7 +148,7 @@ class Preparation:
 def summary_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Summary]:
     """Ask for counts, means and variances; a second time about the means if these are far from zero."""
     d = len(variables)
-    params = {"n_lags": n_lags, "variables": variables, "center": center}
+    params: dict[str, Param] = {"n_lags": n_lags, "variables": variables, "center": center}
     total = (yield Task("summary", params=params)).value
     summary = _summary(total, d, np.zeros((n_lags + 1) * d))
     if np.any(np.abs(summary.mean) > _FAR_FROM_ZERO * np.sqrt(np.maximum(summary.variance, 0.0))):
@@ -188,7 +203,7 @@ def prepare(summary: Summary, d: int, center: str, scale: str) -> Preparation:
 def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
     """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
     q = (n_lags + 1) * len(variables)
-    params = {"n_lags": n_lags, "variables": variables, "center": center}
+    params: dict[str, Param] = {"n_lags": n_lags, "variables": variables, "center": center}
     moments = Moments.from_sums((yield Task("moments", params=params)).value, q)
     deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / moments.n)
     if np.any(np.abs(moments.mean) > _FAR_FROM_ZERO * deviation):

@@ -83,7 +83,9 @@ def run_program(program: ServerProgram[T], federation: Federation, observer: Obs
             if not np.all(np.isfinite(answer.value)):
                 from feddbn.errors import ProtocolError
 
-                raise ProtocolError(f"the sum for task {task.name!r} is not finite; some site sent NaN or infinity.")
+                raise ProtocolError(
+                    f"the sum for task {task.name!r} is not finite; some site sent NaN or infinity."
+                )
             if observer is not None:
                 observer(task, answer)
             task = program.send(answer)

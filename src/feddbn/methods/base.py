@@ -50,7 +50,7 @@ def network(
 def history_frame(history: Iterable[RoundRecord], seconds: Iterable[float] | None = None) -> pd.DataFrame:
     """One row per round."""
     rows = [vars(record) for record in history]
-    frame = pd.DataFrame(rows, columns=[f for f in RoundRecord.__dataclass_fields__])
+    frame = pd.DataFrame(rows, columns=list(RoundRecord.__dataclass_fields__))
     times = [] if seconds is None else list(seconds)
     frame["seconds"] = times[-len(frame) :] if len(times) >= len(frame) else np.nan
     return frame
@@ -99,10 +99,14 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         """
         if self.federation is not None:
             if data is not None:
-                raise ParameterError("data must be None when federation= is given: the federation's sites hold the data.")
+                raise ParameterError(
+                    "data must be None when federation= is given: the federation's sites hold the data."
+                )
             names = getattr(self.federation, "variables", None)
             if names is None:
-                raise ParameterError("federation= has no `variables`; a federation must say what its sites measure.")
+                raise ParameterError(
+                    "federation= has no `variables`; a federation must say what its sites measure."
+                )
             self._set_variables(tuple(names))
             self.sites_ = pd.DataFrame(index=pd.Index(self.federation.sites, name="site"))
             self._fit(self.federation, None, observer)
@@ -119,7 +123,9 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
             self._fit(federation, sites, observer)
         return self
 
-    def _fit(self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None) -> None:
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
         raise NotImplementedError
 
     def _set_variables(self, variables: tuple[str, ...]) -> None:
@@ -132,7 +138,9 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         return tuple(str(name) for name in self.feature_names_in_)
 
     def _constraints(self) -> EdgeConstraints:
-        return EdgeConstraints.from_edges(self._variables, self.n_lags, self.forbidden_edges, self.required_edges)
+        return EdgeConstraints.from_edges(
+            self._variables, self.n_lags, self.forbidden_edges, self.required_edges
+        )
 
     def _set_network(self, dbn: DBN, raw: DBN) -> None:
         self.dbn_ = dbn
@@ -140,7 +148,9 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         self.W_raw_, self.A_raw_ = raw.W, raw.A
         self.adjacency_matrices_ = dbn.adjacency_matrices
 
-    def _run(self, program: ServerProgram[T], federation: Federation, observer: Observer | None) -> tuple[T, list[float]]:
+    def _run(
+        self, program: ServerProgram[T], federation: Federation, observer: Observer | None
+    ) -> tuple[T, list[float]]:
         """Drive a program; also return the seconds each sum took."""
         seconds: list[float] = []
         last = time.perf_counter()

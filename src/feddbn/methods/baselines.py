@@ -26,7 +26,9 @@ __all__ = ["Average", "BestSite", "LocalOnly", "Vote"]
 class _LocalFits(ConsensusEstimator):
     """One DYNOTEARS fit per site; subclasses say what becomes of them."""
 
-    def _local_fits(self, federation: Federation, observer: Observer | None, answer: str) -> tuple[FloatArray, int]:
+    def _local_fits(
+        self, federation: Federation, observer: Observer | None, answer: str
+    ) -> tuple[FloatArray, int]:
         program = local_fits_program(self._settings(), self._variables, self._constraints(), answer)
         (total, contributors), seconds = self._run(program, federation, observer)
         self.n_rounds_ = len(seconds)
@@ -59,14 +61,18 @@ class Average(_LocalFits):
     The graph may contain cycles, as in the paper; `has_cycles_` says whether it does.
     """
 
-    def _fit(self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None) -> None:
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
         total, n_sites = self._local_fits(federation, observer, "weights")
         constraints, d = self._constraints(), len(self._variables)
         raw = total.reshape(-1, d) / n_sites
         C = threshold(raw, constraints.required, self.w_threshold, self.a_threshold)
         self.has_cycles_ = has_cycle(C[:d] != 0)
         if self.has_cycles_:
-            self.warnings_.append("the averaged graph has cycles, so it is not a network; the paper leaves them in.")
+            self.warnings_.append(
+                "the averaged graph has cycles, so it is not a network; the paper leaves them in."
+            )
         self._set_network(self._stack(C), self._stack(raw))
 
 
@@ -76,7 +82,9 @@ class Vote(_LocalFits):
     Weights are the shares of sites that found the edge, in (0.5, 1].
     """
 
-    def _fit(self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None) -> None:
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
         total, n_sites = self._local_fits(federation, observer, "votes")
         constraints, d = self._constraints(), len(self._variables)
         shares = total.reshape(-1, d) / n_sites
@@ -91,7 +99,9 @@ class LocalOnly(_LocalFits):
 
     dbns_: dict[str, DBN]
 
-    def _fit(self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None) -> None:
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
         self._local_fits(federation, observer, "count")
         self.dbns_ = self._site_networks(federation)
 
@@ -107,11 +117,15 @@ class BestSite(_LocalFits):
     def fit(self, data: Any, y: None = None, *, truth: DBN | None = None, **options: Any) -> Any:
         """Learn from `data`, choose with `truth`, and return self."""
         if truth is None:
-            raise ParameterError("BestSite needs truth=, the network the sites are compared with; no data can replace it.")
+            raise ParameterError(
+                "BestSite needs truth=, the network the sites are compared with; no data can replace it."
+            )
         self._truth = truth
         return super().fit(data, y, **options)
 
-    def _fit(self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None) -> None:
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
         self._local_fits(federation, observer, "count")
         networks = self._site_networks(federation)
 

@@ -30,7 +30,9 @@ class Dynotears(ConsensusEstimator):
     after one pass.
     """
 
-    def _fit(self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None) -> None:
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
         self._settings()
         center = "recording" if self.center == "recording" else "none"
         moments, _ = self._run(moments_program(self._variables, self.n_lags, center), federation, observer)
@@ -46,9 +48,10 @@ class Dynotears(ConsensusEstimator):
         """Fit from rows (n, d) and their lagged rows (n, p d), lag 1 first; for data that come already lagged."""
         X, X_lagged = np.asarray(X, dtype=float), np.asarray(X_lagged, dtype=float)
         d = X.shape[1]
-        if X_lagged.shape != (len(X), self.n_lags * d):
+        wanted = (len(X), self.n_lags * d)
+        if X_lagged.shape != wanted:
             raise DataError(
-                f"X_lagged has shape {X_lagged.shape}; with n_lags={self.n_lags} it must be {(len(X), self.n_lags * d)}."
+                f"X_lagged has shape {X_lagged.shape}; with n_lags={self.n_lags} it must be {wanted}."
             )
         self.fit_moments(Moments.of_rows(np.hstack([X, X_lagged])), tuple(f"x{i}" for i in range(d)))
         return self

@@ -152,7 +152,9 @@ class FDBNL(ConsensusEstimator):
         How the fit went.
     """
 
-    def _fit(self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None) -> None:
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
         program = fdbnl_program(self._settings(), self._variables, self._constraints(), len(federation.sites))
         fit, seconds = self._run(program, federation, observer)
         self._set_fit(fit, seconds)

@@ -39,7 +39,9 @@ class InProcessFederation:
         total: np.ndarray | None = None
         for name in names:
             if name not in self._sites:
-                raise ProtocolError(f"task {task.name!r} names the site {name!r}, which is not in this federation.")
+                raise ProtocolError(
+                    f"task {task.name!r} names the site {name!r}, which is not in this federation."
+                )
             vector = self._sites[name].answer(task)
             if total is None:
                 total = np.array(vector, dtype=np.float64)

@@ -42,7 +42,9 @@ def test_local_step_equals_the_papers_schur_complements():
     b1, b2 = S - U[:3] + rho * Cbar[:3], M.T - U[3:] + rho * Cbar[3:]
     B = np.linalg.solve(P - M @ np.linalg.solve(Q, M.T), b1 - M @ np.linalg.solve(Q, b2))
     D = np.linalg.solve(Q - M.T @ np.linalg.solve(P, M), b2 - M.T @ np.linalg.solve(P, b1))
-    np.testing.assert_allclose(LocalProblem.from_gram(G, 1.0, 3).solve(Cbar, U, rho), np.vstack([B, D]), atol=1e-10)
+    np.testing.assert_allclose(
+        LocalProblem.from_gram(G, 1.0, 3).solve(Cbar, U, rho), np.vstack([B, D]), atol=1e-10
+    )
 
 
 def test_target_loss_sums_to_the_loss():
@@ -70,10 +72,24 @@ def test_acyclic_prox_reaches_the_objective_of_an_independent_solver():
 
     def value(W):
         h = expm_value_and_grad(W)[0]
-        return float(np.sum(kappa / 2 * (W - V)[allowed].reshape(4, 3) ** 2)) + penalty_value(W, penalty) + h + 5 * h * h
+        return (
+            float(np.sum(kappa / 2 * (W - V)[allowed].reshape(4, 3) ** 2))
+            + penalty_value(W, penalty)
+            + h
+            + 5 * h * h
+        )
 
     step = solve_acyclic_prox(
-        V, kappa, penalty, allowed, 1.0, 10.0, np.zeros((4, 4)), expm_value_and_grad, tol=1e-10, max_steps=5000
+        V,
+        kappa,
+        penalty,
+        allowed,
+        1.0,
+        10.0,
+        np.zeros((4, 4)),
+        expm_value_and_grad,
+        tol=1e-10,
+        max_steps=5000,
     )
 
     def split(x):

@@ -33,7 +33,9 @@ def test_sums_over_sites_equal_pooled_statistics(offset):
     assert total.n == pooled.n == 200
     np.testing.assert_allclose(total.mean, pooled.mean, rtol=1e-12)
     tolerance = 1e-12 if offset == 0 else 1e-7
-    np.testing.assert_allclose(total.scatter, pooled.scatter, rtol=tolerance, atol=tolerance * np.abs(pooled.scatter).max())
+    np.testing.assert_allclose(
+        total.scatter, pooled.scatter, rtol=tolerance, atol=tolerance * np.abs(pooled.scatter).max()
+    )
 
 
 def test_summary_is_the_diagonal_of_the_moments():
@@ -99,7 +101,9 @@ def test_a_site_without_usable_rows_says_so():
 def test_the_server_program_sees_sums_only():
     federation = federation_of(simulated())
     seen = []
-    run_program(moments_program(("x0", "x1", "x2", "x3"), 2), federation, lambda task, total: seen.append(total))
+    run_program(
+        moments_program(("x0", "x1", "x2", "x3"), 2), federation, lambda task, total: seen.append(total)
+    )
     assert all(type(total) is Sum for total in seen)
     assert seen[0].contributors == ("site-0", "site-1", "site-2", "site-3")
     with pytest.raises(ValueError, match="read-only"):

@@ -84,9 +84,9 @@ def test_five_lags_work():
 
 
 def test_required_and_forbidden_edges_are_honoured_by_lag(federation):
-    model = FDBNL(required_edges=[("x0", "x5", 0), (2, 2, 1)], forbidden_edges=[("x1", "*", 0), ("*", "x3", 1)]).fit(
-        federation.sites
-    )
+    model = FDBNL(
+        required_edges=[("x0", "x5", 0), (2, 2, 1)], forbidden_edges=[("x1", "*", 0), ("*", "x3", 1)]
+    ).fit(federation.sites)
     assert model.W_[0, 5] != 0
     assert model.A_[0][2, 2] != 0
     assert not model.W_raw_[1].any()
@@ -94,7 +94,9 @@ def test_required_and_forbidden_edges_are_honoured_by_lag(federation):
 
 
 def test_the_papers_schedule_ends_with_a_small_h_and_small_residuals(federation):
-    model = FDBNL(schedule="paper", weighting="sites", lambda_w=0.2, lambda_a=0.2, refit=False).fit(federation.sites)
+    model = FDBNL(schedule="paper", weighting="sites", lambda_w=0.2, lambda_a=0.2, refit=False).fit(
+        federation.sites
+    )
     last = model.history_.iloc[-1]
     assert model.status_ is Status.CONVERGED
     assert last.h <= 1e-8
