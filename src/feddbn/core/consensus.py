@@ -14,8 +14,9 @@ The adaptive path:
     FINAL     (refit) no penalty, only the edges above their thresholds
 
 Up to ACYCLIC the sites are asked for gradients, whose sum is the pooled gradient whatever the split; so the path
-through the non-convex part, and with it the local optimum, is the same for one site and for sixty-four. The convex stages are
-consensus ADMM with rho2 balanced (Wohlberg 2017), which converges in far fewer rounds and to the same point always.
+through the non-convex part, and with it the local optimum, is the same for one site and for sixty-four. The convex
+stages are consensus ADMM with rho2 balanced (Wohlberg 2017), which converges in far fewer rounds and always to the
+same point.
 
 The paper's schedule is [fdbnl] Algorithm 1: consensus ADMM with h in the global step throughout (stage ACYCLIC, then
 the refits if asked for). Stopping on h alone would accept the first iterate W = 0, which is acyclic and has learned
