@@ -1,75 +1,77 @@
-"""Directions from non-Gaussian noise, by sums of nonlinear functions of residuals.
+"""Networks compared by the shape of their noise, by sums of nonlinear functions of residuals.
 
-For a covered edge i -> j (the parents of j are i and the parents of i) second moments cannot tell i -> j from j -> i.
-Both directions have the same Gaussian likelihood, so their log-likelihoods differ only by the entropies of the four
-standardised residuals:
+Second moments leave some directions open. If the noise is not Gaussian, its shape decides: with standardised
+residuals u_j of network k, minus twice the log-likelihood is
 
-    D = 2 n [H(x_j | pa) + H(x_i | pa, x_j) - H(x_i | pa) - H(x_j | pa, x_i)],   D > 0 favours i -> j
+    sum_j [ n log RSS_j + 2 n (H(u_j) - H(gaussian)) ] + constant
 
 (Hyvarinen and Smith 2013). H is the maximum-entropy approximation of Hyvarinen (1998) from E log cosh u and
-E u exp(-u^2/2), which are means over rows: sites send their sums.
+E u exp(-u^2/2), which are means over rows: sites send their sums. A node's term depends on its parents only,
+so one sum for every different (node, parents) serves all networks that are compared.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
 from feddbn.core.lagged import FloatArray
-from feddbn.core.parents import BoolArray
+from feddbn.core.moments import Moments
+from feddbn.core.parents import Parents
 
 __all__ = [
     "N_FEATURES",
-    "EdgeResiduals",
-    "direction_scores",
-    "edge_residuals",
+    "NodeResiduals",
     "entropies",
+    "entropy_terms",
     "jarque_bera_p",
+    "node_residuals",
     "residual_features",
 ]
 
+Job = tuple[int, Parents]
+
 N_FEATURES = 5
 _K1, _K2, _GAMMA = 79.047, 7.4129, 0.37457
+_GAUSSIAN_ENTROPY = 0.5 * (1 + np.log(2 * np.pi))
 
 
 @dataclass(frozen=True)
-class EdgeResiduals:
+class NodeResiduals:
     """Linear maps from z to standardised residuals.
 
     Attributes
     ----------
     coefficients
-        (q, m): residual column r is ``z @ coefficients[:, r] - offset[r]``; the first d are the network's own.
+        (q, m): residual column r is ``z @ coefficients[:, r] - offset[r]``.
     offset
         (m,).
-    edges
-        The covered edges; four columns each after the first d: x_i | pa, x_j | pa, x_i; x_j | pa, x_i | pa, x_j.
+    jobs
+        The m different (node, parents).
     """
 
     coefficients: FloatArray
     offset: FloatArray
-    edges: tuple[tuple[int, int], ...]
+    jobs: tuple[Job, ...]
 
 
-def edge_residuals(
-    scatter: FloatArray, mean: FloatArray, n: float, support: BoolArray, edges: list[tuple[int, int]]
-) -> EdgeResiduals:
-    """The residuals of the network and of both directions of each covered edge."""
-    d = support.shape[1]
-    jobs: list[tuple[int, list[int]]] = [(j, np.flatnonzero(support[:, j]).tolist()) for j in range(d)]
-    for i, j in edges:
-        parents = np.flatnonzero(support[:, i]).tolist()
-        jobs += [(i, parents), (j, [*parents, i]), (j, parents), (i, [*parents, j])]
-    B = np.zeros((len(scatter), len(jobs)))
+def node_residuals(moments: Moments, jobs: Sequence[Job]) -> NodeResiduals:
+    """The standardised residuals of nodes given parents."""
+    scale = np.sqrt(np.diag(moments.scatter) / moments.n)
+    scale = np.where(scale > 0, scale, 1.0)
+    R = moments.scatter / np.outer(scale, scale) / moments.n
+    B = np.zeros((len(R), len(jobs)))
     for r, (node, parents) in enumerate(jobs):
         B[node, r] = 1.0
         if parents:
-            B[parents, r] = -np.linalg.solve(scatter[np.ix_(parents, parents)], scatter[parents, node])
-        variance = float(B[:, r] @ scatter @ B[:, r]) / n
-        B[:, r] /= np.sqrt(max(variance, 1e-300))
-    return EdgeResiduals(B, mean @ B, tuple(edges))
+            index = list(parents)
+            B[index, r] = -np.linalg.solve(R[np.ix_(index, index)], R[index, node])
+        B[:, r] /= np.sqrt(max(float(B[:, r] @ R @ B[:, r]), 1e-300))
+    B /= scale[:, None]
+    return NodeResiduals(B, moments.mean @ B, tuple(jobs))
 
 
 def residual_features(u: FloatArray) -> FloatArray:
@@ -91,8 +93,7 @@ def residual_features(u: FloatArray) -> FloatArray:
 def entropies(features: FloatArray, n: float) -> FloatArray:
     """(m,) approximate differential entropies of standardised columns; at most that of a Gaussian."""
     mean = features / n
-    gaussian = 0.5 * (1 + np.log(2 * np.pi))
-    return np.asarray(gaussian - _K1 * (mean[0] - _GAMMA) ** 2 - _K2 * mean[1] ** 2)
+    return np.asarray(_GAUSSIAN_ENTROPY - _K1 * (mean[0] - _GAMMA) ** 2 - _K2 * mean[1] ** 2)
 
 
 def jarque_bera_p(features: FloatArray, n: float) -> FloatArray:
@@ -103,7 +104,6 @@ def jarque_bera_p(features: FloatArray, n: float) -> FloatArray:
     return np.asarray(stats.chi2.sf(n / 6 * (skewness**2 + excess**2 / 4), 2))
 
 
-def direction_scores(features: FloatArray, n: float, d: int, n_edges: int) -> FloatArray:
-    """(n_edges,) D of each covered edge: positive favours its present direction."""
-    H = entropies(features[:, d:], n).reshape(n_edges, 4)
-    return np.asarray(2 * n * (H[:, 2] + H[:, 3] - H[:, 0] - H[:, 1]))
+def entropy_terms(features: FloatArray, n: float) -> FloatArray:
+    """(m,) 2 n (H - H(gaussian)) <= 0: what each residual's shape adds to minus twice the log-likelihood."""
+    return np.asarray(2 * n * (entropies(features, n) - _GAUSSIAN_ENTROPY))

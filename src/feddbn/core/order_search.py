@@ -1,21 +1,22 @@
-"""The network within and across moments that minimises a BIC-type score, searched over orders of the variables.
+"""The network that minimises a BIC-type score, searched over orders of the variables.
 
     equal variances   n d log(sum_j RSS_j / (n d)) + sum of edge penalties
     free variances    sum_j n log(RSS_j / n)       + sum of edge penalties
 
 Rules of the file
 -----------------
-- The state of a search is an order and, for every node, parents among its predecessors and all lags. Its score is
-  the score of an actual acyclic network at every moment.
-- One move takes a node out of the order and inserts it elsewhere. While it travels, only its own parents and those
-  of the node it passes can change, so the cost of all its insertions is found in one pass over the order; a node
-  that would neither lose a parent nor gain a useful one is passed without any algebra.
-- The equal-variance score is ``min over s2 of n d log s2 + sum_j RSS_j / s2 - n d``; for fixed s2 it decomposes over nodes.
-  s2 and the search alternate until the network stays the same.
+- The state of a search is an order and, for every node, parents among its predecessors and all lags. Its
+  score is the score of an actual acyclic network at every moment.
+- One move takes a node out of the order and inserts it elsewhere. While it travels, only its own parents and
+  those of the node it passes can change, so the cost of all its insertions is found in one pass over the
+  order; a node that would neither lose a parent nor gain a useful one is passed without any algebra.
+- The equal-variance score is ``min over s2 of n d log s2 + sum_j RSS_j / s2 - n d``; for fixed s2 it
+  decomposes over nodes. s2 and the search alternate until the network stays the same.
 - Everything is deterministic given the generator, which only restarts use.
 
-Known weaknesses: a local optimum of insertion moves need not be the best order; restarts shake the order and keep
-the better score. Free-variance Gaussian networks are identified only up to equivalence (see `core.orientation`).
+Known weaknesses: a local optimum of insertion moves need not be the best order; restarts shake the order and
+keep the better score. Free-variance Gaussian networks are identified only up to equivalence (see
+`core.orientation`).
 """
 
 from __future__ import annotations
@@ -34,9 +35,12 @@ from feddbn.core.parents import BoolArray, Objective, ParentRegressions, Parents
 __all__ = ["Criterion", "OrderResult", "search_order"]
 
 NoiseVariance = Literal["equal", "free"]
+Memo = dict[tuple[int, Parents, bytes], tuple[Parents, float]]
 
 _MAX_ALTERNATIONS = 12
 _MAX_PASSES = 50
+_MOST_OBJECTIVES = 4
+_MOST_REMEMBERED = 100_000
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,8 @@ class Criterion:
     """The price of edges.
 
     ``c log(n) |edges| + 2 gamma (log binom(N_W, |W|) + log binom(N_A, |A|))``, N_W = d(d-1)/2, N_A = p d^2.
-    gamma = 0 is BIC (c = 1) and its stricter relatives, gamma > 0 the extended BIC of Chen and Chen (2008), which
-    charges for the number of networks of that size and so adapts to how dense the network is.
+    gamma = 0 is BIC (c = 1) and its stricter relatives, gamma > 0 the extended BIC of Chen and Chen (2008),
+    which charges for the number of networks of that size and so adapts to how dense the network is.
     """
 
     c: float = 2.0
@@ -148,11 +152,14 @@ class OrderSearch:
         self.noise_variance: NoiseVariance = noise_variance
         self.allowed: BoolArray = constraints.allowed
         required = constraints.required
-        self.required: tuple[Parents, ...] = tuple(tuple(np.flatnonzero(required[:, j]).tolist()) for j in range(d))
+        self.required: tuple[Parents, ...] = tuple(
+            tuple(np.flatnonzero(required[:, j]).tolist()) for j in range(d)
+        )
         self._must_follow = required[:d]
         self.order: list[int] = []
         self.parents: list[Parents] = [()] * d
-        self.objective = self._objective_for(None, 2 * d, d * min(n_lags, 1))
+        self._memos: dict[tuple[float | None, ...], Memo] = {}
+        self._use(self._objective_for(None, 2 * d, d * min(n_lags, 1)))
 
     def run(self, n_restarts: int, rng: np.random.Generator) -> OrderResult:
         """Search from the natural starts, then shake the best `n_restarts` times."""
@@ -164,15 +171,30 @@ class OrderSearch:
                 best = self.result()
         assert best is not None
         for _ in range(n_restarts):
-            self._restore(best)
-            self._shake(rng)
-            self.improve()
-            if self.score() < best.score - 1e-9:
-                best = self.result()
+            found = self.run_shaken(best, rng)
+            if found.score < best.score - 1e-9:
+                best = found
         self._restore(best)
         return best
 
-    # -- scores -------------------------------------------------------------------------------------------------
+    def run_shaken(self, start: OrderResult, rng: np.random.Generator) -> OrderResult:
+        """Move some nodes of a network's order at random and search again."""
+        self._restore(start)
+        self._shake(rng)
+        self.improve()
+        return self.result()
+
+    def adopt(self, support: BoolArray) -> OrderResult:
+        """Make a given acyclic network the current one."""
+        waiting, order = list(range(self.d)), []
+        while waiting:
+            node = next(j for j in waiting if not support[waiting, j].any())
+            waiting.remove(node)
+            order.append(node)
+        self.order = order
+        self.parents = [tuple(np.flatnonzero(support[:, j]).tolist()) for j in range(self.d)]
+        self._update_objective()
+        return self.result()
 
     def rss(self) -> FloatArray:
         """(d,) residual sums of squares in the units of the moments."""
@@ -210,22 +232,36 @@ class OrderSearch:
         s2 = None
         if self.noise_variance == "equal":
             s2 = max(float(self.rss().sum()) / (self.n * self.d), 1e-300)
-        self.objective = self._objective_for(s2, *self.n_edges())
+        self._use(self._objective_for(s2, *self.n_edges()))
 
-    # -- starts -------------------------------------------------------------------------------------------------
+    def _use(self, objective: Objective) -> None:
+        """Change the objective; what was selected under one of the last few is remembered."""
+        self.objective = objective
+        key = (objective.noise_variance, *objective.penalty[[0, -1]].tolist())
+        memo = self._memos.pop(key, {})
+        self._memos[key] = self._memo = memo if len(memo) < _MOST_REMEMBERED else {}
+        while len(self._memos) > _MOST_OBJECTIVES:
+            del self._memos[next(iter(self._memos))]
 
     def start_top_down(self, prefer_high: bool) -> None:
-        """Place one node after another: the one with the lowest conditional variance given those placed and the lags.
+        """Place one node after another, lowest conditional variance given those placed and the lags first.
 
-        With free variances the conditional variance is taken relative to the node's own, lowest or highest first.
+        With free variances the conditional variance is taken relative to the node's own, lowest or highest
+        first.
         """
         d = self.d
-        self.objective = self._objective_for(None, 2 * d, d * min(self.n_lags, 1))
+        self._use(self._objective_for(None, 2 * d, d * min(self.n_lags, 1)))
         candidates = self.allowed.copy()
         candidates[:d] = False
         waiting = list(range(d))
-        chosen = {j: self._select(j, (), candidates[:, j], required=False) for j in waiting}
-        weight = self.regressions.total if self.noise_variance == "equal" else np.full(d, -1.0 if prefer_high else 1.0)
+        chosen = {
+            j: select_parents(self.regressions, self.objective, j, (), candidates[:, j])[0] for j in waiting
+        }
+        weight = (
+            self.regressions.total
+            if self.noise_variance == "equal"
+            else np.full(d, -1.0 if prefer_high else 1.0)
+        )
         self.order = []
         while waiting:
             ready = [j for j in waiting if not self._must_follow[waiting, j].any()]
@@ -238,16 +274,27 @@ class OrderSearch:
                 candidates[following, j] = True
                 fit = self.regressions.fit(j, chosen[j])
                 if self.objective.add_delta(j, fit, following) < 0:
-                    chosen[j] = self._select(j, chosen[j], candidates[:, j], required=False)
+                    chosen[j] = select_parents(
+                        self.regressions, self.objective, j, chosen[j], candidates[:, j]
+                    )[0]
         rank = self._rank()
         self.parents = [
-            select_parents(self.regressions, self.objective, j, chosen[j], self._candidates(j, rank), self.required[j])[0]
+            select_parents(
+                self.regressions, self.objective, j, chosen[j], self._candidates(j, rank), self.required[j]
+            )[0]
             for j in range(d)
         ]
 
-    def _select(self, node: int, start: Parents, candidates: BoolArray, required: bool = True) -> Parents:
-        fixed = self.required[node] if required else ()
-        return select_parents(self.regressions, self.objective, node, start, candidates, fixed)[0]
+    def _selected(self, node: int, start: Parents, candidates: BoolArray) -> tuple[Parents, float]:
+        """Parents selected from `start` and their cost; remembered, since moves ask the same again."""
+        key = (node, start, candidates.tobytes())
+        found = self._memo.get(key)
+        if found is None:
+            found = select_parents(
+                self.regressions, self.objective, node, start, candidates, self.required[node]
+            )
+            self._memo[key] = found
+        return found
 
     def _shake(self, rng: np.random.Generator) -> None:
         for _ in range(max(2, self.d // 5)):
@@ -256,7 +303,9 @@ class OrderSearch:
             self.order.insert(int(rng.integers(self.d)), node)
         self._repair_order()
         rank = self._rank()
-        self.parents = [self._select(j, self.parents[j], self._candidates(j, rank)) for j in range(self.d)]
+        self.parents = [
+            self._selected(j, self.parents[j], self._candidates(j, rank))[0] for j in range(self.d)
+        ]
 
     def _repair_order(self) -> None:
         waiting, repaired = list(self.order), []
@@ -269,8 +318,6 @@ class OrderSearch:
     def _restore(self, result: OrderResult) -> None:
         self.order, self.parents = list(result.order), list(result.parents)
         self._update_objective()
-
-    # -- moves --------------------------------------------------------------------------------------------------
 
     def improve(self) -> None:
         """Alternate noise variance and prices with insertion moves until the network stays the same."""
@@ -295,7 +342,9 @@ class OrderSearch:
         for j in range(self.d):
             candidates = self._candidates(j, rank)
             found = [
-                select_parents(self.regressions, self.objective, j, start, candidates, self.required[j], exchange=True)
+                select_parents(
+                    self.regressions, self.objective, j, start, candidates, self.required[j], exchange=True
+                )
                 for start in (self.parents[j], ())
             ]
             self.parents[j] = found[0][0] if found[0][1] <= found[1][1] + 1e-9 else found[1][0]
@@ -303,7 +352,7 @@ class OrderSearch:
     def _insert_best(self, node: int) -> bool:
         """Move `node` to its best place; whether that improved the cost."""
         here = self.order.index(node)
-        best = (-1e-7, here, {})
+        best: tuple[float, int, dict[int, Parents]] = (-1e-7, here, {})
         for step in (-1, 1):
             found = self._scan(node, here, step)
             if found[0] < best[0]:
@@ -311,10 +360,7 @@ class OrderSearch:
         _, place, changes = best
         if place == here:
             return False
-        self.order.pop(here)
-        self.order.insert(place, node)
-        for j, parents in changes.items():
-            self.parents[j] = parents
+        self._apply(node, here, place, changes)
         return True
 
     def _scan(
@@ -340,9 +386,7 @@ class OrderSearch:
                     break
                 own_candidates[passed] = False
                 if passed in own:
-                    own, own_cost = select_parents(
-                        self.regressions, self.objective, node, own, own_candidates, self.required[node]
-                    )
+                    own, own_cost = self._selected(node, own, own_candidates)
                 changed = self._with(node, passed, rank)
             else:
                 if self._must_follow[node, passed]:
@@ -351,9 +395,7 @@ class OrderSearch:
                     own_candidates[passed] = True
                     fit = self.regressions.fit(node, own)
                     if self.objective.add_delta(node, fit, passed) < 0:
-                        own, own_cost = select_parents(
-                            self.regressions, self.objective, node, own, own_candidates, self.required[node]
-                        )
+                        own, own_cost = self._selected(node, own, own_candidates)
                 changed = self._without(node, passed, rank)
             if changed is not None:
                 others += changed[1] - self._cost(passed, self.parents[passed])
@@ -365,12 +407,13 @@ class OrderSearch:
                 best = (total, place, {**changes, node: own})
         return best
 
-    def reversal_difference(self, result: OrderResult, source: int, target: int) -> float:
-        """Score of the best network found in which `target` precedes `source`, minus the score of `result`.
+    def best_reversed(self, result: OrderResult, source: int, target: int) -> OrderResult | None:
+        """The best network found in which `target` precedes `source`; None if that is not allowed.
 
-        Both ways of exchanging the two are tried, then the nodes around them move once more under that condition.
+        Both ways of exchanging the two are tried, then the nodes around them move once more under that
+        condition.
         """
-        best = np.inf
+        best: OrderResult | None = None
         for node, step in ((target, -1), (source, 1)):
             self._restore(result)
             past = self.order.index(source if node == target else target)
@@ -378,10 +421,7 @@ class OrderSearch:
             change, place, changes = self._scan(node, here, step, past)
             if not np.isfinite(change):
                 continue
-            self.order.pop(here)
-            self.order.insert(place, node)
-            for j, parents in changes.items():
-                self.parents[j] = parents
+            self._apply(node, here, place, changes)
             before = self._must_follow
             self._must_follow = before.copy()
             self._must_follow[target, source] = True
@@ -392,9 +432,16 @@ class OrderSearch:
             for j in sorted(around):
                 self._insert_best(j)
             self._must_follow = before
-            best = min(best, self.score() - result.score)
+            if best is None or self.score() < best.score:
+                best = self.result()
         self._restore(result)
-        return float(best)
+        return best
+
+    def _apply(self, node: int, here: int, place: int, changes: dict[int, Parents]) -> None:
+        self.order.pop(here)
+        self.order.insert(place, node)
+        for j, parents in changes.items():
+            self.parents[j] = parents
 
     def _with(self, node: int, passed: int, rank: np.ndarray) -> tuple[Parents, float] | None:
         """Parents and cost of `passed` once `node` precedes it, or None if nothing changes."""
@@ -405,9 +452,7 @@ class OrderSearch:
             return None
         candidates = self._candidates(passed, rank)
         candidates[node] = True
-        return select_parents(
-            self.regressions, self.objective, passed, self.parents[passed], candidates, self.required[passed]
-        )
+        return self._selected(passed, self.parents[passed], candidates)
 
     def _without(self, node: int, passed: int, rank: np.ndarray) -> tuple[Parents, float] | None:
         """Parents and cost of `passed` once `node` no longer precedes it, or None if nothing changes."""
@@ -415,9 +460,7 @@ class OrderSearch:
             return None
         candidates = self._candidates(passed, rank)
         candidates[node] = False
-        return select_parents(
-            self.regressions, self.objective, passed, self.parents[passed], candidates, self.required[passed]
-        )
+        return self._selected(passed, self.parents[passed], candidates)
 
     def _cost(self, node: int, parents: Parents) -> float:
         return self.objective.cost(node, self.regressions.fit(node, parents), parents)

@@ -1,8 +1,8 @@
 """Which directions within a moment the second moments determine.
 
-With free Gaussian noise variances, networks with the same adjacencies and the same unshielded colliders fit equally
-well (Verma and Pearl 1990). Lagged columns precede everything, so every edge from a lag is directed and helps to
-direct others: x_{t-1} -> i -> j with no edge x_{t-1} -> j says that j does not cause i.
+With free Gaussian noise variances, networks with the same adjacencies and the same unshielded colliders fit
+equally well (Verma and Pearl 1990). Lagged columns precede everything, so every edge from a lag is directed
+and helps to direct others: x_{t-1} -> i -> j with no edge x_{t-1} -> j says that j does not cause i.
 """
 
 from __future__ import annotations
@@ -14,10 +14,19 @@ import numpy as np
 from feddbn.core.order_search import OrderResult, OrderSearch
 from feddbn.core.parents import BoolArray
 
-__all__ = ["STRONG_EVIDENCE", "EdgeOrientation", "compelled_edges", "covered_edges", "orientations"]
+__all__ = [
+    "STRONG_EVIDENCE",
+    "EdgeOrientation",
+    "compelled_edges",
+    "covered_edges",
+    "fixed_directions",
+    "settle_directions",
+]
 
 STRONG_EVIDENCE = 6.0
 """Score difference that counts as decided: odds of 20 to 1, "strong" in Kass and Raftery (1995)."""
+
+_MAX_BETTER = 10
 
 
 @dataclass(frozen=True)
@@ -29,8 +38,8 @@ class EdgeOrientation:
     source, target
         Nodes of the edge in the chosen network.
     score_difference
-        Score of the best network found with the edge's ends in the other order, minus the chosen network's score.
-        0 if an equivalent network has the edge reversed.
+        Score of the best network found with the edge's ends in the other order, minus the chosen network's
+        score. 0 if an equivalent network has the edge reversed.
     oriented
         Whether the difference is strong evidence.
     """
@@ -100,19 +109,39 @@ def covered_edges(support: BoolArray) -> list[tuple[int, int]]:
     return found
 
 
-def orientations(search: OrderSearch, result: OrderResult) -> list[EdgeOrientation]:
-    """How firmly each edge within a moment is directed, by the score of the best network with its ends exchanged."""
-    d = search.d
-    fixed = result.support[:d] & ~search.allowed[:d].T
+def settle_directions(search: OrderSearch, result: OrderResult) -> tuple[OrderResult, list[EdgeOrientation]]:
+    """The network, and how firmly each edge within a moment is directed.
+
+    Every edge is turned once. Should that lead to a better network, the questions begin anew from there.
+    """
+    for _ in range(_MAX_BETTER):
+        table, better = _ask(search, result)
+        if better is None:
+            return result, table
+        result = better
+    search.adopt(result.support)
+    return result, _ask(search, result)[0]
+
+
+def fixed_directions(search: OrderSearch, support: BoolArray) -> BoolArray:
+    """(d, d) the edges whose reversal is forbidden."""
+    return support[: search.d] & ~search.allowed[: search.d].T
+
+
+def _ask(search: OrderSearch, result: OrderResult) -> tuple[list[EdgeOrientation], OrderResult | None]:
+    fixed = fixed_directions(search, result.support)
     compelled = compelled_edges(result.support, fixed)
     free = result.noise_variance == "free"
-    table = []
-    for i, j in np.argwhere(result.support[:d]):
-        if fixed[i, j]:
-            difference = np.inf
-        elif free and not compelled[i, j]:
-            difference = 0.0
-        else:
-            difference = max(search.reversal_difference(result, int(i), int(j)), 0.0)
-        table.append(EdgeOrientation(int(i), int(j), float(difference), bool(difference >= STRONG_EVIDENCE)))
-    return table
+    table, better = [], result
+    for i, j in np.argwhere(result.support[: search.d]).tolist():
+        difference = np.inf
+        if not fixed[i, j]:
+            other = search.best_reversed(result, i, j)
+            if other is not None:
+                difference = max(other.score - result.score, 0.0)
+                if other.score < better.score - 1e-6:
+                    better = other
+            if free and not compelled[i, j]:
+                difference = 0.0
+        table.append(EdgeOrientation(i, j, float(difference), bool(difference >= STRONG_EVIDENCE)))
+    return table, None if better is result else better

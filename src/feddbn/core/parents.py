@@ -4,13 +4,13 @@
 
 with ``loss_j(RSS) = RSS / s2`` (one noise variance s2 for all nodes) or ``n log RSS`` (every node its own).
 
-Theory of operation: for a node and a set of parents, one small inverse gives the residual sum of squares, what it
-would rise by without each parent, and what it would fall by with each further column. These do not depend on the
-penalty or on s2, so they are kept and looked up again during the search. Columns are scaled to unit variance
-inside; nothing but rounding depends on the units.
+Theory of operation: for a node and a set of parents, one small inverse gives the residual sum of squares,
+what it would rise by without each parent, and what it would fall by with each further column. These do not
+depend on the penalty or on s2, so they are kept and looked up again during the search. Columns are scaled to
+unit variance inside; nothing but rounding depends on the units.
 
-Known weakness: forward-backward selection with exchanges is greedy; it can miss a pair of parents that only help
-together.
+Known weakness: forward-backward selection with exchanges is greedy; it can miss a pair of parents that only
+help together.
 """
 
 from __future__ import annotations
@@ -158,8 +158,8 @@ class Objective:
     def add_deltas(self, node: int, fit: NodeFit) -> FloatArray:
         """(q,) change of the cost when each column joins."""
         if self.noise_variance is None:
-            return self.n * np.log1p(-fit.gain / fit.rss) + self.penalty
-        return self.penalty - fit.gain * (self.total[node] / self.noise_variance)
+            return np.asarray(self.n * np.log1p(-fit.gain / fit.rss) + self.penalty)
+        return np.asarray(self.penalty - fit.gain * (self.total[node] / self.noise_variance))
 
     def add_delta(self, node: int, fit: NodeFit, column: int) -> float:
         """Change of the cost when one column joins."""
@@ -172,8 +172,8 @@ class Objective:
         """(len(parents),) change of the cost when each parent leaves."""
         price = self.penalty[list(parents)]
         if self.noise_variance is None:
-            return self.n * np.log1p(fit.loss / fit.rss) - price
-        return fit.loss * (self.total[node] / self.noise_variance) - price
+            return np.asarray(self.n * np.log1p(fit.loss / fit.rss) - price)
+        return np.asarray(fit.loss * (self.total[node] / self.noise_variance) - price)
 
     def cost(self, node: int, fit: NodeFit, parents: Parents) -> float:
         """Data term plus the price of the parents."""

@@ -11,10 +11,10 @@ __all__ = ["varsortability"]
 
 
 def varsortability(W: BoolArray, variances: FloatArray) -> float:
-    """Share of directed paths along which the marginal variance increases (Reisach, Seiler and Weichwald 2021).
+    """Share of directed paths along which the variance increases (Reisach, Seiler and Weichwald 2021).
 
-    1: the order of the variances is the order of the network, so that methods which assume equal noise scales can read
-    it off the units. 0.5: the variances say nothing. NaN without edges.
+    1: the order of the variances is the order of the network, so that methods which assume equal noise
+    scales can read it off the units. 0.5: the variances say nothing. NaN without edges.
 
     Parameters
     ----------
@@ -33,6 +33,8 @@ def varsortability(W: BoolArray, variances: FloatArray) -> float:
         causes, effects = np.nonzero(reach)
         difference = variances[effects] - variances[causes]
         n_paths += len(causes)
-        increasing += float((difference > tolerance).sum()) + 0.5 * float((np.abs(difference) <= tolerance).sum())
+        increasing += float((difference > tolerance).sum()) + 0.5 * float(
+            (np.abs(difference) <= tolerance).sum()
+        )
         reach = (reach.astype(int) @ edges.astype(int)) > 0
     return increasing / n_paths if n_paths else float("nan")
