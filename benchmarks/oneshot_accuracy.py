@@ -2,8 +2,9 @@
 
     python benchmarks/oneshot_accuracy.py [recovery] [few-rows] [units] [large] [averaging] --seeds 10
 
-Networks: weights +-[.3, .5] unless said, mean degree 4, lag degree 1, seeds 0, 1, .... A wrong edge is a false or a
-missing one (FP + FN); a reversal counts twice. Nothing is tuned per setting and nothing looks at the truth.
+Networks: weights +-[.3, .5] unless said, mean degree 4, lag degree 1, seeds 0, 1, .... A wrong edge is a
+false or a missing one (FP + FN); a reversal counts twice. Nothing is tuned per setting and nothing looks at the
+truth.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ def fits(d, n, seeds, rescale=False, simulation=None, **options):
 def line(label, result):
     mean, spread = result.mean(axis=0), result.std(axis=0, ddof=1)
     print(
-        f"{label:58s} W {mean[0]:5.2f} +- {spread[0]:4.2f}   A {mean[1]:5.2f} +- {spread[1]:4.2f}   {mean[2]:6.2f} s",
+        f"{label:44s} W {mean[0]:5.2f} +- {spread[0]:4.2f}   A {mean[1]:5.2f} +- {spread[1]:4.2f}"
+        f"   {mean[2]:6.2f} s",
         flush=True,
     )
 

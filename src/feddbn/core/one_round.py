@@ -7,6 +7,7 @@ units.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,7 +28,16 @@ from feddbn.core.orientation import (
 from feddbn.core.parents import BoolArray
 from feddbn.core.units import varsortability
 
-__all__ = ["LearnOptions", "Learned", "NoiseChoice", "UnitsCheck", "choose_lags", "learn_network", "refit"]
+__all__ = [
+    "LearnOptions",
+    "Learned",
+    "NoiseChoice",
+    "UnitsCheck",
+    "choose_lags",
+    "firmness_of",
+    "learn_network",
+    "refit",
+]
 
 FEW_ROWS = 200
 """Below this many rows averaging over orders beats the single best order (simulated networks); above, not."""
@@ -93,8 +103,10 @@ class Learned:
         Edge probabilities, if orders were averaged.
     score
         Criterion of the network.
+    network
+        Before edges were selected at their full price: where questions about neighbouring networks start.
     search
-        The search that found it, for questions about neighbouring networks.
+        The search that found it, which answers them.
     """
 
     support: BoolArray
@@ -104,6 +116,7 @@ class Learned:
     units: UnitsCheck | None
     posterior: OrderPosterior | None
     score: float
+    network: OrderResult
     search: OrderSearch
 
 
@@ -125,10 +138,12 @@ def learn_network(
     if average:
         starts = _varied_starts(moments, d, n_lags, constraints, noise.kind, search, rng)
         posterior = average_orders(search.regressions, starts, constraints, rng)
-        best = search.adopt(median_graph(posterior.probability, constraints.required))
+        network = best = search.adopt(median_graph(posterior.probability, constraints.required))
         orientation = _posterior_directions(search, best, posterior)
     else:
-        best, orientation = settle_directions(search, best)
+        network, asked = settle_directions(search, best)
+        best = search.select_edges(network, options.criterion)
+        orientation = firmness_of(best.support, asked)
     return Learned(
         best.support,
         best.order,
@@ -137,6 +152,7 @@ def learn_network(
         _check_units(moments, d, n_lags, constraints, options, searches, noise, rng),
         posterior,
         best.score,
+        network,
         search,
     )
 
@@ -158,8 +174,9 @@ def choose_lags(
     for p in range(max_lags + 1):
         part = moments.select(np.arange((p + 1) * d))
         limits = EdgeConstraints(constraints.allowed[: (p + 1) * d], constraints.required[: (p + 1) * d])
-        search = OrderSearch(part, d, p, limits, criterion, noise_variance)
-        scores.append(search.run(0, np.random.default_rng(0)).score)
+        search = OrderSearch(part, d, p, limits, criterion.for_orders, noise_variance)
+        found = search.run(0, np.random.default_rng(0))
+        scores.append(search.select_edges(found, criterion).score)
     chosen = 0
     for p in range(1, max_lags + 1):
         if scores[p] < scores[chosen] - STRONG_EVIDENCE:
@@ -191,6 +208,13 @@ def refit(moments: Moments, support: BoolArray) -> tuple[FloatArray, FloatArray,
     return C, intercept, variances
 
 
+def firmness_of(support: BoolArray, asked: Sequence[EdgeOrientation]) -> list[EdgeOrientation]:
+    """One row per edge within a moment; edges that were not asked about are not directed."""
+    known = {(e.source, e.target): e for e in asked}
+    edges = np.argwhere(support[: support.shape[1]]).tolist()
+    return [known.get((i, j), EdgeOrientation(i, j, 0.0, False)) for i, j in edges]
+
+
 Searches = dict[NoiseVariance, tuple[OrderSearch, OrderResult]]
 
 
@@ -206,7 +230,7 @@ def _choose_noise(
     asked = kinds if options.noise_variance == "auto" else (options.noise_variance,)
     searches: Searches = {}
     for kind in asked:
-        search = OrderSearch(moments, d, n_lags, constraints, options.criterion, kind)
+        search = OrderSearch(moments, d, n_lags, constraints, options.criterion.for_orders, kind)
         searches[kind] = (search, search.run(options.n_restarts, rng))
     if options.noise_variance != "auto":
         score = searches[options.noise_variance][1].score
@@ -276,7 +300,7 @@ def _check_units(
         return None
     sd = np.sqrt(np.diag(moments.scatter)[:d] / moments.n)
     scaled = moments.scaled(np.tile(np.where(sd > 0, sd, 1.0), n_lags + 1))
-    search = OrderSearch(scaled, d, n_lags, constraints, options.criterion, "equal")
+    search = OrderSearch(scaled, d, n_lags, constraints, options.criterion.for_orders, "equal")
     other = search.run(options.n_restarts, rng)
     if options.noise_variance == "auto":
         free = searches["free"][1]

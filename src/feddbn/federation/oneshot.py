@@ -1,22 +1,21 @@
 """The one-round method as a short program of sums.
 
-lagged-moments      count, totals and cross-products of z_t                one sum; a second one about a
-public origin only where means dwarf spreads
-residual-features   sums of nonlinear functions of standardised residuals  only to direct edges that second
-moments leave open, when the noise may tell
+``moments``             count, totals and cross-products of lagged rows; one sum
+``residual-features``   sums of nonlinear functions of standardised residuals; only to direct edges that
+                        second moments leave open, and only while the noise is not Gaussian
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.lagged import FloatArray, lagged_rows
-from feddbn.core.moments import Moments, sums_length
+from feddbn.core.moments import Moments
 from feddbn.core.nongaussian import (
     N_FEATURES,
     Job,
@@ -25,17 +24,19 @@ from feddbn.core.nongaussian import (
     node_residuals,
     residual_features,
 )
-from feddbn.core.one_round import Learned, LearnOptions, choose_lags, learn_network
+from feddbn.core.one_round import Learned, LearnOptions, choose_lags, firmness_of, learn_network
 from feddbn.core.order_search import NoiseVariance, OrderResult
 from feddbn.core.orientation import STRONG_EVIDENCE, EdgeOrientation
-from feddbn.errors import DataError, ProtocolError
+from feddbn.data.checks import check_variances
+from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.statistics import moments_program
 from feddbn.federation.task import ServerProgram, Task
 
 __all__ = ["NonGaussianReport", "OneShotOptions", "OneShotOutcome", "oneshot_program"]
 
-LARGE_MEAN = 1e3
-"""Means this many standard deviations from 0 cost six digits of the scatter: ask about a public origin."""
+T = TypeVar("T")
+
 UNDECIDED = 20.0
 """If any direction is open, those with a smaller score difference than this are put to the noise, too."""
 MAX_DIRECTION_SUMS = 8
@@ -52,8 +53,10 @@ class OneShotOptions:
         Number of lags, or the largest to consider with `choose_n_lags`.
     choose_n_lags
         Choose the number of lags by the score.
+    center
+        "none": one mean for all rows; "recording": one per recording. The intercept is always fitted.
     scale
-        "none" or "unit": whether the search sees variables scaled to unit variance.
+        "none" or "federated": whether the search sees variables scaled to unit variance.
     use_nongaussian
         "auto": only if the residuals are clearly not Gaussian.
     learn
@@ -62,7 +65,8 @@ class OneShotOptions:
 
     n_lags: int = 1
     choose_n_lags: bool = False
-    scale: Literal["none", "unit"] = "none"
+    center: Literal["none", "recording"] = "none"
+    scale: Literal["none", "federated"] = "none"
     use_nongaussian: bool | Literal["auto"] = "auto"
     learn: LearnOptions = field(default_factory=LearnOptions)
 
@@ -99,29 +103,19 @@ class OneShotOutcome:
 
 
 def oneshot_program(
-    d: int,
+    variables: tuple[str, ...],
     constraints: EdgeConstraints,
     options: OneShotOptions,
     rng: np.random.Generator,
-    names: tuple[str, ...] | None = None,
 ) -> ServerProgram[OneShotOutcome]:
     """Ask for the moments, learn, and direct what is left open by the noise if it is not Gaussian."""
-    variables = names or tuple(f"x{i}" for i in range(d))
-    p = options.n_lags
-    q = (p + 1) * d
-    answer = yield Task("lagged-moments", {}, {"n_lags": p})
-    moments = Moments.from_sums(answer.value, q)
-    n_sums = 1
+    d, p = len(variables), options.n_lags
+    moments, n_sums = yield from _counted(moments_program(variables, p, options.center))
     _require_rows(moments, p)
-    spread = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / moments.n)
-    if np.any(np.abs(moments.mean) > LARGE_MEAN * spread):
-        origin = moments.mean.copy()
-        answer = yield Task("lagged-moments", {"origin": origin}, {"n_lags": p})
-        moments = Moments.from_sums(answer.value, q, origin)
-        n_sums += 1
-    _require_variance(moments, d, variables)
+    # Large means were asked about an origin near them, so only rounding of the values themselves is left.
+    check_variances(variables, np.diag(moments.scatter)[:d] / moments.n, moments.mean[:d], rtol=1e-28)
     working = moments
-    if options.scale == "unit":
+    if options.scale == "federated":
         sd = np.sqrt(np.diag(moments.scatter)[:d] / moments.n)
         working = moments.scaled(np.tile(sd, p + 1))
     lag_scores = None
@@ -134,13 +128,13 @@ def oneshot_program(
     learned = learn_network(working, d, p, constraints, options.learn, rng)
     report = None
     if options.use_nongaussian and learned.noise.kind == "free":
-        learned, report, asked = yield from _direct_by_noise(moments, p, learned, options.use_nongaussian)
+        learned, report, asked = yield from _direct_by_noise(moments, p, learned, options)
         n_sums += asked
     return OneShotOutcome(learned, moments, p, lag_scores, report, n_sums)
 
 
 def _direct_by_noise(
-    moments: Moments, n_lags: int, learned: Learned, use: bool | Literal["auto"]
+    moments: Moments, n_lags: int, learned: Learned, options: OneShotOptions
 ) -> ServerProgram[tuple[Learned, NonGaussianReport | None, int]]:
     """Move to neighbouring networks that the shape of the noise favours, until none is better.
 
@@ -149,7 +143,7 @@ def _direct_by_noise(
     """
     search = learned.search
     d = search.d
-    best = search.adopt(learned.support)
+    best = learned.network
     if all(e.oriented for e in learned.orientation):
         return learned, None, 0
     open_edges = [(e.source, e.target) for e in learned.orientation if e.score_difference < UNDECIDED]
@@ -163,7 +157,7 @@ def _direct_by_noise(
         if jobs:
             residuals = node_residuals(moments, jobs)
             arrays = {"coefficients": residuals.coefficients, "offset": residuals.offset}
-            answer = yield Task("residual-features", arrays, {"n_lags": n_lags})
+            answer = yield Task("residual-features", arrays, {"n_lags": n_lags, "center": options.center})
             n = float(answer.value[0])
             features = answer.value[1:].reshape(N_FEATURES, -1)
             terms.update(zip(jobs, entropy_terms(features, n).tolist(), strict=True))
@@ -171,7 +165,7 @@ def _direct_by_noise(
             if n_sums == 1:
                 own = [jobs.index(job) for job in enumerate(best.parents)]
                 p_value = min(float(jarque_bera_p(features[:, own], n).min()) * d, 1.0)
-                if use == "auto" and p_value > GAUSSIAN_LEVEL:
+                if options.use_nongaussian == "auto" and p_value > GAUSSIAN_LEVEL:
                     return learned, NonGaussianReport(False, p_value, 0), n_sums
         here = _with_shape(best, terms)
         differences = {
@@ -187,17 +181,21 @@ def _direct_by_noise(
         open_edges = [
             (i, j) if support[i, j] else (j, i) for i, j in open_edges if support[i, j] or support[j, i]
         ]
-    before = {(e.source, e.target): e.score_difference for e in learned.orientation}
-    table = []
-    for i, j in np.argwhere(best.support[:d]).tolist():
-        # An edge that the search for directions brought in is as firm as the one asked about last: undecided
-        # if never.
-        difference = max(differences.get((i, j), before.get((i, j), 0.0)), 0.0)
-        table.append(EdgeOrientation(i, j, float(difference), bool(difference >= STRONG_EVIDENCE)))
-    n_changed = int((best.support != learned.support).sum())
+    if best is learned.network:
+        support, order, score = learned.support, learned.order, learned.score
+    else:
+        chosen = search.select_edges(best, options.learn.criterion)
+        support, order, score = chosen.support, chosen.order, chosen.score
+    firm = [
+        EdgeOrientation(i, j, max(float(value), 0.0), bool(value >= STRONG_EVIDENCE))
+        for (i, j), value in differences.items()
+    ]
+    asked = {(e.source, e.target) for e in firm}
+    firm += [e for e in learned.orientation if (e.source, e.target) not in asked]
     directed = replace(
-        learned, support=best.support, order=best.order, orientation=tuple(table), score=best.score
+        learned, support=support, order=order, score=score, orientation=tuple(firmness_of(support, firm))
     )
+    n_changed = int((support != learned.support).sum())
     return directed, NonGaussianReport(True, p_value, n_changed), n_sums
 
 
@@ -214,52 +212,55 @@ def _require_rows(moments: Moments, n_lags: int) -> None:
         )
 
 
-def _require_variance(moments: Moments, d: int, names: tuple[str, ...]) -> None:
-    variance = np.diag(moments.scatter)[:d] / moments.n
-    constant = [names[j] for j in np.flatnonzero(~(variance > 1e-18 * (1 + moments.mean[:d] ** 2)))]
-    if constant:
-        raise DataError(
-            f"the variable {constant[0]!r} is constant over all sites; leave it out"
-            + (f" (also: {', '.join(constant[1:10])})." if len(constant) > 1 else ".")
-        )
-
-
-def _rows(site: SiteData, task: Task) -> Iterator[FloatArray]:
-    n_lags = task.params["n_lags"]
-    if not isinstance(n_lags, int) or n_lags < 0:
-        raise ProtocolError(f"task {task.name!r} needs n_lags as a whole number >= 0, got {n_lags!r}.")
-    for recording in site.recordings():
-        yield from lagged_rows(recording.blocks(), n_lags)
-
-
-def _run_moments(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    n_lags = task.params["n_lags"]
-    q = (int(str(n_lags)) + 1) * len(site.variables)
-    vector = Moments.of_chunks(_rows(site, task), q).to_sums(task.arrays.get("origin"))
-    assert len(vector) == sums_length(q)
-    return state, vector
+def _counted(program: ServerProgram[T]) -> ServerProgram[tuple[T, int]]:
+    """The same program, which also says how many sums it asked for."""
+    n_sums = 0
+    try:
+        task = next(program)
+        while True:
+            n_sums += 1
+            task = program.send((yield task))
+    except StopIteration as end:
+        result: T = end.value
+        return result, n_sums
 
 
 def _run_residual_features(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    B, offset = task.arrays["coefficients"], task.arrays["offset"]
-    total = np.zeros((N_FEATURES, B.shape[1]))
-    n = 0.0
-    for rows in _rows(site, task):
-        if rows.shape[1] != len(B):
-            raise ProtocolError(
-                f"task 'residual-features' has coefficients for {len(B)} columns, this site has "
-                f"{rows.shape[1]}."
-            )
-        total += residual_features(rows @ B - offset)
-        n += len(rows)
-    return state, np.concatenate([[n], total.ravel()])
+    vector = np.zeros(1 + N_FEATURES * task.arrays["coefficients"].shape[1])
+    for part in _residual_feature_units(site, state, task, "recording"):
+        vector += part
+    return state, vector
 
 
-register_site_task(
-    SiteTask("lagged-moments", _run_moments, "count, totals and cross-products of lagged rows")
-)
+def _residual_feature_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
+    if unit != "recording":
+        raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
+    B, offset, n_lags = task.arrays["coefficients"], task.arrays["offset"], task.params.get("n_lags")
+    if isinstance(n_lags, bool) or not isinstance(n_lags, int) or n_lags < 0:
+        raise ProtocolError(
+            f"task {task.name!r} needs the parameter 'n_lags' as a whole number of at least 0."
+        )
+    q = (n_lags + 1) * len(site.variables)
+    if B.ndim != 2 or len(B) != q or offset.shape != (B.shape[1],):
+        raise ProtocolError(
+            f"task {task.name!r} has coefficients of shape {B.shape} and offsets of shape {offset.shape}; "
+            f"this site has {q} columns."
+        )
+    for recording in site.recordings():
+        total, n, shift = np.zeros((N_FEATURES, B.shape[1])), 0, offset
+        if task.params.get("center") == "recording":
+            shift = Moments.of_blocks(recording.blocks(), n_lags, len(site.variables)).mean @ B
+        for rows in lagged_rows(recording.blocks(), n_lags):
+            total += residual_features(rows @ B - shift)
+            n += len(rows)
+        yield np.concatenate([[float(n)], total.ravel()])
+
+
 register_site_task(
     SiteTask(
-        "residual-features", _run_residual_features, "sums of nonlinear functions of standardised residuals"
+        "residual-features",
+        _run_residual_features,
+        "sums of nonlinear functions of standardised residuals",
+        _residual_feature_units,
     )
 )

@@ -8,27 +8,25 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
-from threadpoolctl import threadpool_limits
 
-from feddbn.core.constraints import Edge, EdgeConstraints
-from feddbn.core.lagged import Block, FloatArray
+from feddbn.core.constraints import Edge
+from feddbn.core.lagged import FloatArray
 from feddbn.core.one_round import LearnOptions, refit
 from feddbn.core.order_search import Criterion
-from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.errors import DataError, ParameterError, UnitsWarning
+from feddbn.core.status import Status
+from feddbn.data import SiteData
+from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.federation.oneshot import OneShotOptions, OneShotOutcome, oneshot_program
-from feddbn.federation.site import Site
-from feddbn.federation.task import Federation, run_program
+from feddbn.federation.task import Federation, Observer
+from feddbn.methods.base import DBNEstimator
 from feddbn.model.dbn import DBN
-from feddbn.runtime.in_process import InProcessFederation
 
 __all__ = ["OneShotDBN"]
 
 _DEFAULT_PENALTY = {"bic": (2.0, 0.0), "ebic": (1.0, 0.5)}
 
 
-class OneShotDBN(BaseEstimator):  # type: ignore[misc]
+class OneShotDBN(DBNEstimator):
     """A dynamic Bayesian network from one sum of lagged second moments, exactly as from pooled data.
 
     minimise over networks    n d log(sum_j RSS_j / (n d)) + penalty    (equal noise variances)
@@ -63,8 +61,11 @@ class OneShotDBN(BaseEstimator):  # type: ignore[misc]
         something is open.
     forbidden_edges, required_edges
         ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
+    center
+        "none": one intercept per variable. "recording": every recording has its own mean.
     scale
-        "none", or "unit" to search on variables scaled to unit variance. Weights are always in the original
+        "none", or "federated" to search on variables scaled to unit variance. Weights are always in the
+        original
         units.
     random_state
         Seed of restarts and averaging.
@@ -118,11 +119,12 @@ class OneShotDBN(BaseEstimator):  # type: ignore[misc]
         use_nongaussian: bool | str = "auto",
         forbidden_edges: Sequence[Edge] | None = None,
         required_edges: Sequence[Edge] | None = None,
+        center: str = "none",
         scale: str = "none",
         random_state: int | None = 0,
         federation: Federation | None = None,
     ) -> None:
-        self.n_lags = n_lags
+        self.n_lags = n_lags  # type: ignore[assignment]
         self.max_lags = max_lags
         self.search = search
         self.noise_variance = noise_variance
@@ -133,29 +135,29 @@ class OneShotDBN(BaseEstimator):  # type: ignore[misc]
         self.use_nongaussian = use_nongaussian
         self.forbidden_edges = forbidden_edges
         self.required_edges = required_edges
+        self.center = center
         self.scale = scale
         self.random_state = random_state
         self.federation = federation
 
-    def fit(self, data: Any, y: None = None, *, variables: Sequence[str] | None = None) -> OneShotDBN:
-        """Learn from ``dict[str, DataFrame | ndarray | list of them]``; `federation` needs `variables`."""
-        options = self._options()
-        federation, names = self._federation(data, variables)
-        d = len(names)
-        constraints = EdgeConstraints.from_edges(
-            names, options.n_lags, self.forbidden_edges, self.required_edges
-        )
-        program = oneshot_program(d, constraints, options, np.random.default_rng(self.random_state), names)
-        with threadpool_limits(1, user_api="blas"):
-            outcome = run_program(program, federation)
-            self._report(outcome, names)
-        return self
+    @property
+    def _largest_lag(self) -> int:
+        return self._options().n_lags
+
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
+        rng = np.random.default_rng(self.random_state)
+        program = oneshot_program(self._variables, self._constraints(), self._options(), rng)
+        outcome, _ = self._run(program, federation, observer)
+        self._report(outcome)
 
     def _options(self) -> OneShotOptions:
         _require_choice("search", self.search, ("order",))
         _require_choice("noise_variance", self.noise_variance, ("auto", "equal", "free"))
         _require_choice("criterion", self.criterion, tuple(_DEFAULT_PENALTY))
-        _require_choice("scale", self.scale, ("none", "unit"))
+        _require_choice("center", self.center, ("none", "recording"))
+        _require_choice("scale", self.scale, ("none", "federated"))
         for name in ("average", "use_nongaussian"):
             _require_choice(name, getattr(self, name), (True, False, "auto"))
         is_auto = isinstance(self.n_lags, str) and self.n_lags == "auto"
@@ -172,31 +174,24 @@ class OneShotDBN(BaseEstimator):  # type: ignore[misc]
         # The choices were checked above, which the type checker cannot see.
         noise_variance: Any = self.noise_variance
         average: Any = self.average
+        center: Any = self.center
         scale: Any = self.scale
         use_nongaussian: Any = self.use_nongaussian
         n_restarts = _whole("n_restarts", self.n_restarts)
         learn = LearnOptions(noise_variance, Criterion(c, gamma), n_restarts, average)
-        return OneShotOptions(n_lags, is_auto, scale, use_nongaussian, learn)
+        return OneShotOptions(n_lags, is_auto, center, scale, use_nongaussian, learn)
 
-    def _federation(self, data: Any, variables: Sequence[str] | None) -> tuple[Federation, tuple[str, ...]]:
-        if self.federation is not None:
-            if variables is None:
-                raise ParameterError("variables must name the columns when a federation is given, got None.")
-            return self.federation, tuple(str(name) for name in variables)
-        sites = memory_sites(data, variables)
-        names = next(iter(sites.values())).variables
-        return InProcessFederation({name: Site(name, site) for name, site in sites.items()}), names
-
-    def _report(self, outcome: OneShotOutcome, names: tuple[str, ...]) -> None:
-        learned, d = outcome.learned, len(names)
+    def _report(self, outcome: OneShotOutcome) -> None:
+        learned, names = outcome.learned, self._variables
+        d = len(names)
         C, intercept, variances = refit(outcome.moments, learned.support)
         self.n_lags_ = outcome.n_lags
         self.lag_scores_ = None if outcome.lag_scores is None else outcome.lag_scores.tolist()
-        self.W_ = self.W_raw_ = C[:d]
-        self.A_ = self.A_raw_ = C[d:].reshape(outcome.n_lags, d, d)
         if learned.noise.kind == "equal" and self.scale == "none":
             variances = np.full(d, float(variances.mean()))
-        self.dbn_ = DBN(self.W_, self.A_, names, intercept, variances)
+        dbn = DBN(C[:d], C[d:].reshape(outcome.n_lags, d, d), names, intercept, variances)
+        self._set_network(dbn, dbn)
+        self.status_ = Status.EXACT
         self.order_ = [names[j] for j in learned.order]
         self.noise_variance_, self.reason_ = learned.noise.kind, learned.noise.reason
         self.orientation_ = pd.DataFrame(
@@ -210,47 +205,16 @@ class OneShotDBN(BaseEstimator):  # type: ignore[misc]
         self.score_ = learned.score
         self.n_rounds_ = outcome.n_sums
         self.n_samples_ = int(outcome.moments.n)
-        self.feature_names_in_ = np.array(names, dtype=object)
-        self.n_features_in_ = d
         units = learned.units
         if units is not None and units.n_changed + units.n_open and self.scale == "none":
-            warnings.warn(
+            sentence = (
                 f"this network rests on equal noise variances in the units given: {units.n_changed} entries "
-                f"change when the variables are scaled to unit variance, and {units.n_open} other edges have a "
-                f"direction only because of the units (varsortability {units.varsortability:.2f}). "
-                "Use noise_variance='free' if the units are arbitrary.",
-                UnitsWarning,
-                stacklevel=3,
+                f"change when the variables are scaled to unit variance, and {units.n_open} other edges have "
+                f"a direction only because of the units (varsortability {units.varsortability:.2f}); "
+                "use noise_variance='free' if the units are arbitrary."
             )
-
-
-def memory_sites(data: Any, variables: Sequence[str] | None) -> dict[str, MemorySite]:
-    """Sites from ``dict[str, DataFrame | ndarray | list of them]``, one uninterrupted segment per table."""
-    if not isinstance(data, Mapping) or not data:
-        raise DataError("data must be a dict from site names to a DataFrame, an array or a list of them.")
-    sites: dict[str, MemorySite] = {}
-    names: tuple[str, ...] | None = None if variables is None else tuple(str(v) for v in variables)
-    for site, value in data.items():
-        recordings = []
-        for k, table in enumerate(value if isinstance(value, (list, tuple)) else [value]):
-            columns = tuple(str(c) for c in table.columns) if isinstance(table, pd.DataFrame) else None
-            array: FloatArray = np.asarray(table, dtype=np.float64)
-            if array.ndim != 2:
-                raise DataError(
-                    f"site {str(site)!r} has a table with {array.ndim} dimensions; it must have 2."
-                )
-            names = names or columns or tuple(f"x{i}" for i in range(array.shape[1]))
-            if array.shape[1] != len(names) or (columns is not None and columns != names):
-                raise DataError(
-                    f"site {str(site)!r} has other columns than the sites before; all need {list(names)}."
-                )
-            if not np.isfinite(array).all():
-                raise DataError(
-                    f"site {str(site)!r} has missing or infinite values in table {k}; cut them out first."
-                )
-            recordings.append(ArrayRecording(f"recording-{k}", (Block(array),)))
-        sites[str(site)] = MemorySite(names or (), recordings)
-    return sites
+            self.warnings_.append(sentence)
+            warnings.warn(sentence, UnitsWarning, stacklevel=4)
 
 
 def _edge_table(probability: FloatArray, C: FloatArray, names: tuple[str, ...]) -> pd.DataFrame:
@@ -272,5 +236,5 @@ def _require_choice(name: str, value: object, choices: tuple[object, ...]) -> No
 
 def _whole(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise ParameterError(f"{name} must be a whole number >= 0, got {value!r}.")
+        raise ParameterError(f"{name}={value!r} must be a whole number of at least 0.")
     return int(value)

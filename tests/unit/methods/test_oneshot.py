@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from feddbn.errors import DataError, ParameterError, UnitsWarning
+from feddbn.core.status import Status
+from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.simulation import simulate
 
@@ -110,6 +111,7 @@ def test_tables_and_names():
     assert ((table.probability > 0.5) == (table.weight != 0)).mean() > 0.95
     assert model.dbn_.variables == ("a", "b", "c", "d")
     assert model.n_samples_ == 100
+    assert model.status_ is Status.EXACT
 
 
 def test_required_and_forbidden_edges_hold_with_and_without_averaging():
@@ -152,8 +154,8 @@ def test_n_lags_auto_finds_the_lag():
 def test_unit_scale_searches_on_standardised_variables():
     fed = simulate(d=5, n_samples=400, n_sites=2, random_state=0)
     scaled = {k: [t * [1, 10, 0.1, 3, 50] for t in v] for k, v in fed.sites.items()}
-    plain = OneShotDBN(scale="unit", noise_variance="equal").fit(fed.sites)
-    other = OneShotDBN(scale="unit", noise_variance="equal").fit(scaled)
+    plain = OneShotDBN(scale="federated", noise_variance="equal").fit(fed.sites)
+    other = OneShotDBN(scale="federated", noise_variance="equal").fit(scaled)
     assert np.array_equal(plain.W_ != 0, other.W_ != 0)
 
 
@@ -164,11 +166,11 @@ def test_unit_scale_searches_on_standardised_variables():
         ({"noise_variance": "same"}, "noise_variance must be one of 'auto', 'equal', 'free', got 'same'"),
         ({"criterion": "aic"}, "criterion must be one of 'bic', 'ebic', got 'aic'"),
         ({"penalty": -1}, "penalty must be a positive number or None, got -1"),
-        ({"n_lags": -1}, "n_lags must be a whole number >= 0, got -1"),
-        ({"n_lags": 1.5}, "n_lags must be a whole number >= 0, got 1.5"),
-        ({"n_restarts": True}, "n_restarts must be a whole number >= 0, got True"),
+        ({"n_lags": -1}, "n_lags=-1 must be a whole number of at least 0"),
+        ({"n_lags": 1.5}, "n_lags=1.5 must be a whole number of at least 0"),
+        ({"n_restarts": True}, "n_restarts=True must be a whole number of at least 0"),
         ({"average": "yes"}, "average must be one of True, False, 'auto', got 'yes'"),
-        ({"scale": "sd"}, "scale must be one of 'none', 'unit', got 'sd'"),
+        ({"scale": "sd"}, "scale must be one of 'none', 'federated', got 'sd'"),
     ],
 )
 def test_impossible_arguments_are_refused_in_one_sentence(options, sentence):
@@ -176,8 +178,10 @@ def test_impossible_arguments_are_refused_in_one_sentence(options, sentence):
         OneShotDBN(**options).fit({"a": np.zeros((10, 2))})
 
 
-def test_data_of_the_wrong_kind_are_refused():
-    with pytest.raises(DataError, match="data must be a dict"):
-        OneShotDBN().fit(np.zeros((10, 2)))
-    with pytest.raises(DataError, match="missing or infinite"):
-        OneShotDBN().fit({"a": np.full((10, 2), np.nan)})
+def test_recordings_with_their_own_means_are_centred_one_by_one():
+    fed = simulate(d=5, n_samples=600, n_sites=3, random_state=0)
+    shifted = {k: [t + 10.0 * i for t in v] for i, (k, v) in enumerate(fed.sites.items())}
+    plain = quiet_fit(fed.sites, center="recording")
+    other = quiet_fit(shifted, center="recording")
+    np.testing.assert_allclose(plain.W_, other.W_, atol=1e-8)
+    assert mistakes(other, fed.truth) < mistakes(quiet_fit(shifted), fed.truth)
