@@ -3,8 +3,8 @@
     python benchmarks/oneshot_accuracy.py [recovery] [few-rows] [units] [large] [averaging] --seeds 10
 
 Networks: weights +-[.3, .5] unless said, mean degree 4, lag degree 1, seeds 0, 1, .... A wrong edge is a
-false or a missing one (FP + FN); a reversal counts twice. Nothing is tuned per setting and nothing looks at the
-truth.
+false or a missing one (FP + FN); a reversal counts twice. Nothing is tuned per setting and nothing looks at
+the truth.
 """
 
 from __future__ import annotations
