@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from feddbn.methods.baselines import Average, BestSite, LocalOnly, Vote
     from feddbn.methods.dynotears import Dynotears
     from feddbn.methods.fdbnl import FDBNL
+    from feddbn.methods.oneshot import OneShotDBN
     from feddbn.methods.scoring import Scores, SiteScores, score, score_sites
     from feddbn.methods.simulation import SimulatedFederation, simulate
     from feddbn.model.dbn import DBN
@@ -25,6 +26,7 @@ _WHERE = {
     "Dynotears": "feddbn.methods.dynotears",
     "FDBNL": "feddbn.methods.fdbnl",
     "LocalOnly": "feddbn.methods.baselines",
+    "OneShotDBN": "feddbn.methods.oneshot",
     "Scores": "feddbn.methods.scoring",
     "SimulatedFederation": "feddbn.methods.simulation",
     "SiteScores": "feddbn.methods.scoring",
@@ -41,6 +43,7 @@ __all__ = [
     "BestSite",
     "Dynotears",
     "LocalOnly",
+    "OneShotDBN",
     "Scores",
     "SimulatedFederation",
     "SiteScores",

@@ -114,9 +114,9 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         sites = read_sites(
             data, site=site, series=series, time=time, variables=variables, freq=freq, label=label
         )
-        check_sites(sites, self.n_lags)
+        check_sites(sites, self._largest_lag)
         self._set_variables(tuple(next(iter(sites.values())).variables))
-        self.sites_ = summary(sites, self.n_lags)
+        self.sites_ = summary(sites, self._largest_lag)
         federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
         # Small products: more BLAS threads than one cost several times what they gain.
         with threadpool_limits(1):
@@ -134,12 +134,21 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         self.warnings_ = []
 
     @property
+    def _largest_lag(self) -> int:
+        """How far back a row must reach; an estimator that chooses the number of lags overrides it."""
+        return self.n_lags
+
+    @property
     def _variables(self) -> tuple[str, ...]:
         return tuple(str(name) for name in self.feature_names_in_)
 
     def _constraints(self) -> EdgeConstraints:
         return EdgeConstraints.from_edges(
+<<<<<<< HEAD
             self._variables, self.n_lags, self.forbidden_edges, self.required_edges
+=======
+            self._variables, self._largest_lag, self.forbidden_edges, self.required_edges
+>>>>>>> oneshot
         )
 
     def _set_network(self, dbn: DBN, raw: DBN) -> None:

@@ -199,3 +199,10 @@ def test_data_and_federation_cannot_both_be_given(federation):
 def test_dynotears_refuses_lagged_rows_of_the_wrong_shape():
     with pytest.raises(DataError, match="X_lagged has shape"):
         Dynotears(n_lags=2).fit_rows(np.zeros((5, 3)), np.zeros((5, 3)))
+
+
+def test_large_means_are_not_mistaken_for_constants(federation, model):
+    sites = {name: [r + 1e7 for r in rs] for name, rs in federation.sites.items()}
+    shifted = FDBNL().fit(sites)
+    assert shifted.center_ == "federated"
+    assert ((shifted.W_ != 0) == (FDBNL(center="federated").fit(federation.sites).W_ != 0)).all()

@@ -1,0 +1,318 @@
+"""From the moments of lagged rows to a network: everything a server does after the one sum.
+
+`learn_network` searches with equal and with free noise variances, decides between them by BIC, averages over
+orders where the data are few, and says how firmly each edge is directed and whether the answer rests on the
+units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.lagged import FloatArray
+from feddbn.core.moments import Moments
+from feddbn.core.order_average import OrderPosterior, average_orders, median_graph
+from feddbn.core.order_search import Criterion, NoiseVariance, OrderResult, OrderSearch
+from feddbn.core.orientation import (
+    STRONG_EVIDENCE,
+    EdgeOrientation,
+    compelled_edges,
+    fixed_directions,
+    settle_directions,
+)
+from feddbn.core.parents import BoolArray
+from feddbn.core.units import varsortability
+
+__all__ = [
+    "LearnOptions",
+    "Learned",
+    "NoiseChoice",
+    "UnitsCheck",
+    "choose_lags",
+    "firmness_of",
+    "learn_network",
+    "refit",
+]
+
+FEW_ROWS = 200
+"""Below this many rows averaging over orders beats the single best order (simulated networks); above, not."""
+MOST_NODES_TO_AVERAGE = 40
+
+
+@dataclass(frozen=True)
+class LearnOptions:
+    """How to learn; see `feddbn.methods.oneshot.OneShotDBN`."""
+
+    noise_variance: Literal["auto", "equal", "free"] = "auto"
+    criterion: Criterion = field(default_factory=Criterion)
+    n_restarts: int = 5
+    average: bool | Literal["auto"] = "auto"
+
+
+@dataclass(frozen=True)
+class NoiseChoice:
+    """Equal or free noise variances, the sentence that says why, and both scores (None if not searched)."""
+
+    kind: NoiseVariance
+    reason: str
+    equal_score: float | None
+    free_score: float | None
+
+
+@dataclass(frozen=True)
+class UnitsCheck:
+    """Evidence on how far the network rests on the units.
+
+    Attributes
+    ----------
+    n_changed
+        Entries of [W; A] that differ when every variable is first scaled to unit variance.
+    n_open
+        Other edges within a moment that no scale-free evidence directs.
+    varsortability
+        Share of causal paths of the network along which the variance increases.
+    """
+
+    n_changed: int
+    n_open: int
+    varsortability: float
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A learned network.
+
+    Attributes
+    ----------
+    support
+        ((p+1) d, d) its edges.
+    order
+        Its nodes, causes first.
+    noise
+        Which noise model and why.
+    orientation
+        How firmly each edge within a moment is directed.
+    units
+        Evidence on the units; None with free variances, which cannot depend on them.
+    posterior
+        Edge probabilities, if orders were averaged.
+    score
+        Criterion of the network.
+    network
+        Before edges were selected at their full price: where questions about neighbouring networks start.
+    search
+        The search that found it, which answers them.
+    """
+
+    support: BoolArray
+    order: tuple[int, ...]
+    noise: NoiseChoice
+    orientation: tuple[EdgeOrientation, ...]
+    units: UnitsCheck | None
+    posterior: OrderPosterior | None
+    score: float
+    network: OrderResult
+    search: OrderSearch
+
+
+def learn_network(
+    moments: Moments,
+    d: int,
+    n_lags: int,
+    constraints: EdgeConstraints,
+    options: LearnOptions,
+    rng: np.random.Generator,
+) -> Learned:
+    """Return the network of moments of lagged rows."""
+    searches, noise = _choose_noise(moments, d, n_lags, constraints, options, rng)
+    search, best = searches[noise.kind]
+    posterior: OrderPosterior | None = None
+    average = options.average
+    if average == "auto":
+        average = moments.n < FEW_ROWS and d <= MOST_NODES_TO_AVERAGE
+    if average:
+        starts = _varied_starts(moments, d, n_lags, constraints, noise.kind, search, rng)
+        posterior = average_orders(search.regressions, starts, constraints, rng)
+        network = best = search.adopt(median_graph(posterior.probability, constraints.required))
+        orientation = _posterior_directions(search, best, posterior)
+    else:
+        network, asked = settle_directions(search, best)
+        best = search.select_edges(network, options.criterion)
+        orientation = firmness_of(best.support, asked)
+    return Learned(
+        best.support,
+        best.order,
+        noise,
+        tuple(orientation),
+        _check_units(moments, d, n_lags, constraints, options, searches, noise, rng),
+        posterior,
+        best.score,
+        network,
+        search,
+    )
+
+
+def choose_lags(
+    moments: Moments,
+    d: int,
+    max_lags: int,
+    constraints: EdgeConstraints,
+    criterion: Criterion,
+    noise_variance: NoiseVariance,
+) -> tuple[int, FloatArray]:
+    """The number of lags with the lowest score on the same rows, and the (max_lags + 1,) scores.
+
+    Every number of lags is a submodel of the largest, so one sum at `max_lags` serves them all. A lag more
+    has to pay for itself by strong evidence.
+    """
+    scores = []
+    for p in range(max_lags + 1):
+        part = moments.select(np.arange((p + 1) * d))
+        limits = EdgeConstraints(constraints.allowed[: (p + 1) * d], constraints.required[: (p + 1) * d])
+        search = OrderSearch(part, d, p, limits, criterion.for_orders, noise_variance)
+        found = search.run(0, np.random.default_rng(0))
+        scores.append(search.select_edges(found, criterion).score)
+    chosen = 0
+    for p in range(1, max_lags + 1):
+        if scores[p] < scores[chosen] - STRONG_EVIDENCE:
+            chosen = p
+    needed = np.flatnonzero(constraints.required.any(axis=1))
+    if len(needed):
+        chosen = max(chosen, int(needed.max()) // d)
+    return chosen, np.array(scores)
+
+
+def refit(moments: Moments, support: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Least-squares weights ((p+1) d, d), intercepts (d,) and noise variances (d,) of a network.
+
+    A noise variance divides by the rows left after the node's parents and its intercept.
+    """
+    q, d = support.shape
+    C = np.zeros((q, d))
+    variances = np.zeros(d)
+    scale = np.sqrt(np.diag(moments.scatter))
+    scale = np.where(scale > 0, scale, 1.0)
+    R = moments.scatter / np.outer(scale, scale)
+    for j in range(d):
+        S = np.flatnonzero(support[:, j])
+        if len(S):
+            C[S, j] = np.linalg.lstsq(R[np.ix_(S, S)], R[S, j], rcond=None)[0] * scale[j] / scale[S]
+        residual = moments.scatter[j, j] - float(moments.scatter[j] @ C[:, j])
+        variances[j] = max(residual, 0.0) / max(moments.n - 1 - len(S), 1.0)
+    intercept = moments.mean[:d] - moments.mean @ C
+    return C, intercept, variances
+
+
+def firmness_of(support: BoolArray, asked: Sequence[EdgeOrientation]) -> list[EdgeOrientation]:
+    """One row per edge within a moment; edges that were not asked about are not directed."""
+    known = {(e.source, e.target): e for e in asked}
+    edges = np.argwhere(support[: support.shape[1]]).tolist()
+    return [known.get((i, j), EdgeOrientation(i, j, 0.0, False)) for i, j in edges]
+
+
+Searches = dict[NoiseVariance, tuple[OrderSearch, OrderResult]]
+
+
+def _choose_noise(
+    moments: Moments,
+    d: int,
+    n_lags: int,
+    constraints: EdgeConstraints,
+    options: LearnOptions,
+    rng: np.random.Generator,
+) -> tuple[Searches, NoiseChoice]:
+    kinds: tuple[NoiseVariance, ...] = ("equal", "free")
+    asked = kinds if options.noise_variance == "auto" else (options.noise_variance,)
+    searches: Searches = {}
+    for kind in asked:
+        search = OrderSearch(moments, d, n_lags, constraints, options.criterion.for_orders, kind)
+        searches[kind] = (search, search.run(options.n_restarts, rng))
+    if options.noise_variance != "auto":
+        score = searches[options.noise_variance][1].score
+        is_equal = options.noise_variance == "equal"
+        reason = f"{options.noise_variance} noise variances, as asked"
+        return searches, NoiseChoice(
+            options.noise_variance, reason, score if is_equal else None, None if is_equal else score
+        )
+    equal, free = searches["equal"][1], searches["free"][1]
+    # Equal variances are free ones with d - 1 parameters less: BIC's price of them is (d - 1) log n.
+    free_score = free.score + (d - 1) * float(np.log(moments.n))
+    kind = "equal" if equal.score <= free_score else "free"
+    variances = free.rss / moments.n
+    reason = (
+        f"{kind} noise variances: BIC {equal.score:.1f} with equal, {free_score:.1f} with free ones; "
+        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}"
+    )
+    return searches, NoiseChoice(kind, reason, equal.score, free_score)
+
+
+def _varied_starts(
+    moments: Moments,
+    d: int,
+    n_lags: int,
+    constraints: EdgeConstraints,
+    kind: NoiseVariance,
+    search: OrderSearch,
+    rng: np.random.Generator,
+) -> list[OrderResult]:
+    """Local optima of a lenient criterion, best first; they nominate the columns of the average's tables."""
+    lenient = OrderSearch(moments, d, n_lags, constraints, Criterion(c=1.0), kind, search.regressions)
+    found = [lenient.run(0, rng)]
+    for _ in range(3):
+        found.append(lenient.run_shaken(found[0], rng))
+    return sorted(found, key=lambda result: result.score)
+
+
+def _posterior_directions(
+    search: OrderSearch, best: OrderResult, posterior: OrderPosterior
+) -> list[EdgeOrientation]:
+    """Twice the log posterior odds of each edge against its reversal."""
+    d = search.d
+    fixed = fixed_directions(search, best.support)
+    compelled = compelled_edges(best.support, fixed)
+    free = best.noise_variance == "free"
+    table = []
+    for i, j in np.argwhere(best.support[:d]):
+        odds = posterior.probability[i, j] / max(posterior.probability[j, i], 1e-12)
+        difference = 0.0 if free and not compelled[i, j] else max(2 * float(np.log(odds)), 0.0)
+        difference = np.inf if fixed[i, j] else difference
+        table.append(EdgeOrientation(int(i), int(j), difference, bool(difference >= STRONG_EVIDENCE)))
+    return table
+
+
+def _check_units(
+    moments: Moments,
+    d: int,
+    n_lags: int,
+    constraints: EdgeConstraints,
+    options: LearnOptions,
+    searches: Searches,
+    noise: NoiseChoice,
+    rng: np.random.Generator,
+) -> UnitsCheck | None:
+    """Learn once more from variables scaled to unit variance and count the edges that differ."""
+    if noise.kind == "free":
+        return None
+    sd = np.sqrt(np.diag(moments.scatter)[:d] / moments.n)
+    scaled = moments.scaled(np.tile(np.where(sd > 0, sd, 1.0), n_lags + 1))
+    search = OrderSearch(scaled, d, n_lags, constraints, options.criterion.for_orders, "equal")
+    other = search.run(options.n_restarts, rng)
+    if options.noise_variance == "auto":
+        free = searches["free"][1]
+        # The free score in the new units differs by the same constant as every other score.
+        shift = -2 * moments.n * float(np.log(np.where(sd > 0, sd, 1.0)).sum())
+        if free.score + shift + (d - 1) * float(np.log(moments.n)) < other.score:
+            other = free
+    best = searches["equal"][1]
+    changed = int((other.support != best.support).sum())
+    shared = (
+        best.support[:d]
+        & other.support[:d]
+        & ~compelled_edges(best.support, best.support[:d] & ~constraints.allowed[:d].T)
+    )
+    return UnitsCheck(changed, int(shared.sum()), varsortability(best.support[:d], sd**2))

@@ -1,0 +1,451 @@
+"""Edge probabilities, within and across moments, averaged over orders of the variables and over parent sets.
+
+Model for one node given an order: every candidate parent is in the network with prior probability pi_W (lag
+0) or pi_A (lags >= 1); the weights of a set of k parents have a g-prior. With R^2 the explained share of the
+sum of squares T:
+
+    equal variances   log ML = 1/2 g/(1+g) R^2 T / s2  - k/2 log(1+g)
+    free variances    log ML = -(n-1)/2 log(1 - g/(1+g) R^2) - k/2 log(1+g)
+
+or, if the data say strongly that weights keep away from zero, a moment prior: the same times beta^2 of every
+weight (Johnson and Rossell 2012), which asks for more before a small weight counts.
+
+Theory of operation: each node gets a table over all subsets of its most promising columns, and from it, by
+one transform, the log of the summed posterior weight of all subsets of every subset. After that an order's
+posterior is d look-ups (Friedman and Koller 2003; the tables as in Kuipers, Suter and Moffa 2022), and a
+sampler that draws a node's place from its exact conditional distribution over all places mixes quickly. The
+probability of an edge given an order is exact: ``1 - exp(Z[without the column] - Z)``. pi_W, pi_A, g and s2
+are fitted by EM steps that raise the marginal likelihood.
+
+Known weaknesses: columns outside a node's table have probability 0; the prior is uniform over orders, not
+over networks; the memory is d 2^(table size) numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from feddbn.core.constraints import EdgeConstraints, has_cycle
+from feddbn.core.lagged import FloatArray
+from feddbn.core.order_search import OrderResult
+from feddbn.core.parents import BoolArray, ParentRegressions
+
+__all__ = ["Hyper", "OrderPosterior", "average_orders", "median_graph"]
+
+_MAX_G_RATIO = 10.0
+_SLAB_EVIDENCE = 5.0
+_LINEAR_RANGE = 650.0
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Prior edge probabilities (lag 0, lags >= 1), prior-to-noise ratio g, noise variance, kind of prior."""
+
+    pi_present: float
+    pi_lagged: float
+    g: float
+    noise_variance: float
+    moment_prior: bool = False
+
+
+@dataclass(frozen=True)
+class OrderPosterior:
+    """Posterior of the edges.
+
+    Attributes
+    ----------
+    probability
+        ((p+1) d, d) probability of each edge, the stack ``[W; A_1; ...]``.
+    precedes
+        (d, d) probability that one variable comes before another in the order.
+    hyper
+        The fitted prior.
+    n_orders
+        Orders averaged over.
+    """
+
+    probability: FloatArray
+    precedes: FloatArray
+    hyper: Hyper
+    n_orders: int
+
+
+def average_orders(
+    regressions: ParentRegressions,
+    starts: Sequence[OrderResult],
+    constraints: EdgeConstraints,
+    rng: np.random.Generator,
+    table_size: int = 14,
+    n_sweeps: int = 100,
+    n_chains: int = 3,
+    n_em: int = 6,
+) -> OrderPosterior:
+    """Return edge probabilities averaged over sampled orders.
+
+    Parameters
+    ----------
+    regressions
+        Fits on the moments.
+    starts
+        Results of searches; the first is where the chains begin, all of them nominate columns for the tables.
+    table_size
+        Columns in each node's table: 2^table_size numbers per node.
+    n_sweeps, n_chains
+        Sweeps over all nodes in each chain, a fifth of them as burn-in. Chains beyond the first begin at
+        random orders.
+    n_em
+        Updates of the prior's parameters, each after a fifth of the sweeps.
+    """
+    best = starts[0]
+    tables = [
+        _NodeTable(regressions, j, _nominees(regressions, j, starts, constraints, table_size), constraints)
+        for j in range(regressions.d)
+    ]
+    free = best.noise_variance == "free"
+    chain = _Chain(tables, list(best.order), rng)
+    fitted = [
+        _fit_hyper(
+            _first_hyper(regressions, best, moment_prior), chain, regressions, best, free, n_em, n_sweeps // 5
+        )
+        for moment_prior in (False, True)
+    ]
+    hyper = fitted[1][1] if fitted[1][0] > fitted[0][0] + _SLAB_EVIDENCE else fitted[0][1]
+    for table in tables:
+        table.weigh(hyper, regressions, free)
+    totals = _Totals(regressions)
+    for index in range(n_chains):
+        chain.restart(
+            list(best.order)
+            if index == 0
+            else chain.feasible(rng.permutation(regressions.d).tolist(), constraints)
+        )
+        for sweep in range(n_sweeps + n_sweeps // 5):
+            chain.sweep()
+            if sweep >= n_sweeps // 5:
+                totals.add(chain)
+    return OrderPosterior(totals.edges / totals.count, totals.precedes / totals.count, hyper, totals.count)
+
+
+def _first_hyper(regressions: ParentRegressions, best: OrderResult, moment_prior: bool) -> Hyper:
+    d, n = regressions.d, regressions.n
+    n_lags = regressions.q // d - 1
+    n_present = max(float(best.support[:d].sum()), 1.0)
+    n_lagged = max(float(best.support[d:].sum()), 1.0)
+    s2 = float(best.rss.sum()) / max(n * d - n_present - n_lagged, 1.0)
+    # A moment prior of scale g has three times the variance of a normal one, so it starts at a third.
+    g = n / (9 if moment_prior else 3)
+    return Hyper(_share(n_present, d * (d - 1) / 2), _share(n_lagged, n_lags * d * d), g, s2, moment_prior)
+
+
+def _fit_hyper(
+    hyper: Hyper,
+    chain: _Chain,
+    regressions: ParentRegressions,
+    best: OrderResult,
+    free: bool,
+    n_em: int,
+    n_sweeps: int,
+) -> tuple[float, Hyper]:
+    """Mean log evidence over sampled orders, and the prior after `n_em` EM steps."""
+    evidence = -np.inf
+    chain.restart(list(best.order))
+    for _ in range(n_em):
+        for table in chain.tables:
+            table.weigh(hyper, regressions, free)
+        chain.restart(chain.order)
+        totals = _Totals(regressions)
+        for sweep in range(max(n_sweeps, 10)):
+            chain.sweep()
+            if sweep >= 5:
+                totals.add(chain)
+        evidence = totals.evidence(hyper, free)
+        hyper = _updated(hyper, totals, regressions, free)
+    return evidence, hyper
+
+
+def median_graph(probability: FloatArray, required: BoolArray) -> BoolArray:
+    """((p+1) d, d) the edges above one half, which minimise the expected number of wrong edges.
+
+    Should the edges at lag 0 form a cycle, the least probable ones of it stay out.
+    """
+    d = probability.shape[1]
+    support = (probability > 0.5) | required
+    if not has_cycle(support[:d]):
+        return support
+    W = required[:d].copy()
+    rows, columns = np.nonzero(support[:d] & ~W)
+    for k in np.argsort(-probability[rows, columns], kind="stable"):
+        W[rows[k], columns[k]] = True
+        if has_cycle(W):
+            W[rows[k], columns[k]] = False
+    support[:d] = W
+    return support
+
+
+class _NodeTable:
+    """All subsets of one node's nominated columns; bit b of a subset stands for columns[b]."""
+
+    def __init__(
+        self, regressions: ParentRegressions, node: int, columns: list[int], constraints: EdgeConstraints
+    ) -> None:
+        self.node, self.columns = node, columns
+        self.explained = 1.0 - _subset_rss(regressions.correlation, columns, node)
+        masks = np.arange(2 ** len(columns))
+        self.is_present = [m < regressions.d for m in columns]
+        self.n_present = np.zeros(len(masks))
+        self.n_all = np.zeros(len(masks))
+        self.possible = np.ones(len(masks), dtype=bool)
+        for b, m in enumerate(columns):
+            has = (masks >> b) & 1
+            self.n_all += has
+            self.n_present += has * self.is_present[b]
+            if constraints.required[m, node]:
+                self.possible &= has == 1
+        self.bit_of = {m: b for b, m in enumerate(columns)}
+        self.lag_mask = sum(1 << b for b, present in enumerate(self.is_present) if not present)
+        self.log_sum: FloatArray = np.zeros(len(masks))
+        self.log_fit: FloatArray = np.zeros(len(masks))
+
+    def weigh(self, hyper: Hyper, regressions: ParentRegressions, free: bool) -> None:
+        """Recompute the summed weights for a prior."""
+        shrink = hyper.g / (1 + hyper.g)
+        if free:
+            fit = -(regressions.n - 1) / 2 * np.log1p(-shrink * np.minimum(self.explained, 1 - 1e-12))
+        else:
+            fit = 0.5 * shrink * self.explained * regressions.total[self.node] / hyper.noise_variance
+        weight = fit - 0.5 * self.n_all * np.log1p(hyper.g)
+        weight = weight + self.n_present * _logit(hyper.pi_present)
+        weight += (self.n_all - self.n_present) * _logit(hyper.pi_lagged)
+        if hyper.moment_prior:
+            for b in range(len(self.columns)):
+                explained = self.explained.reshape(-1, 2, 1 << b)
+                rise = explained[:, 1] - explained[:, 0]
+                if free:
+                    z2 = regressions.n * rise / np.maximum(1 - explained[:, 1], 1e-9)
+                else:
+                    z2 = rise * (regressions.total[self.node] / hyper.noise_variance)
+                # Posterior mean of beta^2 over its prior mean, with the other weights at their estimates.
+                weight.reshape(-1, 2, 1 << b)[:, 1] += np.log((shrink * z2 + 1) * shrink / hyper.g)
+        weight[~self.possible] = -np.inf
+        self.log_fit = _subset_sums(weight + np.log(np.maximum(self.explained, 1e-12)))
+        self.log_sum = _subset_sums(weight)
+
+
+def _subset_rss(correlation: FloatArray, columns: list[int], node: int) -> FloatArray:
+    """(2^k,) residual sum of squares of `node` on every subset of `columns`, by sweeps.
+
+    After step b the array holds, for every subset of the first b columns, the residual cross-products of
+    what is left.
+    """
+    index = [*columns, node]
+    rest = correlation[np.ix_(index, index)][None]
+    for _ in columns:
+        pivot = rest[:, 0, 0]
+        tail = rest[:, 1:, 1:]
+        row = rest[:, 0, 1:]
+        safe = np.where(pivot > 1e-9, pivot, np.inf)
+        swept = tail - row[:, :, None] * row[:, None, :] / safe[:, None, None]
+        rest = np.concatenate([tail, swept])
+    return np.clip(rest[:, 0, 0], 1e-12, 1.0)
+
+
+def _subset_sums(log_weight: FloatArray) -> FloatArray:
+    """(2^k,) log of the sum of exp(log_weight) over the subsets of every subset."""
+    top = float(log_weight.max())
+    finite = log_weight[np.isfinite(log_weight)]
+    if top - float(finite.min(initial=top)) < _LINEAR_RANGE:
+        # Within the range of a double the sums can be taken as they are, ten times faster.
+        total = np.exp(log_weight - top)
+        for b in range(len(total).bit_length() - 1):
+            view = total.reshape(-1, 2, 1 << b)
+            view[:, 1] += view[:, 0]
+        with np.errstate(divide="ignore"):
+            return np.asarray(top + np.log(total))
+    total = log_weight.copy()
+    for b in range(len(total).bit_length() - 1):
+        view = total.reshape(-1, 2, 1 << b)
+        np.logaddexp(view[:, 0], view[:, 1], out=view[:, 1])
+    return total
+
+
+class _Chain:
+    """A sampler of orders."""
+
+    def __init__(self, tables: list[_NodeTable], order: list[int], rng: np.random.Generator) -> None:
+        self.tables, self.rng, self.d = tables, rng, len(tables)
+        self.order: list[int] = []
+        self.masks: list[int] = []
+        self.restart(order)
+
+    def restart(self, order: list[int]) -> None:
+        """Continue from another order."""
+        self.order = list(order)
+        self.masks = []
+        rank = {node: k for k, node in enumerate(order)}
+        for table in self.tables:
+            mask = table.lag_mask
+            for m, b in table.bit_of.items():
+                if m < self.d and rank[m] < rank[table.node]:
+                    mask |= 1 << b
+            self.masks.append(mask)
+        self._logs = [table.log_sum.tolist() for table in self.tables]
+
+    @staticmethod
+    def feasible(order: list[int], constraints: EdgeConstraints) -> list[int]:
+        """The order nearest to `order`, greedily, in which required parents come first."""
+        waiting, result = list(order), []
+        must = constraints.required[: constraints.d]
+        while waiting:
+            node = next(j for j in waiting if not must[waiting, j].any())
+            waiting.remove(node)
+            result.append(node)
+        return result
+
+    def sweep(self) -> None:
+        """Draw the place of every node, in random sequence, from its conditional distribution."""
+        for node in self.rng.permutation(self.d).tolist():
+            self._place(node)
+
+    def _place(self, node: int) -> None:
+        here = self.order.index(node)
+        others = self.order[:here] + self.order[here + 1 :]
+        own_table, own_logs = self.tables[node], self._logs[node]
+        own = own_table.lag_mask
+        # Going left to right, the node starts in front of everyone: all others have it as a predecessor.
+        with_node, without_node, jump = [], [], [0.0] * self.d
+        total = 0.0
+        for k in others:
+            bit = self.tables[k].bit_of.get(node)
+            if bit is None:
+                with_node.append(-1)
+                without_node.append(-1)
+                continue
+            before, after = self.masks[k] | (1 << bit), self.masks[k] & ~(1 << bit)
+            with_node.append(before)
+            without_node.append(after)
+            total += self._logs[k][before]
+        jump[0] = total + own_logs[own]
+        own_masks = [own]
+        for place, k in enumerate(others):
+            if with_node[place] >= 0:
+                logs = self._logs[k]
+                total += logs[without_node[place]] - logs[with_node[place]]
+            bit = own_table.bit_of.get(k)
+            if bit is not None:
+                own |= 1 << bit
+            own_masks.append(own)
+            jump[place + 1] = total + own_logs[own]
+        values = np.array(jump)
+        values[np.isnan(values)] = -np.inf
+        weights = np.exp(values - values.max())
+        cumulated = np.cumsum(weights)
+        place = min(int(np.searchsorted(cumulated, self.rng.random() * cumulated[-1])), self.d - 1)
+        self.order = [*others[:place], node, *others[place:]]
+        self.masks[node] = own_masks[place]
+        for position, k in enumerate(others):
+            if with_node[position] >= 0:
+                self.masks[k] = without_node[position] if position < place else with_node[position]
+
+
+class _Totals:
+    """Sums over sampled orders of exact expectations given the order."""
+
+    def __init__(self, regressions: ParentRegressions) -> None:
+        self.regressions = regressions
+        d = regressions.d
+        self.edges = np.zeros((regressions.q, d))
+        self.precedes = np.zeros((d, d))
+        self.explained = np.zeros(d)
+        self.log_sum = 0.0
+        self.count = 0
+
+    def evidence(self, hyper: Hyper, free: bool) -> float:
+        """Mean over the sampled orders of the log marginal likelihood given the order."""
+        d, n = self.regressions.d, self.regressions.n
+        n_lagged = (self.regressions.q - d) * d
+        value = self.log_sum / self.count
+        value += d * (d - 1) / 2 * np.log1p(-hyper.pi_present) + n_lagged * np.log1p(-hyper.pi_lagged)
+        if not free:
+            value -= (n - 1) * d / 2 * np.log(hyper.noise_variance)
+            value -= float(self.regressions.total.sum()) / (2 * hyper.noise_variance)
+        return float(value)
+
+    def add(self, chain: _Chain) -> None:
+        """Add what the chain's order implies."""
+        self.count += 1
+        for table, mask in zip(chain.tables, chain.masks, strict=True):
+            log_all = table.log_sum[mask]
+            self.log_sum += float(log_all)
+            bits = [b for b in range(len(table.columns)) if mask >> b & 1]
+            if bits:
+                without = table.log_sum[[mask & ~(1 << b) for b in bits]]
+                self.edges[[table.columns[b] for b in bits], table.node] += -np.expm1(
+                    np.minimum(without - log_all, 0)
+                )
+            self.explained[table.node] += np.exp(table.log_fit[mask] - log_all)
+        position = np.empty(chain.d, dtype=int)
+        position[chain.order] = np.arange(chain.d)
+        self.precedes += position[:, None] < position[None, :]
+
+
+def _updated(hyper: Hyper, totals: _Totals, regressions: ParentRegressions, free: bool) -> Hyper:
+    """One EM step: pi from expected counts, g from explained variance per edge, s2 from residuals."""
+    d, n = regressions.d, regressions.n
+    edges = totals.edges / totals.count
+    explained = totals.explained / totals.count
+    n_present, n_lagged = float(edges[:d].sum()), float(edges[d:].sum())
+    n_lags = regressions.q // d - 1
+    shrink = hyper.g / (1 + hyper.g)
+    if free:
+        ratio = float((n * explained / np.maximum(1 - shrink * explained, 1e-12)).sum())
+        s2 = hyper.noise_variance
+    else:
+        residual = (1 - shrink * explained) * regressions.total
+        s2 = float(residual.sum()) / ((n - 1) * d)
+        ratio = float((explained * regressions.total).sum()) / s2
+    g = (ratio / max(n_present + n_lagged, 1.0) - 1) / (3 if hyper.moment_prior else 1)
+    g = float(np.clip(g, 1.0, _MAX_G_RATIO * n))
+    return replace(
+        hyper,
+        pi_present=_share(n_present, d * (d - 1) / 2),
+        pi_lagged=_share(n_lagged, n_lags * d * d),
+        g=g,
+        noise_variance=s2,
+    )
+
+
+def _nominees(
+    regressions: ParentRegressions,
+    node: int,
+    starts: Sequence[OrderResult],
+    constraints: EdgeConstraints,
+    size: int,
+) -> list[int]:
+    """The columns of one node's table: required ones, parents in any start, then the largest gains."""
+    allowed = constraints.allowed[:, node].copy()
+    votes = np.zeros(regressions.q)
+    for result in starts:
+        for m in result.parents[node]:
+            votes[m] += 1 / len(starts)
+    # A column matters if it helps the node alone with the lags, or beside the parents found, in any order.
+    gain = np.zeros(regressions.q)
+    for result in starts:
+        gain = np.maximum(gain, regressions.fit(node, result.parents[node]).gain)
+        for m in result.parents[node]:
+            rest = tuple(k for k in result.parents[node] if k != m)
+            gain = np.maximum(gain, regressions.fit(node, rest).gain)
+    rank = gain + 10 * votes + 100 * constraints.required[:, node]
+    rank[~allowed] = -1
+    best = np.argsort(-rank, kind="stable")[:size]
+    return sorted(int(m) for m in best if rank[m] >= 0)
+
+
+def _share(count: float, possible: float) -> float:
+    return float(np.clip((count + 0.5) / (possible + 1.0), 1e-4, 0.95))
+
+
+def _logit(probability: float) -> float:
+    return float(np.log(probability) - np.log1p(-probability))

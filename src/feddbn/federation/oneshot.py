@@ -1,0 +1,266 @@
+"""The one-round method as a short program of sums.
+
+``moments``             count, totals and cross-products of lagged rows; one sum
+``residual-features``   sums of nonlinear functions of standardised residuals; only to direct edges that
+                        second moments leave open, and only while the noise is not Gaussian
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.lagged import FloatArray, lagged_rows
+from feddbn.core.moments import Moments
+from feddbn.core.nongaussian import (
+    N_FEATURES,
+    Job,
+    entropy_terms,
+    jarque_bera_p,
+    node_residuals,
+    residual_features,
+)
+from feddbn.core.one_round import Learned, LearnOptions, choose_lags, firmness_of, learn_network
+from feddbn.core.order_search import NoiseVariance, OrderResult
+from feddbn.core.orientation import STRONG_EVIDENCE, EdgeOrientation
+from feddbn.data.checks import check_variances
+from feddbn.errors import DataError, ParameterError, ProtocolError
+from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.statistics import moments_program
+from feddbn.federation.task import ServerProgram, Task
+
+__all__ = ["NonGaussianReport", "OneShotOptions", "OneShotOutcome", "oneshot_program"]
+
+T = TypeVar("T")
+
+UNDECIDED = 20.0
+"""If any direction is open, those with a smaller score difference than this are put to the noise, too."""
+MAX_DIRECTION_SUMS = 8
+GAUSSIAN_LEVEL = 0.01
+
+
+@dataclass(frozen=True)
+class OneShotOptions:
+    """What `oneshot_program` is asked for.
+
+    Attributes
+    ----------
+    n_lags
+        Number of lags, or the largest to consider with `choose_n_lags`.
+    choose_n_lags
+        Choose the number of lags by the score.
+    center
+        "none": one mean for all rows; "recording": one per recording. The intercept is always fitted.
+    scale
+        "none" or "federated": whether the search sees variables scaled to unit variance.
+    use_nongaussian
+        "auto": only if the residuals are clearly not Gaussian.
+    learn
+        How the server learns.
+    """
+
+    n_lags: int = 1
+    choose_n_lags: bool = False
+    center: Literal["none", "recording"] = "none"
+    scale: Literal["none", "federated"] = "none"
+    use_nongaussian: bool | Literal["auto"] = "auto"
+    learn: LearnOptions = field(default_factory=LearnOptions)
+
+
+@dataclass(frozen=True)
+class NonGaussianReport:
+    """Whether the residuals are Gaussian, and what was made of it.
+
+    Attributes
+    ----------
+    used
+        Whether directions were decided by higher moments.
+    p_value
+        Smallest Jarque-Bera p-value of the residuals times d.
+    n_changed
+        Entries of [W; A] that changed.
+    """
+
+    used: bool
+    p_value: float
+    n_changed: int
+
+
+@dataclass(frozen=True)
+class OneShotOutcome:
+    """What the server ends with: the network, the moments (original units), the number of lags and sums."""
+
+    learned: Learned
+    moments: Moments
+    n_lags: int
+    lag_scores: FloatArray | None
+    nongaussian: NonGaussianReport | None
+    n_sums: int
+
+
+def oneshot_program(
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    options: OneShotOptions,
+    rng: np.random.Generator,
+) -> ServerProgram[OneShotOutcome]:
+    """Ask for the moments, learn, and direct what is left open by the noise if it is not Gaussian."""
+    d, p = len(variables), options.n_lags
+    moments, n_sums = yield from _counted(moments_program(variables, p, options.center))
+    _require_rows(moments, p)
+    # Large means were asked about an origin near them, so only rounding of the values themselves is left.
+    check_variances(variables, np.diag(moments.scatter)[:d] / moments.n, moments.mean[:d], rtol=1e-28)
+    working = moments
+    if options.scale == "federated":
+        sd = np.sqrt(np.diag(moments.scatter)[:d] / moments.n)
+        working = moments.scaled(np.tile(sd, p + 1))
+    lag_scores = None
+    if options.choose_n_lags:
+        kind: NoiseVariance = "equal" if options.learn.noise_variance == "equal" else "free"
+        p, lag_scores = choose_lags(working, d, p, constraints, options.learn.criterion, kind)
+        kept = np.arange((p + 1) * d)
+        working, moments = working.select(kept), moments.select(kept)
+        constraints = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
+    learned = learn_network(working, d, p, constraints, options.learn, rng)
+    report = None
+    if options.use_nongaussian and learned.noise.kind == "free":
+        learned, report, asked = yield from _direct_by_noise(moments, p, learned, options)
+        n_sums += asked
+    return OneShotOutcome(learned, moments, p, lag_scores, report, n_sums)
+
+
+def _direct_by_noise(
+    moments: Moments, n_lags: int, learned: Learned, options: OneShotOptions
+) -> ServerProgram[tuple[Learned, NonGaussianReport | None, int]]:
+    """Move to neighbouring networks that the shape of the noise favours, until none is better.
+
+    Neighbours: for every edge whose direction second moments do not decide, the best network with its ends
+    exchanged.
+    """
+    search = learned.search
+    d = search.d
+    best = learned.network
+    if all(e.oriented for e in learned.orientation):
+        return learned, None, 0
+    open_edges = [(e.source, e.target) for e in learned.orientation if e.score_difference < UNDECIDED]
+    terms: dict[Job, float] = {}
+    n_sums, p_value = 0, 1.0
+    differences: dict[tuple[int, int], float] = {}
+    while n_sums < MAX_DIRECTION_SUMS:
+        others = {edge: search.best_reversed(best, *edge) for edge in open_edges}
+        networks = [best, *(other for other in others.values() if other is not None)]
+        jobs = sorted({job for network in networks for job in enumerate(network.parents)} - set(terms))
+        if jobs:
+            residuals = node_residuals(moments, jobs)
+            arrays = {"coefficients": residuals.coefficients, "offset": residuals.offset}
+            answer = yield Task("residual-features", arrays, {"n_lags": n_lags, "center": options.center})
+            n = float(answer.value[0])
+            features = answer.value[1:].reshape(N_FEATURES, -1)
+            terms.update(zip(jobs, entropy_terms(features, n).tolist(), strict=True))
+            n_sums += 1
+            if n_sums == 1:
+                own = [jobs.index(job) for job in enumerate(best.parents)]
+                p_value = min(float(jarque_bera_p(features[:, own], n).min()) * d, 1.0)
+                if options.use_nongaussian == "auto" and p_value > GAUSSIAN_LEVEL:
+                    return learned, NonGaussianReport(False, p_value, 0), n_sums
+        here = _with_shape(best, terms)
+        differences = {
+            edge: np.inf if other is None else _with_shape(other, terms) - here
+            for edge, other in others.items()
+        }
+        edge = min(differences, key=lambda e: differences[e])
+        following = others[edge]
+        if differences[edge] >= 0 or following is None:
+            break
+        best = following
+        support = best.support[:d]
+        open_edges = [
+            (i, j) if support[i, j] else (j, i) for i, j in open_edges if support[i, j] or support[j, i]
+        ]
+    if best is learned.network:
+        support, order, score = learned.support, learned.order, learned.score
+    else:
+        chosen = search.select_edges(best, options.learn.criterion)
+        support, order, score = chosen.support, chosen.order, chosen.score
+    firm = [
+        EdgeOrientation(i, j, max(float(value), 0.0), bool(value >= STRONG_EVIDENCE))
+        for (i, j), value in differences.items()
+    ]
+    asked = {(e.source, e.target) for e in firm}
+    firm += [e for e in learned.orientation if (e.source, e.target) not in asked]
+    directed = replace(
+        learned, support=support, order=order, score=score, orientation=tuple(firmness_of(support, firm))
+    )
+    n_changed = int((support != learned.support).sum())
+    return directed, NonGaussianReport(True, p_value, n_changed), n_sums
+
+
+def _with_shape(network: OrderResult, terms: dict[Job, float]) -> float:
+    return network.score + sum(terms[job] for job in enumerate(network.parents))
+
+
+def _require_rows(moments: Moments, n_lags: int) -> None:
+    if moments.n < 5:
+        raise DataError(
+            f"learning needs at least 5 usable rows over all sites, got {int(moments.n)}; a row is usable if "
+            f"its "
+            f"n_lags={n_lags} predecessors are in the same segment."
+        )
+
+
+def _counted(program: ServerProgram[T]) -> ServerProgram[tuple[T, int]]:
+    """The same program, which also says how many sums it asked for."""
+    n_sums = 0
+    try:
+        task = next(program)
+        while True:
+            n_sums += 1
+            task = program.send((yield task))
+    except StopIteration as end:
+        result: T = end.value
+        return result, n_sums
+
+
+def _run_residual_features(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
+    vector = np.zeros(1 + N_FEATURES * task.arrays["coefficients"].shape[1])
+    for part in _residual_feature_units(site, state, task, "recording"):
+        vector += part
+    return state, vector
+
+
+def _residual_feature_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
+    if unit != "recording":
+        raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
+    B, offset, n_lags = task.arrays["coefficients"], task.arrays["offset"], task.params.get("n_lags")
+    if isinstance(n_lags, bool) or not isinstance(n_lags, int) or n_lags < 0:
+        raise ProtocolError(
+            f"task {task.name!r} needs the parameter 'n_lags' as a whole number of at least 0."
+        )
+    q = (n_lags + 1) * len(site.variables)
+    if B.ndim != 2 or len(B) != q or offset.shape != (B.shape[1],):
+        raise ProtocolError(
+            f"task {task.name!r} has coefficients of shape {B.shape} and offsets of shape {offset.shape}; "
+            f"this site has {q} columns."
+        )
+    for recording in site.recordings():
+        total, n, shift = np.zeros((N_FEATURES, B.shape[1])), 0, offset
+        if task.params.get("center") == "recording":
+            shift = Moments.of_blocks(recording.blocks(), n_lags, len(site.variables)).mean @ B
+        for rows in lagged_rows(recording.blocks(), n_lags):
+            total += residual_features(rows @ B - shift)
+            n += len(rows)
+        yield np.concatenate([[float(n)], total.ravel()])
+
+
+register_site_task(
+    SiteTask(
+        "residual-features",
+        _run_residual_features,
+        "sums of nonlinear functions of standardised residuals",
+        _residual_feature_units,
+    )
+)

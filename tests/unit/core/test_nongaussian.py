@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from feddbn.core.moments import Moments
+from feddbn.core.nongaussian import (
+    entropies,
+    entropy_terms,
+    jarque_bera_p,
+    node_residuals,
+    residual_features,
+)
+
+
+def standardised(values):
+    return (values - values.mean(axis=0)) / values.std(axis=0)
+
+
+def test_residuals_are_standardised_and_uncorrelated_with_the_parents():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((300, 5)) @ rng.standard_normal((5, 5)) * [1, 10, 0.1, 5, 1] + 100
+    residuals = node_residuals(Moments.of_rows(z), [(0, (2, 4)), (1, ())])
+    u = z @ residuals.coefficients - residuals.offset
+    np.testing.assert_allclose(u.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(u.std(axis=0), 1)
+    np.testing.assert_allclose(np.corrcoef(u[:, 0], z[:, 2])[0, 1], 0, atol=1e-9)
+
+
+def test_features_add_up_over_groups_of_rows():
+    u = np.random.default_rng(0).standard_normal((50, 3))
+    np.testing.assert_allclose(residual_features(u[:20]) + residual_features(u[20:]), residual_features(u))
+
+
+def test_gaussian_has_the_largest_entropy():
+    rng = np.random.default_rng(0)
+    n = 100_000
+    columns = [rng.standard_normal(n), rng.exponential(size=n), rng.laplace(size=n), rng.uniform(size=n)]
+    H = entropies(residual_features(standardised(np.stack(columns, axis=1))), n)
+    assert H[0] == pytest.approx(0.5 * np.log(2 * np.pi * np.e), abs=1e-3)
+    assert (H[1:] < H[0] - 0.01).all()
+    assert (entropy_terms(residual_features(standardised(np.stack(columns, axis=1))), n) <= 0).all()
+
+
+def test_large_values_do_not_overflow():
+    assert np.isfinite(residual_features(np.array([[1e3], [-1e3]]))).all()
+
+
+def test_jarque_bera_accepts_gaussian_and_rejects_exponential_noise():
+    rng = np.random.default_rng(0)
+    gaussian = [
+        jarque_bera_p(residual_features(standardised(rng.standard_normal((500, 1)))), 500)[0]
+        for _ in range(200)
+    ]
+    assert np.mean(np.array(gaussian) < 0.05) < 0.1
+    assert jarque_bera_p(residual_features(standardised(rng.exponential(size=(500, 1)))), 500)[0] < 1e-10

@@ -1,0 +1,128 @@
+import itertools
+
+import numpy as np
+import pytest
+from simulated_moments import simulated
+
+from feddbn.core import order_average
+from feddbn.core.constraints import EdgeConstraints, has_cycle
+from feddbn.core.order_average import Hyper, average_orders, median_graph
+from feddbn.core.order_search import Criterion, OrderSearch
+from feddbn.core.parents import ParentRegressions
+
+
+def posterior(moments, d, kind="equal", limits=None, n_lags=1, **options):
+    limits = limits or EdgeConstraints.none(d, n_lags)
+    search = OrderSearch(moments, d, n_lags, limits, Criterion(1.0), kind)
+    starts = [search.run(0, np.random.default_rng(0))]
+    return average_orders(search.regressions, starts, limits, np.random.default_rng(1), **options)
+
+
+def log_weight(regressions, node, parents, hyper):
+    """The model's log posterior weight of one parent set, written out independently."""
+    G = regressions.correlation
+    S = list(parents)
+    explained = float(G[node, S] @ np.linalg.solve(G[np.ix_(S, S)], G[S, node])) if S else 0.0
+    shrink = hyper.g / (1 + hyper.g)
+    value = 0.5 * shrink * explained * regressions.total[node] / hyper.noise_variance
+    for m in S:
+        pi = hyper.pi_present if m < regressions.d else hyper.pi_lagged
+        value += np.log(pi / (1 - pi)) - 0.5 * np.log(1 + hyper.g)
+    return value
+
+
+def test_probabilities_agree_with_enumeration_of_all_orders_and_parent_sets():
+    d = 3
+    moments, _ = simulated(d, 30, 4, mean_degree=1.5)
+    result = posterior(moments, d, n_sweeps=1500)
+    regressions = ParentRegressions(moments.scatter, moments.n, d)
+    hyper = result.hyper
+    if hyper.moment_prior:
+        pytest.fail("this seed must choose the plain prior for the enumeration to apply")
+    expected, norm = np.zeros((2 * d, d)), 0.0
+    for order in itertools.permutations(range(d)):
+        weights, edges = 1.0, np.zeros((2 * d, d))
+        for k, node in enumerate(order):
+            candidates = [*order[:k], *range(d, 2 * d)]
+            total, inclusion = 0.0, np.zeros(2 * d)
+            for size in range(len(candidates) + 1):
+                for S in itertools.combinations(candidates, size):
+                    w = np.exp(log_weight(regressions, node, S, hyper))
+                    total += w
+                    inclusion[list(S)] += w
+            weights *= total
+            edges[:, node] = inclusion / total
+        expected += weights * edges
+        norm += weights
+    np.testing.assert_allclose(result.probability, expected / norm, atol=0.03)
+
+
+@pytest.mark.parametrize("spread", [1.0, 300.0])
+def test_sums_over_subsets_agree_with_direct_sums(spread):
+    log = np.random.default_rng(0).normal(size=32) * spread
+    sums = order_average._subset_sums(log)
+    for mask in range(32):
+        inside = [log[s] for s in range(32) if s & mask == s]
+        assert sums[mask] == pytest.approx(np.logaddexp.reduce(inside))
+
+
+def test_residuals_of_all_subsets_agree_with_least_squares():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((50, 5)) @ rng.standard_normal((5, 5))
+    R = np.corrcoef(z.T)
+    rss = order_average._subset_rss(R, [1, 2, 4], 0)
+    for mask in range(8):
+        S = [c for b, c in enumerate([1, 2, 4]) if mask >> b & 1]
+        expected = 1 - (R[0, S] @ np.linalg.solve(R[np.ix_(S, S)], R[S, 0]) if S else 0)
+        assert rss[mask] == pytest.approx(expected)
+
+
+def test_required_edges_have_probability_one_and_forbidden_edges_zero():
+    moments, _ = simulated(5, 40, 0)
+    names = [f"x{i}" for i in range(5)]
+    limits = EdgeConstraints.from_edges(names, 1, forbidden=[("*", 2, 1)], required=[(4, 0, 0), (1, 3, 1)])
+    result = posterior(moments, 5, limits=limits, n_sweeps=20)
+    assert result.probability[4, 0] == pytest.approx(1.0)
+    assert result.probability[5 + 1, 3] == pytest.approx(1.0)
+    assert (result.probability[5:, 2] == 0).all()
+    assert result.precedes[4, 0] == 1.0
+
+
+def test_free_variances_give_probabilities_that_ignore_the_units():
+    plain, _ = simulated(5, 40, 0)
+    scaled, _ = simulated(5, 40, 0, factors=np.array([0.01, 1, 5, 100, 3.0]))
+    first = posterior(plain, 5, "free", n_sweeps=30)
+    second = posterior(scaled, 5, "free", n_sweeps=30)
+    np.testing.assert_allclose(first.probability, second.probability, atol=1e-6)
+
+
+def test_median_graph_is_acyclic_even_if_probabilities_are_not():
+    probability = np.zeros((3, 3))
+    probability[0, 1], probability[1, 2], probability[2, 0] = 0.9, 0.8, 0.6
+    graph = median_graph(probability, np.zeros((3, 3), bool))
+    assert graph.tolist() == [[False, True, False], [False, False, True], [False, False, False]]
+    must = np.zeros((3, 3), bool)
+    must[2, 0] = True
+    kept = median_graph(probability, must)
+    assert kept[2, 0]
+    assert not has_cycle(kept)
+
+
+@pytest.mark.slow
+def test_averaging_beats_the_single_best_order_on_few_rows():
+    single, averaged = [], []
+    for seed in range(12):
+        moments, truth = simulated(10, 50, seed)
+        search = OrderSearch(moments, 10, 1, EdgeConstraints.none(10, 1), Criterion(2.0), "equal")
+        single.append((search.run(3, np.random.default_rng(0)).support != truth).sum())
+        result = posterior(moments, 10, n_sweeps=40, n_chains=2, table_size=12)
+        averaged.append((median_graph(result.probability, np.zeros_like(truth)) != truth).sum())
+    assert np.mean(averaged) < np.mean(single)
+
+
+def test_hyper_parameters_approach_the_generating_density():
+    moments, truth = simulated(8, 150, 1)
+    result = posterior(moments, 8, n_sweeps=50)
+    assert isinstance(result.hyper, Hyper)
+    assert 0.3 < result.hyper.pi_present / (truth[:8].sum() / 28) < 2.0
+    assert 0.7 < result.hyper.noise_variance < 1.4

@@ -1,0 +1,187 @@
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from feddbn.core.status import Status
+from feddbn.errors import ParameterError, UnitsWarning
+from feddbn.methods.oneshot import OneShotDBN
+from feddbn.methods.simulation import simulate
+
+
+def quiet_fit(data, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnitsWarning)
+        return OneShotDBN(**options).fit(data)
+
+
+def resplit(federation, n_sites):
+    """The same recordings dealt to another number of sites."""
+    tables = [table for recordings in federation.sites.values() for table in recordings]
+    return {f"s{k}": tables[k::n_sites] for k in range(n_sites)}
+
+
+def mistakes(model, truth):
+    return int(((model.W_ != 0) != (truth.W != 0)).sum() + ((model.A_ != 0) != (truth.A != 0)).sum())
+
+
+def test_the_number_of_sites_does_not_change_the_network():
+    fed = simulate(d=8, n_samples=640, n_sites=64, random_state=0)
+    fits = [quiet_fit(resplit(fed, k)) for k in (1, 10, 64)]
+    for other in fits[1:]:
+        assert np.array_equal(fits[0].W_ != 0, other.W_ != 0)
+        np.testing.assert_allclose(fits[0].W_, other.W_, atol=1e-10)
+        np.testing.assert_allclose(fits[0].A_, other.A_, atol=1e-10)
+    assert all(fit.n_rounds_ == 1 for fit in fits)
+
+
+def test_512_rows_of_ten_variables_are_enough():
+    wrong = []
+    for seed in range(6):
+        fed = simulate(d=10, n_samples=512, n_sites=10, random_state=seed)
+        wrong.append(int(((quiet_fit(fed.sites).W_ != 0) != (fed.truth.W != 0)).sum()))
+    assert np.mean(wrong) <= 0.5
+
+
+def test_rescaled_variables_switch_to_free_variances_and_are_recovered():
+    wrong = []
+    for seed in range(4):
+        fed = simulate(d=10, n_samples=512, n_sites=5, random_state=seed)
+        factors = np.random.default_rng(seed).uniform(0.5, 2, 10)
+        model = OneShotDBN().fit({k: [t * factors for t in v] for k, v in fed.sites.items()})
+        assert model.noise_variance_ == "free"
+        assert "free noise variances: BIC" in model.reason_
+        assert model.units_ is None
+        wrong.append(int(((model.W_ != 0) != (fed.truth.W != 0)).sum()))
+    assert np.mean(wrong) <= 1.5
+
+
+def test_rescaled_exponential_noise_is_recovered_with_every_direction():
+    wrong = []
+    for seed in (0, 4):
+        fed = simulate(d=10, n_samples=512, n_sites=5, noise="exponential", random_state=seed)
+        factors = np.random.default_rng(seed).uniform(0.5, 2, 10)
+        model = OneShotDBN().fit({k: [t * factors for t in v] for k, v in fed.sites.items()})
+        wrong.append(int(((model.W_ != 0) != (fed.truth.W != 0)).sum()))
+    assert np.mean(wrong) <= 0.5
+
+
+def test_a_network_that_rests_on_the_units_is_reported():
+    # A pair without a past: only the equal noise variances tell which causes which.
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((500, 2))
+    x[:, 1] += x[:, 0]
+    with pytest.warns(
+        UnitsWarning, match=r"1 other edges have a direction only because of the units \(varsort"
+    ):
+        model = OneShotDBN(noise_variance="equal").fit({"a": x})
+    assert model.W_[0, 1] != 0
+    assert model.units_.varsortability == 1.0
+
+
+def test_weights_are_least_squares_on_the_chosen_parents():
+    fed = simulate(d=5, n_samples=400, n_sites=2, random_state=1)
+    shifted = {k: [t + 5.0 for t in v] for k, v in fed.sites.items()}
+    model = quiet_fit(shifted)
+    Z = np.concatenate(
+        [np.hstack([t.to_numpy()[1:], t.to_numpy()[:-1]]) for v in shifted.values() for t in v]
+    )
+    C = np.vstack([model.W_, *model.A_])
+    for j in range(5):
+        S = np.flatnonzero(C[:, j])
+        X = np.column_stack([Z[:, S], np.ones(len(Z))])
+        beta = np.linalg.lstsq(X, Z[:, j], rcond=None)[0]
+        np.testing.assert_allclose(C[S, j], beta[:-1], rtol=1e-6)
+        assert model.dbn_.intercept[j] == pytest.approx(beta[-1], rel=1e-6)
+
+
+def test_tables_and_names():
+    fed = simulate(d=4, n_samples=100, n_sites=2, random_state=0, variables=["a", "b", "c", "d"])
+    model = quiet_fit(fed.sites)
+    assert list(model.feature_names_in_) == ["a", "b", "c", "d"]
+    assert sorted(model.order_) == ["a", "b", "c", "d"]
+    assert list(model.orientation_.columns) == ["source", "target", "score_difference", "oriented"]
+    assert len(model.orientation_) == np.count_nonzero(model.W_)
+    table = model.edge_probabilities_
+    assert list(table.columns) == ["source", "target", "lag", "weight", "probability"]
+    assert len(table) == 4 * 3 + 16
+    assert table.probability.is_monotonic_decreasing
+    assert ((table.probability > 0.5) == (table.weight != 0)).mean() > 0.95
+    assert model.dbn_.variables == ("a", "b", "c", "d")
+    assert model.n_samples_ == 100
+    assert model.status_ is Status.EXACT
+
+
+def test_required_and_forbidden_edges_hold_with_and_without_averaging():
+    fed = simulate(d=5, n_samples=300, n_sites=2, random_state=0)
+    for average in (False, True):
+        model = quiet_fit(
+            fed.sites,
+            average=average,
+            required_edges=[("x4", "x0", 0), ("x0", "x0", 1)],
+            forbidden_edges=[("*", "x1", 0)],
+        )
+        assert model.W_[4, 0] != 0
+        assert model.A_[0, 0, 0] != 0
+        assert not model.W_[:, 1].any()
+        row = model.orientation_.query("source == 'x4' and target == 'x0'").iloc[0]
+        assert row.score_difference >= 0
+
+
+def test_parameters_can_be_cloned_and_the_seed_repeats_the_fit():
+    fed = simulate(d=5, n_samples=60, n_sites=2, random_state=0)
+    model = OneShotDBN(average=True, random_state=3)
+    first = clone(model)
+    second = clone(model).set_params(n_restarts=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnitsWarning)
+        first.fit(fed.sites)
+        second.fit(fed.sites)
+    pd.testing.assert_frame_equal(first.edge_probabilities_, second.edge_probabilities_)
+    assert first.get_params()["random_state"] == 3
+
+
+def test_n_lags_auto_finds_the_lag():
+    fed = simulate(d=5, n_lags=2, n_samples=1500, n_sites=3, lag_degree=2, random_state=0)
+    model = quiet_fit(fed.sites, n_lags="auto", max_lags=4)
+    assert model.n_lags_ == 2
+    assert model.A_.shape == (2, 5, 5)
+    assert len(model.lag_scores_) == 5
+
+
+def test_unit_scale_searches_on_standardised_variables():
+    fed = simulate(d=5, n_samples=400, n_sites=2, random_state=0)
+    scaled = {k: [t * [1, 10, 0.1, 3, 50] for t in v] for k, v in fed.sites.items()}
+    plain = OneShotDBN(scale="federated", noise_variance="equal").fit(fed.sites)
+    other = OneShotDBN(scale="federated", noise_variance="equal").fit(scaled)
+    assert np.array_equal(plain.W_ != 0, other.W_ != 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"search": "magic"}, "search must be one of 'order', got 'magic'"),
+        ({"noise_variance": "same"}, "noise_variance must be one of 'auto', 'equal', 'free', got 'same'"),
+        ({"criterion": "aic"}, "criterion must be one of 'bic', 'ebic', got 'aic'"),
+        ({"penalty": -1}, "penalty must be a positive number or None, got -1"),
+        ({"n_lags": -1}, "n_lags=-1 must be a whole number of at least 0"),
+        ({"n_lags": 1.5}, "n_lags=1.5 must be a whole number of at least 0"),
+        ({"n_restarts": True}, "n_restarts=True must be a whole number of at least 0"),
+        ({"average": "yes"}, "average must be one of True, False, 'auto', got 'yes'"),
+        ({"scale": "sd"}, "scale must be one of 'none', 'federated', got 'sd'"),
+    ],
+)
+def test_impossible_arguments_are_refused_in_one_sentence(options, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        OneShotDBN(**options).fit({"a": np.zeros((10, 2))})
+
+
+def test_recordings_with_their_own_means_are_centred_one_by_one():
+    fed = simulate(d=5, n_samples=600, n_sites=3, random_state=0)
+    shifted = {k: [t + 10.0 * i for t in v] for i, (k, v) in enumerate(fed.sites.items())}
+    plain = quiet_fit(fed.sites, center="recording")
+    other = quiet_fit(shifted, center="recording")
+    np.testing.assert_allclose(plain.W_, other.W_, atol=1e-8)
+    assert mistakes(other, fed.truth) < mistakes(quiet_fit(shifted), fed.truth)
