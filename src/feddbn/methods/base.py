@@ -144,11 +144,7 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _constraints(self) -> EdgeConstraints:
         return EdgeConstraints.from_edges(
-<<<<<<< HEAD
-            self._variables, self.n_lags, self.forbidden_edges, self.required_edges
-=======
             self._variables, self._largest_lag, self.forbidden_edges, self.required_edges
->>>>>>> oneshot
         )
 
     def _set_network(self, dbn: DBN, raw: DBN) -> None:
