@@ -1,0 +1,189 @@
+"""Sums through secure aggregation, over any exchange of messages.
+
+`SecureFederation` is a `Federation`: server programs cannot tell it from a plain one, except that nobody can open
+anything but the sum. A silent site is a drop-out; its numbers are missing from the sum and its name from the
+contributors. Below the threshold the sum fails closed with `AggregationError`.
+
+The first epoch hides few sums and later ones more, because most runs need two or three sums and some need hundreds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from feddbn.core.encoding import decode, encode
+from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError, StateError
+from feddbn.federation.exchange import Exchange
+from feddbn.federation.secure_site import SecureSite, masking_digest, read_secure_reply, task_fields
+from feddbn.federation.site import Site
+from feddbn.federation.task import Sum, Task
+from feddbn.privacy.keys import Identity, RandomBytes, pinned_keys
+from feddbn.privacy.secagg import DEFAULT_MIN_SITES, Message
+from feddbn.privacy.secagg_server import OpenedSum, SecAggServer
+from feddbn.privacy.secagg_site import SecAggSite
+
+__all__ = ["Fault", "InProcessExchange", "SecureFederation", "secure_federation"]
+
+Fault = Literal["request lost", "reply lost"]
+FIRST_BATCH, BATCH_GROWTH, LARGEST_BATCH = 8, 4, 128
+SETUP_ATTEMPTS = 3
+
+
+class InProcessExchange:
+    """Messages between objects of this process, with faults on request.
+
+    Parameters
+    ----------
+    handlers
+        For each site the function that answers a message.
+    fault
+        Called with (site, phase of the message): None delivers; "request lost" never reaches the site; "reply lost"
+        reaches the site, but not back. For tests and demonstrations.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Callable[[bytes], bytes]],
+        fault: Callable[[str, str], Fault | None] | None = None,
+    ) -> None:
+        self._handlers = {name: handlers[name] for name in sorted(handlers)}
+        self.fault = fault
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, sorted."""
+        return tuple(self._handlers)
+
+    def __call__(self, messages: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Return the replies of the sites that were reached."""
+        replies = {}
+        for name, message in messages.items():
+            fault = None if self.fault is None else self.fault(name, str(decode(message)[0].get("phase")))
+            if fault == "request lost":
+                continue
+            reply = self._handlers[name](message)
+            if fault is None:
+                replies[name] = reply
+        return replies
+
+
+class SecureFederation:
+    """A federation whose server sees only sums.
+
+    Parameters
+    ----------
+    exchange
+        Carries the messages.
+    run
+        Name of the run, the one the sites were set up with.
+    min_sites, threshold
+        See `SecAggServer`.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        run: str = "run",
+        min_sites: int = DEFAULT_MIN_SITES,
+        threshold: int | None = None,
+    ) -> None:
+        if len(exchange.sites) < min_sites:
+            raise NotEnoughSites(
+                f"secure aggregation needs at least min_sites={min_sites} sites, this federation has "
+                f"{len(exchange.sites)}."
+            )
+        self._exchange = exchange
+        self._server = SecAggServer(run, min_sites, threshold)
+        self._batch = FIRST_BATCH
+        self.last_dropped: tuple[str, ...] = ()
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, sorted."""
+        return self._exchange.sites
+
+    def sum(self, task: Task) -> Sum:
+        """Return the sum over the sites that answered; fail closed if too few did."""
+        unknown = [name for name in task.participants or () if name not in self.sites]
+        if unknown:
+            raise ProtocolError(f"task {task.name!r} names the site {unknown[0]!r}, which is not in this federation.")
+        if self._server.slots_left == 0:
+            self.agree_on_keys()
+        opened = self._open(task)
+        self.last_dropped = opened.dropped
+        return Sum(opened.value, opened.contributors)
+
+    def agree_on_keys(self, n_slots: int | None = None) -> None:
+        """Set up an epoch for the next `n_slots` sums with every site that answers; done by `sum` when needed."""
+        n_slots = self._batch if n_slots is None else n_slots
+        asked = set(self.sites)
+        for _ in range(SETUP_ATTEMPTS):
+            server = self._server
+            adverts = self._ask(dict.fromkeys(sorted(asked), server.begin_epoch(n_slots)))
+            request = server.roster_request(adverts)
+            shares = self._ask(dict.fromkeys(adverts, request))
+            if shares.keys() == adverts.keys():
+                ready = self._ask(server.deliveries(shares))
+                if ready.keys() == adverts.keys():
+                    server.ready(ready)
+                    self._batch = min(self._batch * BATCH_GROWTH, LARGEST_BATCH)
+                    return
+                shares = ready
+            asked = set(shares)
+        raise AggregationError(
+            f"sites dropped out of the key agreement {SETUP_ATTEMPTS} times in a row; try again when they are stable."
+        )
+
+    def _open(self, task: Task) -> OpenedSum:
+        server = self._server
+        fields = task_fields(task)
+        order = server.open_slot(masking_digest(fields, task.arrays), task.participants)
+        taking_part = order.contributors(server.roster)
+        meta = {**server.masked_request(order), "task": fields}
+        length = server.collect(self._ask(dict.fromkeys(sorted(taking_part), (meta, dict(task.arrays)))))
+        others = [name for name in server.roster if name not in taking_part]
+        if others and length is not None:
+            zeros = {**server.masked_request(order, length), "task": fields}
+            server.collect(self._ask(dict.fromkeys(others, (zeros, {}))))
+        request = server.unmask_request()
+        return server.open(self._ask(dict.fromkeys(request[0]["survivors"], request)))
+
+    def _ask(self, messages: Mapping[str, Message]) -> dict[str, Message]:
+        """Send and decode; a site that lost its state counts as a drop-out, any other refusal is raised."""
+        encoded: dict[int, bytes] = {}
+        outgoing = {}
+        for name, message in messages.items():
+            # One object for all sites is encoded once.
+            if id(message) not in encoded:
+                encoded[id(message)] = encode(*message)
+            outgoing[name] = encoded[id(message)]
+        replies = {}
+        for name, reply in self._exchange(outgoing).items():
+            try:
+                replies[name] = read_secure_reply(reply)
+            except StateError:
+                continue
+        return replies
+
+
+def secure_federation(
+    sites: Mapping[str, Site],
+    min_sites: int = DEFAULT_MIN_SITES,
+    threshold: int | None = None,
+    run: str = "run",
+    random_bytes: RandomBytes = os.urandom,
+    fault: Callable[[str, str], Fault | None] | None = None,
+) -> SecureFederation:
+    """Return a federation of sites in this process that talk through secure aggregation.
+
+    Identity keys are made and pinned here; in a deployment people exchange them before the first run.
+    """
+    identities = {name: Identity.from_seed(random_bytes(32)) for name in sorted(sites)}
+    pinned = pinned_keys(identities)
+    handlers = {
+        name: SecureSite(site, SecAggSite(name, identities[name], pinned, run, random_bytes, min_sites)).handle
+        for name, site in sites.items()
+    }
+    return SecureFederation(InProcessExchange(handlers, fault), run, min_sites, threshold)
