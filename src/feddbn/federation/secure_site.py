@@ -26,7 +26,9 @@ __all__ = ["SecureSite", "masking_digest", "read_secure_reply", "task_fields", "
 
 def task_fields(task: Task) -> dict[str, Any]:
     """Return what of a task travels beside its arrays, as JSON values."""
-    params = {key: list(value) if isinstance(value, tuple) else value for key, value in sorted(task.params.items())}
+    params = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in sorted(task.params.items())
+    }
     return {"name": task.name, "params": params}
 
 
@@ -36,7 +38,9 @@ def task_from_fields(
     """Inverse of `task_fields`."""
     try:
         params = {str(k): tuple(v) if isinstance(v, list) else v for k, v in dict(fields["params"]).items()}
-        return Task(str(fields["name"]), dict(arrays), params, None if participants is None else tuple(participants))
+        return Task(
+            str(fields["name"]), dict(arrays), params, None if participants is None else tuple(participants)
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"this task is malformed ({type(error).__name__}).") from None
 
@@ -63,7 +67,12 @@ class SecureSite:
             meta, arrays = decode(message)
             return encode(*self._secagg.handle(meta, arrays, lambda: self._answer(meta, arrays)))
         except FeddbnError as error:
-            refusal = {"kind": "refusal", "site": self._site.name, "error": type(error).__name__, "sentence": str(error)}
+            refusal = {
+                "kind": "refusal",
+                "site": self._site.name,
+                "error": type(error).__name__,
+                "sentence": str(error),
+            }
             return encode(refusal)
 
     def _answer(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> FloatArray:
@@ -79,7 +88,9 @@ def read_secure_reply(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndar
     meta, arrays = decode(message)
     if meta.get("kind") == "refusal":
         kind = getattr(errors, str(meta.get("error")), ProtocolError)
-        if not (isinstance(kind, type) and issubclass(kind, FeddbnError)) or issubclass(kind, errors.MissingExtra):
+        if not (isinstance(kind, type) and issubclass(kind, FeddbnError)) or issubclass(
+            kind, errors.MissingExtra
+        ):
             kind = ProtocolError
         raise kind(f"site {str(meta.get('site'))!r} refused: {str(meta.get('sentence'))[:500]}")
     return meta, arrays

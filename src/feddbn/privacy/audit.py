@@ -183,7 +183,9 @@ def verify_chain(lines: Iterable[str], expected_last: str | None = None) -> Chai
             return ChainReport(count, last, f"line {number} was edited")
         last, count = entry.hash, count + 1
     if expected_last is not None and expected_last != last:
-        return ChainReport(count, last, "the last hash is not the expected one; entries are missing at the end")
+        return ChainReport(
+            count, last, "the last hash is not the expected one; entries are missing at the end"
+        )
     return ChainReport(count, last, None)
 
 

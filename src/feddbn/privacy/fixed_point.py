@@ -60,7 +60,9 @@ def encode_fixed(
     limit = 2.0**62 / max(n_summands, 1)
     if not np.max(scaled, initial=0.0) < limit:
         if not np.all(np.isfinite(scaled)):
-            raise AggregationError("the vector contains NaN or infinity, which cannot be masked; nothing was sent.")
+            raise AggregationError(
+                "the vector contains NaN or infinity, which cannot be masked; nothing was sent."
+            )
         raise AggregationError(
             f"the vector contains a number of magnitude {limit * 2.0 ** (64 - fractional_bits):.3g} or more, which could "
             f"overflow a sum over {n_summands} sites; rescale the variables or lower fractional_bits."
@@ -102,7 +104,11 @@ def sum_residues(parts: Iterable[Residues | bytes], n: int) -> Residues:
     """
     halves = np.zeros(4 * n, dtype=np.uint64)
     for part in parts:
-        raw = part if isinstance(part, bytes) else np.ascontiguousarray(part, dtype="<u8").reshape(-1).view("<u4")
+        raw = (
+            part
+            if isinstance(part, bytes)
+            else np.ascontiguousarray(part, dtype="<u8").reshape(-1).view("<u4")
+        )
         halves += np.frombuffer(raw, dtype="<u4") if isinstance(raw, bytes) else raw
     limbs = halves.reshape(n, 4)
     for position in range(3):

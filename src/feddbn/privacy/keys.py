@@ -1,10 +1,10 @@
 """Identity keys, agreed keys and keystreams; every primitive is the `cryptography` package's.
 
-    identity    Ed25519, one for each site, made once, its public half pinned at every other site before any run
-    agreement   X25519, fresh in every epoch, signed with the identity key
-    derivation  HKDF-SHA256 of the agreed secret, bound to run, epoch, roster and the two names
-    masks       ChaCha20 keystream under a key that is used for one mask of one sum
-    shares      ChaCha20-Poly1305 between two sites, one message for each key
+identity    Ed25519, one for each site, made once, its public half pinned at every other site before any run
+agreement   X25519, fresh in every epoch, signed with the identity key
+derivation  HKDF-SHA256 of the agreed secret, bound to run, epoch, roster and the two names
+masks       ChaCha20 keystream under a key that is used for one mask of one sum
+shares      ChaCha20-Poly1305 between two sites, one message for each key
 """
 
 from __future__ import annotations
@@ -121,9 +121,16 @@ class AgreementKey:
         try:
             secret = self.private.exchange(x25519.X25519PublicKey.from_public_bytes(peer_public))
         except ValueError:
-            raise AggregationError(f"the key advertised for site {peer!r} is not a valid X25519 key.") from None
+            raise AggregationError(
+                f"the key advertised for site {peer!r} is not a valid X25519 key."
+            ) from None
         first, second = sorted((me, peer))
-        info = _LABEL + context + hashlib.sha256(first.encode()).digest() + hashlib.sha256(second.encode()).digest()
+        info = (
+            _LABEL
+            + context
+            + hashlib.sha256(first.encode()).digest()
+            + hashlib.sha256(second.encode()).digest()
+        )
         okm = HKDF(algorithm=hashes.SHA256(), length=3 * KEY_BYTES, salt=None, info=info).derive(secret)
         up, down, seeds = okm[:32], okm[32:64], okm[64:]
         return PairKeys(up, down, seeds) if me == first else PairKeys(down, up, seeds)
@@ -160,4 +167,6 @@ def open_sealed(key: bytes, sealed: bytes, context: bytes) -> bytes:
     try:
         return ChaCha20Poly1305(key).decrypt(bytes(12), sealed, context)
     except InvalidTag:
-        raise AggregationError("a sealed message was altered, or sealed for another site, run or roster.") from None
+        raise AggregationError(
+            "a sealed message was altered, or sealed for another site, run or roster."
+        ) from None

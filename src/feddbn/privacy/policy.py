@@ -90,7 +90,9 @@ class SitePolicy(BaseModel):
         _allow(method, self.methods, "method", "methods")
         self.check_sites(n_sites)
         if self.require_masking and not masked:
-            raise SiteRefused("this site takes part only under secure aggregation (require_masking in its policy).")
+            raise SiteRefused(
+                "this site takes part only under secure aggregation (require_masking in its policy)."
+            )
         if self.max_epsilon is not None and (epsilon is None or epsilon > self.max_epsilon):
             asked = "no noise at all" if epsilon is None else f"epsilon = {epsilon:g}"
             raise SiteRefused(
@@ -102,7 +104,9 @@ class SitePolicy(BaseModel):
 def _allow(name: str, allowed: tuple[str, ...], what: str, setting: str) -> None:
     if name not in allowed:
         known = ", ".join(allowed) or "none"
-        raise SiteRefused(f"this site does not allow the {what} {name!r}; its policy lists {setting} = {known}.")
+        raise SiteRefused(
+            f"this site does not allow the {what} {name!r}; its policy lists {setting} = {known}."
+        )
 
 
 def policy_from_toml(text: str) -> SitePolicy:

@@ -95,9 +95,13 @@ class Roster:
         if list(self.names) != sorted(set(self.names)):
             raise ProtocolError("the roster names a site twice or is not sorted; every site may appear once.")
         if not 2 <= len(self.names) <= MAX_SHARES or len(self.publics) != len(self.names):
-            raise ProtocolError(f"a roster has 2 to {MAX_SHARES} sites with one key each, got {len(self.names)}.")
+            raise ProtocolError(
+                f"a roster has 2 to {MAX_SHARES} sites with one key each, got {len(self.names)}."
+            )
         if not 1 <= self.threshold <= len(self.names):
-            raise ProtocolError(f"the threshold {self.threshold} does not fit a roster of {len(self.names)} sites.")
+            raise ProtocolError(
+                f"the threshold {self.threshold} does not fit a roster of {len(self.names)} sites."
+            )
 
     @property
     def context(self) -> bytes:
@@ -128,7 +132,9 @@ class Order:
     def context(self) -> bytes:
         """What every mask of this sum is bound to."""
         participants = None if self.participants is None else sorted(self.participants)
-        return hashlib.sha256(b"order " + _canonical([self.epoch, self.slot, self.task_digest, participants])).digest()
+        return hashlib.sha256(
+            b"order " + _canonical([self.epoch, self.slot, self.task_digest, participants])
+        ).digest()
 
 
 def _canonical(parts: list[Any]) -> bytes:
@@ -183,7 +189,9 @@ def as_bytes(rows: Sequence[bytes]) -> np.ndarray:
 def check_min_sites(min_sites: int) -> int:
     """Return `min_sites`, or say why it cannot be below 2."""
     if min_sites < 2:
-        raise ParameterError(f"min_sites must be at least 2 (a sum of one is the site's own vector), got {min_sites}.")
+        raise ParameterError(
+            f"min_sites must be at least 2 (a sum of one is the site's own vector), got {min_sites}."
+        )
     return min_sites
 
 

@@ -119,7 +119,9 @@ class SecAggServer:
         refuse_below(len(names), self.min_sites, "too few sites answered the call for keys")
         threshold = self._threshold
         if threshold is None:
-            threshold = min(max(default_threshold(len(names)), lowest_threshold(len(names), self.min_sites)), len(names))
+            threshold = min(
+                max(default_threshold(len(names)), lowest_threshold(len(names), self.min_sites)), len(names)
+            )
         publics = tuple(self._adverts[name][0] for name in names)
         refuse_below(len(names), threshold, "too few sites answered the call for keys")
         self._pending = Roster(self.run, self._epoch, self._n_slots, names, publics, threshold)
@@ -134,7 +136,9 @@ class SecAggServer:
         roster = self._setting_up()
         missing = [name for name in roster.names if name not in replies]
         if missing:
-            raise AggregationError(f"site {missing[0]!r} dropped out of the set-up; begin a new epoch without it.")
+            raise AggregationError(
+                f"site {missing[0]!r} dropped out of the set-up; begin a new epoch without it."
+            )
         size, n_sites = self._n_slots * 2 * KEY_BYTES, len(roster.names)
         outgoing: dict[str, np.ndarray] = {}
         for name in roster.names:
@@ -144,7 +148,10 @@ class SecAggServer:
             self._commitments[name] = rows_of(arrays, "commitments", (self._n_slots, 2, KEY_BYTES))
             self._seed_lists[name] = rows_of(arrays, "seed_lists", (self._n_slots, n_sites * KEY_BYTES + 16))
         return {
-            name: (self._meta("deliver"), {"sealed": np.stack([outgoing[peer][position] for peer in roster.names])})
+            name: (
+                self._meta("deliver"),
+                {"sealed": np.stack([outgoing[peer][position] for peer in roster.names])},
+            )
             for position, name in enumerate(roster.names)
         }
 
@@ -152,7 +159,9 @@ class SecAggServer:
         """Note that every site of the roster holds its shares; the slots can be used."""
         for name in self._setting_up().names:
             if name not in replies:
-                raise AggregationError(f"site {name!r} dropped out of the set-up; begin a new epoch without it.")
+                raise AggregationError(
+                    f"site {name!r} dropped out of the set-up; begin a new epoch without it."
+                )
             self._check(replies[name][0], name, "ready")
         self._roster = self._pending
 
@@ -180,12 +189,16 @@ class SecAggServer:
             self._check(meta, site, "masked")
             y = arrays.get("y")
             if meta.get("slot") != slot.order.slot or site not in self.roster or site in slot.inputs:
-                raise ProtocolError(f"site {site!r} sent an input for another slot, or twice, or is not on the roster.")
+                raise ProtocolError(
+                    f"site {site!r} sent an input for another slot, or twice, or is not on the roster."
+                )
             if y is None or y.dtype != np.uint64 or y.ndim != 2 or y.shape[1] != LIMBS:
                 raise ProtocolError(f"site {site!r} sent something that is not a masked vector.")
             lengths = {len(other) for other in slot.inputs.values()}
             if lengths and len(y) not in lengths:
-                raise ProtocolError(f"site {site!r} answered with length {len(y)}, others with {lengths.pop()}.")
+                raise ProtocolError(
+                    f"site {site!r} answered with length {len(y)}, others with {lengths.pop()}."
+                )
             slot.inputs[site] = y
         return next((len(y) for y in slot.inputs.values()), None)
 
@@ -196,7 +209,9 @@ class SecAggServer:
         survivors = tuple(sorted(slot.inputs))
         refuse_below(len(survivors), max(roster.threshold, self.min_sites), "too few sites sent their input")
         contributors = slot.order.contributors(roster.names) & set(survivors)
-        refuse_below(len(contributors), self.min_sites, "too few of the sites that take part sent their input")
+        refuse_below(
+            len(contributors), self.min_sites, "too few of the sites that take part sent their input"
+        )
         slot.survivors = survivors
         return {**self._meta("unmask"), "slot": slot.order.slot, "survivors": list(survivors)}, {}
 
@@ -232,7 +247,9 @@ class SecAggServer:
             secret = secrets[position * KEY_BYTES : (position + 1) * KEY_BYTES]
             which = 0 if name in survivors else 1
             if commitment(secret) != self._commitments[name][order.slot, which].tobytes():
-                raise AggregationError(f"the shares of site {name!r} do not open what it committed to; some were altered.")
+                raise AggregationError(
+                    f"the shares of site {name!r} do not open what it committed to; some were altered."
+                )
             if name in survivors:
                 minus.append(keystream(mask_key(secret, context), n_bytes))
                 continue

@@ -130,7 +130,10 @@ class SecAggSite:
         if phase == "masked":
             participants = None if meta.get("participants") is None else read_names(meta, "participants")
             order = Order(
-                read_integer(meta, "epoch"), read_integer(meta, "slot"), read_text(meta, "task_digest"), participants
+                read_integer(meta, "epoch"),
+                read_integer(meta, "slot"),
+                read_text(meta, "task_digest"),
+                participants,
             )
             length = None if meta.get("length") is None else read_integer(meta, "length")
             return self.masked(order, answer, length)
@@ -141,14 +144,19 @@ class SecAggSite:
     def advertise(self, epoch: int, n_slots: int) -> Message:
         """Begin an epoch: a fresh key, signed; everything of the epoch before is forgotten."""
         if epoch <= self._last_epoch:
-            raise ProtocolError(f"epoch {epoch} of run {self.run!r} has been begun before; epochs only go up.")
+            raise ProtocolError(
+                f"epoch {epoch} of run {self.run!r} has been begun before; epochs only go up."
+            )
         if not 1 <= n_slots <= MAX_SLOTS:
             raise ProtocolError(f"an epoch has 1 to {MAX_SLOTS} slots, got {n_slots}.")
         key = AgreementKey.fresh(self._random_bytes)
         self._epoch = _Epoch(epoch, n_slots, key)
         self._last_epoch = epoch
         signature = self._identity.sign(advert_statement(self.run, epoch, n_slots, self.name, key.public))
-        return self._reply("advert", epoch), {"public": as_bytes([key.public])[0], "signature": as_bytes([signature])[0]}
+        return self._reply("advert", epoch), {
+            "public": as_bytes([key.public])[0],
+            "signature": as_bytes([signature])[0],
+        }
 
     def share(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
         """Check the roster, draw the secrets of every slot and seal a share of them for each peer."""
@@ -200,7 +208,9 @@ class SecAggSite:
             if peer == self.name:
                 rows.append(state.own_share)
             else:
-                rows.append(open_sealed(state.pairs[peer].seal_from_peer, sealed[position].tobytes(), roster.context))
+                rows.append(
+                    open_sealed(state.pairs[peer].seal_from_peer, sealed[position].tobytes(), roster.context)
+                )
         state.shares = as_bytes(rows).reshape(n_sites, state.n_slots, 2, KEY_BYTES)
         # Sealing keys are used once; what is left of the pair is the list of slot seeds.
         state.pairs = {}
@@ -243,19 +253,27 @@ class SecAggSite:
         slot, survivors = read_integer(meta, "slot"), read_names(meta, "survivors")
         order, roster = state.masked, state.roster
         if order is None or roster is None or state.shares is None or order.slot != slot:
-            raise ProtocolError(f"this site has no open input in slot {slot}; it unmasks each slot at most once.")
+            raise ProtocolError(
+                f"this site has no open input in slot {slot}; it unmasks each slot at most once."
+            )
         alive = frozenset(survivors)
         if not alive <= set(roster.names):
             raise ProtocolError("the unmask request names a site that is not on the roster.")
         if self.name not in alive:
-            raise ProtocolError("the unmask request calls this site a drop-out, although it has sent its input.")
+            raise ProtocolError(
+                "the unmask request calls this site a drop-out, although it has sent its input."
+            )
         refuse_below(len(alive), max(roster.threshold, self.min_sites), "too few sites sent their input")
         contributors = order.contributors(roster.names) & alive
-        refuse_below(len(contributors), self.min_sites, "too few of the sites that take part sent their input")
+        refuse_below(
+            len(contributors), self.min_sites, "too few of the sites that take part sent their input"
+        )
         # Two sums of one task over different sites differ by the vectors of the sites that changed.
         before = self._opened.get(order.task_digest)
         if before is not None and before != contributors:
-            raise AggregationError("this task has been opened for another set of sites; the difference would show a few.")
+            raise AggregationError(
+                "this task has been opened for another set of sites; the difference would show a few."
+            )
         self._opened[order.task_digest] = contributors
         state.masked = None
         dropped = np.array([name not in alive for name in roster.names], dtype=np.intp)
@@ -276,7 +294,9 @@ class SecAggSite:
 
     def _current(self, epoch: int) -> _Epoch:
         if self._epoch is None or self._epoch.number != epoch:
-            raise StateError(f"this site is not in epoch {epoch} of run {self.run!r}; it joins at the next epoch.")
+            raise StateError(
+                f"this site is not in epoch {epoch} of run {self.run!r}; it joins at the next epoch."
+            )
         return self._epoch
 
     def _reply(self, phase: str, epoch: int) -> dict[str, Any]:
@@ -296,13 +316,19 @@ class SecAggSite:
         refuse_below(len(names), self.min_sites, "this site does not join so small a roster")
         lowest = lowest_threshold(len(names), self.min_sites)
         if threshold < lowest:
-            raise AggregationError(f"the threshold {threshold} is too low for {len(names)} sites; it must be {lowest}.")
+            raise AggregationError(
+                f"the threshold {threshold} is too low for {len(names)} sites; it must be {lowest}."
+            )
         for name, public, signature in zip(names, publics, signatures, strict=True):
             if name not in self._pinned:
-                raise AggregationError(f"site {name!r} is on the roster, but no identity key is pinned for it here.")
+                raise AggregationError(
+                    f"site {name!r} is on the roster, but no identity key is pinned for it here."
+                )
             statement = advert_statement(self.run, state.number, state.n_slots, name, public)
             if not verify_signature(self._pinned[name], signature, statement):
-                raise AggregationError(f"the key advertised for site {name!r} is not signed by its pinned identity.")
+                raise AggregationError(
+                    f"the key advertised for site {name!r} is not signed by its pinned identity."
+                )
         if self.name not in names or publics[names.index(self.name)] != state.key.public:
             raise AggregationError("the roster does not carry the key this site has advertised.")
         return roster

@@ -61,9 +61,7 @@ def split_secret(
             f"threshold={threshold} and n_shares={n_shares} must satisfy 1 <= threshold <= n_shares <= {MAX_SHARES}."
         )
     length = len(secret)
-    coefficients = [
-        np.frombuffer(random_bytes(length), dtype=np.uint8) for _ in range(threshold - 1)
-    ]
+    coefficients = [np.frombuffer(random_bytes(length), dtype=np.uint8) for _ in range(threshold - 1)]
     shares = []
     for x in range(1, n_shares + 1):
         table = _TIMES[x]
@@ -77,7 +75,9 @@ def split_secret(
 def lagrange_at_zero(points: Sequence[int]) -> list[int]:
     """Return the weights of the shares at `points` in the secret: ``prod_{m != j} x_m / (x_m - x_j)`` in GF(256)."""
     if len(set(points)) != len(points) or not all(1 <= x <= MAX_SHARES for x in points):
-        raise AggregationError("the shares do not come from different sites of this roster; the secret stays closed.")
+        raise AggregationError(
+            "the shares do not come from different sites of this roster; the secret stays closed."
+        )
     weights = []
     for j in points:
         weight = 1

@@ -108,7 +108,9 @@ class SecureFederation:
         """Return the sum over the sites that answered; fail closed if too few did."""
         unknown = [name for name in task.participants or () if name not in self.sites]
         if unknown:
-            raise ProtocolError(f"task {task.name!r} names the site {unknown[0]!r}, which is not in this federation.")
+            raise ProtocolError(
+                f"task {task.name!r} names the site {unknown[0]!r}, which is not in this federation."
+            )
         if self._server.slots_left == 0:
             self.agree_on_keys()
         opened = self._open(task)
@@ -183,7 +185,9 @@ def secure_federation(
     identities = {name: Identity.from_seed(random_bytes(32)) for name in sorted(sites)}
     pinned = pinned_keys(identities)
     handlers = {
-        name: SecureSite(site, SecAggSite(name, identities[name], pinned, run, random_bytes, min_sites)).handle
+        name: SecureSite(
+            site, SecAggSite(name, identities[name], pinned, run, random_bytes, min_sites)
+        ).handle
         for name, site in sites.items()
     }
     return SecureFederation(InProcessExchange(handlers, fault), run, min_sites, threshold)

@@ -58,7 +58,9 @@ def test_keystream_bytes_and_residues_add_alike():
     rng = np.random.default_rng(1)
     streams = [rng.bytes(16 * 7) for _ in range(40)]
     total = sum_residues(streams, 7)
-    as_integers = [sum(int.from_bytes(s[16 * i : 16 * i + 16], "little") for s in streams) % 2**128 for i in range(7)]
+    as_integers = [
+        sum(int.from_bytes(s[16 * i : 16 * i + 16], "little") for s in streams) % 2**128 for i in range(7)
+    ]
     assert [int(low) + (int(high) << 64) for low, high in total.tolist()] == as_integers
 
 

@@ -22,7 +22,11 @@ def test_two_sites_agree_and_directions_are_swapped():
     a, b = AgreementKey.fresh(os.urandom), AgreementKey.fresh(os.urandom)
     at_a = a.agree("a", "b", b.public, b"roster")
     at_b = b.agree("b", "a", a.public, b"roster")
-    assert (at_a.seal_to_peer, at_a.seal_from_peer, at_a.seeds) == (at_b.seal_from_peer, at_b.seal_to_peer, at_b.seeds)
+    assert (at_a.seal_to_peer, at_a.seal_from_peer, at_a.seeds) == (
+        at_b.seal_from_peer,
+        at_b.seal_to_peer,
+        at_b.seeds,
+    )
     assert len({at_a.seal_to_peer, at_a.seal_from_peer, at_a.seeds}) == 3
 
 

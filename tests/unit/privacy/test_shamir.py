@@ -16,7 +16,10 @@ def test_published_case_is_also_produced_when_its_coefficient_is_drawn():
     # With threshold 2 a share is secret + x a, so the published share 1 fixes the drawn coefficient a.
     secret = bytes.fromhex("7465737400")
     drawn = bytes(a ^ b for a, b in zip(secret, bytes.fromhex("B9FA07E185"), strict=True))
-    assert [s.hex().upper() for s in split_secret(secret, 2, 2, lambda n: drawn)] == ["B9FA07E185", "F5409B4511"]
+    assert [s.hex().upper() for s in split_secret(secret, 2, 2, lambda n: drawn)] == [
+        "B9FA07E185",
+        "F5409B4511",
+    ]
 
 
 def test_every_subset_of_threshold_size_opens_the_secret():
