@@ -1,7 +1,7 @@
 """Guards around a site's answers: its policy, its privacy budget and its audit log.
 
-Order matters: policy first (refuse before anything is computed), noise second, audit last (it writes what leaves).
-`site_guards` puts them in that order.
+Order matters: policy first (refuse before anything is computed), noise second, audit last (it writes what
+leaves). `site_guards` puts them in that order.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class PolicyGuard(Guard):
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
         """Check name, feature maps, number of sites, rounds and masking."""
         features = task.params.get("features", ())
-        names = (features,) if isinstance(features, str) else tuple(str(f) for f in features or ())  # type: ignore[union-attr]
+        several = features if isinstance(features, tuple) else () if features is None else (features,)
+        names = [str(feature) for feature in several]
         self._policy.check_sites(self._n_sites if task.participants is None else len(set(task.participants)))
         self._policy.check_task(task.name, names, self._answered[task.name] + 1, channel.masked)
 

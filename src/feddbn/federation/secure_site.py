@@ -1,7 +1,7 @@
 """A site behind secure aggregation: bytes in, bytes out, and no vector leaves unmasked.
 
-The task a site answers is part of what its masks are bound to: the digest is computed here from the task itself, so a
-server that sends two sites different tasks under one digest is refused.
+The task a site answers is part of what its masks are bound to: the digest is computed here from the task
+itself, so a server that sends two sites different tasks under one digest is refused.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ UnitProgram = Callable[[SiteData, SiteState, Task, str], Iterator[FloatArray]]
 
 @dataclass(frozen=True)
 class SiteTask:
-    """A named site program; `units` yields the same vector split by unit of privacy, where that is possible."""
+    """A named site program; `units` yields its vector split by unit of privacy, where that is possible."""
 
     name: str
     run: SiteProgram
@@ -108,7 +108,9 @@ MASKED = Channel(masked=True)
 
 
 class Guard:
-    """A wrapper around one site's answers: policy, audit, clipping and noise. Each hook does nothing by default."""
+    """A wrapper around one site's answers: policy, audit, clipping and noise. Each hook does nothing by
+    default.
+    """
 
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
         """Raise to refuse the task; nothing has been computed yet."""
@@ -116,7 +118,9 @@ class Guard:
     def make(
         self, program: SiteTask, data: SiteData, state: SiteState, task: Task, channel: Channel
     ) -> tuple[SiteState, FloatArray] | None:
-        """Return (state, vector) in place of the program's own run, or None; the first guard that does so is taken."""
+        """Return (state, vector) in place of the program's own run, or None; the first guard that does so is
+        taken.
+        """
         return None
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:

@@ -1,8 +1,8 @@
 """What left a site, in a log that shows every later edit.
 
-One JSON object a line. Every entry carries the SHA-256 of the entry before it and of itself, so that changing, removing
-or reordering an entry breaks the chain at that place. Removing entries from the end leaves a shorter valid chain: write
-the last hash down elsewhere (`verify_chain(..., expected_last=...)`).
+One JSON object a line. Every entry carries the SHA-256 of the entry before it and of itself, so that
+changing, removing or reordering an entry breaks the chain at that place. Removing entries from the end
+leaves a shorter valid chain: write the last hash down elsewhere (`verify_chain(..., expected_last=...)`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class AuditEntry:
     protection
         "none", "noise", "masked" or "masked and noise".
     unit, noise_multiplier, epsilon, delta
-        Unit of privacy and the total epsilon so far; epsilon is None where no noise is claimed and infinite in effect.
+        Unit of privacy and the total epsilon so far; epsilon is None where no noise is claimed and infinite
+        in effect.
     note
         Why a task was refused, otherwise empty.
     previous, hash

@@ -5,9 +5,10 @@ Adding residues adds numbers exactly; the only error is the rounding of each sum
 
     | decode(sum_k encode(x_k)) - sum_k x_k |  <=  K 2**-(fractional_bits + 1)  +  2**-53 |sum_k x_k|
 
-With the default 64 fractional bits that is a relative error below 1e-9 for every entry whose summands are larger than
-about 3e-11, next to entries up to 4.6e18 / K in the same vector: counts, Gram entries and weights share one scale, so
-no scale has to be agreed on (a data-dependent scale would itself be a message about the data).
+With the default 64 fractional bits that is a relative error below 1e-9 for every entry whose summands are
+larger than about 3e-11, next to entries up to 4.6e18 / K in the same vector: counts, Gram entries and
+weights share one scale, so no scale has to be agreed on (a data-dependent scale would itself be a message
+about the data).
 """
 
 from __future__ import annotations
@@ -45,14 +46,18 @@ def _check_bits(fractional_bits: int) -> None:
 
 
 def absolute_error_bound(n_summands: int, fractional_bits: int = DEFAULT_FRACTIONAL_BITS) -> float:
-    """Return the largest rounding error of a sum of `n_summands` encoded numbers, before conversion to float64."""
+    """Return the largest rounding error of a sum of `n_summands` encoded numbers, before conversion to
+    float64.
+    """
     return float(n_summands * 2.0 ** -(fractional_bits + 1))
 
 
 def encode_fixed(
     vector: FloatArray, n_summands: int, fractional_bits: int = DEFAULT_FRACTIONAL_BITS
 ) -> Residues:
-    """Return (n, 2) residues of `vector` (n,); refuse a number so large that `n_summands` of them could wrap around."""
+    """Return (n, 2) residues of `vector` (n,); refuse a number so large that `n_summands` of them could wrap
+    around.
+    """
     _check_bits(fractional_bits)
     # Scaling by a power of two is exact, so the limbs below always carry 64 fractional bits of `scaled`.
     scaled = np.abs(np.asarray(vector, dtype=np.float64))
@@ -64,14 +69,16 @@ def encode_fixed(
                 "the vector contains NaN or infinity, which cannot be masked; nothing was sent."
             )
         raise AggregationError(
-            f"the vector contains a number of magnitude {limit * 2.0 ** (64 - fractional_bits):.3g} or more, which could "
-            f"overflow a sum over {n_summands} sites; rescale the variables or lower fractional_bits."
+            f"the vector contains a number of magnitude {limit * 2.0 ** (64 - fractional_bits):.3g} or more, "
+            f"which could overflow a sum over {n_summands} sites; rescale the variables or lower "
+            "fractional_bits."
         )
     whole = np.floor(scaled)
     # scaled - whole is exact and at most 1 - 2**-53, so the rounded low limb stays below 2**64.
     low = np.rint((scaled - whole) * 2.0**64).astype(np.uint64)
     high = whole.astype(np.uint64)
-    # Two's complement of the negative ones: flip every bit, add one, carry into the high limb if the low one wraps.
+    # Two's complement of the negative ones: flip every bit, add one, carry into the high limb if the low one
+    # wraps.
     negative = np.signbit(vector).astype(np.uint64)
     flip = np.uint64(0) - negative
     low ^= flip
@@ -100,7 +107,8 @@ def subtract(left: Residues, right: Residues) -> Residues:
 def sum_residues(parts: Iterable[Residues | bytes], n: int) -> Residues:
     """Return the sum modulo 2**128 of residues, or of raw keystreams read as residues, (n, 2).
 
-    The carries are resolved once at the end: 32-bit half limbs are added in 64 bits, which holds 2**32 summands.
+    The carries are resolved once at the end: 32-bit half limbs are added in 64 bits, which holds 2**32
+    summands.
     """
     halves = np.zeros(4 * n, dtype=np.uint64)
     for part in parts:

@@ -117,7 +117,9 @@ class AgreementKey:
         return self.private.public_key().public_bytes_raw()
 
     def agree(self, me: str, peer: str, peer_public: bytes, context: bytes) -> PairKeys:
-        """Keys shared with `peer`; equal at both ends only if both saw the same `context` (run, epoch, roster)."""
+        """Keys shared with `peer`; equal at both ends only if both saw the same `context` (run, epoch,
+        roster).
+        """
         try:
             secret = self.private.exchange(x25519.X25519PublicKey.from_public_bytes(peer_public))
         except ValueError:
@@ -148,12 +150,15 @@ def slot_seeds(pair_seed: bytes, n_slots: int) -> bytes:
 
 def mask_key(seed: bytes, context: bytes) -> bytes:
     """HKDF-Expand(seed, context, 32): a mask that cancels only between sites that saw the same `context`."""
-    # One block of HKDF-Expand is HMAC(seed, info | 0x01), RFC 5869 section 2.3; hmac.digest does it in one C call.
+    # One block of HKDF-Expand is HMAC(seed, info | 0x01), RFC 5869 section 2.3; hmac.digest does it in one C
+    # call.
     return hmac.digest(seed, context + b"\x01", "sha256")
 
 
 def commitment(secret: bytes) -> bytes:
-    """SHA-256 commitment to a random 32-byte secret, so that a wrong share is noticed when the secret is opened."""
+    """SHA-256 commitment to a random 32-byte secret, so that a wrong share is noticed when the secret is
+    opened.
+    """
     return hashlib.sha256(_LABEL + b"commitment" + secret).digest()
 
 

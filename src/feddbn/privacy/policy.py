@@ -45,8 +45,8 @@ class SitePolicy(BaseModel):
     max_rounds
         Most answers to one task name in one run.
     max_epsilon
-        Total budget of differential privacy, or None if noise is not demanded. With a budget, an answer without noise
-        counts as infinite and is refused.
+        Total budget of differential privacy, or None if noise is not demanded. With a budget, an answer
+        without noise counts as infinite and is refused.
     delta, unit
         What epsilon refers to.
     """
@@ -64,29 +64,31 @@ class SitePolicy(BaseModel):
     unit: Unit = "recording"
 
     def check_task(self, task: str, features: Collection[str], round_number: int, masked: bool) -> None:
-        """Refuse a task this policy does not allow; `round_number` counts answers to this task name from 1."""
+        """Refuse a task that is not allowed; `round_number` counts answers to this task name from 1."""
         _allow(task, self.tasks, "task", "tasks")
         for feature in features:
             _allow(feature, self.features, "feature map", "features")
         if round_number > self.max_rounds:
             raise SiteRefused(
-                f"this site answers task {task!r} at most {self.max_rounds} times in a run (max_rounds in its policy)."
+                f"this site answers task {task!r} at most {self.max_rounds} times in a run "
+                "(max_rounds in its policy)."
             )
         if self.require_masking and not masked:
             raise SiteRefused(
-                f"this site answers task {task!r} only under secure aggregation (require_masking in its policy)."
+                f"this site answers task {task!r} only under secure aggregation "
+                "(require_masking in its policy)."
             )
 
     def check_sites(self, n_sites: int) -> None:
         """Refuse a sum over too few sites."""
         if n_sites < self.min_sites:
             raise SiteRefused(
-                f"this sum is over {n_sites} sites; this site joins sums of at least {self.min_sites} (min_sites in its "
-                f"policy)."
+                f"this sum is over {n_sites} sites; this site joins sums of at least {self.min_sites} "
+                "(min_sites in its policy)."
             )
 
     def check_study(self, method: str, n_sites: int, masked: bool, epsilon: float | None) -> None:
-        """Refuse a study before it begins: its method, size, masking and the epsilon it announces (None: no noise)."""
+        """Refuse a study before it begins; `epsilon` is what it announces, None for no noise."""
         _allow(method, self.methods, "method", "methods")
         self.check_sites(n_sites)
         if self.require_masking and not masked:
@@ -96,8 +98,8 @@ class SitePolicy(BaseModel):
         if self.max_epsilon is not None and (epsilon is None or epsilon > self.max_epsilon):
             asked = "no noise at all" if epsilon is None else f"epsilon = {epsilon:g}"
             raise SiteRefused(
-                f"the study announces {asked}; this site allows epsilon up to {self.max_epsilon:g} for each {self.unit} "
-                f"(max_epsilon in its policy)."
+                f"the study announces {asked}; this site allows epsilon up to {self.max_epsilon:g} "
+                f"for each {self.unit} (max_epsilon in its policy)."
             )
 
 

@@ -5,30 +5,38 @@ Theory of operation
 An *epoch* is one set-up for a batch of sums, each of which uses one *slot*::
 
     advertise   every site sends a fresh X25519 key, signed with its identity key
-    share       every site gets the roster (all signed keys), checks it against its pinned identities, draws two secrets
+    share       every site gets the roster (all signed keys), checks it against its pinned identities, draws
+    two secrets
                 for each slot, b and c, and sends Shamir shares of them to every peer, sealed
     deliver     the server passes the sealed shares on; the epoch is ready
     masked      for one slot: y_i = x_i + PRG(b_i) + sum_{j>i} PRG(s_ij) - sum_{j<i} PRG(s_ij)   modulo 2**128
-    unmask      the server names who answered; each of those reveals its share of b_i for every survivor i and its share
-                of c_i for every drop-out i, never both for one site; the server removes what is left of the masks
+    unmask      the server names who answered; each of those reveals its share of b_i for every survivor i
+    and its share
+                of c_i for every drop-out i, never both for one site; the server removes what is left of the
+                masks
 
-s_ij is the pair's seed of this slot. c_i opens the list of site i's seeds *of this slot only*, which the server has
-held encrypted since the set-up. So a drop-out reveals nothing about any other sum: in the original protocol the
-drop-out's key agreement key is reconstructed, and with keys that live longer than one sum its earlier inputs, whose
-self masks were opened then, would become readable.
+s_ij is the pair's seed of this slot. c_i opens the list of site i's seeds *of this slot only*, which the
+server has held encrypted since the set-up. So a drop-out reveals nothing about any other sum: in the
+original protocol the drop-out's key agreement key is reconstructed, and with keys that live longer than one
+sum its earlier inputs, whose self masks were opened then, would become readable.
 
-Every mask key is derived from the seed *and* the digest of the task, its participants and the slot. If the server tells
-two sites different things, their masks do not cancel and the sum is noise: consistency costs no extra round.
-A site that does not take part in a task masks zeros, so that each site is always hidden among the whole roster.
+Every mask key is derived from the seed *and* the digest of the task, its participants and the slot. If the
+server tells two sites different things, their masks do not cancel and the sum is noise: consistency costs no
+extra round. A site that does not take part in a task masks zeros, so that each site is always hidden among
+the whole roster.
 
 Rules
 -----
-- A slot masks one input; a repeated attempt takes a new slot; slots only go up; secrets of past slots are erased.
-- At least `threshold` (more than half of the roster) and at least `min_sites` survivors, or nothing is revealed.
-- One answer to one unmask request per slot; a task that was opened is not opened again for another set of sites.
+- A slot masks one input; a repeated attempt takes a new slot; slots only go up; secrets of past slots are
+  erased.
+- At least `threshold` (more than half of the roster) and at least `min_sites` survivors, or nothing is
+  revealed.
+- One answer to one unmask request per slot; a task that was opened is not opened again for another set of
+  sites.
 
-Known weaknesses: a site can send any input (nothing here proves it is honest); the server learns who takes part;
-site state is in memory, so a restarted site waits for the next epoch and forgets which tasks were opened.
+Known weaknesses: a site can send any input (nothing here proves it is honest); the server learns who takes
+part; site state is in memory, so a restarted site waits for the next epoch and forgets which tasks were
+opened.
 """
 
 from __future__ import annotations
@@ -66,7 +74,9 @@ Message = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
 def default_threshold(n_sites: int) -> int:
-    """Shares needed to open a secret: more than two thirds, which stands up to a third colluding with the server."""
+    """Shares needed to open a secret: more than two thirds, which stands up to a third colluding with the
+    server.
+    """
     return 2 * n_sites // 3 + 1
 
 

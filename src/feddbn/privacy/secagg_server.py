@@ -1,10 +1,10 @@
 """The server's half of secure aggregation; see `feddbn.privacy.secagg` for the protocol.
 
-The server holds masked vectors, sealed shares and encrypted seed lists. It can open one thing: the sum over the
-survivors of a slot, and only with the help of at least `threshold` of them.
+The server holds masked vectors, sealed shares and encrypted seed lists. It can open one thing: the sum over
+the survivors of a slot, and only with the help of at least `threshold` of them.
 
-`SecAggServer` makes requests and takes replies, as decoded messages; it does no I/O. Replies are keyed by site name; who
-is missing has dropped out.
+`SecAggServer` makes requests and takes replies, as decoded messages; it does no I/O. Replies are keyed by
+site name; who is missing has dropped out.
 """
 
 from __future__ import annotations
@@ -257,7 +257,8 @@ class SecAggServer:
             for other, peer in enumerate(roster.names):
                 if peer in survivors:
                     seed = table[other * KEY_BYTES : (other + 1) * KEY_BYTES]
-                    # The survivor `peer` added this mask if its name comes first, and subtracted it otherwise.
+                    # The survivor `peer` added this mask if its name comes first, and subtracted it
+                    # otherwise.
                     (minus if peer < name else plus).append(keystream(mask_key(seed, context), n_bytes))
         return plus, minus
 

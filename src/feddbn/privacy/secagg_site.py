@@ -1,7 +1,7 @@
 """The site's half of secure aggregation; see `feddbn.privacy.secagg` for the protocol.
 
-`SecAggSite.handle` takes a decoded message and returns a decoded reply. A message that breaks a rule raises and leaves
-the site as it was, except that a slot once used stays used.
+`SecAggSite.handle` takes a decoded message and returns a decoded reply. A message that breaks a rule raises
+and leaves the site as it was, except that a slot once used stays used.
 """
 
 from __future__ import annotations
@@ -117,7 +117,9 @@ class SecAggSite:
     def handle(
         self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray], answer: Callable[[], FloatArray]
     ) -> Message:
-        """Return the reply to one message; `answer` computes this site's vector and is called only to be masked."""
+        """Return the reply to one message; `answer` computes this site's vector and is called only to be
+        masked.
+        """
         if meta.get("kind") != KIND or meta.get("run") != self.run:
             raise ProtocolError(f"this message is not a secure-aggregation message of run {self.run!r}.")
         phase = meta.get("phase")
@@ -217,7 +219,7 @@ class SecAggSite:
         return self._reply("ready", state.number), {}
 
     def masked(self, order: Order, answer: Callable[[], FloatArray], length: int | None = None) -> Message:
-        """Return this site's vector under all its masks; a site that does not take part masks `length` zeros."""
+        """Return this site's vector under all its masks; who does not take part masks `length` zeros."""
         state = self._current(order.epoch)
         roster = state.roster
         if roster is None or state.shares is None:
@@ -231,7 +233,8 @@ class SecAggSite:
         refuse_below(len(contributors), self.min_sites, "this site does not join so small a sum")
         if self.name not in contributors and (length is None or length < 0):
             raise ProtocolError("a site that does not take part must be told the length of the vector.")
-        # The slot is spent before the input exists: an error below can never lead to a second input under its masks.
+        # The slot is spent before the input exists: an error below can never lead to a second input under
+        # its masks.
         state.next_slot = order.slot + 1
         state.masked = order
         vector = answer() if self.name in contributors else np.zeros(int(length or 0))

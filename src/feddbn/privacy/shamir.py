@@ -1,16 +1,16 @@
 """Shamir's secret sharing of byte strings over GF(256).
 
-A secret byte is the constant term of a random polynomial of degree ``threshold - 1``; share x is its value at x.
-Any `threshold` shares give the secret by Lagrange interpolation at 0; fewer say nothing about it (Shamir 1979).
-Field and share format are those of draft-mcgrew-tss-03 (Rijndael polynomial x^8 + x^4 + x^3 + x + 1), whose published
-test case is in the tests.
+A secret byte is the constant term of a random polynomial of degree ``threshold - 1``; share x is its value
+at x. Any `threshold` shares give the secret by Lagrange interpolation at 0; fewer say nothing about it
+(Shamir 1979). Field and share format are those of draft-mcgrew-tss-03 (Rijndael polynomial x^8 + x^4 + x^3 +
+x + 1), whose published test case is in the tests.
 
-Why it is written here: the maintained implementation (`Crypto.Protocol.SecretSharing` of pycryptodome) shares 16 bytes
-at a time in pure Python; opening one secret took 6 ms where a sum needs one secret for each site in every round.
-Here all secrets of a round are opened together, by table look-up on byte strings.
+Why it is written here: the maintained implementation (`Crypto.Protocol.SecretSharing` of pycryptodome)
+shares 16 bytes at a time in pure Python; opening one secret took 6 ms where a sum needs one secret for each
+site in every round. Here all secrets of a round are opened together, by table look-up on byte strings.
 
-Known weakness: table look-ups are not constant-time; an attacker who shares the processor's cache with a site is not
-covered.
+Known weakness: table look-ups are not constant-time; an attacker who shares the processor's cache with a
+site is not covered.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def _divide(a: int, b: int) -> int:
     return 0 if a == 0 else _EXP[_LOG[a] + 255 - _LOG[b]]
 
 
-# Row a is the map b -> a b, in the form bytes.translate wants: multiplying a string by a constant is one C loop.
+# Row a is the map b -> a b, in the form bytes.translate wants: multiplying a string by a constant is one C
+# loop.
 _TIMES = [bytes(_multiply(a, b) for b in range(256)) for a in range(256)]
 
 
@@ -58,7 +59,8 @@ def split_secret(
     """Return shares 1, ..., n_shares of `secret`, each as long as the secret."""
     if not 1 <= threshold <= n_shares <= MAX_SHARES:
         raise ParameterError(
-            f"threshold={threshold} and n_shares={n_shares} must satisfy 1 <= threshold <= n_shares <= {MAX_SHARES}."
+            f"threshold={threshold} and n_shares={n_shares} must satisfy "
+            f"1 <= threshold <= n_shares <= {MAX_SHARES}."
         )
     length = len(secret)
     coefficients = [np.frombuffer(random_bytes(length), dtype=np.uint8) for _ in range(threshold - 1)]
@@ -73,7 +75,9 @@ def split_secret(
 
 
 def lagrange_at_zero(points: Sequence[int]) -> list[int]:
-    """Return the weights of the shares at `points` in the secret: ``prod_{m != j} x_m / (x_m - x_j)`` in GF(256)."""
+    """Return the weights of the shares at `points` in the secret: ``prod_{m != j} x_m / (x_m - x_j)`` in
+    GF(256).
+    """
     if len(set(points)) != len(points) or not all(1 <= x <= MAX_SHARES for x in points):
         raise AggregationError(
             "the shares do not come from different sites of this roster; the secret stays closed."

@@ -1,10 +1,11 @@
 """Sums through secure aggregation, over any exchange of messages.
 
-`SecureFederation` is a `Federation`: server programs cannot tell it from a plain one, except that nobody can open
-anything but the sum. A silent site is a drop-out; its numbers are missing from the sum and its name from the
-contributors. Below the threshold the sum fails closed with `AggregationError`.
+`SecureFederation` is a `Federation`: server programs cannot tell it from a plain one, except that nobody can
+open anything but the sum. A silent site is a drop-out; its numbers are missing from the sum and its name
+from the contributors. Below the threshold the sum fails closed with `AggregationError`.
 
-The first epoch hides few sums and later ones more, because most runs need two or three sums and some need hundreds.
+The first epoch hides few sums and later ones more, because most runs need two or three sums and some need
+hundreds.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class InProcessExchange:
     handlers
         For each site the function that answers a message.
     fault
-        Called with (site, phase of the message): None delivers; "request lost" never reaches the site; "reply lost"
-        reaches the site, but not back. For tests and demonstrations.
+        Called with (site, phase of the message): None delivers; "request lost" never reaches the site;
+        "reply lost" reaches the site, but not back. For tests and demonstrations.
     """
 
     def __init__(
@@ -118,7 +119,9 @@ class SecureFederation:
         return Sum(opened.value, opened.contributors)
 
     def agree_on_keys(self, n_slots: int | None = None) -> None:
-        """Set up an epoch for the next `n_slots` sums with every site that answers; done by `sum` when needed."""
+        """Set up an epoch for the next `n_slots` sums with every site that answers; done by `sum` when
+        needed.
+        """
         n_slots = self._batch if n_slots is None else n_slots
         asked = set(self.sites)
         for _ in range(SETUP_ATTEMPTS):
@@ -135,7 +138,8 @@ class SecureFederation:
                 shares = ready
             asked = set(shares)
         raise AggregationError(
-            f"sites dropped out of the key agreement {SETUP_ATTEMPTS} times in a row; try again when they are stable."
+            f"sites dropped out of the key agreement {SETUP_ATTEMPTS} times in a row; "
+            "try again when they are stable."
         )
 
     def _open(self, task: Task) -> OpenedSum:

@@ -290,8 +290,8 @@ def test_secrets_of_past_slots_are_erased():
 
 
 def test_what_a_drop_out_reveals_does_not_open_its_earlier_input():
-    # s00 answers slot 0 (its self mask is opened) and drops out of slot 1 (its pair seeds of slot 1 are opened).
-    # With everything revealed so far the server still misses the pair masks of slot 0.
+    # s00 answers slot 0 (its self mask is opened) and drops out of slot 1 (its pair seeds of slot 1 are
+    # opened). With everything revealed so far the server still misses the pair masks of slot 0.
     wire = Wire(n_sites=5, threshold=4).set_up()
     seeds_before = {peer: bytes(seeds) for peer, seeds in wire.sites["s00"]._epoch.seeds.items()}
     wire.mask(digest="first")

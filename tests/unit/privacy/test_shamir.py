@@ -41,7 +41,8 @@ def test_one_share_fewer_is_refused_and_opens_nothing():
 
 
 def test_shares_below_threshold_are_uniform_whatever_the_secret():
-    # For each of two secrets the first share takes every byte value exactly once as the coefficient runs over GF(256).
+    # For each of two secrets the first share takes every byte value exactly once as the coefficient runs
+    # over GF(256).
     for secret in (b"\x00", b"\xa7"):
         seen = {split_secret(secret, 2, 2, lambda n, a=a: bytes([a]))[0] for a in range(256)}
         assert len(seen) == 256

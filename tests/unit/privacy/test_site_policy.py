@@ -76,7 +76,7 @@ def test_study_must_announce_an_epsilon_within_the_budget():
         SiteRefused, match="announces no noise at all; this site allows epsilon up to 2 for each recording"
     ):
         policy.check_study("FDBNL", 3, True, None)
-    with pytest.raises(SiteRefused, match="announces epsilon = 2.5; this site allows epsilon up to 2"):
+    with pytest.raises(SiteRefused, match=r"announces epsilon = 2\.5; this site allows epsilon up to 2"):
         policy.check_study("FDBNL", 3, True, 2.5)
     SitePolicy().check_study("FDBNL", 3, True, None)
     SitePolicy(require_masking=False).check_study("FDBNL", 3, False, None)
