@@ -1,7 +1,7 @@
 """Guards around a site's answers: its policy, its privacy budget and its audit log.
 
 Order matters: policy first (refuse before anything is computed), noise second, audit last (it writes what
-leaves). `site_guards` puts them in that order.
+leaves).
 """
 
 from __future__ import annotations

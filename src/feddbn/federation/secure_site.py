@@ -17,7 +17,7 @@ from feddbn import errors
 from feddbn.core.encoding import decode, encode
 from feddbn.core.lagged import FloatArray
 from feddbn.errors import FeddbnError, ProtocolError
-from feddbn.federation.site import MASKED, Site
+from feddbn.federation.site import Channel, Site
 from feddbn.federation.task import Task
 from feddbn.privacy.secagg_site import SecAggSite
 
@@ -80,7 +80,8 @@ class SecureSite:
         if not isinstance(fields, dict) or masking_digest(fields, arrays) != meta.get("task_digest"):
             raise ProtocolError("the digest of this task does not fit its content.")
         task = task_from_fields(fields, arrays, meta.get("participants"))
-        return self._site.answer(task, MASKED)
+        n_guaranteed = self._secagg.guaranteed_contributors(task.participants is not None)
+        return self._site.answer(task, Channel(masked=True, n_guaranteed=n_guaranteed))
 
 
 def read_secure_reply(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

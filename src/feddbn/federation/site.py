@@ -97,10 +97,21 @@ def site_task(name: str) -> SiteTask:
 
 @dataclass(frozen=True)
 class Channel:
-    """How an answer leaves: who asked, and whether it is masked so that only sums can be opened."""
+    """How an answer leaves.
+
+    Attributes
+    ----------
+    asked_by
+        Who asked.
+    masked
+        Whether only a sum with other sites can be opened.
+    n_guaranteed
+        Fewest sites whose numbers are in any sum that can be opened.
+    """
 
     asked_by: str = "server"
     masked: bool = False
+    n_guaranteed: int = 1
 
 
 PLAIN = Channel()

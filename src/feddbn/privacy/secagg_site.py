@@ -284,6 +284,13 @@ class SecAggSite:
         self._erase(state, slot)
         return {**self._reply("unmask", state.number), "slot": slot}, {"shares": shares}
 
+    def guaranteed_contributors(self, is_sampled: bool) -> int:
+        """Fewest sites whose numbers are in any sum this site helps to open; sampled: not all sites take
+        part.
+        """
+        roster = None if self._epoch is None else self._epoch.roster
+        return self.min_sites if is_sampled or roster is None else max(roster.threshold, self.min_sites)
+
     def _erase(self, state: _Epoch, slot: int) -> None:
         """Forget the secrets of every slot up to `slot`, so that a later break-in cannot open them."""
         assert state.shares is not None
