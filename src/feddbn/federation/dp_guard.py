@@ -65,7 +65,7 @@ class DpGuard(Guard):
 
     def last_noise(self, task: Task) -> float | None:
         """Noise multiplier of an answer to `task`, or None if it leaves without noise."""
-        return self._plan.multiplier if task.name in self._plan.rules else None
+        return self._plan.multiplier_of(task.name) if task.name in self._plan.rules else None
 
     def epsilon(self) -> float:
         """Epsilon of everything released so far."""
@@ -84,8 +84,16 @@ class DpGuard(Guard):
             return None
         new_state, vector = program.run(data, state, task)
         units = None if program.units is None else program.units(data, state, task, self.unit)
-        n_lags = int(task.params.get("n_lags") or 0)  # type: ignore[arg-type]
-        self.last = self._plan.protect(task.name, vector, units, n_lags, channel.n_guaranteed, self._rng)
+        n_lags = task.params.get("n_lags")
+        self.last = self._plan.protect(
+            task.name,
+            vector,
+            units,
+            n_lags if isinstance(n_lags, int) else 0,
+            channel.n_guaranteed,
+            self._rng,
+            task.params.get("clip_bound"),
+        )
         return new_state, self.last.value
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:

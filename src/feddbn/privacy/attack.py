@@ -71,8 +71,7 @@ class ConsensusAttack:
     def observe(
         self, Cbar: FloatArray, message: FloatArray, rho2: float, rho2_before: float | None = None
     ) -> None:
-        """Take one round: the broadcast (q, d), the site's message (its first q d entries are used) and rho2.
-        """
+        """Take one round: the broadcast (q, d), the message (its first q d entries are used) and rho2."""
         if self._C is not None:
             self._U = self._U + (rho2 if rho2_before is None else rho2_before) * self._D * (self._C - Cbar)
         M = np.asarray(message, dtype=np.float64).ravel()[: self._q * self._d].reshape(self._q, self._d)
@@ -174,15 +173,13 @@ def rms_error(estimates: Sequence[FloatArray], truths: Sequence[FloatArray]) -> 
 
 
 def mean_guess_error(truths: Sequence[FloatArray]) -> float:
-    """Return the `rms_error` of guessing the mean for every site: no single guess for all sites does better.
-    """
+    """Return the `rms_error` of guessing the mean for every site: no single guess does better."""
     mean = np.mean(truths, axis=0)
     return rms_error([mean] * len(truths), truths)
 
 
 def rows_from_gram(cross_products: FloatArray, n: int) -> FloatArray:
-    """Return (n, q) rows with ``rows' rows = cross_products``; equal to the data up to a rotation if n <= q.
-    """
+    """Return (n, q) rows with ``rows' rows = cross_products``; the data up to a rotation if n <= q."""
     q = len(cross_products)
     if not 1 <= n <= q:
         raise ParameterError(f"rows follow from a Gram matrix only for 1 <= n <= {q}, got n={n}.")

@@ -79,8 +79,8 @@ class Ledger:
         total = after.epsilon(delta, "pld")
         if not total <= budget:
             raise BudgetExceeded(
-                f"task {release.task!r} would take epsilon to {total:.3g} for each {unit} (delta = {delta:g}); "
-                f"this site's budget is {budget:g}. Nothing was sent."
+                f"task {release.task!r} would take epsilon to {total:.3g} for each {unit} "
+                f"(delta = {delta:g}); this site's budget is {budget:g}. Nothing was sent."
             )
 
     @classmethod

@@ -25,23 +25,35 @@ class ClipRule:
     Attributes
     ----------
     bound
-        Largest norm of one unit's vector, or of the whole vector if the task cannot be split by unit.
+        Largest norm of one unit's vector, or of the whole vector if the task cannot be split by unit. None
+        reads ``clip_bound`` from the task: the noise grows with the bound, so a server may choose it.
     norm
         "flat": Euclidean norm of the vector; "gram": Frobenius norm of count, totals and symmetric matrix.
     count_weight, total_weight
         See `gram_weights`.
+    noise_factor
+        Noise of this task relative to the plan's multiplier.
     """
 
-    bound: float
+    bound: float | None = None
     norm: Literal["flat", "gram"] = "flat"
     count_weight: float = 1.0
     total_weight: float = 1.0
+    noise_factor: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("bound", "count_weight", "total_weight"):
+        for name in ("bound", "count_weight", "total_weight", "noise_factor"):
             value = getattr(self, name)
-            if not 0 < value < math.inf:
+            if value is not None and not 0 < value < math.inf:
                 raise ParameterError(f"{name} must be positive and finite, got {value}.")
+
+    def bound_for(self, asked: object) -> float:
+        """Return the bound of this rule, or the one a task asks for if the rule leaves it open."""
+        if self.bound is not None:
+            return self.bound
+        if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not 0 < asked < math.inf:
+            raise ParameterError(f"this task must name a positive clip_bound, got {asked!r}.")
+        return float(asked)
 
     def weights(self, length: int) -> FloatArray | None:
         """Return the weights of a vector of this length, or None for the flat norm."""
@@ -115,13 +127,16 @@ class NoisePlan:
         """Over how many sites the noise is spread: those that are sure to be in the sum and honest."""
         return max(1, n_guaranteed - self.n_colluding)
 
-    def sensitivity(self, task: str, is_split: bool, n_lags: int) -> float:
-        """Return how far one unit can move the answer to `task`.
+    def multiplier_of(self, task: str) -> float:
+        """Return the noise multiplier of answers to `task`."""
+        return self.multiplier * self.rules[task].noise_factor
+
+    def sensitivity(self, bound: float, is_split: bool, n_lags: int) -> float:
+        """Return how far one unit can move an answer made of vectors of norm at most `bound`.
 
         A recording adds or removes one bounded vector. A row is part of n_lags + 1 lagged rows. An answer
         that cannot be split by unit stays in a ball, so anything moves it by at most the diameter.
         """
-        bound = self.rules[task].bound
         if not is_split:
             return 2 * bound
         return bound * (n_lags + 1 if self.unit == "row" else 1)
@@ -134,16 +149,18 @@ class NoisePlan:
         n_lags: int,
         n_guaranteed: int,
         rng: np.random.Generator,
+        clip_bound: object = None,
     ) -> NoisyVector:
         """Return this site's bounded answer plus its share of the noise."""
         rule, length = self.rules[task], len(vector)
+        bound = rule.bound_for(clip_bound)
         weights = rule.weights(length)
         if units is None:
-            bounded = clip_to(vector, rule.bound, weights)
+            bounded = clip_to(vector, bound, weights)
             total, n_units, n_clipped = bounded, 1, int(bounded is not vector)
         else:
-            summed = clipped_sum(units, rule.bound, length, weights)
+            summed = clipped_sum(units, bound, length, weights)
             total, n_units, n_clipped = summed.value, summed.n_units, summed.n_clipped
-        sigma = self.multiplier * self.sensitivity(task, units is not None, n_lags)
+        sigma = self.multiplier_of(task) * self.sensitivity(bound, units is not None, n_lags)
         noise = gaussian_share(length, sigma, self.n_shares(n_guaranteed), rng, weights)
         return NoisyVector(total + noise, n_units, n_clipped)

@@ -53,7 +53,7 @@ class SitePolicy(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tasks: tuple[str, ...] = ("moments", "fdbnl-step", "pfdbnl-step")
+    tasks: tuple[str, ...] = ("summary", "moments", "fdbnl-step", "pfdbnl-step")
     methods: tuple[str, ...] = ("FDBNL", "PFDBNL", "OneShotDBN")
     features: tuple[str, ...] = ("linear",)
     min_sites: int = Field(default=3, ge=2)

@@ -167,7 +167,9 @@ def test_no_single_guess_beats_the_mean():
 
 
 def _personal_site(G, d, known, T, U, mask):
-    """Solve the site's PFDBNL problem to high precision by L-BFGS on positive and negative parts, then Newton polish."""
+    """Solve the site's PFDBNL problem to high precision by L-BFGS on positive and negative parts, then
+    Newton polish.
+    """
     q = len(G)
     E, mu = np.eye(q, d), known.mu
 
