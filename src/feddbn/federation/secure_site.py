@@ -19,6 +19,7 @@ from feddbn.core.lagged import FloatArray
 from feddbn.errors import FeddbnError, ProtocolError
 from feddbn.federation.site import Channel, Site
 from feddbn.federation.task import Task
+from feddbn.privacy.secagg import Message
 from feddbn.privacy.secagg_site import SecAggSite
 
 __all__ = ["SecureSite", "masking_digest", "read_secure_reply", "task_fields", "task_from_fields"]
@@ -55,17 +56,20 @@ def masking_digest(fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
 
 
 class SecureSite:
-    """Answers secure-aggregation messages for one site; a refusal is a reply with one sentence."""
+    """Answers secure-aggregation messages for one site."""
 
     def __init__(self, site: Site, secagg: SecAggSite) -> None:
         self._site = site
         self._secagg = secagg
 
+    def respond(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
+        """Return the reply to one decoded message, or raise the refusal."""
+        return self._secagg.handle(meta, arrays, lambda: self._answer(meta, arrays))
+
     def handle(self, message: bytes) -> bytes:
-        """Return the reply to one message."""
+        """Return the reply to one message as bytes; a refusal is a reply too."""
         try:
-            meta, arrays = decode(message)
-            return encode(*self._secagg.handle(meta, arrays, lambda: self._answer(meta, arrays)))
+            return encode(*self.respond(*decode(message)))
         except FeddbnError as error:
             refusal = {
                 "kind": "refusal",

@@ -13,7 +13,7 @@ about the data).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ __all__ = [
     "absolute_error_bound",
     "decode_fixed",
     "encode_fixed",
-    "subtract",
     "sum_residues",
 ]
 
@@ -37,7 +36,6 @@ Residues = NDArray[np.uint64]
 LIMBS = 2
 DEFAULT_FRACTIONAL_BITS = 64
 _HALF = np.uint64(32)
-_LOW = np.uint64(0xFFFFFFFF)
 
 
 def _check_bits(fractional_bits: int) -> None:
@@ -55,7 +53,7 @@ def absolute_error_bound(n_summands: int, fractional_bits: int = DEFAULT_FRACTIO
 def encode_fixed(
     vector: FloatArray, n_summands: int, fractional_bits: int = DEFAULT_FRACTIONAL_BITS
 ) -> Residues:
-    """Return (n, 2) residues of `vector` (n,); refuse a number so large that `n_summands` of them could wrap
+    """Return (2, n) residues of `vector` (n,); refuse a number so large that `n_summands` of them could wrap
     around.
     """
     _check_bits(fractional_bits)
@@ -85,41 +83,37 @@ def encode_fixed(
     low += negative
     high ^= flip
     high += negative * (low == 0)
-    return np.stack([low, high], axis=1)
+    return np.stack([low, high])
 
 
 def decode_fixed(residues: Residues, fractional_bits: int = DEFAULT_FRACTIONAL_BITS) -> FloatArray:
-    """Return the numbers (n,) that residues (n, 2) stand for; residues from 2**127 on are negative."""
+    """Return the numbers (n,) that residues (2, n) stand for; residues from 2**127 on are negative."""
     _check_bits(fractional_bits)
-    negative = residues[:, 1] >= np.uint64(1 << 63)
-    magnitude = np.where(negative[:, None], subtract(np.zeros_like(residues), residues), residues)
-    value = magnitude[:, 1].astype(np.float64) + magnitude[:, 0].astype(np.float64) * 2.0**-64
-    return np.asarray(np.where(negative, -value, value) * 2.0 ** (64 - fractional_bits), dtype=np.float64)
+    low, high = residues
+    flip = np.uint64(0) - (high >> np.uint64(63))
+    negative = high >> np.uint64(63)
+    low = (low ^ flip) + negative
+    high = (high ^ flip) + negative * (low == 0)
+    value = high.astype(np.float64) + low.astype(np.float64) * 2.0**-64
+    sign = 1.0 - 2.0 * negative.astype(np.float64)
+    return np.asarray(sign * value * 2.0 ** (64 - fractional_bits), dtype=np.float64)
 
 
-def subtract(left: Residues, right: Residues) -> Residues:
-    """Return ``left - right`` modulo 2**128, (n, 2)."""
-    difference = left - right
-    difference[:, 1] -= (left[:, 0] < right[:, 0]).astype(np.uint64)
-    return difference
+def sum_residues(parts: Sequence[Residues | bytes], n: int, plus: int = 0) -> Residues:
+    """Return the sum modulo 2**128 of residues (2, n), or raw keystreams read as such, and of the integer `plus`.
 
-
-def sum_residues(parts: Iterable[Residues | bytes], n: int) -> Residues:
-    """Return the sum modulo 2**128 of residues, or of raw keystreams read as residues, (n, 2).
-
-    The carries are resolved once at the end: 32-bit half limbs are added in 64 bits, which holds 2**32
-    summands.
+    Subtraction needs no code of its own: minus x is the bitwise complement of x plus one, and a stream cipher gives the
+    complement of its keystream for free.
     """
-    halves = np.zeros(4 * n, dtype=np.uint64)
-    for part in parts:
-        raw = (
-            part
-            if isinstance(part, bytes)
-            else np.ascontiguousarray(part, dtype="<u8").reshape(-1).view("<u4")
-        )
-        halves += np.frombuffer(raw, dtype="<u4") if isinstance(raw, bytes) else raw
-    limbs = halves.reshape(n, 4)
-    for position in range(3):
-        limbs[:, position + 1] += limbs[:, position] >> _HALF
-    limbs &= _LOW
-    return np.asarray(limbs[:, 0::2] | (limbs[:, 1::2] << _HALF))
+    joined = b"".join(part if isinstance(part, bytes) else part.tobytes() for part in parts)
+    stacked = np.frombuffer(joined, dtype="<u8").reshape(len(parts), 2, n)
+    total = np.add.reduce(stacked, axis=0)
+    # Carries of the low limbs: their upper halves add up without overflow to H, and the sum of the low limbs is
+    # H 2**32 plus less than 2**64, so it wrapped H >> 32 times, and once more if the total is below H << 32.
+    upper = np.add.reduce(stacked[:, 0] >> _HALF, axis=0)
+    total[1] += (upper >> _HALF) + (total[0] < upper << _HALF)
+    if plus:
+        step = np.uint64(plus)
+        total[0] += step
+        total[1] += total[0] < step
+    return np.asarray(total)

@@ -13,6 +13,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from feddbn.errors import AggregationError, MissingExtra, ParameterError
@@ -138,9 +139,14 @@ class AgreementKey:
         return PairKeys(up, down, seeds) if me == first else PairKeys(down, up, seeds)
 
 
-def keystream(key: bytes, n_bytes: int) -> bytes:
-    """First `n_bytes` of the ChaCha20 keystream under `key`; every caller uses a key for one stream only."""
-    return Cipher(ChaCha20(key, _ZERO_NONCE), mode=None).encryptor().update(bytes(n_bytes))
+def keystream(key: bytes, n_bytes: int, complement: bool = False) -> bytes:
+    """First `n_bytes` of the ChaCha20 keystream under `key`, or their bitwise complement; a key makes one stream."""
+    return Cipher(ChaCha20(key, _ZERO_NONCE), mode=None).encryptor().update(_pad(n_bytes, complement))
+
+
+@lru_cache(maxsize=8)
+def _pad(n_bytes: int, complement: bool) -> bytes:
+    return (b"\xff" if complement else b"\x00") * n_bytes
 
 
 def slot_seeds(pair_seed: bytes, n_slots: int) -> bytes:

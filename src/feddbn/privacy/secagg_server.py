@@ -17,7 +17,7 @@ import numpy as np
 
 from feddbn.core.lagged import FloatArray
 from feddbn.errors import AggregationError, ProtocolError
-from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, decode_fixed, subtract, sum_residues
+from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, decode_fixed, sum_residues
 from feddbn.privacy.keys import KEY_BYTES, commitment, keystream, mask_key, open_sealed
 from feddbn.privacy.secagg import (
     DEFAULT_MIN_SITES,
@@ -192,15 +192,15 @@ class SecAggServer:
                 raise ProtocolError(
                     f"site {site!r} sent an input for another slot, or twice, or is not on the roster."
                 )
-            if y is None or y.dtype != np.uint64 or y.ndim != 2 or y.shape[1] != LIMBS:
+            if y is None or y.dtype != np.uint64 or y.ndim != 2 or len(y) != LIMBS:
                 raise ProtocolError(f"site {site!r} sent something that is not a masked vector.")
-            lengths = {len(other) for other in slot.inputs.values()}
-            if lengths and len(y) not in lengths:
+            lengths = {other.shape[1] for other in slot.inputs.values()}
+            if lengths and y.shape[1] not in lengths:
                 raise ProtocolError(
-                    f"site {site!r} answered with length {len(y)}, others with {lengths.pop()}."
+                    f"site {site!r} answered with length {y.shape[1]}, others with {lengths.pop()}."
                 )
             slot.inputs[site] = y
-        return next((len(y) for y in slot.inputs.values()), None)
+        return next((y.shape[1] for y in slot.inputs.values()), None)
 
     def unmask_request(self) -> Message:
         """Name the survivors; refuse below the threshold, before any site is asked to reveal anything."""
@@ -229,20 +229,22 @@ class SecAggServer:
         refuse_below(len(shares), threshold, "too few sites helped to open the sum")
         self._slot = None
         secrets = combine_shares(shares, threshold)
-        masks_plus, masks_minus = self._left_over_masks(slot, roster, secrets)
-        n = len(slot.inputs[slot.survivors[0]])
-        total = sum_residues([slot.inputs[site] for site in slot.survivors] + masks_plus, n)
-        value = decode_fixed(subtract(total, sum_residues(masks_minus, n)), self._fractional_bits)
+        masks, n_minus = self._left_over_masks(slot, roster, secrets)
+        n = slot.inputs[slot.survivors[0]].shape[1]
+        total = sum_residues([slot.inputs[site] for site in slot.survivors] + masks, n, plus=n_minus)
+        value = decode_fixed(total, self._fractional_bits)
         dropped = tuple(name for name in roster.names if name not in slot.survivors)
         contributors = slot.order.contributors(roster.names) & set(slot.survivors)
         return OpenedSum(value, tuple(sorted(contributors)), dropped)
 
-    def _left_over_masks(self, slot: _Slot, roster: Roster, secrets: bytes) -> tuple[list[Any], list[Any]]:
-        """Masks to add and to subtract: survivors' self masks, and pair masks whose other end dropped out."""
+    def _left_over_masks(self, slot: _Slot, roster: Roster, secrets: bytes) -> tuple[list[Any], int]:
+        """Masks that cancel what is left, and how many of them are complements: survivors' self masks, and pair
+        masks whose other end dropped out.
+        """
         order, survivors = slot.order, set(slot.survivors)
-        n_bytes, context = len(slot.inputs[slot.survivors[0]]) * LIMBS * 8, slot.order.context
-        plus: list[Any] = []
-        minus: list[Any] = []
+        n_bytes, context = slot.inputs[slot.survivors[0]].size * 8, slot.order.context
+        masks: list[Any] = []
+        n_minus = 0
         for position, name in enumerate(roster.names):
             secret = secrets[position * KEY_BYTES : (position + 1) * KEY_BYTES]
             which = 0 if name in survivors else 1
@@ -251,16 +253,18 @@ class SecAggServer:
                     f"the shares of site {name!r} do not open what it committed to; some were altered."
                 )
             if name in survivors:
-                minus.append(keystream(mask_key(secret, context), n_bytes))
+                masks.append(keystream(mask_key(secret, context), n_bytes, True))
+                n_minus += 1
                 continue
             table = open_sealed(secret, self._seed_lists[name][order.slot].tobytes(), roster.context)
             for other, peer in enumerate(roster.names):
                 if peer in survivors:
                     seed = table[other * KEY_BYTES : (other + 1) * KEY_BYTES]
-                    # The survivor `peer` added this mask if its name comes first, and subtracted it
-                    # otherwise.
-                    (minus if peer < name else plus).append(keystream(mask_key(seed, context), n_bytes))
-        return plus, minus
+                    # The survivor `peer` added this mask if its name comes first, and subtracted it otherwise.
+                    was_added = peer < name
+                    masks.append(keystream(mask_key(seed, context), n_bytes, was_added))
+                    n_minus += was_added
+        return masks, n_minus
 
     def _setting_up(self) -> Roster:
         if self._pending is None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from feddbn.core.lagged import FloatArray
 from feddbn.errors import AggregationError, ProtocolError, StateError
-from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, encode_fixed, subtract, sum_residues
+from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, encode_fixed, sum_residues
 from feddbn.privacy.keys import (
     KEY_BYTES,
     AgreementKey,
@@ -89,6 +89,8 @@ class SecAggSite:
         Fewest contributors to any sum.
     fractional_bits
         Resolution of the fixed-point numbers.
+    stream
+        Makes the masks of pairs; `keystream`, or in a simulation one that computes what two sites share only once.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class SecAggSite:
         random_bytes: RandomBytes,
         min_sites: int = DEFAULT_MIN_SITES,
         fractional_bits: int = DEFAULT_FRACTIONAL_BITS,
+        stream: Callable[[bytes, int, bool], bytes] = keystream,
     ) -> None:
         self.name = name
         self.run = run
@@ -108,6 +111,7 @@ class SecAggSite:
         self._pinned = dict(pinned)
         self._random_bytes = random_bytes
         self._fractional_bits = fractional_bits
+        self._stream = stream
         self._last_epoch = -1
         self._epoch: _Epoch | None = None
         self._opened: dict[str, frozenset[str]] = {}
@@ -242,12 +246,14 @@ class SecAggSite:
         residues = encode_fixed(vector, len(roster.names), self._fractional_bits)
         b, _ = _pair_at(state.own, order.slot)
         context, n_bytes = order.context, n * LIMBS * 8
-        plus: list[np.ndarray | bytes] = [residues, keystream(mask_key(b, context), n_bytes)]
-        minus: list[np.ndarray | bytes] = []
+        parts: list[np.ndarray | bytes] = [residues, keystream(mask_key(b, context), n_bytes)]
+        n_minus = 0
         for peer, seeds in state.seeds.items():
-            stream = keystream(mask_key(_at(seeds, order.slot), context), n_bytes)
-            (plus if self.name < peer else minus).append(stream)
-        y = subtract(sum_residues(plus, n), sum_residues(minus, n))
+            # Of two sites the one whose name comes first adds their mask, the other subtracts it.
+            is_minus = peer < self.name
+            parts.append(self._stream(mask_key(_at(seeds, order.slot), context), n_bytes, is_minus))
+            n_minus += is_minus
+        y = sum_residues(parts, n, plus=n_minus)
         return {**self._reply("masked", order.epoch), "slot": order.slot}, {"y": y}
 
     def unmask(self, meta: Mapping[str, Any]) -> Message:

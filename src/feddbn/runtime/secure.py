@@ -12,59 +12,105 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, Protocol
 
-from feddbn.core.encoding import decode, encode
+import numpy as np
+
+from feddbn.core.encoding import encode
 from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError, StateError
 from feddbn.federation.exchange import Exchange
 from feddbn.federation.secure_site import SecureSite, masking_digest, read_secure_reply, task_fields
 from feddbn.federation.site import Site
 from feddbn.federation.task import Sum, Task
-from feddbn.privacy.keys import Identity, RandomBytes, pinned_keys
+from feddbn.privacy.keys import Identity, RandomBytes, keystream, pinned_keys
 from feddbn.privacy.secagg import DEFAULT_MIN_SITES, Message
 from feddbn.privacy.secagg_server import OpenedSum, SecAggServer
 from feddbn.privacy.secagg_site import SecAggSite
 
-__all__ = ["Fault", "InProcessExchange", "SecureFederation", "secure_federation"]
+__all__ = ["Courier", "ExchangeCourier", "Fault", "InProcessCourier", "SecureFederation", "secure_federation"]
 
 Fault = Literal["request lost", "reply lost"]
 FIRST_BATCH, BATCH_GROWTH, LARGEST_BATCH = 8, 4, 128
 SETUP_ATTEMPTS = 3
+MOST_STREAMS_KEPT = 4096
 
 
-class InProcessExchange:
-    """Messages between objects of this process, with faults on request.
+class Courier(Protocol):
+    """Carries decoded messages; who is missing from the answers has dropped out, a refusal is raised."""
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, sorted."""
+        ...
+
+    def __call__(self, messages: Mapping[str, Message]) -> dict[str, Message]:
+        """Send and wait."""
+        ...
+
+
+class ExchangeCourier:
+    """Messages as bytes over any `Exchange`."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, sorted."""
+        return self.exchange.sites
+
+    def __call__(self, messages: Mapping[str, Message]) -> dict[str, Message]:
+        """Encode, send and decode; a site that lost its state counts as a drop-out."""
+        encoded: dict[int, bytes] = {}
+        outgoing = {}
+        for name, message in messages.items():
+            # One object for all sites is encoded once.
+            if id(message) not in encoded:
+                encoded[id(message)] = encode(*message)
+            outgoing[name] = encoded[id(message)]
+        replies = {}
+        for name, reply in self.exchange(outgoing).items():
+            try:
+                replies[name] = read_secure_reply(reply)
+            except StateError:
+                continue
+        return replies
+
+
+class InProcessCourier:
+    """Messages between objects of this process, never encoded, with faults on request.
 
     Parameters
     ----------
-    handlers
-        For each site the function that answers a message.
+    sites
+        The sites.
     fault
-        Called with (site, phase of the message): None delivers; "request lost" never reaches the site;
-        "reply lost" reaches the site, but not back. For tests and demonstrations.
+        Called with (site, phase of the message): None delivers; "request lost" never reaches the site; "reply
+        lost" reaches the site, but not back. For tests and demonstrations.
     """
 
     def __init__(
-        self,
-        handlers: Mapping[str, Callable[[bytes], bytes]],
-        fault: Callable[[str, str], Fault | None] | None = None,
+        self, sites: Mapping[str, SecureSite], fault: Callable[[str, str], Fault | None] | None = None
     ) -> None:
-        self._handlers = {name: handlers[name] for name in sorted(handlers)}
+        self._sites = {name: sites[name] for name in sorted(sites)}
         self.fault = fault
 
     @property
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, sorted."""
-        return tuple(self._handlers)
+        return tuple(self._sites)
 
-    def __call__(self, messages: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    def __call__(self, messages: Mapping[str, Message]) -> dict[str, Message]:
         """Return the replies of the sites that were reached."""
         replies = {}
-        for name, message in messages.items():
-            fault = None if self.fault is None else self.fault(name, str(decode(message)[0].get("phase")))
+        for name, (meta, arrays) in messages.items():
+            fault = None if self.fault is None else self.fault(name, str(meta["phase"]))
             if fault == "request lost":
                 continue
-            reply = self._handlers[name](message)
+            try:
+                reply = self._sites[name].respond(meta, arrays)
+            except StateError:
+                continue
             if fault is None:
                 replies[name] = reply
         return replies
@@ -75,35 +121,39 @@ class SecureFederation:
 
     Parameters
     ----------
-    exchange
-        Carries the messages.
+    courier
+        Carries the messages: `ExchangeCourier` around an engine's exchange, or `InProcessCourier`.
     run
         Name of the run, the one the sites were set up with.
     min_sites, threshold
         See `SecAggServer`.
+    variables
+        Names of what the sites measure; estimators need them.
     """
 
     def __init__(
         self,
-        exchange: Exchange,
+        courier: Courier,
         run: str = "run",
         min_sites: int = DEFAULT_MIN_SITES,
         threshold: int | None = None,
+        variables: tuple[str, ...] | None = None,
     ) -> None:
-        if len(exchange.sites) < min_sites:
+        if len(courier.sites) < min_sites:
             raise NotEnoughSites(
                 f"secure aggregation needs at least min_sites={min_sites} sites, this federation has "
-                f"{len(exchange.sites)}."
+                f"{len(courier.sites)}."
             )
-        self._exchange = exchange
+        self._courier = courier
         self._server = SecAggServer(run, min_sites, threshold)
         self._batch = FIRST_BATCH
+        self.variables = variables
         self.last_dropped: tuple[str, ...] = ()
 
     @property
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, sorted."""
-        return self._exchange.sites
+        return self._courier.sites
 
     def sum(self, task: Task) -> Sum:
         """Return the sum over the sites that answered; fail closed if too few did."""
@@ -126,11 +176,11 @@ class SecureFederation:
         asked = set(self.sites)
         for _ in range(SETUP_ATTEMPTS):
             server = self._server
-            adverts = self._ask(dict.fromkeys(sorted(asked), server.begin_epoch(n_slots)))
+            adverts = self._courier(dict.fromkeys(sorted(asked), server.begin_epoch(n_slots)))
             request = server.roster_request(adverts)
-            shares = self._ask(dict.fromkeys(adverts, request))
+            shares = self._courier(dict.fromkeys(adverts, request))
             if shares.keys() == adverts.keys():
-                ready = self._ask(server.deliveries(shares))
+                ready = self._courier(server.deliveries(shares))
                 if ready.keys() == adverts.keys():
                     server.ready(ready)
                     self._batch = min(self._batch * BATCH_GROWTH, LARGEST_BATCH)
@@ -148,30 +198,32 @@ class SecureFederation:
         order = server.open_slot(masking_digest(fields, task.arrays), task.participants)
         taking_part = order.contributors(server.roster)
         meta = {**server.masked_request(order), "task": fields}
-        length = server.collect(self._ask(dict.fromkeys(sorted(taking_part), (meta, dict(task.arrays)))))
+        length = server.collect(self._courier(dict.fromkeys(sorted(taking_part), (meta, dict(task.arrays)))))
         others = [name for name in server.roster if name not in taking_part]
         if others and length is not None:
             zeros = {**server.masked_request(order, length), "task": fields}
-            server.collect(self._ask(dict.fromkeys(others, (zeros, {}))))
+            server.collect(self._courier(dict.fromkeys(others, (zeros, {}))))
         request = server.unmask_request()
-        return server.open(self._ask(dict.fromkeys(request[0]["survivors"], request)))
+        return server.open(self._courier(dict.fromkeys(request[0]["survivors"], request)))
 
-    def _ask(self, messages: Mapping[str, Message]) -> dict[str, Message]:
-        """Send and decode; a site that lost its state counts as a drop-out, any other refusal is raised."""
-        encoded: dict[int, bytes] = {}
-        outgoing = {}
-        for name, message in messages.items():
-            # One object for all sites is encoded once.
-            if id(message) not in encoded:
-                encoded[id(message)] = encode(*message)
-            outgoing[name] = encoded[id(message)]
-        replies = {}
-        for name, reply in self._exchange(outgoing).items():
-            try:
-                replies[name] = read_secure_reply(reply)
-            except StateError:
-                continue
-        return replies
+
+class _SharedStreams:
+    """In a simulation both ends of a pair are here: the second takes the complement of what the first computed."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, tuple[bytes, bool]] = {}
+
+    def __call__(self, key: bytes, n_bytes: int, complement: bool) -> bytes:
+        made = self._waiting.pop(key, None)
+        if made is not None and len(made[0]) == n_bytes:
+            same = made[1] == complement
+            return made[0] if same else np.invert(np.frombuffer(made[0], dtype=np.uint64)).tobytes()
+        if len(self._waiting) > MOST_STREAMS_KEPT:
+            # Streams whose other end dropped out are never fetched.
+            self._waiting.clear()
+        stream = keystream(key, n_bytes, complement)
+        self._waiting[key] = (stream, complement)
+        return stream
 
 
 def secure_federation(
@@ -188,10 +240,14 @@ def secure_federation(
     """
     identities = {name: Identity.from_seed(random_bytes(32)) for name in sorted(sites)}
     pinned = pinned_keys(identities)
-    handlers = {
+    streams = _SharedStreams()
+    ends = {
         name: SecureSite(
-            site, SecAggSite(name, identities[name], pinned, run, random_bytes, min_sites)
-        ).handle
+            site,
+            SecAggSite(name, identities[name], pinned, run, random_bytes, min_sites, stream=streams),
+        )
         for name, site in sites.items()
     }
-    return SecureFederation(InProcessExchange(handlers, fault), run, min_sites, threshold)
+    first = next(iter(sites.values()), None)
+    variables = None if first is None else getattr(first.data, "variables", None)
+    return SecureFederation(InProcessCourier(ends, fault), run, min_sites, threshold, variables)
