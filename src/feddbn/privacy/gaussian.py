@@ -51,11 +51,9 @@ def noise_multiplier(epsilon: float, delta: float, n_releases: int = 1) -> float
         raise ParameterError(f"epsilon must be positive and finite, got {epsilon}.")
     if n_releases < 1:
         raise ParameterError(f"n_releases must be at least 1, got {n_releases}.")
-    low, high = 1e-3, 1.0
+    low, high = 0.0, 1.0
     while gaussian_delta(epsilon, high, n_releases) > delta:
         high *= 2
-    while gaussian_delta(epsilon, low, n_releases) <= delta:
-        low /= 2
     # The upper end of the bracket is returned, so that rounding never costs privacy.
     for _ in range(200):
         middle = (low + high) / 2

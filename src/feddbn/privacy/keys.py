@@ -4,13 +4,13 @@ identity    Ed25519, one for each site, made once, its public half pinned at eve
 agreement   X25519, fresh in every epoch, signed with the identity key
 derivation  HKDF-SHA256 of the agreed secret, bound to run, epoch, roster and the two names
 masks       ChaCha20 keystream under a key that is used for one mask of one sum
+tags        keyed BLAKE2b, by which sites tell each other what they were asked, one key for each sum
 shares      ChaCha20-Poly1305 between two sites, one message for each key
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,21 +35,23 @@ except ImportError as error:  # pragma: no cover - exercised by installing witho
 
 __all__ = [
     "KEY_BYTES",
+    "TAG_BYTES",
     "AgreementKey",
     "Identity",
     "PairKeys",
     "RandomBytes",
     "commitment",
+    "context_tag",
     "keystream",
-    "mask_key",
     "open_sealed",
     "pinned_keys",
     "seal",
-    "slot_seeds",
+    "slot_keys",
     "verify_signature",
 ]
 
 KEY_BYTES = 32
+TAG_BYTES = 16
 RandomBytes = Callable[[int], bytes]
 _ZERO_NONCE = bytes(16)
 _LABEL = b"feddbn secure aggregation 1 "
@@ -94,11 +96,12 @@ def pinned_keys(identities: Mapping[str, Identity]) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class PairKeys:
-    """What two sites share: one sealing key for each direction and the source of their mask seeds."""
+    """What two sites share: a sealing key for each direction, the sources of mask seeds and of tag keys."""
 
     seal_to_peer: bytes
     seal_from_peer: bytes
     seeds: bytes
+    tags: bytes
 
 
 @dataclass(frozen=True)
@@ -134,13 +137,13 @@ class AgreementKey:
             + hashlib.sha256(first.encode()).digest()
             + hashlib.sha256(second.encode()).digest()
         )
-        okm = HKDF(algorithm=hashes.SHA256(), length=3 * KEY_BYTES, salt=None, info=info).derive(secret)
-        up, down, seeds = okm[:32], okm[32:64], okm[64:]
-        return PairKeys(up, down, seeds) if me == first else PairKeys(down, up, seeds)
+        okm = HKDF(algorithm=hashes.SHA256(), length=4 * KEY_BYTES, salt=None, info=info).derive(secret)
+        up, down, seeds, tags = okm[:32], okm[32:64], okm[64:96], okm[96:]
+        return PairKeys(up, down, seeds, tags) if me == first else PairKeys(down, up, seeds, tags)
 
 
 def keystream(key: bytes, n_bytes: int, complement: bool = False) -> bytes:
-    """First `n_bytes` of the ChaCha20 keystream under `key`, or their bitwise complement; a key makes one stream."""
+    """First `n_bytes` of the ChaCha20 keystream under `key`, or their complement; a key makes one stream."""
     return Cipher(ChaCha20(key, _ZERO_NONCE), mode=None).encryptor().update(_pad(n_bytes, complement))
 
 
@@ -149,16 +152,14 @@ def _pad(n_bytes: int, complement: bool) -> bytes:
     return (b"\xff" if complement else b"\x00") * n_bytes
 
 
-def slot_seeds(pair_seed: bytes, n_slots: int) -> bytes:
-    """32 bytes for each slot of an epoch: the pair's seeds, in slot order."""
+def slot_keys(pair_seed: bytes, n_slots: int) -> bytes:
+    """32 bytes for each slot of an epoch, in slot order."""
     return keystream(pair_seed, n_slots * KEY_BYTES)
 
 
-def mask_key(seed: bytes, context: bytes) -> bytes:
-    """HKDF-Expand(seed, context, 32): a mask that cancels only between sites that saw the same `context`."""
-    # One block of HKDF-Expand is HMAC(seed, info | 0x01), RFC 5869 section 2.3; hmac.digest does it in one C
-    # call.
-    return hmac.digest(seed, context + b"\x01", "sha256")
+def context_tag(key: bytes, sender: str, context: bytes) -> bytes:
+    """16 bytes by which a peer knows what `sender` was asked: keyed BLAKE2b (RFC 7693)."""
+    return hashlib.blake2b(context + sender.encode(), key=key, digest_size=TAG_BYTES).digest()
 
 
 def commitment(secret: bytes) -> bytes:

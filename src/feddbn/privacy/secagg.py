@@ -5,25 +5,23 @@ Theory of operation
 An *epoch* is one set-up for a batch of sums, each of which uses one *slot*::
 
     advertise   every site sends a fresh X25519 key, signed with its identity key
-    share       every site gets the roster (all signed keys), checks it against its pinned identities, draws
-    two secrets
-                for each slot, b and c, and sends Shamir shares of them to every peer, sealed
-    deliver     the server passes the sealed shares on; the epoch is ready
-    masked      for one slot: y_i = x_i + PRG(b_i) + sum_{j>i} PRG(s_ij) - sum_{j<i} PRG(s_ij)   modulo 2**128
-    unmask      the server names who answered; each of those reveals its share of b_i for every survivor i
-    and its share
-                of c_i for every drop-out i, never both for one site; the server removes what is left of the
-                masks
+    share       every site gets the roster (all signed keys), checks it against its pinned identities,
+                draws two secrets for each slot, b and c, and sends Shamir shares of them to every peer
+    deliver     the server passes the sealed shares on; sites compute the masks of the batch ahead
+    masked      y_i = x_i + PRG(b_i) + sum_{j>i} PRG(s_ij) - sum_{j<i} PRG(s_ij)   modulo 2**128,
+                and for each peer a tag of what site i was asked
+    unmask      the server names who answered and passes the tags on; each survivor checks that all were
+                asked the same and reveals its share of b_i for every survivor i and of c_i for every
+                drop-out i, never both for one site; the server removes what is left of the masks
 
 s_ij is the pair's seed of this slot. c_i opens the list of site i's seeds *of this slot only*, which the
 server has held encrypted since the set-up. So a drop-out reveals nothing about any other sum: in the
 original protocol the drop-out's key agreement key is reconstructed, and with keys that live longer than one
 sum its earlier inputs, whose self masks were opened then, would become readable.
 
-Every mask key is derived from the seed *and* the digest of the task, its participants and the slot. If the
-server tells two sites different things, their masks do not cancel and the sum is noise: consistency costs no
-extra round. A site that does not take part in a task masks zeros, so that each site is always hidden among
-the whole roster.
+What a site was asked is the digest of the task, its participants, epoch and slot. If the server tells two
+sites different things, one of them sees a tag that does not fit and reveals nothing. A site that does not
+take part in a task masks zeros, so that each site is always hidden among the whole roster.
 
 Rules
 -----
@@ -45,6 +43,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -85,18 +84,22 @@ def lowest_threshold(n_sites: int, min_sites: int) -> int:
     return max(n_sites // 2 + 1, min_sites)
 
 
-def advert_statement(run: str, epoch: int, n_slots: int, site: str, public: bytes) -> bytes:
+def advert_statement(run: str, epoch: int, n_slots: int, length: int, site: str, public: bytes) -> bytes:
     """What a site signs when it advertises a key."""
-    return b"advert " + _canonical([run, epoch, n_slots, site, public.hex()])
+    return b"advert " + _canonical([run, epoch, n_slots, length, site, public.hex()])
 
 
 @dataclass(frozen=True)
 class Roster:
-    """The sites of one epoch, in sorted order; share number of a site is its position plus one."""
+    """The sites of one epoch, in sorted order; share number of a site is its position plus one.
+
+    Vectors up to `length` use masks of that length, which sites can compute before they are asked.
+    """
 
     run: str
     epoch: int
     n_slots: int
+    length: int
     names: tuple[str, ...]
     publics: tuple[bytes, ...]
     threshold: int
@@ -113,11 +116,11 @@ class Roster:
                 f"the threshold {self.threshold} does not fit a roster of {len(self.names)} sites."
             )
 
-    @property
+    @cached_property
     def context(self) -> bytes:
         """Digest of the whole roster; it goes into every key two sites derive."""
         keys = [public.hex() for public in self.publics]
-        parts = [self.run, self.epoch, self.n_slots, list(self.names), keys, self.threshold]
+        parts = [self.run, self.epoch, self.n_slots, self.length, list(self.names), keys, self.threshold]
         return hashlib.sha256(b"roster " + _canonical(parts)).digest()
 
     def position(self, name: str) -> int:
@@ -138,9 +141,9 @@ class Order:
         """Sites of the roster whose numbers enter the sum."""
         return frozenset(roster if self.participants is None else set(self.participants) & set(roster))
 
-    @property
+    @cached_property
     def context(self) -> bytes:
-        """What every mask of this sum is bound to."""
+        """What every survivor of this sum must have been asked."""
         participants = None if self.participants is None else sorted(self.participants)
         return hashlib.sha256(
             b"order " + _canonical([self.epoch, self.slot, self.task_digest, participants])

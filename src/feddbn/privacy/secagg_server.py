@@ -18,7 +18,7 @@ import numpy as np
 from feddbn.core.lagged import FloatArray
 from feddbn.errors import AggregationError, ProtocolError
 from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, decode_fixed, sum_residues
-from feddbn.privacy.keys import KEY_BYTES, commitment, keystream, mask_key, open_sealed
+from feddbn.privacy.keys import KEY_BYTES, TAG_BYTES, commitment, keystream, open_sealed
 from feddbn.privacy.secagg import (
     DEFAULT_MIN_SITES,
     KIND,
@@ -54,6 +54,7 @@ class _Slot:
 
     order: Order
     inputs: dict[str, np.ndarray] = field(default_factory=dict)
+    tags: dict[str, np.ndarray] = field(default_factory=dict)
     survivors: tuple[str, ...] = ()
 
 
@@ -83,6 +84,7 @@ class SecAggServer:
         self._fractional_bits = fractional_bits
         self._epoch = -1
         self._n_slots = 0
+        self._length = 0
         self._adverts: dict[str, tuple[bytes, bytes]] = {}
         self._pending: Roster | None = None
         self._roster: Roster | None = None
@@ -101,13 +103,13 @@ class SecAggServer:
         """How many sums the current epoch can still hide."""
         return 0 if self._roster is None else self._n_slots - self._next_slot
 
-    def begin_epoch(self, n_slots: int) -> Message:
-        """Ask for fresh keys; whatever was under way is forgotten."""
+    def begin_epoch(self, n_slots: int, length: int = 0) -> Message:
+        """Ask for fresh keys; whatever was under way is forgotten. Masks up to `length` are made ahead."""
         self._epoch += 1
-        self._n_slots = n_slots
+        self._n_slots, self._length = n_slots, length
         self._pending, self._roster, self._slot, self._next_slot = None, None, None, 0
         self._adverts, self._commitments, self._seed_lists = {}, {}, {}
-        return {**self._meta("advertise"), "n_slots": n_slots}, {}
+        return {**self._meta("advertise"), "n_slots": n_slots, "length": length}, {}
 
     def roster_request(self, replies: Replies) -> Message:
         """Collect the signed keys and send everybody's to everybody."""
@@ -124,7 +126,7 @@ class SecAggServer:
             )
         publics = tuple(self._adverts[name][0] for name in names)
         refuse_below(len(names), threshold, "too few sites answered the call for keys")
-        self._pending = Roster(self.run, self._epoch, self._n_slots, names, publics, threshold)
+        self._pending = Roster(self.run, self._epoch, self._n_slots, self._length, names, publics, threshold)
         signatures = [self._adverts[name][1] for name in names]
         return (
             {**self._meta("share"), "names": list(names), "threshold": threshold},
@@ -199,11 +201,12 @@ class SecAggServer:
                 raise ProtocolError(
                     f"site {site!r} answered with length {y.shape[1]}, others with {lengths.pop()}."
                 )
+            slot.tags[site] = rows_of(arrays, "tags", (len(self.roster), TAG_BYTES))
             slot.inputs[site] = y
         return next((y.shape[1] for y in slot.inputs.values()), None)
 
-    def unmask_request(self) -> Message:
-        """Name the survivors; refuse below the threshold, before any site is asked to reveal anything."""
+    def unmask_requests(self) -> dict[str, Message]:
+        """For each survivor: who survived and what they were asked; refuse below the threshold."""
         slot, roster = self._under_way(), self._roster
         assert roster is not None
         survivors = tuple(sorted(slot.inputs))
@@ -213,7 +216,9 @@ class SecAggServer:
             len(contributors), self.min_sites, "too few of the sites that take part sent their input"
         )
         slot.survivors = survivors
-        return {**self._meta("unmask"), "slot": slot.order.slot, "survivors": list(survivors)}, {}
+        meta = {**self._meta("unmask"), "slot": slot.order.slot, "survivors": list(survivors)}
+        tags = np.stack([slot.tags[site] for site in survivors])
+        return {site: (meta, {"tags": tags[:, roster.position(site)]}) for site in survivors}
 
     def open(self, replies: Replies) -> OpenedSum:
         """Return the sum of the survivors' vectors."""
@@ -231,18 +236,19 @@ class SecAggServer:
         secrets = combine_shares(shares, threshold)
         masks, n_minus = self._left_over_masks(slot, roster, secrets)
         n = slot.inputs[slot.survivors[0]].shape[1]
-        total = sum_residues([slot.inputs[site] for site in slot.survivors] + masks, n, plus=n_minus)
-        value = decode_fixed(total, self._fractional_bits)
+        inputs = sum_residues([slot.inputs[site] for site in slot.survivors], n)
+        left_over = sum_residues(masks, max(n, roster.length), plus=n_minus)
+        value = decode_fixed(sum_residues([inputs, left_over[:, :n]], n), self._fractional_bits)
         dropped = tuple(name for name in roster.names if name not in slot.survivors)
         contributors = slot.order.contributors(roster.names) & set(slot.survivors)
         return OpenedSum(value, tuple(sorted(contributors)), dropped)
 
     def _left_over_masks(self, slot: _Slot, roster: Roster, secrets: bytes) -> tuple[list[Any], int]:
-        """Masks that cancel what is left, and how many of them are complements: survivors' self masks, and pair
-        masks whose other end dropped out.
+        """Masks that cancel what is left, and how many of them are complements: survivors' self masks, and
+        pair masks whose other end dropped out.
         """
         order, survivors = slot.order, set(slot.survivors)
-        n_bytes, context = slot.inputs[slot.survivors[0]].size * 8, slot.order.context
+        n_bytes = max(slot.inputs[slot.survivors[0]].shape[1], roster.length) * LIMBS * 8
         masks: list[Any] = []
         n_minus = 0
         for position, name in enumerate(roster.names):
@@ -253,16 +259,17 @@ class SecAggServer:
                     f"the shares of site {name!r} do not open what it committed to; some were altered."
                 )
             if name in survivors:
-                masks.append(keystream(mask_key(secret, context), n_bytes, True))
+                masks.append(keystream(secret, n_bytes, True))
                 n_minus += 1
                 continue
             table = open_sealed(secret, self._seed_lists[name][order.slot].tobytes(), roster.context)
             for other, peer in enumerate(roster.names):
                 if peer in survivors:
                     seed = table[other * KEY_BYTES : (other + 1) * KEY_BYTES]
-                    # The survivor `peer` added this mask if its name comes first, and subtracted it otherwise.
+                    # The survivor `peer` added this mask if its name comes first, and subtracted it
+                    # otherwise.
                     was_added = peer < name
-                    masks.append(keystream(mask_key(seed, context), n_bytes, was_added))
+                    masks.append(keystream(seed, n_bytes, was_added))
                     n_minus += was_added
         return masks, n_minus
 

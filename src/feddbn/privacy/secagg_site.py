@@ -14,19 +14,20 @@ import numpy as np
 
 from feddbn.core.lagged import FloatArray
 from feddbn.errors import AggregationError, ProtocolError, StateError
-from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, encode_fixed, sum_residues
+from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, Residues, encode_fixed, sum_residues
 from feddbn.privacy.keys import (
     KEY_BYTES,
+    TAG_BYTES,
     AgreementKey,
     Identity,
     PairKeys,
     RandomBytes,
     commitment,
+    context_tag,
     keystream,
-    mask_key,
     open_sealed,
     seal,
-    slot_seeds,
+    slot_keys,
     verify_signature,
 )
 from feddbn.privacy.secagg import (
@@ -50,6 +51,7 @@ from feddbn.privacy.shamir import split_secret
 __all__ = ["SecAggSite"]
 
 MAX_SLOTS = 4096
+MOST_AHEAD = 2**20
 
 
 @dataclass
@@ -58,12 +60,15 @@ class _Epoch:
 
     number: int
     n_slots: int
+    length: int
     key: AgreementKey
     roster: Roster | None = None
     pairs: dict[str, PairKeys] = field(default_factory=dict)
     own: bytearray = field(default_factory=bytearray)  # (n_slots, 2, 32): b and c of each slot
     own_share: bytes = b""
     seeds: dict[str, bytearray] = field(default_factory=dict)  # peer -> (n_slots, 32)
+    tag_keys: dict[str, bytes] = field(default_factory=dict)  # peer -> (n_slots, 32)
+    masks: list[Residues | None] = field(default_factory=list)  # of each slot, computed ahead
     shares: np.ndarray | None = None  # (K, n_slots, 2, 32): this site's share of everybody's b and c
     next_slot: int = 0
     n_erased: int = 0
@@ -90,7 +95,7 @@ class SecAggSite:
     fractional_bits
         Resolution of the fixed-point numbers.
     stream
-        Makes the masks of pairs; `keystream`, or in a simulation one that computes what two sites share only once.
+        Makes the masks of pairs; `keystream`, or in a simulation one that computes each only once.
     """
 
     def __init__(
@@ -128,7 +133,7 @@ class SecAggSite:
             raise ProtocolError(f"this message is not a secure-aggregation message of run {self.run!r}.")
         phase = meta.get("phase")
         if phase == "advertise":
-            return self.advertise(read_integer(meta, "epoch"), read_integer(meta, "n_slots"))
+            return self.advertise(*(read_integer(meta, key) for key in ("epoch", "n_slots", "length")))
         if phase == "share":
             return self.share(meta, arrays)
         if phase == "deliver":
@@ -144,21 +149,28 @@ class SecAggSite:
             length = None if meta.get("length") is None else read_integer(meta, "length")
             return self.masked(order, answer, length)
         if phase == "unmask":
-            return self.unmask(meta)
+            return self.unmask(meta, arrays)
         raise ProtocolError(f"secure aggregation has no phase {phase!r}.")
 
-    def advertise(self, epoch: int, n_slots: int) -> Message:
-        """Begin an epoch: a fresh key, signed; everything of the epoch before is forgotten."""
+    def advertise(self, epoch: int, n_slots: int, length: int = 0) -> Message:
+        """Begin an epoch: a fresh key, signed; everything of the epoch before is forgotten.
+
+        Masks for vectors up to `length` are computed ahead, as soon as the shares are delivered.
+        """
         if epoch <= self._last_epoch:
             raise ProtocolError(
                 f"epoch {epoch} of run {self.run!r} has been begun before; epochs only go up."
             )
         if not 1 <= n_slots <= MAX_SLOTS:
             raise ProtocolError(f"an epoch has 1 to {MAX_SLOTS} slots, got {n_slots}.")
+        if not 0 <= length * n_slots <= MOST_AHEAD:
+            raise ProtocolError(f"masks for {n_slots} vectors of length {length} cannot be computed ahead.")
         key = AgreementKey.fresh(self._random_bytes)
-        self._epoch = _Epoch(epoch, n_slots, key)
+        self._epoch = _Epoch(epoch, n_slots, length, key)
         self._last_epoch = epoch
-        signature = self._identity.sign(advert_statement(self.run, epoch, n_slots, self.name, key.public))
+        signature = self._identity.sign(
+            advert_statement(self.run, epoch, n_slots, length, self.name, key.public)
+        )
         return self._reply("advert", epoch), {
             "public": as_bytes([key.public])[0],
             "signature": as_bytes([signature])[0],
@@ -178,7 +190,7 @@ class SecAggSite:
         n_slots, n_sites = state.n_slots, len(roster.names)
         own = self._random_bytes(n_slots * 2 * KEY_BYTES)
         shares = split_secret(own, roster.threshold, n_sites, self._random_bytes)
-        seeds = {peer: bytearray(slot_seeds(pair.seeds, n_slots)) for peer, pair in pairs.items()}
+        seeds = {peer: bytearray(slot_keys(pair.seeds, n_slots)) for peer, pair in pairs.items()}
         sealed = []
         for position, peer in enumerate(roster.names):
             if peer == self.name:
@@ -194,6 +206,7 @@ class SecAggSite:
             )
             lists.append(seal(c, table, roster.context))
         state.roster, state.pairs, state.own, state.seeds = roster, pairs, bytearray(own), seeds
+        state.tag_keys = {peer: slot_keys(pair.tags, n_slots) for peer, pair in pairs.items()}
         state.own_share = shares[roster.position(self.name)]
         return self._reply("shares", state.number), {
             "sealed": as_bytes(sealed),
@@ -220,6 +233,8 @@ class SecAggSite:
         state.shares = as_bytes(rows).reshape(n_sites, state.n_slots, 2, KEY_BYTES)
         # Sealing keys are used once; what is left of the pair is the list of slot seeds.
         state.pairs = {}
+        ahead = state.n_slots if state.length else 0
+        state.masks = [self._mask(state, slot, state.length) for slot in range(ahead)]
         return self._reply("ready", state.number), {}
 
     def masked(self, order: Order, answer: Callable[[], FloatArray], length: int | None = None) -> Message:
@@ -242,21 +257,34 @@ class SecAggSite:
         state.next_slot = order.slot + 1
         state.masked = order
         vector = answer() if self.name in contributors else np.zeros(int(length or 0))
-        n = len(vector)
+        n, context = len(vector), order.context
         residues = encode_fixed(vector, len(roster.names), self._fractional_bits)
-        b, _ = _pair_at(state.own, order.slot)
-        context, n_bytes = order.context, n * LIMBS * 8
-        parts: list[np.ndarray | bytes] = [residues, keystream(mask_key(b, context), n_bytes)]
+        ahead = state.masks[order.slot] if state.masks and n <= state.length else None
+        mask = self._mask(state, order.slot, n) if ahead is None else ahead[:, :n]
+        y = sum_residues([residues, mask], n)
+        tags = [
+            bytes(TAG_BYTES) if peer == self.name else self._tag(state, order.slot, peer, self.name, context)
+            for peer in roster.names
+        ]
+        return {**self._reply("masked", order.epoch), "slot": order.slot}, {"y": y, "tags": as_bytes(tags)}
+
+    def _mask(self, state: _Epoch, slot: int, n: int) -> Residues:
+        """(2, n) sum of this site's masks of one slot: its own, and one with each peer."""
+        b, _ = _pair_at(state.own, slot)
+        width = max(n, state.length)
+        parts: list[Residues | bytes] = [keystream(b, width * LIMBS * 8)]
         n_minus = 0
         for peer, seeds in state.seeds.items():
             # Of two sites the one whose name comes first adds their mask, the other subtracts it.
             is_minus = peer < self.name
-            parts.append(self._stream(mask_key(_at(seeds, order.slot), context), n_bytes, is_minus))
+            parts.append(self._stream(_at(seeds, slot), width * LIMBS * 8, is_minus))
             n_minus += is_minus
-        y = sum_residues(parts, n, plus=n_minus)
-        return {**self._reply("masked", order.epoch), "slot": order.slot}, {"y": y}
+        return sum_residues(parts, width, plus=n_minus)[:, :n]
 
-    def unmask(self, meta: Mapping[str, Any]) -> Message:
+    def _tag(self, state: _Epoch, slot: int, peer: str, sender: str, context: bytes) -> bytes:
+        return context_tag(_at(state.tag_keys[peer], slot), sender, context)
+
+    def unmask(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
         """Reveal, for one slot, the share of b of each survivor and of c of each drop-out."""
         state = self._current(read_integer(meta, "epoch"))
         slot, survivors = read_integer(meta, "slot"), read_names(meta, "survivors")
@@ -277,6 +305,12 @@ class SecAggSite:
         refuse_below(
             len(contributors), self.min_sites, "too few of the sites that take part sent their input"
         )
+        tags, context = rows_of(arrays, "tags", (len(survivors), TAG_BYTES)), order.context
+        for name, tag in zip(survivors, tags, strict=True):
+            if name != self.name and tag.tobytes() != self._tag(state, slot, name, name, context):
+                raise AggregationError(
+                    f"site {name!r} was asked something else than this site; nothing was revealed."
+                )
         # Two sums of one task over different sites differ by the vectors of the sites that changed.
         before = self._opened.get(order.task_digest)
         if before is not None and before != contributors:
@@ -304,6 +338,7 @@ class SecAggSite:
         n_zeros = (slot + 1 - state.n_erased) * KEY_BYTES
         start = state.n_erased * KEY_BYTES
         state.own[2 * start : 2 * (start + n_zeros)] = bytes(2 * n_zeros)
+        state.masks[: slot + 1] = [None] * len(state.masks[: slot + 1])
         for seeds in state.seeds.values():
             seeds[start : start + n_zeros] = bytes(n_zeros)
         state.n_erased = slot + 1
@@ -328,7 +363,7 @@ class SecAggSite:
         publics = tuple(row.tobytes() for row in rows_of(arrays, "publics", (len(names), KEY_BYTES)))
         signatures = [row.tobytes() for row in rows_of(arrays, "signatures", (len(names), 64))]
         threshold = read_integer(meta, "threshold")
-        roster = Roster(self.run, state.number, state.n_slots, names, publics, threshold)
+        roster = Roster(self.run, state.number, state.n_slots, state.length, names, publics, threshold)
         refuse_below(len(names), self.min_sites, "this site does not join so small a roster")
         lowest = lowest_threshold(len(names), self.min_sites)
         if threshold < lowest:
@@ -340,7 +375,7 @@ class SecAggSite:
                 raise AggregationError(
                     f"site {name!r} is on the roster, but no identity key is pinned for it here."
                 )
-            statement = advert_statement(self.run, state.number, state.n_slots, name, public)
+            statement = advert_statement(self.run, state.number, state.n_slots, state.length, name, public)
             if not verify_signature(self._pinned[name], signature, statement):
                 raise AggregationError(
                     f"the key advertised for site {name!r} is not signed by its pinned identity."
@@ -350,7 +385,7 @@ class SecAggSite:
         return roster
 
 
-def _at(strings: bytearray, slot: int) -> bytes:
+def _at(strings: bytes | bytearray, slot: int) -> bytes:
     return bytes(strings[slot * KEY_BYTES : (slot + 1) * KEY_BYTES])
 
 

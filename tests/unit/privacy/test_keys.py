@@ -1,19 +1,20 @@
+import hashlib
 import os
 
 import pytest
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from feddbn.errors import AggregationError, ParameterError
 from feddbn.privacy.keys import (
     AgreementKey,
     Identity,
     commitment,
+    context_tag,
     keystream,
-    mask_key,
     open_sealed,
     seal,
-    slot_seeds,
+    slot_keys,
     verify_signature,
 )
 
@@ -27,7 +28,8 @@ def test_two_sites_agree_and_directions_are_swapped():
         at_b.seal_to_peer,
         at_b.seeds,
     )
-    assert len({at_a.seal_to_peer, at_a.seal_from_peer, at_a.seeds}) == 3
+    assert len({at_a.seal_to_peer, at_a.seal_from_peer, at_a.seeds, at_a.tags}) == 4
+    assert at_a.tags == at_b.tags
 
 
 def test_sites_that_saw_different_rosters_share_no_key():
@@ -40,9 +42,24 @@ def test_key_of_small_order_is_refused():
         AgreementKey.fresh(os.urandom).agree("a", "b", bytes(32), b"")
 
 
-def test_mask_key_is_hkdf_expand():
-    seed, context = os.urandom(32), os.urandom(32)
-    assert mask_key(seed, context) == HKDFExpand(hashes.SHA256(), 32, context).derive(seed)
+def test_pair_keys_are_hkdf_of_the_agreed_secret():
+    a, b = AgreementKey.fresh(os.urandom), AgreementKey.fresh(os.urandom)
+    pair = a.agree("a", "b", b.public, b"roster")
+    names = hashlib.sha256(b"a").digest() + hashlib.sha256(b"b").digest()
+    info = b"feddbn secure aggregation 1 roster" + names
+    secret = a.private.exchange(b.private.public_key())
+    expected = HKDF(hashes.SHA256(), 128, None, info).derive(secret)
+    assert pair.seal_to_peer + pair.seal_from_peer + pair.seeds + pair.tags == expected
+
+
+def test_context_tags_differ_by_key_sender_and_context():
+    tags = {context_tag(k, s, c) for k in (b"1" * 32, b"2" * 32) for s in ("a", "b") for c in (b"x", b"y")}
+    assert len(tags) == 8
+
+
+def test_complement_of_a_keystream_is_its_negative_less_one():
+    plain, flipped = keystream(b"k" * 32, 48), keystream(b"k" * 32, 48, complement=True)
+    assert bytes(x ^ 0xFF for x in plain) == flipped
 
 
 def test_keystream_is_chacha20_of_rfc_7539():
@@ -50,8 +67,8 @@ def test_keystream_is_chacha20_of_rfc_7539():
     assert keystream(bytes(32), 16).hex() == "76b8e0ada0f13d90405d6ae55386bd28"
 
 
-def test_slot_seeds_are_different():
-    seeds = slot_seeds(os.urandom(32), 50)
+def test_slot_keys_are_different():
+    seeds = slot_keys(os.urandom(32), 50)
     assert len({seeds[i : i + 32] for i in range(0, len(seeds), 32)}) == 50
 
 

@@ -44,11 +44,14 @@ class Wire:
             for name in names or self.names
         }
 
-    def set_up(self, n_slots=4):
-        adverts = self.ask(self.server.begin_epoch(n_slots))
+    def ask_each(self, messages, names=None):
+        return {name: self.sites[name].handle(*messages[name], None) for name in names or messages}
+
+    def set_up(self, n_slots=4, length=0):
+        adverts = self.ask(self.server.begin_epoch(n_slots, length))
         shares = self.ask(self.server.roster_request(adverts))
         deliveries = self.server.deliveries(shares)
-        self.server.ready({name: self.sites[name].handle(*deliveries[name], None) for name in self.names})
+        self.server.ready(self.ask_each(deliveries))
         return self
 
     def mask(self, alive=None, digest="task", participants=None):
@@ -63,8 +66,7 @@ class Wire:
         return order
 
     def open(self, helpers=None):
-        request = self.server.unmask_request()
-        return self.server.open(self.ask(request, helpers or request[0]["survivors"]))
+        return self.server.open(self.ask_each(self.server.unmask_requests(), helpers))
 
     def sum(self, names):
         return np.sum([self.vectors[name] for name in names], axis=0)
@@ -128,7 +130,7 @@ def test_below_the_threshold_the_server_asks_nobody_to_reveal_anything():
     with pytest.raises(
         AggregationError, match="too few sites sent their input: 3 sites, but 4 are needed; nothing was"
     ):
-        wire.server.unmask_request()
+        wire.server.unmask_requests()
 
 
 def test_below_the_threshold_the_sites_reveal_nothing_even_if_asked():
@@ -155,7 +157,7 @@ def test_too_few_participants_among_the_survivors_are_refused_at_both_ends():
     with pytest.raises(
         AggregationError, match="too few of the sites that take part sent their input: 2 sites, but 3"
     ):
-        wire.server.unmask_request()
+        wire.server.unmask_requests()
     request = {**wire.server._meta("unmask"), "slot": order.slot, "survivors": wire.names[1:]}
     with pytest.raises(AggregationError, match="too few of the sites that take part"):
         wire.sites["s03"].handle(request, {}, None)
@@ -203,16 +205,16 @@ def test_new_attempt_of_a_failed_sum_uses_fresh_masks():
 def test_replayed_unmask_request_is_refused():
     wire = Wire().set_up()
     wire.mask()
-    request = wire.server.unmask_request()
-    wire.ask(request)
+    requests = wire.server.unmask_requests()
+    wire.ask_each(requests)
     with pytest.raises(ProtocolError, match="no open input in slot 0; it unmasks each slot at most once"):
-        wire.ask(request)
+        wire.ask_each(requests)
 
 
 def test_second_unmask_with_the_other_secret_of_a_site_is_refused():
     wire = Wire(n_sites=7, threshold=5).set_up()
     wire.mask()
-    meta, arrays = wire.server.unmask_request()
+    meta, arrays = wire.server.unmask_requests()["s00"]
     wire.sites["s00"].handle(meta, arrays, None)
     with pytest.raises(ProtocolError, match="at most once"):
         wire.sites["s00"].handle({**meta, "survivors": wire.names[:6]}, arrays, None)
@@ -222,7 +224,7 @@ def test_revealed_share_is_of_one_secret_only():
     wire = Wire(n_sites=7, threshold=5).set_up()
     held = wire.sites["s00"]._epoch.shares[:, 0].copy()
     wire.mask(wire.names[:6])
-    _, arrays = wire.sites["s00"].handle(*wire.server.unmask_request(), None)
+    _, arrays = wire.sites["s00"].handle(*wire.server.unmask_requests()["s00"], None)
     np.testing.assert_array_equal(arrays["shares"][:6], held[:6, 0])
     np.testing.assert_array_equal(arrays["shares"][6], held[6, 1])
 
@@ -230,15 +232,15 @@ def test_revealed_share_is_of_one_secret_only():
 def test_site_called_a_drop_out_although_it_sent_reveals_nothing():
     wire = Wire(n_sites=7, threshold=5).set_up()
     wire.mask()
-    meta, _ = wire.server.unmask_request()
+    meta, arrays = wire.server.unmask_requests()["s00"]
     with pytest.raises(ProtocolError, match="calls this site a drop-out, although it has sent its input"):
-        wire.sites["s06"].handle({**meta, "survivors": wire.names[:6]}, {}, None)
+        wire.sites["s06"].handle({**meta, "survivors": wire.names[:6]}, arrays, None)
 
 
 def test_unmask_request_with_strangers_or_doubles_is_refused():
     wire = Wire().set_up()
     wire.mask()
-    meta, _ = wire.server.unmask_request()
+    meta, _ = wire.server.unmask_requests()["s00"]
     with pytest.raises(ProtocolError, match="names a site that is not on the roster"):
         wire.sites["s00"].handle({**meta, "survivors": [*wire.names, "zz"]}, {}, None)
     with pytest.raises(ProtocolError, match="names a site twice"):
@@ -264,7 +266,7 @@ def test_task_that_was_opened_may_be_opened_again_for_the_same_set():
         assert_sum(wire.open(), wire, wire.names)
 
 
-def test_sites_told_different_tasks_do_not_cancel():
+def test_sites_told_different_tasks_reveal_nothing():
     wire = Wire().set_up()
     order = wire.server.open_slot("honest")
     lie = Order(order.epoch, order.slot, "only for s00")
@@ -273,8 +275,56 @@ def test_sites_told_different_tasks_do_not_cancel():
         for name in wire.names
     }
     wire.server.collect(replies)
-    opened = wire.open()
-    assert np.all(np.abs(opened.value - wire.sum(wire.names)) > 1e6)
+    requests = wire.server.unmask_requests()
+    for name in wire.names[1:]:
+        with pytest.raises(
+            AggregationError, match="site 's00' was asked something else than this site; nothing"
+        ):
+            wire.sites[name].handle(*requests[name], None)
+    with pytest.raises(AggregationError, match="site 's01' was asked something else than this site"):
+        wire.sites["s00"].handle(*requests["s00"], None)
+
+
+def test_sites_told_different_participants_reveal_nothing():
+    wire = Wire(n_sites=6).set_up()
+    order = wire.server.open_slot("task")
+    lie = Order(order.epoch, order.slot, "task", ("s00", "s01", "s02"))
+    replies = {
+        name: wire.sites[name].masked(lie if name == "s00" else order, lambda name=name: wire.vectors[name])
+        for name in wire.names
+    }
+    wire.server.collect(replies)
+    requests = wire.server.unmask_requests()
+    with pytest.raises(AggregationError, match="'s00' was asked something else"):
+        wire.sites["s05"].handle(*requests["s05"], None)
+
+
+def test_tag_of_another_site_does_not_pass():
+    wire = Wire().set_up()
+    wire.mask()
+    meta, arrays = wire.server.unmask_requests()["s00"]
+    arrays["tags"][[1, 2]] = arrays["tags"][[2, 1]]
+    with pytest.raises(AggregationError, match="'s01' was asked something else"):
+        wire.sites["s00"].handle(meta, arrays, None)
+
+
+@pytest.mark.parametrize("length", [3, 6, 9])
+def test_masks_computed_ahead_fit_shorter_equal_and_longer_vectors(length):
+    wire = Wire(n_sites=6, threshold=4).set_up(length=length)
+    wire.mask(digest="a")
+    assert_sum(wire.open(), wire, wire.names)
+    wire.mask(wire.names[1:], digest="b")
+    assert_sum(wire.open(helpers=wire.names[2:]), wire, wire.names[1:])
+    state = wire.sites["s00"]._epoch
+    assert len(state.masks) == 4
+    # s00 took part in slot 0 only; its used mask is gone, the ones to come are there.
+    assert state.masks[0] is None
+    assert state.masks[3].shape == (2, length)
+
+
+def test_too_many_masks_ahead_are_refused():
+    with pytest.raises(ProtocolError, match="masks for 4096 vectors of length 1000 cannot be computed ahead"):
+        Wire().sites["s00"].advertise(0, 4096, 1000)
 
 
 def test_secrets_of_past_slots_are_erased():
@@ -297,8 +347,7 @@ def test_what_a_drop_out_reveals_does_not_open_its_earlier_input():
     wire.mask(digest="first")
     wire.open()
     wire.mask(wire.names[1:], digest="second")
-    request = wire.server.unmask_request()
-    replies = wire.ask(request, wire.names[1:])
+    replies = wire.ask_each(wire.server.unmask_requests())
     revealed = []
     original = wire.server._left_over_masks
 
@@ -334,7 +383,7 @@ def test_altered_share_is_noticed_by_its_receiver():
 def test_altered_share_is_noticed_when_the_sum_is_opened():
     wire = Wire().set_up()
     wire.mask()
-    replies = wire.ask(wire.server.unmask_request())
+    replies = wire.ask_each(wire.server.unmask_requests())
     replies["s02"][1]["shares"][3, 0] ^= 1
     with pytest.raises(
         AggregationError, match="shares of site 's03' do not open what it committed to; some were altered"
@@ -520,7 +569,7 @@ def test_server_refuses_to_go_on_without_slot_or_set_up():
     with pytest.raises(AggregationError, match="no slot is left in this epoch"):
         wire.server.open_slot("task")
     with pytest.raises(ProtocolError, match="no sum is under way"):
-        wire.server.unmask_request()
+        wire.server.unmask_requests()
     wire.set_up(n_slots=1)
     assert wire.server.slots_left == 1
     wire.mask()
@@ -549,7 +598,7 @@ def test_server_refuses_inputs_that_are_late_double_or_malformed():
 def test_server_refuses_shares_of_another_slot():
     wire = Wire().set_up()
     wire.mask()
-    replies = wire.ask(wire.server.unmask_request())
+    replies = wire.ask_each(wire.server.unmask_requests())
     replies["s00"] = ({**replies["s00"][0], "slot": 2}, replies["s00"][1])
     with pytest.raises(ProtocolError, match="'s00' revealed shares of another slot, or was not asked"):
         wire.server.open(replies)
@@ -558,11 +607,11 @@ def test_server_refuses_shares_of_another_slot():
 def test_rosters_that_cannot_be():
     keys = (bytes(32),) * 3
     with pytest.raises(ProtocolError, match="names a site twice or is not sorted"):
-        Roster("run", 0, 1, ("a", "a", "b"), keys, 2)
+        Roster("run", 0, 1, 0, ("a", "a", "b"), keys, 2)
     with pytest.raises(ProtocolError, match="one key each, got 1"):
-        Roster("run", 0, 1, ("a",), keys[:1], 1)
+        Roster("run", 0, 1, 0, ("a",), keys[:1], 1)
     with pytest.raises(ProtocolError, match="threshold 4 does not fit a roster of 3 sites"):
-        Roster("run", 0, 1, ("a", "b", "c"), keys, 4)
+        Roster("run", 0, 1, 0, ("a", "b", "c"), keys, 4)
 
 
 def test_thresholds_leave_no_room_for_two_stories():

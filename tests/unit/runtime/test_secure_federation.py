@@ -14,10 +14,21 @@ from feddbn.federation.site import Site, SiteTask, register_site_task
 from feddbn.federation.task import Task
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.secagg_site import SecAggSite
-from feddbn.runtime.secure import InProcessExchange, SecureFederation, secure_federation
+from feddbn.runtime.secure import ExchangeCourier, SecureFederation, _SharedStreams, secure_federation
 
 register_site_task(SiteTask("secure-unit", lambda data, state, task: (state, data), "test"))
 NAMES = [f"s{i}" for i in range(6)]
+
+
+class Bytes:
+    """An exchange of bytes between objects of this process."""
+
+    def __init__(self, handlers):
+        self.handlers = handlers
+        self.sites = tuple(sorted(handlers))
+
+    def __call__(self, messages):
+        return {name: self.handlers[name](message) for name, message in messages.items()}
 
 
 def _sites():
@@ -84,8 +95,8 @@ def test_restarted_site_counts_as_a_drop_out_until_the_next_epoch():
         return SecureSite(sites[name], SecAggSite(name, identities[name], pinned, "run", rng.bytes))
 
     handlers = {name: endpoint(name) for name in NAMES}
-    exchange = InProcessExchange({n: (lambda message, n=n: handlers[n].handle(message)) for n in NAMES})
-    federation = SecureFederation(exchange)
+    exchange = Bytes({n: (lambda message, n=n: handlers[n].handle(message)) for n in NAMES})
+    federation = SecureFederation(ExchangeCourier(exchange))
     federation.sum(Task("secure-unit", params={"i": 0}))
     handlers["s1"] = endpoint("s1")
     assert "s1" not in federation.sum(Task("secure-unit", params={"i": 1})).contributors
@@ -108,32 +119,48 @@ def test_nobody_of_the_participants_answering_fails_closed():
 
 
 def test_site_refuses_a_task_whose_digest_does_not_fit():
-    sites = _sites()
-    tampered = []
-    federation = secure_federation(sites)
-    exchange = federation._exchange
+    federation = secure_federation(_sites())
+    courier = federation._courier
 
     class Tamper:
-        sites = exchange.sites
+        sites = courier.sites
 
         def __call__(self, messages):
-            from feddbn.core.encoding import decode
+            changed = {"name": "secure-unit", "params": {"rho": 1e9}}
+            return courier(
+                {
+                    name: (
+                        {**meta, "task": changed} if meta["phase"] == "masked" and name == "s0" else meta,
+                        arrays,
+                    )
+                    for name, (meta, arrays) in messages.items()
+                }
+            )
 
-            out = {}
-            for name, message in messages.items():
-                meta, arrays = decode(message)
-                if meta["phase"] == "masked" and name == "s0":
-                    meta["task"]["params"] = {"rho": 1e9}
-                    tampered.append(name)
-                out[name] = encode(meta, arrays)
-            return exchange(out)
-
-    federation._exchange = Tamper()
-    with pytest.raises(
-        ProtocolError, match="site 's0' refused: the digest of this task does not fit its content"
-    ):
+    federation._courier = Tamper()
+    with pytest.raises(ProtocolError, match="the digest of this task does not fit its content"):
         federation.sum(Task("secure-unit"))
-    assert tampered == ["s0"]
+
+
+def test_restarted_site_in_this_process_counts_as_a_drop_out():
+    federation = secure_federation(_sites())
+    federation.sum(Task("secure-unit", params={"i": 0}))
+    federation._courier._sites["s1"]._secagg._epoch = None
+    assert "s1" not in federation.sum(Task("secure-unit", params={"i": 1})).contributors
+
+
+def test_shared_streams_make_each_mask_once_and_forget_what_is_never_fetched(monkeypatch):
+    streams = _SharedStreams()
+    plus = streams(b"k" * 32, 32, False)
+    minus = streams(b"k" * 32, 32, True)
+    assert bytes(x ^ 0xFF for x in plus) == minus
+    assert streams(b"j" * 32, 32, True) == streams(b"j" * 32, 32, True)
+    streams(b"l" * 32, 32, False)
+    assert len(streams(b"l" * 32, 64, False)) == 64
+    monkeypatch.setattr("feddbn.runtime.secure.MOST_STREAMS_KEPT", 3)
+    for i in range(9):
+        streams(bytes([i]) * 32, 16, False)
+    assert len(streams._waiting) <= 4
 
 
 def test_task_survives_the_way_and_a_malformed_one_is_refused():
