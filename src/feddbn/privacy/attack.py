@@ -69,15 +69,22 @@ class ConsensusAttack:
         return len(self._left)
 
     def observe(
-        self, Cbar: FloatArray, message: FloatArray, rho2: float, rho2_before: float | None = None
+        self,
+        Cbar: FloatArray,
+        message: FloatArray,
+        rho2: float,
+        rho2_before: float | None = None,
+        relaxation: float = 1.0,
     ) -> None:
         """Take one round: the broadcast (q, d), the message (its first q d entries are used) and rho2."""
         if self._C is not None:
             self._U = self._U + (rho2 if rho2_before is None else rho2_before) * self._D * (self._C - Cbar)
         M = np.asarray(message, dtype=np.float64).ravel()[: self._q * self._d].reshape(self._q, self._d)
         self._C = M - self._U / (rho2 * self._D)
-        self._left.append(self._C - self._E)
-        self._right.append(rho2 * self._D * (Cbar - self._C) - self._U)
+        # An over-relaxed site reports a point beyond its own solution; both are on a line through C.
+        solution = Cbar + (self._C - Cbar) / relaxation
+        self._left.append(solution - self._E)
+        self._right.append(rho2 * self._D * (Cbar - solution) - self._U)
 
     def estimate(self) -> FloatArray:
         """Return the symmetric (q, q) estimate; the least-norm one as long as there are too few rounds."""
