@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from feddbn.federation.admm import ConsensusSettings, fdbnl_program
 from feddbn.federation.site import Site
 from feddbn.federation.task import Sum, Task, run_program
 from feddbn.privacy.attack import (
+    Ask,
     ConsensusAttack,
     PersonalAttack,
     PersonalRound,
@@ -93,14 +95,20 @@ def _kept(task: Task) -> Task:
     return replace(task, arrays={name: array.copy() for name, array in task.arrays.items()})
 
 
-def attack_fdbnl(sites: Mapping[str, SiteData], n_lags: int = 1, n_rounds: int | None = None) -> LeakReport:
-    """Run FDBNL for `n_rounds` (default p + 2), plain and masked, and attack both."""
+def attack_fdbnl(
+    sites: Mapping[str, SiteData], n_lags: int = 1, n_rounds: int | None = None, schedule: str = "paper"
+) -> LeakReport:
+    """Run FDBNL for `n_rounds` (default p + 2), plain and masked, and attack both.
+
+    With the published schedule p + 1 rounds suffice. The adaptive schedule starts with gradients at sparse
+    points; how many rounds it takes then depends on how many edges these points have.
+    """
     variables = tuple(next(iter(sites.values())).variables)
     d, q = len(variables), (n_lags + 1) * len(variables)
     n_rounds = n_lags + 2 if n_rounds is None else n_rounds
     if n_rounds < 1:
         raise ParameterError(f"rounds must be at least 1, got {n_rounds}.")
-    settings = ConsensusSettings(n_lags, 0.05, 0.05, max_rounds=n_rounds, refit=False)
+    settings = ConsensusSettings(n_lags, 0.05, 0.05, schedule=schedule, max_rounds=n_rounds, refit=False)
     constraints = EdgeConstraints.none(d, n_lags)
     plain = _Eavesdropper({name: Site(name, data) for name, data in sites.items()})
     run_program(fdbnl_program(settings, variables, constraints, len(sites)), plain)
@@ -136,9 +144,10 @@ def _consensus_estimates(
         rho2, before, relaxation = (
             float(str(task.params[key])) for key in ("rho2", "rho2_before", "relaxation")
         )
+        ask = cast(Ask, task.params["ask"])
         for name in names:
             attack = attacks.setdefault(name, ConsensusAttack(q, d, task.arrays["metric"]))
-            attack.observe(task.arrays["C"], answers[name], rho2, before, relaxation)
+            attack.observe(task.arrays["C"], answers[name], rho2, before, relaxation, ask)
         yield {name: attacks[name].estimate() for name in names}
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,9 @@ __all__ = [
     "rotation_distance",
     "rows_from_gram",
 ]
+
+
+Ask = Literal["gradient", "zero", "join", "step"]
 
 
 class ConsensusAttack:
@@ -75,16 +79,34 @@ class ConsensusAttack:
         rho2: float,
         rho2_before: float | None = None,
         relaxation: float = 1.0,
+        ask: Ask = "step",
     ) -> None:
-        """Take one round: the broadcast (q, d), the message (its first q d entries are used) and rho2."""
-        if self._C is not None:
-            self._U = self._U + (rho2 if rho2_before is None else rho2_before) * self._D * (self._C - Cbar)
+        """Take one round: the broadcast (q, d), the message (its first q d entries are used) and rho2.
+
+        `ask` says what the message is: "gradient" of the site's loss at Cbar; "zero" or "join", the first
+        round of a consensus from zero duals or from duals that make Cbar stationary; "step", any later round.
+        """
         M = np.asarray(message, dtype=np.float64).ravel()[: self._q * self._d].reshape(self._q, self._d)
+        if ask == "gradient":
+            self._add(Cbar, M)
+            return
+        if ask == "join":
+            # The site's solution is Cbar itself, so that what it adds to it is its dual, minus the gradient.
+            self._C, self._U = Cbar.copy(), (M - Cbar) * rho2 * self._D
+            self._add(Cbar, -self._U)
+            return
+        if ask == "zero" or self._C is None:
+            self._U = np.zeros((self._q, self._d))
+        else:
+            self._U = self._U + (rho2 if rho2_before is None else rho2_before) * self._D * (self._C - Cbar)
         self._C = M - self._U / (rho2 * self._D)
-        # An over-relaxed site reports a point beyond its own solution; both are on a line through C.
+        # An over-relaxed site reports a point beyond its own solution; both are on a line through Cbar.
         solution = Cbar + (self._C - Cbar) / relaxation
-        self._left.append(solution - self._E)
-        self._right.append(rho2 * self._D * (Cbar - solution) - self._U)
+        self._add(solution, rho2 * self._D * (Cbar - solution) - self._U)
+
+    def _add(self, C: FloatArray, gradient: FloatArray) -> None:
+        self._left.append(C - self._E)
+        self._right.append(gradient)
 
     def estimate(self) -> FloatArray:
         """Return the symmetric (q, q) estimate; the least-norm one as long as there are too few rounds."""

@@ -98,6 +98,27 @@ def test_attack_follows_a_changing_rho():
     assert relative_error(attack.estimate(), site.G) < 1e-8
 
 
+def test_gradients_and_joins_leak_as_much_as_steps():
+    rng = np.random.default_rng(12)
+    (site,) = _sites(rng, 1, 200, 5, 1)
+    E = np.eye(10, 5)
+    attack = ConsensusAttack(10, 5)
+    first, second = np.zeros((10, 5)), rng.normal(size=(10, 5))
+    attack.observe(first, site.G @ (first - E), 1.0, ask="gradient")
+    dual = -site.G @ (second - E)
+    attack.observe(second, second + dual / 2.0, 2.0, ask="join")
+    assert relative_error(attack.estimate(), site.G) < 1e-8
+    # A step after the join: dual and relaxation are followed.
+    third = second + 0.1 * rng.normal(size=(10, 5))
+    dual = dual + 2.0 * (second - third)
+    solution = np.linalg.solve(site.G + 2.0 * np.eye(10), site.G @ E - dual + 2.0 * third)
+    reported = 1.6 * solution - 0.6 * third
+    attack.observe(third, reported + dual / 2.0, 2.0, 2.0, 1.6)
+    assert relative_error(attack.estimate(), site.G) < 1e-10
+    attack.observe(third, np.linalg.solve(site.G + np.eye(10), site.G @ E + third), 1.0, ask="zero")
+    assert relative_error(attack.estimate(), site.G) < 1e-10
+
+
 def test_few_rows_follow_from_the_gram_matrix_up_to_a_rotation():
     rng = np.random.default_rng(3)
     d, p, n = 6, 1, 9
