@@ -17,10 +17,13 @@ from typing import Protocol
 import numpy as np
 
 from feddbn.core.lagged import Block, FloatArray
-from feddbn.errors import ProtocolError
+from feddbn.errors import FeddbnError, ProtocolError
 from feddbn.federation.task import Task
 
 __all__ = [
+    "MASKED",
+    "PLAIN",
+    "Channel",
     "Guard",
     "Recording",
     "Site",
@@ -67,7 +70,7 @@ UnitProgram = Callable[[SiteData, SiteState, Task, str], Iterator[FloatArray]]
 
 @dataclass(frozen=True)
 class SiteTask:
-    """A named site program; `units` yields the same vector split by unit of privacy, where that is possible."""
+    """A named site program; `units` yields its vector split by unit of privacy, where that is possible."""
 
     name: str
     run: SiteProgram
@@ -92,16 +95,51 @@ def site_task(name: str) -> SiteTask:
         raise ProtocolError(f"no site program answers task {name!r}; this version knows: {known}.") from None
 
 
-class Guard(Protocol):
-    """A wrapper around one site's answers: policy, audit, clipping, noise."""
+@dataclass(frozen=True)
+class Channel:
+    """How an answer leaves.
 
-    def before(self, task: Task, state: Mapping[str, np.ndarray]) -> None:
+    Attributes
+    ----------
+    asked_by
+        Who asked.
+    masked
+        Whether only a sum with other sites can be opened.
+    n_guaranteed
+        Fewest sites whose numbers are in any sum that can be opened.
+    """
+
+    asked_by: str = "server"
+    masked: bool = False
+    n_guaranteed: int = 1
+
+
+PLAIN = Channel()
+MASKED = Channel(masked=True)
+
+
+class Guard:
+    """A wrapper around one site's answers: policy, audit, clipping and noise. Each hook does nothing by
+    default.
+    """
+
+    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
         """Raise to refuse the task; nothing has been computed yet."""
-        ...
 
-    def after(self, task: Task, vector: FloatArray) -> FloatArray:
+    def make(
+        self, program: SiteTask, data: SiteData, state: SiteState, task: Task, channel: Channel
+    ) -> tuple[SiteState, FloatArray] | None:
+        """Return (state, vector) in place of the program's own run, or None; the first guard that does so is
+        taken.
+        """
+        return None
+
+    def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
         """Return what may leave the site."""
-        ...
+        return vector
+
+    def refused(self, task: Task, error: FeddbnError, channel: Channel) -> None:
+        """Take note that the task was refused; the error goes on to whoever asked."""
 
 
 class Site:
@@ -113,13 +151,25 @@ class Site:
         self.guards = tuple(guards)
         self.state: SiteState = {}
 
-    def answer(self, task: Task) -> FloatArray:
+    def answer(self, task: Task, channel: Channel = PLAIN) -> FloatArray:
         """Return the vector for `task` and keep the new state."""
-        program = site_task(task.name)
-        for guard in self.guards:
-            guard.before(task, self.state)
-        state, vector = program.run(self.data, self.state, task)
-        for guard in self.guards:
-            vector = guard.after(task, vector)
+        try:
+            program = site_task(task.name)
+            for guard in self.guards:
+                guard.before(task, self.state, channel)
+            state, vector = self._make(program, task, channel)
+            for guard in self.guards:
+                vector = guard.after(task, vector, channel)
+        except FeddbnError as error:
+            for guard in self.guards:
+                guard.refused(task, error, channel)
+            raise
         self.state = state
         return vector
+
+    def _make(self, program: SiteTask, task: Task, channel: Channel) -> tuple[SiteState, FloatArray]:
+        for guard in self.guards:
+            made = guard.make(program, self.data, self.state, task, channel)
+            if made is not None:
+                return made
+        return program.run(self.data, self.state, task)

@@ -1,0 +1,147 @@
+"""``feddbn audit``: what a curious server could learn, and what really left a site."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from feddbn.errors import FileError, ParameterError
+
+if TYPE_CHECKING:
+    from feddbn.experiments.leakage import LeakReport
+
+__all__ = ["audit"]
+
+audit = typer.Typer(no_args_is_help=True, help="What could leak, what left, and whether the log is intact.")
+
+Log = Annotated[Path, typer.Argument(help="A site's audit log (JSON lines).", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@audit.command()
+def attack(
+    data: Annotated[
+        Path | None,
+        typer.Argument(help="Sites to attack; a simulated federation if left out.", show_default=False),
+    ] = None,
+    method: Annotated[str, typer.Option(help="fdbnl or pfdbnl.")] = "fdbnl",
+    variables: Annotated[int, typer.Option(help="Variables of the simulated federation.")] = 6,
+    lags: Annotated[int, typer.Option(help="Number of lags.")] = 1,
+    sites: Annotated[int, typer.Option(help="Sites of the simulated federation.")] = 5,
+    rows: Annotated[int, typer.Option(help="Rows of each simulated site.")] = 100,
+    rounds: Annotated[int | None, typer.Option(help="Rounds to listen to.", show_default=False)] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Play the curious server: reconstruct every site's Gram matrix from the messages of a run.
+
+    Shows, for each round, how well it works on plain messages, and that with secure aggregation the attacker
+    is left with guessing the federation's mean.
+    """
+    from feddbn.data import read_sites
+    from feddbn.experiments.leakage import attack_fdbnl, attack_pfdbnl
+    from feddbn.methods.simulation import simulate
+
+    attacks = {"fdbnl": attack_fdbnl, "pfdbnl": attack_pfdbnl}
+    if method.lower() not in attacks:
+        raise ParameterError(f"--method {method!r} is not known; choose fdbnl or pfdbnl.")
+    source = data
+    if source is None:
+        federation = simulate(
+            d=variables, n_lags=lags, n_sites=sites, n_samples=rows * sites, mean_degree=2, random_state=seed
+        )
+        report = attacks[method.lower()](read_sites(federation.sites), lags, rounds)
+    else:
+        report = attacks[method.lower()](read_sites(source), lags, rounds)
+    if as_json:
+        typer.echo(json.dumps(asdict(report), indent=2))
+    else:
+        _print_attack(report)
+
+
+def _print_attack(report: LeakReport) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(
+        box=SIMPLE_HEAD,
+        title=f"{report.method}: relative error of the reconstructed Gram matrices",
+        show_edge=False,
+    )
+    for column in ("round", "plain, median site", "plain, worst site", "secure aggregation"):
+        table.add_column(column, justify="right")
+    for row in report.rounds:
+        masked = "-" if row.masked_rms is None else f"{row.masked_rms:.2g}"
+        table.add_row(str(row.round), f"{row.plain_median:.1e}", f"{row.plain_worst:.1e}", masked)
+    Console().print(table)
+    typer.echo(
+        f"Guessing the federation's mean for every site has error {report.mean_guess:.2g}; with secure"
+    )
+    typer.echo("aggregation no attacker can do better, because all sites share one sum.")
+    for site, distance in report.rows.items():
+        typer.echo(
+            f"{site} has fewer rows than columns: its rows follow up to a rotation, error {distance:.1e}."
+        )
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"the audit log {str(path)!r} cannot be read ({type(error).__name__}).") from None
+
+
+@audit.command()
+def show(log: Log, as_json: Json = False) -> None:
+    """Print what left a site, line by line, for a person."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from feddbn.privacy.audit import parse_entries, totals
+
+    entries = parse_entries(_lines(log))
+    if as_json:
+        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
+        return
+    table = Table(box=SIMPLE_HEAD, show_edge=False)
+    for column in ("time", "event", "task", "asked by", "numbers", "protection", "epsilon"):
+        table.add_column(column, justify="right" if column in ("numbers", "epsilon") else "left")
+    for entry in entries:
+        spent = "-" if entry.epsilon is None else f"{entry.epsilon:.3g} per {entry.unit}"
+        numbers = "none" if entry.event == "refused" else str(entry.length)
+        table.add_row(entry.time, entry.event, entry.task, entry.asked_by, numbers, entry.protection, spent)
+    Console().print(table)
+    for entry in entries:
+        if entry.note:
+            typer.echo(f"line {entry.index + 1}, refused: {entry.note}")
+    count = totals(entries)
+    sent, refused, n_bytes = (int(count[key]) for key in ("sent", "refused", "bytes"))
+    typer.echo(f"{sent} answers left this site ({n_bytes} bytes), {refused} were refused.")
+
+
+@audit.command()
+def verify(
+    log: Log,
+    last: Annotated[
+        str | None, typer.Option(help="The last hash, if it was written down.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check that no entry was changed, removed or reordered; exit code 1 if one was."""
+    from feddbn.privacy.audit import verify_chain
+
+    report = verify_chain(_lines(log), last)
+    if as_json:
+        typer.echo(json.dumps({**asdict(report), "is_intact": report.is_intact}, indent=2))
+    elif report.is_intact:
+        typer.echo(f"Intact: {report.n_entries} entries; last hash {report.last_hash}.")
+    else:
+        typer.echo(f"NOT intact: {report.problem}. The {report.n_entries} entries before it are good.")
+    if not report.is_intact:
+        raise typer.Exit(1)

@@ -1,0 +1,106 @@
+"""Differential privacy around a site's answers: clip, add a share of noise, book it, refuse over budget.
+
+The noise of a sum is spread over the sites that are sure to be in it (`Channel.n_guaranteed`) less those
+that may collude; with a plain channel one site carries all of it, because its vector is seen alone. So the
+booked noise multiplier holds whatever the channel is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from feddbn.core.lagged import FloatArray
+from feddbn.federation.site import Channel, Guard, SiteData, SiteState, SiteTask
+from feddbn.federation.task import Task
+from feddbn.privacy.ledger import GaussianRelease, Ledger, Release, UnprotectedRelease
+from feddbn.privacy.noise_plan import NoisePlan, NoisyVector
+
+__all__ = ["DpGuard"]
+
+
+class DpGuard(Guard):
+    """Adds noise by plan and keeps the site's ledger.
+
+    Parameters
+    ----------
+    plan
+        What is clipped and how much noise is added; a task without a rule leaves without noise and is
+        booked as unprotected.
+    rng
+        The site's own randomness; nobody else may know its seed.
+    budget
+        Largest total epsilon (`max_epsilon` of the site's policy), or None for no limit.
+    delta
+        Delta of every reported epsilon.
+    ledger
+        What was released before (after a restart, from the audit log: `Ledger.replay`).
+    """
+
+    def __init__(
+        self,
+        plan: NoisePlan,
+        rng: np.random.Generator,
+        budget: float | None,
+        delta: float,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._plan = plan
+        self._rng = rng
+        self._budget = budget
+        self._delta = delta
+        self.ledger = ledger or Ledger()
+        self.last: NoisyVector | None = None
+
+    @property
+    def unit(self) -> str:
+        """Unit of privacy."""
+        return self._plan.unit
+
+    @property
+    def delta(self) -> float:
+        """Delta of the reported epsilon."""
+        return self._delta
+
+    def last_noise(self, task: Task) -> float | None:
+        """Noise multiplier of an answer to `task`, or None if it leaves without noise."""
+        return self._plan.multiplier_of(task.name) if task.name in self._plan.rules else None
+
+    def epsilon(self) -> float:
+        """Epsilon of everything released so far."""
+        return self.ledger.epsilon(self._delta)
+
+    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
+        """Refuse a task that would exceed the budget."""
+        if self._budget is not None:
+            self.ledger.check(self._release(task), self._delta, self._budget, self.unit)
+
+    def make(
+        self, program: SiteTask, data: SiteData, state: SiteState, task: Task, channel: Channel
+    ) -> tuple[SiteState, FloatArray] | None:
+        """Return the clipped and noisy vector, or None if the plan has no rule for this task."""
+        if task.name not in self._plan.rules:
+            return None
+        new_state, vector = program.run(data, state, task)
+        units = None if program.units is None else program.units(data, state, task, self.unit)
+        n_lags = task.params.get("n_lags")
+        self.last = self._plan.protect(
+            task.name,
+            vector,
+            units,
+            n_lags if isinstance(n_lags, int) else 0,
+            channel.n_guaranteed,
+            self._rng,
+            task.params.get("clip_bound"),
+        )
+        return new_state, self.last.value
+
+    def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
+        """Book the release."""
+        self.ledger = self.ledger.add(self._release(task))
+        return vector
+
+    def _release(self, task: Task) -> Release:
+        multiplier = self.last_noise(task)
+        return UnprotectedRelease(task.name) if multiplier is None else GaussianRelease(task.name, multiplier)

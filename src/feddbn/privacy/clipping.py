@@ -1,0 +1,117 @@
+"""How far one unit can move a sum, and noise to hide it.
+
+A vector's norm is ``|weights * v|``; the noise on coordinate i then has standard deviation ``sigma /
+weights[i]``. For the sums of a Gram matrix (count, totals, upper triangle), `gram_weights` makes this the
+Frobenius norm of the full symmetric matrix and the noise a symmetric Gaussian matrix: sigma on the diagonal,
+sigma / sqrt(2) off it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.lagged import FloatArray
+from feddbn.errors import DataError, ParameterError
+
+__all__ = [
+    "ClippedSum",
+    "choose_clip",
+    "clip_to",
+    "clipped_sum",
+    "gaussian_share",
+    "gram_weights",
+    "norm_edges",
+    "norm_histogram",
+]
+
+
+@dataclass(frozen=True)
+class ClippedSum:
+    """Sum of clipped unit vectors, how many there were and how many were shortened."""
+
+    value: FloatArray
+    n_units: int
+    n_clipped: int
+
+
+def clip_to(vector: FloatArray, bound: float, weights: FloatArray | None = None) -> FloatArray:
+    """Return `vector` scaled down so that its weighted norm is at most `bound`."""
+    norm = float(np.linalg.norm(vector if weights is None else weights * vector))
+    if not np.isfinite(norm):
+        raise DataError(
+            "a unit's vector is not finite, so its influence cannot be bounded; remove NaN and infinity."
+        )
+    return vector if norm <= bound else vector * (bound / norm)
+
+
+def clipped_sum(
+    units: Iterable[FloatArray], bound: float, length: int, weights: FloatArray | None = None
+) -> ClippedSum:
+    """Return the sum of the units' vectors (length,), each clipped to `bound`."""
+    total, n_units, n_clipped = np.zeros(length), 0, 0
+    for vector in units:
+        clipped = clip_to(vector, bound, weights)
+        total += clipped
+        n_units += 1
+        n_clipped += clipped is not vector
+    return ClippedSum(total, n_units, n_clipped)
+
+
+def gaussian_share(
+    length: int, sigma: float, n_shares: int, rng: np.random.Generator, weights: FloatArray | None = None
+) -> FloatArray:
+    """Return one site's noise (length,): `n_shares` of them add up to standard deviation `sigma`."""
+    noise = rng.normal(scale=sigma / np.sqrt(n_shares), size=length)
+    return noise if weights is None else noise / weights
+
+
+def gram_weights(q: int, count: float = 1.0, total: float = 1.0) -> FloatArray:
+    """Return weights for a vector (count, q totals, upper triangle of q x q): Frobenius norm of the matrix.
+
+    `count` and `total` above 1 spend more of the bound on the number of rows and on the totals, and so make
+    their noise smaller; what they are worth depends on the units of the data.
+    """
+    rows, columns = np.triu_indices(q)
+    off = np.where(rows == columns, 1.0, np.sqrt(2.0))
+    return np.concatenate([[count], np.full(q, total), off])
+
+
+def norm_edges(low: float = 1e-6, high: float = 1e12, per_octave: int = 2) -> FloatArray:
+    """Return public, data-independent edges between norms, a constant ratio apart."""
+    n = int(np.ceil(np.log2(high / low) * per_octave)) + 1
+    return np.asarray(low * 2.0 ** (np.arange(n) / per_octave))
+
+
+def norm_histogram(
+    units: Iterable[FloatArray], edges: FloatArray, weights: FloatArray | None = None
+) -> list[FloatArray]:
+    """Return one indicator vector (len(edges),) for each unit: its norm is at most edges[i], more than
+    edges[i-1].
+    """
+    indicators = []
+    for vector in units:
+        norm = float(np.linalg.norm(vector if weights is None else weights * vector))
+        one = np.zeros(len(edges))
+        one[min(int(np.searchsorted(edges, norm)), len(edges) - 1)] = 1.0
+        indicators.append(one)
+    return indicators
+
+
+def choose_clip(histogram: FloatArray, edges: FloatArray, sigma: float, quantile: float = 0.9) -> float:
+    """Return the smallest edge below which about `quantile` of the units lie, from a noisy histogram.
+
+    Bins within three standard deviations of zero are read as empty, so that noise in empty bins does not add
+    up to units that are not there.
+    """
+    if not 0 < quantile <= 1:
+        raise ParameterError(f"quantile must lie in (0, 1], got {quantile}.")
+    counts = np.where(histogram > 3 * sigma, histogram, 0.0)
+    if not counts.any():
+        raise DataError(
+            "the noisy histogram of norms is empty at this noise level; give the clipping bound instead."
+        )
+    cumulative = np.cumsum(counts)
+    return float(edges[int(np.searchsorted(cumulative, quantile * cumulative[-1]))])

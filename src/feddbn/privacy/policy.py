@@ -1,0 +1,123 @@
+"""What a site allows, written by the people who own its data; everything else is refused with a sentence.
+
+A policy is a TOML file, for example::
+
+    tasks = ["moments"]
+    methods = ["OneShotDBN"]
+    min_sites = 5
+    max_epsilon = 4.0
+    delta = 1e-5
+    unit = "recording"
+
+A line that is missing takes the strict default below; a line that is not known is an error, not a wish.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from feddbn.errors import FileError, SiteRefused
+
+__all__ = ["SitePolicy", "Unit", "policy_from_toml"]
+
+Unit = Literal["recording", "row"]
+
+
+class SitePolicy(BaseModel):
+    """A site's rules.
+
+    Attributes
+    ----------
+    tasks
+        Site programs this site runs.
+    methods
+        Methods a study may use here.
+    features
+        Feature maps of the variables that may be summed; "linear" is the variables themselves.
+    min_sites
+        Fewest sites in any sum this site joins.
+    require_masking
+        Whether answers leave only under secure aggregation.
+    max_rounds
+        Most answers to one task name in one run.
+    max_epsilon
+        Total budget of differential privacy, or None if noise is not demanded. With a budget, an answer
+        without noise counts as infinite and is refused.
+    delta, unit
+        What epsilon refers to.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tasks: tuple[str, ...] = ("summary", "moments", "fdbnl-step", "pfdbnl-step")
+    methods: tuple[str, ...] = ("FDBNL", "PFDBNL", "OneShotDBN")
+    features: tuple[str, ...] = ("linear",)
+    min_sites: int = Field(default=3, ge=2)
+    require_masking: bool = True
+    max_rounds: int = Field(default=300, ge=1)
+    max_epsilon: float | None = Field(default=None, gt=0)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    unit: Unit = "recording"
+
+    def check_task(self, task: str, features: Collection[str], round_number: int, masked: bool) -> None:
+        """Refuse a task that is not allowed; `round_number` counts answers to this task name from 1."""
+        _allow(task, self.tasks, "task", "tasks")
+        for feature in features:
+            _allow(feature, self.features, "feature map", "features")
+        if round_number > self.max_rounds:
+            raise SiteRefused(
+                f"this site answers task {task!r} at most {self.max_rounds} times in a run "
+                "(max_rounds in its policy)."
+            )
+        if self.require_masking and not masked:
+            raise SiteRefused(
+                f"this site answers task {task!r} only under secure aggregation "
+                "(require_masking in its policy)."
+            )
+
+    def check_sites(self, n_sites: int) -> None:
+        """Refuse a sum over too few sites."""
+        if n_sites < self.min_sites:
+            raise SiteRefused(
+                f"this sum is over {n_sites} sites; this site joins sums of at least {self.min_sites} "
+                "(min_sites in its policy)."
+            )
+
+    def check_study(self, method: str, n_sites: int, masked: bool, epsilon: float | None) -> None:
+        """Refuse a study before it begins; `epsilon` is what it announces, None for no noise."""
+        _allow(method, self.methods, "method", "methods")
+        self.check_sites(n_sites)
+        if self.require_masking and not masked:
+            raise SiteRefused(
+                "this site takes part only under secure aggregation (require_masking in its policy)."
+            )
+        if self.max_epsilon is not None and (epsilon is None or epsilon > self.max_epsilon):
+            asked = "no noise at all" if epsilon is None else f"epsilon = {epsilon:g}"
+            raise SiteRefused(
+                f"the study announces {asked}; this site allows epsilon up to {self.max_epsilon:g} "
+                f"for each {self.unit} (max_epsilon in its policy)."
+            )
+
+
+def _allow(name: str, allowed: tuple[str, ...], what: str, setting: str) -> None:
+    if name not in allowed:
+        known = ", ".join(allowed) or "none"
+        raise SiteRefused(
+            f"this site does not allow the {what} {name!r}; its policy lists {setting} = {known}."
+        )
+
+
+def policy_from_toml(text: str) -> SitePolicy:
+    """Return the policy a TOML text describes; what is not understood is refused."""
+    try:
+        return SitePolicy.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise FileError(f"the policy is not valid TOML: {error}.") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise FileError(f"the policy has a wrong entry {where!r}: {first['msg']}.") from None

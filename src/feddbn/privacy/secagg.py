@@ -1,0 +1,214 @@
+"""Secure aggregation: what server and sites agree on (Bonawitz et al. 2017, with per-sum secrets).
+
+Theory of operation
+-------------------
+An *epoch* is one set-up for a batch of sums, each of which uses one *slot*::
+
+    advertise   every site sends a fresh X25519 key, signed with its identity key
+    share       every site gets the roster (all signed keys), checks it against its pinned identities,
+                draws two secrets for each slot, b and c, and sends Shamir shares of them to every peer
+    deliver     the server passes the sealed shares on; sites compute the masks of the batch ahead
+    masked      y_i = x_i + PRG(b_i) + sum_{j>i} PRG(s_ij) - sum_{j<i} PRG(s_ij)   modulo 2**128,
+                and for each peer a tag of what site i was asked
+    unmask      the server names who answered and passes the tags on; each survivor checks that all were
+                asked the same and reveals its share of b_i for every survivor i and of c_i for every
+                drop-out i, never both for one site; the server removes what is left of the masks
+
+s_ij is the pair's seed of this slot. c_i opens the list of site i's seeds *of this slot only*, which the
+server has held encrypted since the set-up. So a drop-out reveals nothing about any other sum: in the
+original protocol the drop-out's key agreement key is reconstructed, and with keys that live longer than one
+sum its earlier inputs, whose self masks were opened then, would become readable.
+
+What a site was asked is the digest of the task, its participants, epoch and slot. If the server tells two
+sites different things, one of them sees a tag that does not fit and reveals nothing. A site that does not
+take part in a task masks zeros, so that each site is always hidden among the whole roster.
+
+Rules
+-----
+- A slot masks one input; a repeated attempt takes a new slot; slots only go up; secrets of past slots are
+  erased.
+- At least `threshold` (more than half of the roster) and at least `min_sites` survivors, or nothing is
+  revealed.
+- One answer to one unmask request per slot; a task that was opened is not opened again for another set of
+  sites.
+
+Known weaknesses: a site can send any input (nothing here proves it is honest); the server learns who takes
+part; site state is in memory, so a restarted site waits for the next epoch and forgets which tasks were
+opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from feddbn.errors import AggregationError, ParameterError, ProtocolError
+from feddbn.privacy.shamir import MAX_SHARES
+
+__all__ = [
+    "DEFAULT_MIN_SITES",
+    "KIND",
+    "Message",
+    "Order",
+    "Roster",
+    "advert_statement",
+    "as_bytes",
+    "default_threshold",
+    "lowest_threshold",
+    "read_integer",
+    "read_names",
+    "read_text",
+    "rows_of",
+]
+
+KIND = "secagg"
+DEFAULT_MIN_SITES = 3
+Message = tuple[dict[str, Any], dict[str, np.ndarray]]
+
+
+def default_threshold(n_sites: int) -> int:
+    """Shares needed to open a secret: more than two thirds, which stands up to a third colluding with the
+    server.
+    """
+    return 2 * n_sites // 3 + 1
+
+
+def lowest_threshold(n_sites: int, min_sites: int) -> int:
+    """Lowest threshold a site accepts: with half or fewer, two groups could be told different stories."""
+    return max(n_sites // 2 + 1, min_sites)
+
+
+def advert_statement(run: str, epoch: int, n_slots: int, length: int, site: str, public: bytes) -> bytes:
+    """What a site signs when it advertises a key."""
+    return b"advert " + _canonical([run, epoch, n_slots, length, site, public.hex()])
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The sites of one epoch, in sorted order; share number of a site is its position plus one.
+
+    Vectors up to `length` use masks of that length, which sites can compute before they are asked.
+    """
+
+    run: str
+    epoch: int
+    n_slots: int
+    length: int
+    names: tuple[str, ...]
+    publics: tuple[bytes, ...]
+    threshold: int
+
+    def __post_init__(self) -> None:
+        if list(self.names) != sorted(set(self.names)):
+            raise ProtocolError("the roster names a site twice or is not sorted; every site may appear once.")
+        if not 2 <= len(self.names) <= MAX_SHARES or len(self.publics) != len(self.names):
+            raise ProtocolError(
+                f"a roster has 2 to {MAX_SHARES} sites with one key each, got {len(self.names)}."
+            )
+        if not 1 <= self.threshold <= len(self.names):
+            raise ProtocolError(
+                f"the threshold {self.threshold} does not fit a roster of {len(self.names)} sites."
+            )
+
+    @cached_property
+    def context(self) -> bytes:
+        """Digest of the whole roster; it goes into every key two sites derive."""
+        keys = [public.hex() for public in self.publics]
+        parts = [self.run, self.epoch, self.n_slots, self.length, list(self.names), keys, self.threshold]
+        return hashlib.sha256(b"roster " + _canonical(parts)).digest()
+
+    def position(self, name: str) -> int:
+        """Index of a site."""
+        return self.names.index(name)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One request to mask: which slot, for which task, and who takes part (None: the whole roster)."""
+
+    epoch: int
+    slot: int
+    task_digest: str
+    participants: tuple[str, ...] | None = None
+
+    def contributors(self, roster: Sequence[str]) -> frozenset[str]:
+        """Sites of the roster whose numbers enter the sum."""
+        return frozenset(roster if self.participants is None else set(self.participants) & set(roster))
+
+    @cached_property
+    def context(self) -> bytes:
+        """What every survivor of this sum must have been asked."""
+        participants = None if self.participants is None else sorted(self.participants)
+        return hashlib.sha256(
+            b"order " + _canonical([self.epoch, self.slot, self.task_digest, participants])
+        ).digest()
+
+
+def _canonical(parts: list[Any]) -> bytes:
+    return json.dumps(parts, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def read_integer(meta: Mapping[str, Any], key: str) -> int:
+    """Return a whole number out of a message, or refuse the message."""
+    value = meta.get(key)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ProtocolError(f"a secure-aggregation message lacks the whole number {key!r}.")
+    return value
+
+
+def read_text(meta: Mapping[str, Any], key: str) -> str:
+    """Return a text out of a message, or refuse the message."""
+    value = meta.get(key)
+    if not isinstance(value, str):
+        raise ProtocolError(f"a secure-aggregation message lacks the text {key!r}.")
+    return value
+
+
+def read_names(meta: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Return a list of different site names out of a message, sorted."""
+    value = meta.get(key)
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
+        raise ProtocolError(f"a secure-aggregation message lacks the list of sites {key!r}.")
+    if len(set(value)) != len(value):
+        raise ProtocolError(f"the list {key!r} names a site twice.")
+    return tuple(sorted(value))
+
+
+def rows_of(arrays: Mapping[str, np.ndarray], key: str, shape: tuple[int | None, ...]) -> np.ndarray:
+    """Return a byte array of the given shape (None: any size) out of a message."""
+    array = arrays.get(key)
+    fits = (
+        array is not None
+        and array.dtype == np.uint8
+        and array.ndim == len(shape)
+        and all(want is None or have == want for have, want in zip(array.shape, shape, strict=True))
+    )
+    if array is None or not fits:
+        raise ProtocolError(f"a secure-aggregation message lacks the bytes {key!r} of shape {shape}.")
+    return array
+
+
+def as_bytes(rows: Sequence[bytes]) -> np.ndarray:
+    """(len(rows), length) bytes; every row has the same length."""
+    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), -1).copy()
+
+
+def check_min_sites(min_sites: int) -> int:
+    """Return `min_sites`, or say why it cannot be below 2."""
+    if min_sites < 2:
+        raise ParameterError(
+            f"min_sites must be at least 2 (a sum of one is the site's own vector), got {min_sites}."
+        )
+    return min_sites
+
+
+def refuse_below(n: int, needed: int, what: str) -> None:
+    """Raise unless at least `needed` sites are there."""
+    if n < needed:
+        raise AggregationError(f"{what}: {n} sites, but {needed} are needed; nothing was revealed.")

@@ -1,0 +1,394 @@
+"""The site's half of secure aggregation; see `feddbn.privacy.secagg` for the protocol.
+
+`SecAggSite.handle` takes a decoded message and returns a decoded reply. A message that breaks a rule raises
+and leaves the site as it was, except that a slot once used stays used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from feddbn.core.lagged import FloatArray
+from feddbn.errors import AggregationError, ProtocolError, StateError
+from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, Residues, encode_fixed, sum_residues
+from feddbn.privacy.keys import (
+    KEY_BYTES,
+    TAG_BYTES,
+    AgreementKey,
+    Identity,
+    PairKeys,
+    RandomBytes,
+    commitment,
+    context_tag,
+    keystream,
+    open_sealed,
+    seal,
+    slot_keys,
+    verify_signature,
+)
+from feddbn.privacy.secagg import (
+    DEFAULT_MIN_SITES,
+    KIND,
+    Message,
+    Order,
+    Roster,
+    advert_statement,
+    as_bytes,
+    check_min_sites,
+    lowest_threshold,
+    read_integer,
+    read_names,
+    read_text,
+    refuse_below,
+    rows_of,
+)
+from feddbn.privacy.shamir import split_secret
+
+__all__ = ["SecAggSite"]
+
+MAX_SLOTS = 4096
+MOST_AHEAD = 2**20
+
+
+@dataclass
+class _Epoch:
+    """Everything secret of one epoch; dropped when the next begins."""
+
+    number: int
+    n_slots: int
+    length: int
+    key: AgreementKey
+    roster: Roster | None = None
+    pairs: dict[str, PairKeys] = field(default_factory=dict)
+    own: bytearray = field(default_factory=bytearray)  # (n_slots, 2, 32): b and c of each slot
+    own_share: bytes = b""
+    seeds: dict[str, bytearray] = field(default_factory=dict)  # peer -> (n_slots, 32)
+    tag_keys: dict[str, bytes] = field(default_factory=dict)  # peer -> (n_slots, 32)
+    masks: list[Residues | None] = field(default_factory=list)  # of each slot, computed ahead
+    shares: np.ndarray | None = None  # (K, n_slots, 2, 32): this site's share of everybody's b and c
+    next_slot: int = 0
+    n_erased: int = 0
+    masked: Order | None = None
+
+
+class SecAggSite:
+    """One site's state machine for one run.
+
+    Parameters
+    ----------
+    name
+        This site's name.
+    identity
+        Its signing key.
+    pinned
+        Public identity keys of every site that may take part, by name; given by people, never by the server.
+    run
+        Name of the run; a message for another run is refused.
+    random_bytes
+        Source of secret randomness, such as ``os.urandom``.
+    min_sites
+        Fewest contributors to any sum.
+    fractional_bits
+        Resolution of the fixed-point numbers.
+    stream
+        Makes the masks of pairs; `keystream`, or in a simulation one that computes each only once.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        identity: Identity,
+        pinned: Mapping[str, bytes],
+        run: str,
+        random_bytes: RandomBytes,
+        min_sites: int = DEFAULT_MIN_SITES,
+        fractional_bits: int = DEFAULT_FRACTIONAL_BITS,
+        stream: Callable[[bytes, int, bool], bytes] = keystream,
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.min_sites = check_min_sites(min_sites)
+        self._identity = identity
+        self._pinned = dict(pinned)
+        self._random_bytes = random_bytes
+        self._fractional_bits = fractional_bits
+        self._stream = stream
+        self._last_epoch = -1
+        self._epoch: _Epoch | None = None
+        self._opened: dict[str, frozenset[str]] = {}
+        if self._pinned.get(name) != identity.public:
+            raise AggregationError(f"the identity pinned for site {name!r} is not this site's own key.")
+
+    def handle(
+        self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray], answer: Callable[[], FloatArray]
+    ) -> Message:
+        """Return the reply to one message; `answer` computes this site's vector and is called only to be
+        masked.
+        """
+        if meta.get("kind") != KIND or meta.get("run") != self.run:
+            raise ProtocolError(f"this message is not a secure-aggregation message of run {self.run!r}.")
+        phase = meta.get("phase")
+        if phase == "advertise":
+            return self.advertise(*(read_integer(meta, key) for key in ("epoch", "n_slots", "length")))
+        if phase == "share":
+            return self.share(meta, arrays)
+        if phase == "deliver":
+            return self.deliver(meta, arrays)
+        if phase == "masked":
+            participants = None if meta.get("participants") is None else read_names(meta, "participants")
+            order = Order(
+                read_integer(meta, "epoch"),
+                read_integer(meta, "slot"),
+                read_text(meta, "task_digest"),
+                participants,
+            )
+            length = None if meta.get("length") is None else read_integer(meta, "length")
+            return self.masked(order, answer, length)
+        if phase == "unmask":
+            return self.unmask(meta, arrays)
+        raise ProtocolError(f"secure aggregation has no phase {phase!r}.")
+
+    def advertise(self, epoch: int, n_slots: int, length: int = 0) -> Message:
+        """Begin an epoch: a fresh key, signed; everything of the epoch before is forgotten.
+
+        Masks for vectors up to `length` are computed ahead, as soon as the shares are delivered.
+        """
+        if epoch <= self._last_epoch:
+            raise ProtocolError(
+                f"epoch {epoch} of run {self.run!r} has been begun before; epochs only go up."
+            )
+        if not 1 <= n_slots <= MAX_SLOTS:
+            raise ProtocolError(f"an epoch has 1 to {MAX_SLOTS} slots, got {n_slots}.")
+        if not 0 <= length * n_slots <= MOST_AHEAD:
+            raise ProtocolError(f"masks for {n_slots} vectors of length {length} cannot be computed ahead.")
+        key = AgreementKey.fresh(self._random_bytes)
+        self._epoch = _Epoch(epoch, n_slots, length, key)
+        self._last_epoch = epoch
+        signature = self._identity.sign(
+            advert_statement(self.run, epoch, n_slots, length, self.name, key.public)
+        )
+        return self._reply("advert", epoch), {
+            "public": as_bytes([key.public])[0],
+            "signature": as_bytes([signature])[0],
+        }
+
+    def share(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
+        """Check the roster, draw the secrets of every slot and seal a share of them for each peer."""
+        state = self._current(read_integer(meta, "epoch"))
+        if state.roster is not None:
+            raise ProtocolError("this site has shared its secrets of this epoch already.")
+        roster = self._checked_roster(state, meta, arrays)
+        pairs = {
+            peer: state.key.agree(self.name, peer, public, roster.context)
+            for peer, public in zip(roster.names, roster.publics, strict=True)
+            if peer != self.name
+        }
+        n_slots, n_sites = state.n_slots, len(roster.names)
+        own = self._random_bytes(n_slots * 2 * KEY_BYTES)
+        shares = split_secret(own, roster.threshold, n_sites, self._random_bytes)
+        seeds = {peer: bytearray(slot_keys(pair.seeds, n_slots)) for peer, pair in pairs.items()}
+        sealed = []
+        for position, peer in enumerate(roster.names):
+            if peer == self.name:
+                sealed.append(bytes(len(own) + 16))
+            else:
+                sealed.append(seal(pairs[peer].seal_to_peer, shares[position], roster.context))
+        commitments, lists = [], []
+        for slot in range(n_slots):
+            b, c = _pair_at(own, slot)
+            commitments += [commitment(b), commitment(c)]
+            table = b"".join(
+                bytes(KEY_BYTES) if peer == self.name else _at(seeds[peer], slot) for peer in roster.names
+            )
+            lists.append(seal(c, table, roster.context))
+        state.roster, state.pairs, state.own, state.seeds = roster, pairs, bytearray(own), seeds
+        state.tag_keys = {peer: slot_keys(pair.tags, n_slots) for peer, pair in pairs.items()}
+        state.own_share = shares[roster.position(self.name)]
+        return self._reply("shares", state.number), {
+            "sealed": as_bytes(sealed),
+            "commitments": as_bytes(commitments).reshape(n_slots, 2, KEY_BYTES),
+            "seed_lists": as_bytes(lists),
+        }
+
+    def deliver(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
+        """Open the peers' shares; the epoch is then ready for sums."""
+        state = self._current(read_integer(meta, "epoch"))
+        roster = state.roster
+        if roster is None or state.shares is not None:
+            raise ProtocolError("shares can be delivered once, after this site has sent its own.")
+        n_sites, size = len(roster.names), state.n_slots * 2 * KEY_BYTES
+        sealed = rows_of(arrays, "sealed", (n_sites, size + 16))
+        rows = []
+        for position, peer in enumerate(roster.names):
+            if peer == self.name:
+                rows.append(state.own_share)
+            else:
+                rows.append(
+                    open_sealed(state.pairs[peer].seal_from_peer, sealed[position].tobytes(), roster.context)
+                )
+        state.shares = as_bytes(rows).reshape(n_sites, state.n_slots, 2, KEY_BYTES)
+        # Sealing keys are used once; what is left of the pair is the list of slot seeds.
+        state.pairs = {}
+        ahead = state.n_slots if state.length else 0
+        state.masks = [self._mask(state, slot, state.length) for slot in range(ahead)]
+        return self._reply("ready", state.number), {}
+
+    def masked(self, order: Order, answer: Callable[[], FloatArray], length: int | None = None) -> Message:
+        """Return this site's vector under all its masks; who does not take part masks `length` zeros."""
+        state = self._current(order.epoch)
+        roster = state.roster
+        if roster is None or state.shares is None:
+            raise ProtocolError("this epoch is not ready; shares have not been delivered.")
+        if not state.next_slot <= order.slot < state.n_slots:
+            raise ProtocolError(
+                f"slot {order.slot} is spent or does not exist; the next of this epoch is {state.next_slot} "
+                f"of {state.n_slots}. One mask never hides two inputs."
+            )
+        contributors = order.contributors(roster.names)
+        refuse_below(len(contributors), self.min_sites, "this site does not join so small a sum")
+        if self.name not in contributors and (length is None or length < 0):
+            raise ProtocolError("a site that does not take part must be told the length of the vector.")
+        # The slot is spent before the input exists: an error below can never lead to a second input under
+        # its masks.
+        state.next_slot = order.slot + 1
+        state.masked = order
+        vector = answer() if self.name in contributors else np.zeros(int(length or 0))
+        n, context = len(vector), order.context
+        residues = encode_fixed(vector, len(roster.names), self._fractional_bits)
+        ahead = state.masks[order.slot] if state.masks and n <= state.length else None
+        mask = self._mask(state, order.slot, n) if ahead is None else ahead[:, :n]
+        y = sum_residues([residues, mask], n)
+        tags = [
+            bytes(TAG_BYTES) if peer == self.name else self._tag(state, order.slot, peer, self.name, context)
+            for peer in roster.names
+        ]
+        return {**self._reply("masked", order.epoch), "slot": order.slot}, {"y": y, "tags": as_bytes(tags)}
+
+    def _mask(self, state: _Epoch, slot: int, n: int) -> Residues:
+        """(2, n) sum of this site's masks of one slot: its own, and one with each peer."""
+        b, _ = _pair_at(state.own, slot)
+        width = max(n, state.length)
+        parts: list[Residues | bytes] = [keystream(b, width * LIMBS * 8)]
+        n_minus = 0
+        for peer, seeds in state.seeds.items():
+            # Of two sites the one whose name comes first adds their mask, the other subtracts it.
+            is_minus = peer < self.name
+            parts.append(self._stream(_at(seeds, slot), width * LIMBS * 8, is_minus))
+            n_minus += is_minus
+        return sum_residues(parts, width, plus=n_minus)[:, :n]
+
+    def _tag(self, state: _Epoch, slot: int, peer: str, sender: str, context: bytes) -> bytes:
+        return context_tag(_at(state.tag_keys[peer], slot), sender, context)
+
+    def unmask(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
+        """Reveal, for one slot, the share of b of each survivor and of c of each drop-out."""
+        state = self._current(read_integer(meta, "epoch"))
+        slot, survivors = read_integer(meta, "slot"), read_names(meta, "survivors")
+        order, roster = state.masked, state.roster
+        if order is None or roster is None or state.shares is None or order.slot != slot:
+            raise ProtocolError(
+                f"this site has no open input in slot {slot}; it unmasks each slot at most once."
+            )
+        alive = frozenset(survivors)
+        if not alive <= set(roster.names):
+            raise ProtocolError("the unmask request names a site that is not on the roster.")
+        if self.name not in alive:
+            raise ProtocolError(
+                "the unmask request calls this site a drop-out, although it has sent its input."
+            )
+        refuse_below(len(alive), max(roster.threshold, self.min_sites), "too few sites sent their input")
+        contributors = order.contributors(roster.names) & alive
+        refuse_below(
+            len(contributors), self.min_sites, "too few of the sites that take part sent their input"
+        )
+        tags, context = rows_of(arrays, "tags", (len(survivors), TAG_BYTES)), order.context
+        for name, tag in zip(survivors, tags, strict=True):
+            if name != self.name and tag.tobytes() != self._tag(state, slot, name, name, context):
+                raise AggregationError(
+                    f"site {name!r} was asked something else than this site; nothing was revealed."
+                )
+        # Two sums of one task over different sites differ by the vectors of the sites that changed.
+        before = self._opened.get(order.task_digest)
+        if before is not None and before != contributors:
+            raise AggregationError(
+                "this task has been opened for another set of sites; the difference would show a few."
+            )
+        self._opened[order.task_digest] = contributors
+        state.masked = None
+        dropped = np.array([name not in alive for name in roster.names], dtype=np.intp)
+        shares = state.shares[np.arange(len(roster.names)), slot, dropped]
+        self._erase(state, slot)
+        return {**self._reply("unmask", state.number), "slot": slot}, {"shares": shares}
+
+    def guaranteed_contributors(self, is_sampled: bool) -> int:
+        """Fewest sites whose numbers are in any sum this site helps to open; sampled: not all sites take
+        part.
+        """
+        roster = None if self._epoch is None else self._epoch.roster
+        return self.min_sites if is_sampled or roster is None else max(roster.threshold, self.min_sites)
+
+    def _erase(self, state: _Epoch, slot: int) -> None:
+        """Forget the secrets of every slot up to `slot`, so that a later break-in cannot open them."""
+        assert state.shares is not None
+        state.shares[:, state.n_erased : slot + 1] = 0
+        n_zeros = (slot + 1 - state.n_erased) * KEY_BYTES
+        start = state.n_erased * KEY_BYTES
+        state.own[2 * start : 2 * (start + n_zeros)] = bytes(2 * n_zeros)
+        state.masks[: slot + 1] = [None] * len(state.masks[: slot + 1])
+        for seeds in state.seeds.values():
+            seeds[start : start + n_zeros] = bytes(n_zeros)
+        state.n_erased = slot + 1
+
+    def _current(self, epoch: int) -> _Epoch:
+        if self._epoch is None or self._epoch.number != epoch:
+            raise StateError(
+                f"this site is not in epoch {epoch} of run {self.run!r}; it joins at the next epoch."
+            )
+        return self._epoch
+
+    def _reply(self, phase: str, epoch: int) -> dict[str, Any]:
+        return {"kind": KIND, "phase": phase, "run": self.run, "epoch": epoch, "site": self.name}
+
+    def _checked_roster(
+        self, state: _Epoch, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> Roster:
+        listed = meta.get("names")
+        names = read_names(meta, "names")
+        if list(names) != listed:
+            raise ProtocolError("the roster is not sorted by name.")
+        publics = tuple(row.tobytes() for row in rows_of(arrays, "publics", (len(names), KEY_BYTES)))
+        signatures = [row.tobytes() for row in rows_of(arrays, "signatures", (len(names), 64))]
+        threshold = read_integer(meta, "threshold")
+        roster = Roster(self.run, state.number, state.n_slots, state.length, names, publics, threshold)
+        refuse_below(len(names), self.min_sites, "this site does not join so small a roster")
+        lowest = lowest_threshold(len(names), self.min_sites)
+        if threshold < lowest:
+            raise AggregationError(
+                f"the threshold {threshold} is too low for {len(names)} sites; it must be {lowest}."
+            )
+        for name, public, signature in zip(names, publics, signatures, strict=True):
+            if name not in self._pinned:
+                raise AggregationError(
+                    f"site {name!r} is on the roster, but no identity key is pinned for it here."
+                )
+            statement = advert_statement(self.run, state.number, state.n_slots, state.length, name, public)
+            if not verify_signature(self._pinned[name], signature, statement):
+                raise AggregationError(
+                    f"the key advertised for site {name!r} is not signed by its pinned identity."
+                )
+        if self.name not in names or publics[names.index(self.name)] != state.key.public:
+            raise AggregationError("the roster does not carry the key this site has advertised.")
+        return roster
+
+
+def _at(strings: bytes | bytearray, slot: int) -> bytes:
+    return bytes(strings[slot * KEY_BYTES : (slot + 1) * KEY_BYTES])
+
+
+def _pair_at(strings: bytes | bytearray, slot: int) -> tuple[bytes, bytes]:
+    both = bytes(strings[slot * 2 * KEY_BYTES : (slot + 1) * 2 * KEY_BYTES])
+    return both[:KEY_BYTES], both[KEY_BYTES:]

@@ -1,0 +1,120 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from feddbn.cli.audit import audit
+from feddbn.errors import FileError, ParameterError
+from feddbn.privacy.audit import AuditChain
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def log(tmp_path):
+    chain, lines = AuditChain(), []
+    for i in range(3):
+        refused = i == 1
+        entry = chain.add(
+            time=f"2024-05-0{i + 1}T12:00:00+00:00",
+            site="clinic",
+            event="refused" if refused else "sent",
+            task="moments",
+            asked_by="server",
+            length=0 if refused else 231,
+            norm=1.0,
+            protection="masked and noise",
+            unit="recording",
+            epsilon=None if refused else 0.5 * (i + 1),
+            delta=1e-5,
+            note="this site does not allow the task 'rows'." if refused else "",
+        )
+        lines.append(entry.to_line())
+    path = tmp_path / "audit.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_attack_shows_the_break_and_the_repair():
+    result = runner.invoke(audit, ["attack", "--variables", "4", "--sites", "3", "--rows", "40", "--json"])
+    assert result.exit_code == 0
+    report = json.loads(result.output)
+    assert report["rounds"][1]["plain_worst"] < 1e-8
+    assert all(row["masked_rms"] >= report["mean_guess"] for row in report["rounds"])
+
+
+def test_attack_on_few_rows_finds_them_up_to_a_rotation():
+    result = runner.invoke(audit, ["attack", "--variables", "5", "--sites", "3", "--rows", "7"])
+    assert result.exit_code == 0
+    assert "site-0 has fewer rows than columns: its rows follow up to a rotation" in result.output
+    assert "Guessing the federation's mean" in result.output
+
+
+def test_attack_on_personal_messages():
+    arguments = ["attack", "--method", "pfdbnl", "--variables", "4", "--sites", "3", "--rows", "60", "--json"]
+    report = json.loads(runner.invoke(audit, arguments).output)
+    assert report["rounds"][-1]["plain_worst"] < 1e-8
+    assert all(row["masked_rms"] >= report["mean_guess"] for row in report["rounds"])
+
+
+def test_attack_on_given_data(tmp_path):
+    import numpy as np
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    for k in range(3):
+        frame = pd.DataFrame(rng.normal(size=(30, 3)), columns=["a", "b", "c"])
+        frame.to_csv(tmp_path / f"site{k}.csv", index=False)
+    result = runner.invoke(audit, ["attack", str(tmp_path), "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["rounds"][1]["plain_worst"] < 1e-8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--method", "lasso"], "--method 'lasso' is not known; choose fdbnl or pfdbnl"),
+        (["--rounds", "0"], "at least 1"),
+    ],
+)
+def test_impossible_attack_is_refused_with_a_sentence(arguments, sentence):
+    result = runner.invoke(audit, ["attack", "--variables", "3", "--sites", "3", *arguments])
+    assert isinstance(result.exception, ParameterError)
+    assert sentence in str(result.exception)
+
+
+def test_show_is_readable(log):
+    result = runner.invoke(audit, ["show", str(log)], terminal_width=160, env={"COLUMNS": "160"})
+    assert result.exit_code == 0
+    assert "masked and noise" in result.output
+    assert "1.5 per recording" in result.output
+    assert "line 2, refused: this site does not allow the task 'rows'." in result.output
+    assert "2 answers left this site (3696 bytes), 1 were refused." in result.output
+
+
+def test_show_as_json(log):
+    entries = json.loads(runner.invoke(audit, ["show", str(log), "--json"]).output)
+    assert [entry["event"] for entry in entries] == ["sent", "refused", "sent"]
+
+
+def test_verify_says_intact_and_prints_the_last_hash(log):
+    result = runner.invoke(audit, ["verify", str(log)])
+    assert result.exit_code == 0
+    assert "Intact: 3 entries; last hash " in result.output
+    last = result.output.strip().split()[-1].rstrip(".")
+    assert runner.invoke(audit, ["verify", str(log), "--last", last]).exit_code == 0
+    assert runner.invoke(audit, ["verify", str(log), "--last", "0" * 64]).exit_code == 1
+
+
+def test_verify_detects_an_edit(log):
+    log.write_text(log.read_text().replace("231", "230", 1))
+    result = runner.invoke(audit, ["verify", str(log)])
+    assert result.exit_code == 1
+    assert "NOT intact: line 1 was edited. The 0 entries before it are good." in result.output
+    assert json.loads(runner.invoke(audit, ["verify", str(log), "--json"]).output)["is_intact"] is False
+
+
+def test_missing_log_is_named(tmp_path):
+    result = runner.invoke(audit, ["show", str(tmp_path / "none.jsonl")])
+    assert isinstance(result.exception, FileError)
+    assert "none.jsonl' cannot be read (FileNotFoundError)" in str(result.exception)

@@ -1,0 +1,101 @@
+import json
+
+import pytest
+
+from feddbn.errors import FileError
+from feddbn.privacy.audit import GENESIS, AuditChain, parse_entries, totals, verify_chain
+
+
+def _log(n=4):
+    chain = AuditChain()
+    lines = []
+    for i in range(n):
+        entry = chain.add(
+            time=f"2024-01-0{i + 1}T00:00:00+00:00",
+            site="clinic",
+            event="refused" if i == 2 else "sent",
+            task="moments",
+            asked_by="server",
+            length=10 * i,
+            norm=float(i),
+            protection="masked and noise",
+            unit="recording",
+            noise_multiplier=1.5,
+            epsilon=0.5 * i,
+            delta=1e-5,
+        )
+        lines.append(entry.to_line())
+    return chain, lines
+
+
+def test_intact_log_verifies_and_names_its_last_hash():
+    chain, lines = _log()
+    report = verify_chain(lines)
+    assert report.is_intact
+    assert (report.n_entries, report.last_hash) == (4, chain.last_hash)
+    assert verify_chain([]).last_hash == GENESIS
+
+
+def test_entries_read_back_as_written():
+    _, lines = _log()
+    entries = parse_entries([*lines, ""])
+    assert [entry.to_line() for entry in entries] == lines
+    assert entries[1].n_bytes == 80
+    assert totals(entries) == {"sent": 3.0, "refused": 1.0, "bytes": 8.0 * 40}
+
+
+@pytest.mark.parametrize("field", ["time", "task", "norm", "epsilon", "event", "n_bytes", "note"])
+def test_every_edit_of_a_field_is_found_where_it_is(field):
+    _, lines = _log()
+    body = json.loads(lines[1])
+    body[field] = "moved" if isinstance(body[field], str) else 99
+    lines[1] = json.dumps(body)
+    report = verify_chain(lines)
+    assert report.problem == "line 2 was edited"
+    assert report.n_entries == 1
+
+
+def test_edit_with_a_recomputed_hash_breaks_the_next_line():
+    _, lines = _log()
+    forged = AuditChain(1, json.loads(lines[0])["hash"]).add(
+        time="x", site="clinic", event="sent", task="moments", asked_by="server"
+    )
+    lines[1] = forged.to_line()
+    assert verify_chain(lines).problem == "line 3 does not follow the line before it"
+
+
+def test_removed_and_swapped_lines_are_found():
+    _, lines = _log()
+    assert verify_chain(lines[:1] + lines[2:]).problem == "line 2 does not follow the line before it"
+    assert verify_chain([lines[1], lines[0]]).problem == "line 1 does not follow the line before it"
+
+
+def test_removed_end_is_found_only_with_the_expected_hash():
+    chain, lines = _log()
+    assert verify_chain(lines[:-1]).is_intact
+    assert "entries are missing at the end" in str(verify_chain(lines[:-1], chain.last_hash).problem)
+    assert verify_chain(lines, chain.last_hash).is_intact
+
+
+@pytest.mark.parametrize("line", ["no json", "[1]", '{"index": 0}', "3"])
+def test_line_that_is_not_an_entry_is_named(line):
+    assert verify_chain([line]).problem == "line 1 of the audit log is not an entry"
+    with pytest.raises(FileError, match="line 1 of the audit log is not an entry"):
+        parse_entries([line])
+
+
+def test_log_is_continued_only_if_intact():
+    _, lines = _log()
+    chain = AuditChain.resume([*lines, "\n"])
+    lines.append(chain.add(time="x", site="clinic", event="sent", task="t", asked_by="server").to_line())
+    assert verify_chain(lines).is_intact
+    with pytest.raises(FileError, match=r"not intact \(line 2 was edited\) and is not continued"):
+        AuditChain.resume([lines[0], lines[1].replace("moments", "moment")])
+
+
+def test_infinite_epsilon_is_written_as_null():
+    entry = AuditChain().add(
+        time="x", site="s", event="sent", task="t", asked_by="server", epsilon=float("inf"), delta=1e-5
+    )
+    assert entry.epsilon is None
+    assert json.loads(entry.to_line())["epsilon"] is None

@@ -1,0 +1,96 @@
+import math
+from dataclasses import dataclass
+
+import pytest
+
+from feddbn.errors import BudgetExceeded, ParameterError
+from feddbn.privacy.gaussian import gaussian_epsilon, noise_multiplier
+from feddbn.privacy.ledger import GaussianRelease, Ledger, Release, UnprotectedRelease
+
+
+def _ledger(z, n):
+    return Ledger((GaussianRelease("round", z),) * n)
+
+
+@pytest.mark.parametrize(("n", "z"), [(1, 3.73), (1, 0.65), (70, 20.0), (70, 5.0)])
+def test_accounting_agrees_with_the_exact_formula_for_1_and_70_releases(n, z):
+    exact = gaussian_epsilon(1e-5, z, n)
+    tight = _ledger(z, n).epsilon(1e-5, "pld")
+    loose = _ledger(z, n).epsilon(1e-5, "rdp")
+    assert tight == pytest.approx(exact, rel=1e-3)
+    assert tight >= exact * (1 - 1e-6)
+    assert exact <= loose <= 1.15 * exact
+
+
+def test_different_noise_composes_by_the_sum_of_squares():
+    ledger = Ledger((GaussianRelease("a", 2.0), GaussianRelease("b", 5.0), GaussianRelease("b", 5.0)))
+    equivalent = (1 / 4 + 2 / 25) ** -0.5
+    assert ledger.epsilon(1e-5) == pytest.approx(gaussian_epsilon(1e-5, equivalent), rel=1e-3)
+
+
+def test_epsilon_rises_with_releases_and_falls_with_noise():
+    values = [_ledger(10.0, n).epsilon(1e-5) for n in (1, 2, 10, 40)]
+    assert values == sorted(values)
+    assert len(set(values)) == 4
+    assert _ledger(20.0, 5).epsilon(1e-5) < _ledger(10.0, 5).epsilon(1e-5)
+
+
+def test_empty_ledger_has_cost_nothing():
+    assert Ledger().epsilon(1e-5) == 0.0
+
+
+def test_unprotected_release_costs_infinitely_much():
+    ledger = _ledger(5.0, 2).add(UnprotectedRelease("summary"))
+    assert math.isinf(ledger.epsilon(1e-5, "pld"))
+    assert math.isinf(ledger.epsilon(1e-5, "rdp"))
+
+
+def test_unknown_release_costs_infinitely_much():
+    @dataclass(frozen=True)
+    class Laplace(Release):
+        scale: float
+
+    @dataclass(frozen=True)
+    class Better(GaussianRelease):
+        pass
+
+    assert math.isinf(Ledger((Laplace("x", 1.0),)).epsilon(1e-5))
+    assert math.isinf(Ledger((Better("x", 10.0),)).epsilon(1e-5))
+
+
+def test_release_over_budget_is_refused_with_unit_and_numbers():
+    z = noise_multiplier(1.0, 1e-5)
+    ledger = Ledger()
+    ledger.check(GaussianRelease("moments", z), 1e-5, 1.001, "recording")
+    after = ledger.add(GaussianRelease("moments", z))
+    with pytest.raises(
+        BudgetExceeded,
+        match=r"'moments' would take epsilon to 1\.4\d for each recording \(delta = 1e-05\); this site's",
+    ):
+        after.check(GaussianRelease("moments", z), 1e-5, 1.001, "recording")
+    assert len(after.releases) == 1
+    with pytest.raises(BudgetExceeded, match="would take epsilon to inf"):
+        ledger.check(UnprotectedRelease("summary"), 1e-5, 100.0, "row")
+
+
+def test_run_of_seventy_rounds_fits_its_budget_and_the_next_round_does_not():
+    z = noise_multiplier(4.0, 1e-5, 70)
+    ledger = _ledger(z, 69)
+    ledger.check(GaussianRelease("round", z), 1e-5, 4.01, "recording")
+    full = ledger.add(GaussianRelease("round", z))
+    with pytest.raises(BudgetExceeded):
+        full.check(GaussianRelease("round", z), 1e-5, 4.01, "recording")
+
+
+def test_ledger_is_replayed_from_what_the_audit_log_holds():
+    ledger = Ledger.replay([("moments", 3.0), ("summary", None)])
+    assert ledger.releases == (GaussianRelease("moments", 3.0), UnprotectedRelease("summary"))
+
+
+def test_impossible_arguments_are_named():
+    with pytest.raises(ParameterError, match="noise multiplier must be positive and finite, got 0"):
+        GaussianRelease("x", 0.0)
+    with pytest.raises(ParameterError, match="delta must lie strictly between 0 and 1, got 1"):
+        Ledger().epsilon(1.0)
+    with pytest.raises(ParameterError, match="accountant must be 'pld' or 'rdp', got 'moments'"):
+        Ledger().epsilon(1e-5, "moments")
