@@ -210,6 +210,24 @@ class Consensus:
             relative = (primal / scale, self.rho2 * dual / max(dual_norm, 1e-12))
             self._consensus_step(message / n_sites, n_sites, relative)
 
+    @property
+    def convex_problem(self) -> tuple[FloatArray, BoolArray] | None:
+        """(penalty, allowed) of the present stage if it is convex: its optimum needs no rounds where G is at hand."""
+        is_open = self.options.schedule.is_adaptive and self.stage in (
+            Stage.LASSO,
+            Stage.SUPPORT,
+            Stage.FINAL,
+        )
+        return (self._penalty, self._allowed) if is_open else None
+
+    def settle(self, C: FloatArray, target_loss: FloatArray) -> None:
+        """Take the optimum C of the present convex stage and go on to the next."""
+        self.C, self.target_loss = C, target_loss
+        objective = float(target_loss.sum()) + penalty_value(C, self.options.penalty)
+        record = RoundRecord(self.round, self.stage.value, self.h, 0.0, 0.0, objective, self.rho1, self.rho2)
+        self.history.append(record)
+        self._next_stage()
+
     def _gradient_step(self, gradient: FloatArray) -> None:
         """Proximal gradient step from `C` in the metric D, then momentum.
 

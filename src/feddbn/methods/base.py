@@ -43,7 +43,10 @@ def network(
     scale = preparation.scale
     C = C * scale[:d] / scale[:, None]
     intercept = preparation.center[:d] - preparation.center @ C
-    variances = None if target_loss is None else 2.0 * target_loss / total_weight * scale[:d] ** 2
+    # A perfect fit of very few rows leaves a loss of zero, up to rounding of either sign.
+    variances = (
+        None if target_loss is None else 2.0 * np.maximum(target_loss, 0.0) / total_weight * scale[:d] ** 2
+    )
     return DBN(C[:d], C[d:].reshape(-1, d, d), variables, intercept, variances)
 
 

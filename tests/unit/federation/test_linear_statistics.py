@@ -5,7 +5,7 @@ import feddbn
 from feddbn.core.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, NotEnoughSites, ParameterError, ProtocolError
-from feddbn.federation.site import Site, site_task
+from feddbn.federation.site import Guard, Site, site_task
 from feddbn.federation.statistics import moments_program, prepare, summary_of_moments, summary_program
 from feddbn.federation.task import Sum, Task, run_program
 from feddbn.runtime.in_process import InProcessFederation
@@ -128,11 +128,8 @@ def test_unknown_tasks_sites_and_empty_federations_are_refused():
 
 
 def test_a_failing_site_program_changes_no_state():
-    class Refuse:
-        def before(self, task, state):
-            pass
-
-        def after(self, task, vector):
+    class Refuse(Guard):
+        def after(self, task, vector, channel):
             raise ProtocolError("no")
 
     data = read_sites(simulated(n_sites=1))["site-0"]

@@ -58,8 +58,8 @@ def test_variable_order_permutes_the_answer(federation, model):
 def test_one_site_equals_dynotears(federation):
     one = {"all": [r for recordings in federation.sites.values() for r in recordings]}
     a, b = FDBNL(refit=False).fit(one), Dynotears(refit=False).fit(one)
-    np.testing.assert_allclose(a.W_raw_, b.W_raw_, atol=1e-9)
-    np.testing.assert_allclose(a.A_raw_, b.A_raw_, atol=1e-9)
+    np.testing.assert_allclose(a.W_raw_, b.W_raw_, atol=1e-5)
+    np.testing.assert_allclose(a.A_raw_, b.A_raw_, atol=1e-5)
 
 
 def test_identical_sites_give_the_one_site_answer(federation):
