@@ -47,11 +47,12 @@ class Entry:
     attribute: str
     help: str
     panel: str
+    needs: str = "feddbn"
 
     @property
     def is_installed(self) -> bool:
-        """Whether this installation has the command."""
-        return find_spec(f"feddbn.cli.{self.module}") is not None
+        """Whether this installation has the command and the module it is about."""
+        return all(find_spec(name) is not None for name in (f"feddbn.cli.{self.module}", self.needs))
 
     def outline(self, name: str) -> TyperCommand:
         """Return a stand-in that only knows its help."""
@@ -78,11 +79,15 @@ COMMANDS = {
     "fit": Entry("fit", "fit", "Learn a network from the data of several sites.", _LEARN),
     "compare": Entry("compare", "compare", "Learn with several methods and compare them.", _LEARN),
     "score": Entry("score", "score", "Score a result against the truth.", _LEARN),
-    "select": Entry("select", "select", "Choose penalties and lags without knowing the truth.", _LEARN),
-    "report": Entry("report", "report", "Write a result as one HTML page.", _LEARN),
-    "audit": Entry(
-        "audit", "audit_app", "Show what left a site, and what plain messages give away.", _DEPLOY
+    "select": Entry(
+        "select",
+        "select",
+        "Choose penalties and lags without knowing the truth.",
+        _LEARN,
+        needs="feddbn.methods.selection",
     ),
+    "report": Entry("report", "report", "Write a result as one HTML page.", _LEARN),
+    "audit": Entry("audit", "audit", "Show what left a site, and what plain messages give away.", _DEPLOY),
     "federation": Entry("federation", "federation_app", "Set up a federation of sites.", _DEPLOY),
     "site": Entry("site", "site_app", "Run a site on the machine that holds its data.", _DEPLOY),
     "server": Entry("server", "server_app", "Run the server of a federation.", _DEPLOY),
