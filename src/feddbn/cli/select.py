@@ -36,7 +36,7 @@ def select(
             "--grid",
             "-g",
             metavar="KEY=V1,V2,...",
-            help="Values to try, simplest first; repeat for combinations. By default 0.1, 0.05, 0.025 for both penalties.",
+            help="Values to try, simplest first; repeat to combine. Both penalties by default.",
         ),
     ] = None,
     method: Annotated[str, typer.Option("--method", "-m", help="fdbnl, pfdbnl or dynotears.")] = "fdbnl",
