@@ -204,9 +204,7 @@ def test_missing_extra_names_the_installation(refuses, monkeypatch):
     from feddbn.cli.main import Entry
 
     def load(self, name):
-        from feddbn.cli.main import _missing
-
-        raise _missing(ModuleNotFoundError("No module named 'nvflare'", name="nvflare"))
+        raise ModuleNotFoundError("No module named 'nvflare.apis'", name="nvflare.apis")
 
     monkeypatch.setattr(Entry, "load", load)
     assert (

@@ -60,10 +60,7 @@ class Entry:
 
     def load(self, name: str) -> Any:
         """Return the real command."""
-        try:
-            found = getattr(import_module(f"feddbn.cli.{self.module}"), self.attribute)
-        except ModuleNotFoundError as error:
-            raise _missing(error) from error
+        found = getattr(import_module(f"feddbn.cli.{self.module}"), self.attribute)
         if not isinstance(found, typer.Typer):
             single = typer.Typer(add_completion=False)
             single.command(name)(found)
@@ -142,9 +139,6 @@ class CommandGroup(TyperGroup):
         except KeyboardInterrupt:
             complain("interrupted.")
             raise typer.Exit(130) from None
-        except ModuleNotFoundError as error:
-            complain(str(_missing(error)))
-            raise typer.Exit(2) from None
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -154,13 +148,19 @@ class CommandGroup(TyperGroup):
         except Exception as error:
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 raise
+            extra = _missing_extra(error)
+            if extra is not None:
+                complain(str(extra))
+                raise typer.Exit(2) from None
             complain(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it.")
             raise typer.Exit(1) from None
 
 
-def _missing(error: ModuleNotFoundError) -> Exception:
-    package = (error.name or "").split(".")[0]
-    return MissingExtra(package, _EXTRAS[package]) if package in _EXTRAS else error
+def _missing_extra(error: Exception) -> MissingExtra | None:
+    """The extra that would have brought the module an import did not find."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    package = (name or "").split(".")[0]
+    return MissingExtra(package, _EXTRAS[package]) if package in _EXTRAS else None
 
 
 def _show_version(value: bool) -> None:
