@@ -204,9 +204,7 @@ def test_missing_extra_names_the_installation(refuses, monkeypatch):
     from feddbn.cli.main import Entry
 
     def load(self, name):
-        from feddbn.cli.main import _missing
-
-        raise _missing(ModuleNotFoundError("No module named 'nvflare'", name="nvflare"))
+        raise ModuleNotFoundError("No module named 'nvflare.apis'", name="nvflare.apis")
 
     monkeypatch.setattr(Entry, "load", load)
     assert (
@@ -255,3 +253,12 @@ def test_real_process_shows_the_traceback_with_debug(tmp_path):
     assert done.returncode == 1
     assert "Traceback" in done.stderr
     assert DataError.__module__ in done.stderr
+
+
+@pytest.mark.parametrize("text", ["lambda_w", "lambda_w=high", "lambda_w="])
+def test_a_grid_that_is_not_numbers(text):
+    from feddbn.cli.select import _grid
+    from feddbn.errors import ParameterError
+
+    with pytest.raises(ParameterError, match="must look like key=v1,v2"):
+        _grid([text])

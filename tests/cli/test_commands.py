@@ -164,18 +164,11 @@ def test_demo_writes_what_it_says(run, tmp_path, monkeypatch):
     result = Result.load(tmp_path / "demo" / "result.json")
     assert result.truth is not None
     assert result.truth.equals(feddbn.DBN.from_json(tmp_path / "demo" / "truth.json"))
-    from feddbn.cli.report import has_report
-
-    if has_report():
-        last = text.strip().splitlines()[-1]
-        assert Path(last.removeprefix("Report: ")).stat().st_size > 10_000
+    last = text.strip().splitlines()[-1]
+    assert Path(last.removeprefix("Report: ")).stat().st_size > 10_000
 
 
 def test_report_writes_a_page(run, federation, tmp_path):
-    from feddbn.cli.report import has_report
-
-    if not has_report():
-        pytest.skip("this installation has no report layer")
     run("fit", federation, "-o", tmp_path / "r.json", "-m", "fdbnl")
     outcome = run("report", tmp_path / "r.json", "--truth", federation / "truth.json", "--json")
     assert outcome.exit_code == 0, outcome.output
@@ -212,3 +205,13 @@ def test_interrupt_exits_130_without_a_traceback(tmp_path):
         _, errors = process.communicate(timeout=20)
     assert process.returncode == 130
     assert errors.decode().strip() == "feddbn: interrupted."
+
+
+@pytest.mark.skipif("select" not in INSTALLED, reason="this installation has no selection")
+def test_select_says_what_to_fit_with(run, federation):
+    outcome = run("select", federation, "-g", "lambda_w=0.2,0.02", "--json", "-p", "tol=1e-3")
+    assert outcome.exit_code == 0, outcome.output
+    found = json.loads(outcome.stdout)
+    assert found["chosen"]["lambda_w"] in (0.2, 0.02)
+    assert [line["lambda_w"] for line in found["candidates"]] == [0.2, 0.02]
+    assert sum(line["chosen"] for line in found["candidates"]) == 1

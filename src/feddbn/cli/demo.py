@@ -26,7 +26,6 @@ def demo(
     import numpy as np
 
     from feddbn.cli.compare import print_scores
-    from feddbn.cli.report import has_report, write_page
     from feddbn.cli.simulate import FileFormat, write_sites
     from feddbn.data import read_sites
     from feddbn.methods.comparison import compare
@@ -34,6 +33,7 @@ def demo(
     from feddbn.methods.result import Result
     from feddbn.methods.simulation import simulate
     from feddbn.methods.truth import write_truth
+    from feddbn.report import write_report
 
     federation = simulate(d=10, n_lags=1, n_sites=10, n_samples=512, random_state=seed)
     truth = federation.truth
@@ -45,7 +45,7 @@ def demo(
         lines = list(compare(sites, methods, {"n_lags": 1}, truth, observer=watch, start=part))
     result = Result.from_estimator(lines[0].estimator, truth=truth)
     result.save(out / "result.json")
-    page = write_page(result.to_dict(), out / "report.html") if has_report() else None
+    page = write_report(result.to_dict(), out / "report.html")
     if as_json:
         files = {
             "data": out / "data",
@@ -56,7 +56,7 @@ def demo(
         print_json(
             {
                 "methods": [line.to_dict() for line in lines],
-                "files": {k: str(v) for k, v in files.items() if v is not None},
+                "files": {k: str(v) for k, v in files.items()},
             }
         )
         return
@@ -67,7 +67,6 @@ def demo(
     print_scores(lines)
     learned = result.dbn
     within, lagged = np.count_nonzero(learned.W), np.count_nonzero(learned.A)
-    say(f"FDBNL found {within} + {lagged} edges. The fit {result.status['message']}.")
+    say(f"FDBNL found {within} + {lagged} edges. The fit: {result.status['message']}.")
     say(f"Data:   {out / 'data'}\nTruth:  {out / 'truth.json'}\nResult: {out / 'result.json'}")
-    if page is not None:
-        say(f"Report: {page}")
+    say(f"Report: {page}")

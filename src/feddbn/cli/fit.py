@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,7 @@ from feddbn.cli.options import (
     parse_params,
 )
 from feddbn.cli.terminal import number, print_json, print_table, progress, remark, say
-from feddbn.errors import ParameterError
+from feddbn.errors import ParameterError, UnitsWarning
 
 if TYPE_CHECKING:
     from feddbn.methods.result import Result
@@ -81,7 +82,9 @@ def fit(
     columns = column_options(site, series, time, variables, freq)
     true = None if truth is None else read_truth(truth)
     parameters = _parameters(n_lags, lambda_w, lambda_a, forbid, require, param)
-    with progress(chosen.label) as (watch, _):
+    with progress(chosen.label) as (watch, _), warnings.catch_warnings():
+        # The result carries these sentences and they are printed from there.
+        warnings.simplefilter("ignore", UnitsWarning)
         estimator = fit_method(chosen, data, parameters, true, watch, **columns)
     result = Result.from_estimator(estimator, truth=true if isinstance(true, DBN) else None)
     result.save(out)
@@ -135,8 +138,8 @@ def print_result(result: Result) -> None:
     rows = f", {n_rows} usable rows" if n_rows else ""
     sizes = [_count(dbn.d, "variable"), _count(dbn.n_lags, "lag"), _count(len(result.sites), "site")]
     say(f"{result.method}: {', '.join(sizes)}{rows}")
-    rounds = f" ({result.n_rounds} rounds)" if result.n_rounds is not None else ""
-    say(f"The fit {result.status['message']}{rounds}.")
+    rounds = "" if result.n_rounds is None else f" ({_count(result.n_rounds, 'round')})"
+    say(f"The fit: {result.status['message']}{rounds}.")
     within, lagged = np.count_nonzero(dbn.W), np.count_nonzero(dbn.A)
     say(f"{within} edges within a moment, {lagged} lagged.")
     edges = sorted(result.edges, key=lambda edge: -abs(edge["weight"]))

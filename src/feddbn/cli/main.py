@@ -47,11 +47,12 @@ class Entry:
     attribute: str
     help: str
     panel: str
+    needs: str = "feddbn"
 
     @property
     def is_installed(self) -> bool:
-        """Whether this installation has the command."""
-        return find_spec(f"feddbn.cli.{self.module}") is not None
+        """Whether this installation has the command and the module it is about."""
+        return all(find_spec(name) is not None for name in (f"feddbn.cli.{self.module}", self.needs))
 
     def outline(self, name: str) -> TyperCommand:
         """Return a stand-in that only knows its help."""
@@ -59,10 +60,7 @@ class Entry:
 
     def load(self, name: str) -> Any:
         """Return the real command."""
-        try:
-            found = getattr(import_module(f"feddbn.cli.{self.module}"), self.attribute)
-        except ModuleNotFoundError as error:
-            raise _missing(error) from error
+        found = getattr(import_module(f"feddbn.cli.{self.module}"), self.attribute)
         if not isinstance(found, typer.Typer):
             single = typer.Typer(add_completion=False)
             single.command(name)(found)
@@ -78,11 +76,15 @@ COMMANDS = {
     "fit": Entry("fit", "fit", "Learn a network from the data of several sites.", _LEARN),
     "compare": Entry("compare", "compare", "Learn with several methods and compare them.", _LEARN),
     "score": Entry("score", "score", "Score a result against the truth.", _LEARN),
-    "select": Entry("select", "select", "Choose penalties and lags without knowing the truth.", _LEARN),
-    "report": Entry("report", "report", "Write a result as one HTML page.", _LEARN),
-    "audit": Entry(
-        "audit", "audit_app", "Show what left a site, and what plain messages give away.", _DEPLOY
+    "select": Entry(
+        "select",
+        "select",
+        "Choose penalties and lags without knowing the truth.",
+        _LEARN,
+        needs="feddbn.methods.selection",
     ),
+    "report": Entry("report", "report", "Write a result as one HTML page.", _LEARN),
+    "audit": Entry("audit", "audit", "Show what left a site, and what plain messages give away.", _DEPLOY),
     "federation": Entry("federation", "federation_app", "Set up a federation of sites.", _DEPLOY),
     "site": Entry("site", "site_app", "Run a site on the machine that holds its data.", _DEPLOY),
     "server": Entry("server", "server_app", "Run the server of a federation.", _DEPLOY),
@@ -137,9 +139,6 @@ class CommandGroup(TyperGroup):
         except KeyboardInterrupt:
             complain("interrupted.")
             raise typer.Exit(130) from None
-        except ModuleNotFoundError as error:
-            complain(str(_missing(error)))
-            raise typer.Exit(2) from None
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
@@ -149,13 +148,19 @@ class CommandGroup(TyperGroup):
         except Exception as error:
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 raise
+            extra = _missing_extra(error)
+            if extra is not None:
+                complain(str(extra))
+                raise typer.Exit(2) from None
             complain(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it.")
             raise typer.Exit(1) from None
 
 
-def _missing(error: ModuleNotFoundError) -> Exception:
-    package = (error.name or "").split(".")[0]
-    return MissingExtra(package, _EXTRAS[package]) if package in _EXTRAS else error
+def _missing_extra(error: Exception) -> MissingExtra | None:
+    """The extra that would have brought the module an import did not find."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    package = (name or "").split(".")[0]
+    return MissingExtra(package, _EXTRAS[package]) if package in _EXTRAS else None
 
 
 def _show_version(value: bool) -> None:

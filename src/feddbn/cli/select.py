@@ -1,0 +1,97 @@
+"""``feddbn select``: parameters chosen without the truth."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from feddbn.cli.options import (
+    Data,
+    Freq,
+    Json,
+    Params,
+    Series,
+    SiteColumn,
+    Time,
+    Variables,
+    column_options,
+    parse_params,
+)
+from feddbn.cli.terminal import number, print_json, print_table, progress, say
+from feddbn.errors import ParameterError
+
+__all__ = ["select"]
+
+_DEFAULT_GRID = ["lambda_w=0.1,0.05,0.025", "lambda_a=0.1,0.05,0.025"]
+
+
+def select(
+    data: Data,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid",
+            "-g",
+            metavar="KEY=V1,V2,...",
+            help="Values to try, simplest first; repeat to combine. Both penalties by default.",
+        ),
+    ] = None,
+    method: Annotated[str, typer.Option("--method", "-m", help="fdbnl, pfdbnl or dynotears.")] = "fdbnl",
+    n_blocks: Annotated[int, typer.Option(help="Blocks of held-out rows, one after the other.")] = 2,
+    share: Annotated[
+        float, typer.Option(help="Share of rows at the end of each recording to test on.")
+    ] = 0.3,
+    rule: Annotated[str, typer.Option(help="one-standard-error or best.")] = "one-standard-error",
+    param: Params = None,
+    site: SiteColumn = None,
+    series: Series = None,
+    time: Time = None,
+    variables: Variables = None,
+    freq: Freq = None,
+    as_json: Json = False,
+) -> None:
+    """Choose parameters by the loss on later rows of every site; only sums of losses are used.
+
+    Example: feddbn select DATA -g n_lags=1,2,3 -g lambda_w=0.1,0.05
+    """
+    from feddbn.methods.registry import get_method, make_estimator
+
+    selection: Any = import_module("feddbn.methods.selection")
+    chosen = get_method(method)
+    estimator = make_estimator(chosen.name, parse_params(param))
+    candidates = _grid(grid or _DEFAULT_GRID)
+    columns = {k: v for k, v in column_options(site, series, time, variables, freq).items() if v is not None}
+    options = {"n_blocks": n_blocks, "share": share, "rule": rule}
+    with progress(f"{chosen.label}: select") as (watch, _):
+        found = selection.select(estimator, data, candidates, observer=watch, **options, **columns)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    names = list(found.chosen)
+    rows = [
+        [
+            *(f"{row[name]:g}" for name in names),
+            number(float(row["loss"]), 4),
+            number(float(row["standard_error"]), 4),
+            "<-" if row["chosen"] else "",
+        ]
+        for row in found.table.to_dict("records")
+    ]
+    print_table([*names, "held-out loss", "se of difference", "chosen"], rows, n_text=0)
+    say("Fit with: " + " ".join(f"-p {name}={value:g}" for name, value in found.chosen.items()))
+
+
+def _grid(texts: list[str]) -> dict[str, list[Any]]:
+    grid: dict[str, list[Any]] = {}
+    for text in texts:
+        key, sign, values = text.partition("=")
+        try:
+            grid[key.strip().replace("-", "_")] = [json.loads(value) for value in values.split(",")]
+        except ValueError:
+            sign = ""
+        if not sign:
+            raise ParameterError(f"--grid {text!r} must look like key=v1,v2,..., for example -g n_lags=1,2.")
+    return grid
