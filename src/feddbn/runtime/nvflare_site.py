@@ -1,0 +1,44 @@
+"""The class an NVFlare site runs; installed with the package, named on the site's allow-list, no code travels."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from nvflare.collab import collab
+
+from feddbn.errors import FeddbnError
+from feddbn.federation.endpoint import SiteEndpoint
+from feddbn.federation.messages import encode_reply, refusal
+from feddbn.runtime.open_site import open_site
+from feddbn.runtime.settings import read_site_settings
+
+__all__ = ["FeddbnSite"]
+
+_log = logging.getLogger("feddbn.site")
+
+
+class FeddbnSite:
+    """Passes bytes between NVFlare and the site's endpoint."""
+
+    def __init__(self) -> None:
+        self._endpoint: SiteEndpoint | None = None
+
+    def _open(self) -> SiteEndpoint:
+        if self._endpoint is None:
+            path = Path(collab.workspace.get_site_config_dir()) / "feddbn_site.toml"
+            self._endpoint = open_site(read_site_settings(path), collab.site_name, _log)
+        return self._endpoint
+
+    @collab.publish
+    def handle(self, message: bytes) -> bytes:
+        """Return the endpoint's reply.
+
+        Settings are read with the first message, not when the job starts: NVFlare fails the whole job if one site
+        cannot start, while a site that answers with a refusal only leaves itself out.
+        """
+        try:
+            return self._open().handle(message, caller=str(collab.caller))
+        except FeddbnError as error:
+            _log.error("%s", error)
+            return encode_reply(refusal(collab.site_name, None, error))

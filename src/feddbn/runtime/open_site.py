@@ -1,0 +1,62 @@
+"""A site's endpoint from its settings file: data, policy, durable store, event log."""
+
+from __future__ import annotations
+
+import logging
+
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.errors import FileError, SiteRefused
+from feddbn.federation.endpoint import SiteEndpoint, SiteEvent
+from feddbn.federation.site import Site, SiteData
+from feddbn.federation.study import Study
+from feddbn.runtime.settings import SiteSettings, load_programs
+from feddbn.runtime.store import EventLog, FileStore, prune_runs, run_directory
+
+__all__ = ["open_site", "read_data"]
+
+
+def read_data(settings: SiteSettings) -> SiteData:
+    """Return the site's recordings."""
+    import numpy as np
+    import pandas as pd
+
+    from feddbn.core.lagged import Block
+
+    try:
+        frame = pd.read_csv(settings.data)
+    except OSError as error:
+        raise FileError(f"the data file {settings.data} cannot be read: {error.strerror}.") from None
+    names = settings.variables or tuple(frame.columns)
+    values = np.ascontiguousarray(frame[list(names)].to_numpy(dtype=np.float64))
+    return MemorySite(tuple(names), [ArrayRecording("r", (Block(values),))])
+
+
+def open_site(settings: SiteSettings, name: str, log: logging.Logger) -> SiteEndpoint:
+    """Return the endpoint of the site called `name`; its old runs are pruned."""
+    if settings.name != name:
+        raise FileError(f"the settings are for site {settings.name!r}, but the engine calls this site {name!r}.")
+    load_programs(settings.programs)
+    prune_runs(settings.state, settings.keep_days)
+    store = FileStore(settings.state, name)
+
+    def tell(event: SiteEvent) -> None:
+        if event.error is not None:
+            log.error("unexpected error in run %r", event.run_id, exc_info=event.error)
+        elif event.what == "refused":
+            log.warning("refused: %s", event.sentence)
+        if event.run_id and run_directory(settings.state, event.run_id, create=False).is_dir():
+            values = {k: v for k, v in vars(event).items() if k != "error"}
+            EventLog(run_directory(settings.state, event.run_id) / "events.jsonl").write(values)
+
+    def lags(study: Study) -> None:
+        if study.n_lags is not None and study.n_lags > settings.max_lags:
+            raise SiteRefused(f"the study asks for n_lags = {study.n_lags}; this site allows at most {settings.max_lags}.")
+
+    return SiteEndpoint(
+        Site(name, read_data(settings)),
+        store,
+        checks=[lags],
+        keep=store.keep,
+        on_event=tell,
+        max_bytes=settings.max_message_mb * 2**20,
+    )
