@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from feddbn.errors import ParameterError, ProtocolError
@@ -14,6 +16,7 @@ def _walk(data, state, task):
     if "mean" not in state:
         rows = np.concatenate([block.values for rec in data.recordings() for block in rec.blocks()])
         state = {"mean": rows.mean(axis=0), "dual": np.zeros(rows.shape[1]), "count": np.array([0.0])}
+    time.sleep(float(task.params["pause_s"]))
     if np.isnan(task.arrays["centre"]).any():
         raise ProtocolError("the centre is not a number.")
     local = 0.5 * (state["mean"] + task.arrays["centre"]) - state["dual"]
@@ -29,12 +32,13 @@ def _program(parameters, variables, sites):
     centre = np.zeros(len(variables))
     rounds = int(parameters.get("rounds", 5))
     share = float(parameters.get("participation", 1.0))
+    params = {"step": 0.1, "pause_s": float(parameters.get("pause_s", 0.0))}
     for k in range(rounds):
         chosen = None
         if share < 1.0:
             n = max(1, round(share * len(sites)))
             chosen = tuple(sorted(rng.choice(sites, size=n, replace=False).tolist()))
-        answer = yield Task("walk", {"centre": centre}, {"step": 0.1}, chosen, {"round": float(k)})
+        answer = yield Task("walk", {"centre": centre}, params, chosen, {"round": float(k)})
         centre = answer.value[:-1] / answer.value[-1]
     return StudyResult({"centre": centre}, {"rounds": rounds, "variables": list(variables)})
 

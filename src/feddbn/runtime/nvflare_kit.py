@@ -20,7 +20,7 @@ from typing import Any
 
 from feddbn.errors import FileError, MissingExtra, ParameterError
 
-__all__ = ["ALLOWED_CLASSES", "FederationPlan", "engine_command", "make_kits"]
+__all__ = ["ALLOWED_CLASSES", "FederationPlan", "engine_command", "make_kits", "start_command", "start_environment"]
 
 ALLOWED_CLASSES = (
     "feddbn.runtime.nvflare_server.FeddbnServer",
@@ -135,7 +135,8 @@ def _permissions(local: Path) -> None:
     values = _load(local / "authorization.json.default")
     lead = {"submit_job": "any", "clone_job": "none", "manage_job": "n:submitter", "download_job": "n:submitter"}
     lead.update({"view": "any", "operate": "none", "shell_commands": "none", "byoc": "none"})
-    lead["server-predeployed-flwr"] = "none"
+    # A study tells its progress to whoever may see the job; it holds nothing but counts and residuals.
+    lead.update({"server-predeployed-flwr": "none", "app_command": "any"})
     nothing = {**dict.fromkeys(lead, "none"), "view": "any"}
     values["permissions"] = {"project_admin": lead, "lead": lead, "org_admin": nothing, "member": {"view": "any"}}
     _write(local / "authorization.json", values)
@@ -170,6 +171,19 @@ def _harden_site(kit: Path, site: str) -> None:
 
 def _set_argument(component: dict[str, Any], name: str, value: str) -> None:
     component.setdefault("args", {})[name] = value
+
+
+def start_environment() -> dict[str, str]:
+    """Return the environment in which a kit is started.
+
+    The kit's script calls ``python3``: it must be this one. A job whose site has died is held open for 15 minutes by
+    default after the study itself has ended; 15 seconds are enough for a site that lives.
+    """
+    here = str(Path(sys.executable).parent)
+    values = {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', '')}"}
+    values.setdefault("NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT", "15")
+    values.setdefault("OMP_NUM_THREADS", "1")
+    return values
 
 
 def start_command(kit: Path) -> Sequence[str]:

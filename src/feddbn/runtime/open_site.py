@@ -6,13 +6,13 @@ import logging
 
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import FileError, SiteRefused
-from feddbn.federation.endpoint import SiteEndpoint, SiteEvent
+from feddbn.federation.endpoint import SiteEndpoint, SiteEvent, StudyCheck
 from feddbn.federation.site import Site, SiteData
 from feddbn.federation.study import Study
 from feddbn.runtime.settings import SiteSettings, load_programs
 from feddbn.runtime.store import EventLog, FileStore, prune_runs, run_directory
 
-__all__ = ["open_site", "read_data"]
+__all__ = ["describe_data", "describe_policy", "open_site", "read_data", "study_checks"]
 
 
 def read_data(settings: SiteSettings) -> SiteData:
@@ -29,6 +29,33 @@ def read_data(settings: SiteSettings) -> SiteData:
     names = settings.variables or tuple(frame.columns)
     values = np.ascontiguousarray(frame[list(names)].to_numpy(dtype=np.float64))
     return MemorySite(tuple(names), [ArrayRecording("r", (Block(values),))])
+
+
+def describe_data(data: SiteData) -> str:
+    """Return one line about the data; counts only."""
+    n_recordings = n_rows = 0
+    for recording in data.recordings():
+        n_recordings += 1
+        n_rows += sum(len(block.values) for block in recording.blocks())
+    names = ", ".join(data.variables[:8]) + (", ..." if len(data.variables) > 8 else "")
+    return f"{n_recordings} recordings, {n_rows} rows, {len(data.variables)} variables: {names}"
+
+
+def describe_policy(settings: SiteSettings) -> str:
+    """Return one line about what this site allows."""
+    return f"at most {settings.max_lags} lags"
+
+
+def study_checks(settings: SiteSettings) -> list[StudyCheck]:
+    """Return the site's own conditions on a study."""
+
+    def lags(study: Study) -> None:
+        if study.n_lags is not None and study.n_lags > settings.max_lags:
+            raise SiteRefused(
+                f"the study asks for n_lags = {study.n_lags}; this site allows at most {settings.max_lags}."
+            )
+
+    return [lags]
 
 
 def open_site(settings: SiteSettings, name: str, log: logging.Logger) -> SiteEndpoint:
@@ -48,14 +75,10 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger) -> SiteEnd
             values = {k: v for k, v in vars(event).items() if k != "error"}
             EventLog(run_directory(settings.state, event.run_id) / "events.jsonl").write(values)
 
-    def lags(study: Study) -> None:
-        if study.n_lags is not None and study.n_lags > settings.max_lags:
-            raise SiteRefused(f"the study asks for n_lags = {study.n_lags}; this site allows at most {settings.max_lags}.")
-
     return SiteEndpoint(
         Site(name, read_data(settings)),
         store,
-        checks=[lags],
+        checks=study_checks(settings),
         keep=store.keep,
         on_event=tell,
         max_bytes=settings.max_message_mb * 2**20,

@@ -222,7 +222,7 @@ def test_resuming_with_another_study_or_another_program_is_refused():
     from feddbn.federation.task import Task
 
     with pytest.raises(StateError, match="sum 0 in its journal answers another task"):
-        coordinator.sum(Task("walk", {"centre": np.ones(2)}, {"step": 0.1}))
+        coordinator.sum(Task("walk", {"centre": np.ones(2)}, {"step": 0.1, "pause_s": 0.0}))
 
 
 def test_vectors_that_are_not_finite_or_of_another_shape_are_not_counted():
