@@ -1,4 +1,4 @@
-"""An admin session in a process of its own: NVFlare's client leaves sockets and threads behind, tests must not."""
+"""An admin session in a process of its own: NVFlare's client leaves sockets and threads behind."""
 
 import json
 import sys

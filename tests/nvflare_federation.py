@@ -83,6 +83,9 @@ class RemoteConsole:
     def submit(self, study, run_id):
         return self._call("submit", study.to_json(), run_id)
 
+    def submit_job(self, job):
+        return self._call("submit_job", str(job))
+
     def sites(self):
         return self._call("sites")
 
@@ -135,8 +138,13 @@ class NVFlareFederation:
                 (kit / "data.csv").write_text("\n".join(lines) + "\n")
             else:
                 data[site].to_csv(kit / "data.csv", index=False)
-            text = f'name = "{site}"\ndata = "../data.csv"\nstate = "../state"\nprograms = [{named}]\n{settings}\n'
-            (kit / "local" / "feddbn_site.toml").write_text(text)
+            lines = [
+                f'name = "{site}"',
+                'data = "../data.csv"',
+                'state = "../state"',
+                f"programs = [{named}]",
+            ]
+            (kit / "local" / "feddbn_site.toml").write_text("\n".join([*lines, settings, ""]))
         text = f'runs = "../runs"\nprograms = [{named}]\n'
         (self.kits[SERVER] / "local" / "feddbn_server.toml").write_text(text)
         self.processes = {}
@@ -195,7 +203,11 @@ class NVFlareFederation:
     def job_processes(self, name):
         """Process ids of the jobs a participant runs."""
         process = self.processes[name]
-        return [pid for pid in children(process.pid) if "worker_process" in command_of(pid) or "runner_process" in command_of(pid)]
+        return [
+            pid
+            for pid in children(process.pid)
+            if "worker_process" in command_of(pid) or "runner_process" in command_of(pid)
+        ]
 
     def stop(self):
         for name in list(self.processes):

@@ -1,4 +1,4 @@
-"""NVFlare processes killed in the middle of runs: what is resumed equals what was never disturbed, bit for bit."""
+"""NVFlare processes killed in the middle of runs: a resumed run equals an undisturbed one, bit for bit."""
 
 import json
 import os
@@ -13,15 +13,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 pytest.importorskip("nvflare")
 import study_programs  # noqa: F401
-from nvflare_federation import SERVER, NVFlareFederation, children, command_of
-
 from feddbn.federation.journal import read_journal
-from feddbn.federation.study import Study, StudyResult, study_method
 from feddbn.federation.site import Site
+from feddbn.federation.study import Study, StudyResult, study_method
 from feddbn.federation.task import run_program
 from feddbn.runtime.in_process import InProcessFederation
 from feddbn.runtime.open_site import read_data
 from feddbn.runtime.settings import read_site_settings
+from nvflare_federation import SERVER, NVFlareFederation, command_of
 
 SITES = ("site-a", "site-b", "site-c")
 
@@ -92,7 +91,9 @@ def assert_nothing_executed_twice(federation, run_id):
         events = [json.loads(line) for line in path.read_text().splitlines()]
         executed = [e["seq"] for e in events if e["what"].startswith("executed")]
         assert len(executed) == len(set(executed)), (site, executed)
-    counted = {(site, e.seq) for e in journal_of(federation, run_id).entries for site in e.answer.contributors}
+    counted = {
+        (site, e.seq) for e in journal_of(federation, run_id).entries for site in e.answer.contributors
+    }
     for site in SITES:
         path = federation.state(site) / run_id / "events.jsonl"
         events = [json.loads(line) for line in path.read_text().splitlines()]
@@ -118,7 +119,9 @@ def test_a_killed_site_job_and_its_resume_change_no_bit(federation):
         jobs = {run: console.submit(study, run) for run, study in studies.items()}
         for run, study in studies.items():
             assert console.wait(jobs[run], timeout_s=90).endswith("COMPLETED")
-            np.testing.assert_array_equal(result_of(federation, console, jobs[run], run), in_process(federation, study))
+            np.testing.assert_array_equal(
+                result_of(federation, console, jobs[run], run), in_process(federation, study)
+            )
             assert_nothing_executed_twice(federation, run)
 
 
@@ -143,7 +146,9 @@ def test_a_site_that_stays_away_is_left_out_and_one_that_returns_joins_the_next_
         federation.wait_until_up()
         job = console.submit(waits, "kill-site-2")
         assert console.wait(job, timeout_s=90).endswith("COMPLETED")
-        np.testing.assert_array_equal(result_of(federation, console, job, "kill-site-2"), in_process(federation, waits))
+        np.testing.assert_array_equal(
+            result_of(federation, console, job, "kill-site-2"), in_process(federation, waits)
+        )
     assert_nothing_executed_twice(federation, "kill-site-1")
     assert_nothing_executed_twice(federation, "kill-site-2")
 
@@ -164,6 +169,8 @@ def test_a_killed_server_and_the_resume_change_no_bit(federation):
         jobs = {run: console.submit(study, run) for run, study in studies.items()}
         for run, study in studies.items():
             assert console.wait(jobs[run], timeout_s=120).endswith("COMPLETED")
-            np.testing.assert_array_equal(result_of(federation, console, jobs[run], run), in_process(federation, study))
+            np.testing.assert_array_equal(
+                result_of(federation, console, jobs[run], run), in_process(federation, study)
+            )
             assert_nothing_executed_twice(federation, run)
             assert 0 < before[run] < 60

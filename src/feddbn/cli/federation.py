@@ -21,13 +21,17 @@ def _group() -> None:
 
 @federation_app.command("init")
 def init(
-    directory: Annotated[Path, typer.Argument(help="New directory for the kits and the certificate authority.")],
+    directory: Annotated[
+        Path, typer.Argument(help="New directory for the kits and the certificate authority.")
+    ],
     server: Annotated[str, typer.Option(help="Host name of the server as the sites reach it.")],
     site: Annotated[list[str], typer.Option(help="Name of a site; repeat for each.")],
     name: Annotated[str, typer.Option(help="Name of the federation.")] = "feddbn",
     port: Annotated[int, typer.Option(help="Port the sites connect to.")] = 8002,
     admin_port: Annotated[int, typer.Option(help="Port people connect to when they submit studies.")] = 8003,
-    lead: Annotated[str, typer.Option(help="Who submits studies, as an e-mail address.")] = "lead@example.org",
+    lead: Annotated[
+        str, typer.Option(help="Who submits studies, as an e-mail address.")
+    ] = "lead@example.org",
 ) -> None:
     """Write one kit per participant: certificates, safe settings, start script."""
     from feddbn.runtime.nvflare_kit import FederationPlan, make_kits
@@ -38,4 +42,6 @@ def init(
         table.add_row(participant, str(kit))
     terminal = Terminal()
     terminal.print(table)
-    terminal.print("Each kit holds a private key: hand it to its owner only. Keep the authority directory offline.")
+    terminal.print(
+        "Each kit holds a private key: hand it to its owner only. Keep the authority directory offline."
+    )

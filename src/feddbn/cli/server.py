@@ -10,7 +10,9 @@ import typer
 
 __all__ = ["server_app"]
 
-server_app = typer.Typer(help="Run the server of a federation; it sees sums, never data.", no_args_is_help=True)
+server_app = typer.Typer(
+    help="Run the server of a federation; it sees sums, never data.", no_args_is_help=True
+)
 
 
 @server_app.callback()

@@ -20,7 +20,9 @@ Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site'
 @site_app.command("check")
 def check(
     kit: Kit,
-    study: Annotated[Path | None, typer.Option(help="Also check whether the site can join this study.")] = None,
+    study: Annotated[
+        Path | None, typer.Option(help="Also check whether the site can join this study.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check data, policy, certificates, clock and the way to the server; nothing leaves the site."""

@@ -20,7 +20,9 @@ from feddbn.federation.study import Study, parse_study, study_from_json
 __all__ = ["mount", "read_study"]
 
 Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The lead's kit.")]
-Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the end, with progress, and fetch the result.")]
+Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Wait for the end, with progress, and fetch the result.")
+]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Where results go; by default the run's name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -89,10 +91,17 @@ def status(
     if as_json:
         typer.echo(json.dumps({"sites": sites, "runs": rows}, default=str))
         return
-    table = Table("run", "status", "sums", "sites present", title=f"connected: {', '.join(sites) or 'no site'}")
+    table = Table(
+        "run", "status", "sums", "sites present", title=f"connected: {', '.join(sites) or 'no site'}"
+    )
     for row in rows:
         progress = row.get("progress") or {}
-        table.add_row(str(row["run"]), str(row["status"]), str(progress.get("sums", "")), ", ".join(progress.get("present", [])))
+        table.add_row(
+            str(row["run"]),
+            str(row["status"]),
+            str(progress.get("sums", "")),
+            ", ".join(progress.get("present", [])),
+        )
     Terminal().print(table)
 
 
@@ -145,7 +154,12 @@ def _fetch(console: Any, job: str, run_id: str, out: Path | None, as_json: bool)
 def _bar(run_id: str, study: Study, quiet: bool) -> Iterator[Any]:
     """Progress with round, h, residuals and the sites present, as the study's program tells them."""
     total = study.parameters.get("max_rounds")
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"))
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
     with Progress(*columns, TimeElapsedColumn(), console=Terminal(stderr=True), disable=quiet) as progress:
         number = total if isinstance(total, int) else None
         bar = progress.add_task(run_id, total=number, note="starting")

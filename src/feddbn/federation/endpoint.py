@@ -3,7 +3,8 @@
 Rules of this file
 ------------------
 - One message at a time; a refused message changes nothing.
-- The handshake comes first: version, variables, lags, sites and the site's own checks, before any data statistic.
+- The handshake comes first: version, variables, lags, sites and the site's own checks, before any data
+  statistic.
 - A task passes the fence (fence.py); its new state is stored before its answer leaves.
 - Errors leave as one sentence. A traceback or a data value never does.
 - Only the server may call: engines that let sites call each other must pass who calls.
@@ -180,7 +181,7 @@ class SiteEndpoint:
         return SiteRecord(request.run_id, self.name, "", "")
 
     def _study(self, record: SiteRecord) -> Study:
-        """Return the study of a known run; a restarted site checks it again, since its policy may have changed."""
+        """Return the study of a known run; a restarted site checks it again: its policy may have changed."""
         if self._agreed is None or self._agreed[0] != record.run_id:
             study = study_from_json(record.study)
             self._agree(study, record.version)
@@ -210,7 +211,8 @@ class SiteEndpoint:
             raise SiteRefused(f"run {request.run_id!r} was opened with another study at this site.")
         if record.version not in ("", version):
             raise SiteRefused(
-                f"run {request.run_id!r} was begun with feddbn {record.version} and cannot go on with {version}."
+                f"run {request.run_id!r} was begun with feddbn {record.version} "
+                f"and cannot go on with {version}."
             )
         self._agree(study, version)
         if not record.study:

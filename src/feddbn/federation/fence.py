@@ -2,21 +2,21 @@
 
 Theory of operation
 -------------------
-The server numbers the tasks of a run 0, 1, 2, ... A site keeps two snapshots: `previous`, the last one the server has
-counted, and `current`, after the last task it executed. Each task says `after`: the number of the last task whose
-answer by this site was counted. Then
+The server numbers the tasks of a run 0, 1, 2, ... A site keeps two snapshots: `previous`, the last one the
+server has counted, and `current`, after the last task it executed. Each task says `after`: the number of the
+last task whose answer by this site was counted. Then
 
 - ``seq == current.seq`` and the same digest: the recorded answer is given again, nothing is executed;
 - ``seq > current.seq`` and ``after == current.seq``: execute from the current snapshot (the usual step);
-- ``seq > current.seq`` and ``after == previous.seq``: the last answer came too late to be counted; execute from the
-  previous snapshot, as if the uncounted task had never been asked;
+- ``seq > current.seq`` and ``after == previous.seq``: the last answer came too late to be counted; execute
+  from the previous snapshot, as if the uncounted task had never been asked;
 - anything else is refused and changes nothing.
 
-A server that resumes from its journal is at most one task behind a site, and asks the same question again: it gets
-the recorded answer. A site that was away for rounds still holds the snapshot the server means.
+A server that resumes from its journal is at most one task behind a site, and asks the same question again: it
+gets the recorded answer. A site that was away for rounds still holds the snapshot the server means.
 
-Known weakness: a site that lost its state directory cannot take part in a running run again, except as a newcomer
-if its earlier answers were never counted.
+Known weakness: a site that lost its state directory cannot take part in a running run again, except as a
+newcomer if its earlier answers were never counted.
 """
 
 from __future__ import annotations

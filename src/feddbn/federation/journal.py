@@ -1,13 +1,13 @@
 """The server's checkpoint: an append-only journal of sums; resuming is replaying.
 
-A server program is deterministic. Its journal therefore needs no program state: a header (run, study, version, sites)
-and one record per sum (number, task digest, contributors, value) are enough. Resuming runs the program again, feeds
-it the recorded sums after checking that it asked the same questions, and goes on live where the journal ends:
-bit-identical by construction.
+A server program is deterministic. Its journal therefore needs no program state: a header (run, study,
+version, sites) and one record per sum (number, task digest, contributors, value) are enough. Resuming runs
+the program again, feeds it the recorded sums after checking that it asked the same questions, and goes on
+live where the journal ends: bit-identical by construction.
 
-Layout: records one after the other, each an 8-byte length and a self-checking message that names the digest of the
-record before it. The last record may be torn (the machine died while writing it): it is dropped. Damage anywhere else
-raises `StateError`.
+Layout: records one after the other, each an 8-byte length and a self-checking message that names the digest
+of the record before it. The last record may be torn (the machine died while writing it): it is dropped.
+Damage anywhere else raises `StateError`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Entry:
 
 
 class Journal:
-    """The records of a run; `header_bytes` and `add` return the bytes that must reach the disk before going on."""
+    """The records of a run; `header_bytes` and `add` return what must reach the disk before going on."""
 
     def __init__(self, header: Header, entries: tuple[Entry, ...] = (), last: str = "") -> None:
         self.header = header
@@ -79,7 +79,7 @@ class Journal:
 
 
 def read_journal(stored: bytes) -> tuple[Journal | None, int]:
-    """Return the journal and how many bytes of `stored` are whole records; (None, 0) if not even the header is."""
+    """Return the journal and how many bytes of `stored` are whole records; (None, 0) without a header."""
     journal: Journal | None = None
     last, offset = "", 0
     entries: list[Entry] = []

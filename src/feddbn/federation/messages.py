@@ -1,9 +1,9 @@
 """Requests and replies between server and sites as bytes; one envelope for every engine.
 
-A request carries the run id, its sequence number and, for a task, `after`: the number of the last task of this run
-whose answer by this site the server counted. A reply repeats run, number and task digest, so that a stale or replayed
-reply can never be taken for the answer to another question. What a task's `note` says is for people at the server
-and does not travel.
+A request carries the run id, its sequence number and, for a task, `after`: the number of the last task of
+this run whose answer by this site the server counted. A reply repeats run, number and task digest, so that a
+stale or replayed reply can never be taken for the answer to another question. What a task's `note` says is
+for people at the server and does not travel.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def read_reply(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Reply:
 
 
 def refusal(site: str, request: Request | None, error: Exception) -> Reply:
-    """Return the reply that says no: a sentence, never a traceback; an unexpected error shows only its type."""
+    """Return the reply that says no: a sentence, no traceback; an unexpected error shows only its type."""
     name = type(error).__name__
     if isinstance(error, errors.FeddbnError):
         sentence = str(error)

@@ -1,4 +1,4 @@
-"""What a site stores for a run, as one self-checking byte string, and the interface of a place that keeps it."""
+"""What a site stores for a run, as one self-checking byte string, and the place that keeps it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A study: what the sites of a federation agree to compute, as a validated file, and the methods that can run it.
+"""A study: what the sites of a federation agree to compute, as a validated file, and the methods that can run
+it.
 
-A study names method, parameters, variables, privacy, sites and what happens when a site is missing. The same text is
-read by the person who submits it, by the server and, in the handshake, by every site, which refuses what it did not
-agree to. Unknown keys are errors: a misspelt protection must not be silently absent.
+A study names method, parameters, variables, privacy, sites and what happens when a site is missing. The same
+text is read by the person who submits it, by the server and, in the handshake, by every site, which refuses
+what it did not agree to. Unknown keys are errors: a misspelt protection must not be silently absent.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class Privacy(_Strict):
 class Attendance(_Strict):
     """What happens when a site does not answer in time.
 
-    `when_missing`: "wait" asks again until `max_wait_s` has passed; "continue" goes on with at least `min_sites`;
-    "abort" stops at once. A stopped run can be resumed.
+    `when_missing`: "wait" asks again until `max_wait_s` has passed; "continue" goes on with at least
+    `min_sites`; "abort" stops at once. A stopped run can be resumed.
     """
 
     timeout_s: float = Field(default=60.0, gt=0)

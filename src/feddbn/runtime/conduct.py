@@ -23,7 +23,13 @@ class Progress:
 
     def __init__(self, run_id: str, sites: tuple[str, ...]) -> None:
         self._lock = threading.Lock()
-        self._values: dict[str, Any] = {"run": run_id, "state": "starting", "sums": 0, "sites": list(sites), "present": []}
+        self._values: dict[str, Any] = {
+            "run": run_id,
+            "state": "starting",
+            "sums": 0,
+            "sites": list(sites),
+            "present": [],
+        }
 
     def update(self, **values: Any) -> None:
         """Change some values."""
@@ -47,8 +53,8 @@ def conduct(
 ) -> StudyResult:
     """Run or resume `study`; the result and the events are written to `out` and to the run's directory.
 
-    A run that stops (too few sites, a refusal) raises after writing ``outcome.json`` with the sentence; its journal
-    stays, so that it can be resumed.
+    A run that stops (too few sites, a refusal) raises after writing ``outcome.json`` with the sentence; its
+    journal stays, so that it can be resumed.
     """
     directory = run_directory(runs, run_id)
     events = EventLog(directory / "events.jsonl")
@@ -58,7 +64,9 @@ def conduct(
         events.write(values)
         if event.what == "sum":
             note = dict(event.note or {})
-            progress.update(state="running", sums=event.seq + 1, task=event.task, present=list(event.sites), note=note)
+            progress.update(
+                state="running", sums=event.seq + 1, task=event.task, present=list(event.sites), note=note
+            )
         elif event.sentence:
             progress.update(last=event.sentence)
             log(event.sentence)

@@ -2,13 +2,15 @@
 
 Theory of operation
 -------------------
-`Coordinator` is a `Federation`. For each task it first looks into the journal: a recorded sum is returned after its
-task digest was checked (resume). Otherwise it asks the sites, adds the answers in sorted site order, writes the sum to
-the journal and only then returns it. The fence at the sites (federation/fence.py) makes asking again harmless.
+`Coordinator` is a `Federation`. For each task it first looks into the journal: a recorded sum is returned
+after its task digest was checked (resume). Otherwise it asks the sites, adds the answers in sorted site
+order, writes the sum to the journal and only then returns it. The fence at the sites (federation/fence.py)
+makes asking again harmless.
 
-A silent site is a drop-out. "wait" asks again until `max_wait_s`, "continue" goes on with at least `min_sites`,
-"abort" stops. A site that was silent twice in a row is then asked only in the 2nd, 4th, 8th, ... round after, so that a dead
-one does not cost a full timeout each round; if the sites left are too few, everybody is asked.
+A silent site is a drop-out. "wait" asks again until `max_wait_s`, "continue" goes on with at least
+`min_sites`, "abort" stops. A site that was silent twice in a row is then asked only in the 2nd, 4th, 8th, ...
+round after, so that a dead one does not cost a full timeout each round; if the sites left are too few,
+everybody is asked.
 """
 
 from __future__ import annotations
@@ -149,7 +151,7 @@ class Coordinator:
         waiting = list(self.sites)
         start = time.monotonic()
         while waiting:
-            for site, reply in self._ask({name: message for name in waiting}, "hello", -1).items():
+            for site, reply in self._ask(dict.fromkeys(waiting, message), "hello", -1).items():
                 if isinstance(reply, Reply):
                     present.append(site)
             waiting = [site for site in waiting if site not in present and site not in self._refused]
@@ -170,8 +172,8 @@ class Coordinator:
             entry = self._journal.entries[seq]
             if entry.digest != digest:
                 raise StateError(
-                    f"run {self._run_id!r} cannot be resumed: sum {seq} in its journal answers another task than the "
-                    f"program asked now; resume with the version, machine type and study it was begun with."
+                    f"run {self._run_id!r} cannot be resumed: sum {seq} in its journal answers another task "
+                    f"than the program asked now; use the version, machine type and study it began with."
                 )
             answer = entry.answer
         else:
@@ -203,7 +205,8 @@ class Coordinator:
             raise StateError(f"the journal found for run {self._run_id!r} belongs to another run or study.")
         if header.version != __version__:
             raise StateError(
-                f"run {self._run_id!r} was begun with feddbn {header.version} and cannot be resumed with {__version__}."
+                f"run {self._run_id!r} was begun with feddbn {header.version} "
+                f"and cannot be resumed with {__version__}."
             )
 
     def _collect(self, task: Task, seq: int) -> Sum:
@@ -297,9 +300,8 @@ class Coordinator:
         if len(present) >= max(needed, 1):
             return
         reasons = " ".join(self._refused[site] for site in missing if site in self._refused)
-        raise NotEnoughSites(
-            f"{what} has {len(present)} of the {needed} sites it needs; missing: {', '.join(missing)}. {reasons}".rstrip()
-        )
+        sentence = f"{what} has {len(present)} of the {needed} sites it needs; missing: {', '.join(missing)}."
+        raise NotEnoughSites(f"{sentence} {reasons}".rstrip())
 
     def _awake(self, participants: tuple[str, ...], seq: int) -> list[str]:
         awake = [site for site in participants if self._resting.get(site, -1) <= seq]
@@ -320,7 +322,7 @@ class Coordinator:
 def run_study(
     coordinator: Coordinator, study: Study, observer: Observer | None = None
 ) -> tuple[StudyResult, tuple[str, ...]]:
-    """Run a study to its result: handshake, program, personal results; return the result and who received it."""
+    """Return the result of a study and who received it: handshake, program, personal results."""
     method = study_method(study.method)
     method.check(study.parameters)
     coordinator.hello()

@@ -1,8 +1,8 @@
 """Sites in this process behind the real message path, and an exchange that breaks what networks break.
 
-`LocalExchange` is for tests and for trying a study out: it runs the same endpoints, encodings, fence and stores as a
-deployed federation, without an engine. `FaultyExchange` wraps it and drops, delays, repeats, reorders, corrupts and
-replays messages by a plan or by a seeded generator.
+`LocalExchange` is for tests and for trying a study out: it runs the same endpoints, encodings, fence and
+stores as a deployed federation, without an engine. `FaultyExchange` wraps it and drops, delays, repeats,
+reorders, corrupts and replays messages by a plan or by a seeded generator.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class Fault:
 class FaultyExchange:
     """An exchange with faults.
 
-    A dropped reply is a straggler: the site did the work, the server did not see it in time. The straggling reply is
-    delivered in place of a later one when `stale` strikes, and an old request is delivered again before a new one.
+    A dropped reply is a straggler: the site did the work, the server did not see it in time. The straggling
+    reply is delivered in place of a later one when `stale` strikes, and an old request is delivered again
+    before a new one.
     """
 
     inner: LocalExchange

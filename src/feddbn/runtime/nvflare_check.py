@@ -81,12 +81,22 @@ def _check_rights(kit: Path) -> list[Finding]:
         rights = json.loads((kit / "local" / "authorization.json").read_text())["permissions"]
         resources = json.loads((kit / "local" / "resources.json").read_text())
     except (OSError, ValueError, KeyError):
-        return [Finding("rights", False, "local/authorization.json or local/resources.json is missing or unreadable")]
+        return [
+            Finding(
+                "rights", False, "local/authorization.json or local/resources.json is missing or unreadable"
+            )
+        ]
     loose = [role for role, right in rights.items() if right == "any" or right.get("byoc", "none") != "none"]
     classes = sorted(set(resources.get("class_allow_list", ["*"])) - set(ALLOWED_CLASSES))
     out = [
-        Finding("code in jobs", not loose, f"allowed for {', '.join(loose)}" if loose else "refused for every role"),
-        Finding("classes", not classes, f"also allows {', '.join(classes)}" if classes else "only those of feddbn"),
+        Finding(
+            "code in jobs",
+            not loose,
+            f"allowed for {', '.join(loose)}" if loose else "refused for every role",
+        ),
+        Finding(
+            "classes", not classes, f"also allows {', '.join(classes)}" if classes else "only those of feddbn"
+        ),
     ]
     streaming = bool(resources.get("allow_log_streaming", True))
     out.append(Finding("logs", not streaming, "are sent to the server" if streaming else "stay at this site"))
@@ -104,7 +114,11 @@ def _check_certificate(kit: Path) -> list[Finding]:
     days = (certificate.not_valid_after_utc - now).days
     clock = certificate.not_valid_before_utc <= now
     return [
-        Finding("clock", clock, now.strftime("%Y-%m-%d %H:%M:%S UTC") + ("" if clock else ", before the certificate begins")),
+        Finding(
+            "clock",
+            clock,
+            now.strftime("%Y-%m-%d %H:%M:%S UTC") + ("" if clock else ", before the certificate begins"),
+        ),
         Finding("certificate", days > EXPIRY_WARNING_DAYS, f"valid for {days} more days"),
     ]
 
@@ -112,7 +126,9 @@ def _check_certificate(kit: Path) -> list[Finding]:
 def _check_server(kit: Path, timeout_s: float) -> Finding:
     """Open a mutually authenticated connection to the server, as the site itself will."""
     try:
-        target = json.loads((kit / "startup" / "fed_client.json").read_text())["servers"][0]["service"]["target"]
+        target = json.loads((kit / "startup" / "fed_client.json").read_text())["servers"][0]["service"][
+            "target"
+        ]
         host, port = target.rsplit(":", 1)
     except (OSError, ValueError, KeyError, IndexError):
         return Finding("server", False, "startup/fed_client.json is missing or unreadable")
@@ -125,8 +141,18 @@ def _check_server(kit: Path, timeout_s: float) -> Finding:
             socket.create_connection((host, int(port)), timeout=timeout_s) as plain,
             context.wrap_socket(plain, server_hostname=host) as secure,
         ):
-            return Finding("server", True, f"{target} answers with {secure.version()} and a certificate of this federation")
+            return Finding(
+                "server",
+                True,
+                f"{target} answers with {secure.version()} and a certificate of this federation",
+            )
     except ssl.SSLError as error:
-        return Finding("server", False, f"{target} answers, but not with this federation's certificate ({error.reason})")
+        return Finding(
+            "server", False, f"{target} answers, but not with this federation's certificate ({error.reason})"
+        )
     except OSError as error:
-        return Finding("server", False, f"{target} cannot be reached ({error.strerror or 'timeout'}); outbound TCP is needed")
+        return Finding(
+            "server",
+            False,
+            f"{target} cannot be reached ({error.strerror or 'timeout'}); outbound TCP is needed",
+        )

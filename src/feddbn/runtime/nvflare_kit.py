@@ -1,8 +1,8 @@
 """Start-up kits for an NVFlare federation with safe settings, made by `nvflare provision`.
 
-What a kit gets beyond NVFlare's defaults, and why: no job may bring code (``byoc`` none for every role), only the four
-classes a study needs are allowed, no log leaves a site, no shell commands for anybody, job and snapshot stores in a
-named directory instead of a temporary one, and the settings file of this package.
+What a kit gets beyond NVFlare's defaults, and why: no job may bring code (``byoc`` none for every role), only
+the four classes a study needs are allowed, no log leaves a site, no shell commands for anybody, job and
+snapshot stores in a named directory instead of a temporary one, and the settings file of this package.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from typing import Any
 
 from feddbn.errors import FileError, MissingExtra, ParameterError
 
-__all__ = ["ALLOWED_CLASSES", "FederationPlan", "engine_command", "make_kits", "start_command", "start_environment"]
+__all__ = [
+    "ALLOWED_CLASSES",
+    "FederationPlan",
+    "engine_command",
+    "make_kits",
+    "start_command",
+    "start_environment",
+]
 
 ALLOWED_CLASSES = (
     "feddbn.runtime.nvflare_server.FeddbnServer",
@@ -49,7 +56,9 @@ class FederationPlan:
     def __post_init__(self) -> None:
         for what, value in (("name", self.name), *(("sites", site) for site in self.sites)):
             if not _NAME.fullmatch(value):
-                raise ParameterError(f"{what} has {value!r}; use letters, digits, '-' and '_', beginning with a letter or digit.")
+                raise ParameterError(
+                    f"{what} has {value!r}; use letters, digits, '-' and '_', a letter or digit first."
+                )
         if not _HOST.fullmatch(self.server):
             raise ParameterError(f"server has {self.server!r}; give the host name that the sites can reach.")
         if len(set(self.sites)) != len(self.sites) or not self.sites:
@@ -65,13 +74,18 @@ class FederationPlan:
     def project(self) -> dict[str, Any]:
         """Return NVFlare's project file."""
         org = self.organisation
-        server = {"name": self.server, "type": "server", "org": org}
+        server: dict[str, Any] = {"name": self.server, "type": "server", "org": org}
         server.update({"fed_learn_port": self.port, "admin_port": self.admin_port})
-        clients = [{"name": site, "type": "client", "org": org, "allow_log_streaming": False} for site in self.sites]
+        clients = [
+            {"name": site, "type": "client", "org": org, "allow_log_streaming": False} for site in self.sites
+        ]
         admin = {"name": self.admin, "type": "admin", "org": org, "role": "lead"}
         builders = [
             {"path": f"{_BUILDERS}.workspace.WorkspaceBuilder"},
-            {"path": f"{_BUILDERS}.static_file.StaticFileBuilder", "args": {"config_folder": "config", "scheme": "tcp"}},
+            {
+                "path": f"{_BUILDERS}.static_file.StaticFileBuilder",
+                "args": {"config_folder": "config", "scheme": "tcp"},
+            },
             {"path": f"{_BUILDERS}.cert.CertBuilder", "args": {"root_valid_days": self.valid_days}},
             {"path": f"{_BUILDERS}.signature.SignatureBuilder"},
         ]
@@ -91,7 +105,8 @@ def engine_command(*arguments: str) -> list[str]:
 def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     """Provision and harden one kit per participant below ``directory/kits``; return participant -> kit.
 
-    The project's certificate authority stays in ``directory/authority``: keep it, adding a site later needs it.
+    The project's certificate authority stays in ``directory/authority``: keep it, adding a site later needs
+    it.
     """
     directory = Path(directory).resolve()
     if (directory / "kits").exists():
@@ -103,8 +118,12 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     shutil.copy(project, authority / "project.yml")
     # Every JSON text is YAML, so that no YAML writer is needed.
     home = {"HOME": str(authority), "PATH": os.environ.get("PATH", "")}
-    command = engine_command("provision", "-p", str(authority / "project.yml"), "-w", str(authority / "workspace"))
-    done = subprocess.run(command, cwd=authority, env={**os.environ, **home}, capture_output=True, text=True, check=False)
+    command = engine_command(
+        "provision", "-p", str(authority / "project.yml"), "-w", str(authority / "workspace")
+    )
+    done = subprocess.run(
+        command, cwd=authority, env={**os.environ, **home}, capture_output=True, text=True, check=False
+    )
     made = sorted((authority / "workspace" / plan.name).glob("prod_*"))
     if done.returncode != 0 or not made:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
@@ -133,12 +152,22 @@ def _write(path: Path, values: Any) -> None:
 def _permissions(local: Path) -> None:
     """Everybody may see and submit; nobody may bring code or open a shell."""
     values = _load(local / "authorization.json.default")
-    lead = {"submit_job": "any", "clone_job": "none", "manage_job": "n:submitter", "download_job": "n:submitter"}
+    lead = {
+        "submit_job": "any",
+        "clone_job": "none",
+        "manage_job": "n:submitter",
+        "download_job": "n:submitter",
+    }
     lead.update({"view": "any", "operate": "none", "shell_commands": "none", "byoc": "none"})
     # A study tells its progress to whoever may see the job; it holds nothing but counts and residuals.
     lead.update({"server-predeployed-flwr": "none", "app_command": "any"})
     nothing = {**dict.fromkeys(lead, "none"), "view": "any"}
-    values["permissions"] = {"project_admin": lead, "lead": lead, "org_admin": nothing, "member": {"view": "any"}}
+    values["permissions"] = {
+        "project_admin": lead,
+        "lead": lead,
+        "org_admin": nothing,
+        "member": {"view": "any"},
+    }
     _write(local / "authorization.json", values)
 
 
@@ -176,8 +205,8 @@ def _set_argument(component: dict[str, Any], name: str, value: str) -> None:
 def start_environment() -> dict[str, str]:
     """Return the environment in which a kit is started.
 
-    The kit's script calls ``python3``: it must be this one. A job whose site has died is held open for 15 minutes by
-    default after the study itself has ended; 15 seconds are enough for a site that lives.
+    The kit's script calls ``python3``: it must be this one. A job whose site has died is held open for 15
+    minutes by default after the study itself has ended; 15 seconds are enough for a site that lives.
     """
     here = str(Path(sys.executable).parent)
     values = {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', '')}"}

@@ -69,9 +69,9 @@ class FeddbnServer:
         self._study = study
         self._run_id = run_id
 
-    @collab.main
+    @collab.main  # type: ignore[untyped-decorator]
     def run(self) -> None:
-        """Run or resume the study and leave result files in the job's directory, where a download finds them."""
+        """Run or resume the study; result files go to the job's directory, where a download finds them."""
         workspace = collab.workspace
         settings = read_server_settings(Path(workspace.get_site_config_dir()) / "feddbn_server.toml")
         load_programs(settings.programs)

@@ -1,4 +1,4 @@
-"""The class an NVFlare site runs; installed with the package, named on the site's allow-list, no code travels."""
+"""The class an NVFlare site runs: installed with the package and named on the site's allow-list."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class FeddbnSite:
             self._endpoint = open_site(read_site_settings(path), collab.site_name, _log)
         return self._endpoint
 
-    @collab.publish
+    @collab.publish  # type: ignore[untyped-decorator]
     def handle(self, message: bytes) -> bytes:
         """Return the endpoint's reply.
 
-        Settings are read with the first message, not when the job starts: NVFlare fails the whole job if one site
-        cannot start, while a site that answers with a refusal only leaves itself out.
+        Settings are read with the first message, not when the job starts: NVFlare fails the whole job if one
+        site cannot start, while a site that answers with a refusal only leaves itself out.
         """
         try:
             return self._open().handle(message, caller=str(collab.caller))

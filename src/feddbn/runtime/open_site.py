@@ -61,7 +61,9 @@ def study_checks(settings: SiteSettings) -> list[StudyCheck]:
 def open_site(settings: SiteSettings, name: str, log: logging.Logger) -> SiteEndpoint:
     """Return the endpoint of the site called `name`; its old runs are pruned."""
     if settings.name != name:
-        raise FileError(f"the settings are for site {settings.name!r}, but the engine calls this site {name!r}.")
+        raise FileError(
+            f"the settings are for site {settings.name!r}, but the engine calls this site {name!r}."
+        )
     load_programs(settings.programs)
     prune_runs(settings.state, settings.keep_days)
     store = FileStore(settings.state, name)

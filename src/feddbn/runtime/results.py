@@ -27,7 +27,7 @@ def read_outcome(directory: Path) -> dict[str, Any]:
 
 
 def export_result(directory: Path) -> StudyResult | None:
-    """Read ``result.feddbn`` and write ``result.npz`` and ``result.json`` beside it; None if the run has no result."""
+    """Return the result in ``result.feddbn``, written as .npz and .json beside it; None if there is none."""
     path = Path(directory) / "result.feddbn"
     if not path.exists():
         return None
@@ -38,6 +38,11 @@ def export_result(directory: Path) -> StudyResult | None:
     arrays: dict[str, Any] = dict(result.arrays)
     np.savez(path.with_suffix(".npz"), **arrays)
     listed = {name: array.tolist() for name, array in arrays.items() if array.size <= MAX_LISTED}
-    values = {"format": "feddbn-study-result", "version": 1, "summary": dict(result.summary), "arrays": listed}
+    values = {
+        "format": "feddbn-study-result",
+        "version": 1,
+        "summary": dict(result.summary),
+        "arrays": listed,
+    }
     path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
     return result

@@ -1,8 +1,8 @@
 """What an administrator writes on a site's or server's own machine; it never travels with a study.
 
-``feddbn_site.toml`` and ``feddbn_server.toml`` are TOML; relative paths are relative to the file; unknown keys are
-errors. `programs` names the installed modules that register methods and site programs: a study can only name what
-these modules registered, and no message can add to the list.
+``feddbn_site.toml`` and ``feddbn_server.toml`` are TOML; relative paths are relative to the file; unknown
+keys are errors. `programs` names the installed modules that register methods and site programs: a study can
+only name what these modules registered, and no message can add to the list.
 """
 
 from __future__ import annotations
@@ -105,4 +105,6 @@ def load_programs(modules: tuple[str, ...]) -> None:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise ParameterError(f"programs names the module {module!r}, which cannot be imported: {error}.") from None
+            raise ParameterError(
+                f"programs names the module {module!r}, which cannot be imported: {error}."
+            ) from None

@@ -70,7 +70,9 @@ class FileStore:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise StateError(f"the stored state of run {run_id!r} cannot be read: {error.strerror}.") from None
+            raise StateError(
+                f"the stored state of run {run_id!r} cannot be read: {error.strerror}."
+            ) from None
         return decode_record(stored, run_id, self.site)
 
     def save(self, record: SiteRecord) -> None:
@@ -78,14 +80,18 @@ class FileStore:
         try:
             write_atomically(run_directory(self.root, record.run_id) / "record.feddbn", encode_record(record))
         except OSError as error:
-            raise StateError(f"the state of run {record.run_id!r} cannot be stored: {error.strerror}.") from None
+            raise StateError(
+                f"the state of run {record.run_id!r} cannot be stored: {error.strerror}."
+            ) from None
 
     def keep(self, run_id: str, result: StudyResult, personal: Mapping[str, np.ndarray]) -> None:
         """Write the shared result and this site's personal arrays."""
         directory = run_directory(self.root, run_id)
         write_atomically(directory / "result.feddbn", result.to_bytes())
         if personal:
-            write_atomically(directory / "personal.feddbn", encode({"type": "personal", "site": self.site}, personal))
+            write_atomically(
+                directory / "personal.feddbn", encode({"type": "personal", "site": self.site}, personal)
+            )
 
 
 class JournalFile:

@@ -6,7 +6,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import study_programs  # noqa: F401
-
 from feddbn._version import __version__
 from feddbn.core.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
@@ -37,12 +36,20 @@ def make(kind=MemorySite, **options):
 
 
 def make_study(**changes):
-    values = {"name": "s", "method": "walk", "variables": ("u", "v"), "sites": ("a", "b"), "parameters": {"n_lags": 1}}
+    values = {
+        "name": "s",
+        "method": "walk",
+        "variables": ("u", "v"),
+        "sites": ("a", "b"),
+        "parameters": {"n_lags": 1},
+    }
     return Study(**{**values, **changes})
 
 
 def hello(study=None, run_id="run-1", version=__version__):
-    return encode_request(Request("hello", run_id, meta={"study": (study or make_study()).to_json(), "version": version}))
+    return encode_request(
+        Request("hello", run_id, meta={"study": (study or make_study()).to_json(), "version": version})
+    )
 
 
 def send(endpoint, task=WALK, seq=0, after=-1, run_id="run-1"):
@@ -52,19 +59,29 @@ def send(endpoint, task=WALK, seq=0, after=-1, run_id="run-1"):
 @pytest.mark.parametrize(
     ("study", "version", "sentence"),
     [
-        (make_study(), "9.9", f"the server runs feddbn 9.9, this site {__version__}; install the same version on both"),
+        (
+            make_study(),
+            "9.9",
+            f"the server runs feddbn 9.9, this site {__version__}; install the same version on both",
+        ),
         (make_study(variables=("u", "w")), __version__, r"differ \(missing here: w; not in the study: v\)"),
         (make_study(variables=("v", "u")), __version__, "are in another order"),
         (make_study(sites=("b",)), __version__, "the study 's' does not name the site 'a'"),
         (make_study(parameters={"n_lags": -1}), __version__, "n_lags = -1; it must be 0 or more"),
-        (make_study(privacy={"secure_aggregation": True}), __version__, "secure aggregation, which is not set up"),
+        (
+            make_study(privacy={"secure_aggregation": True}),
+            __version__,
+            "secure aggregation, which is not set up",
+        ),
     ],
 )
 def test_a_mismatch_is_refused_before_any_data_are_read(study, version, sentence):
     endpoint = make(Untouchable)
     with pytest.raises(SiteRefused, match=sentence):
         read_reply(endpoint.handle(hello(study, version=version)))
-    with pytest.raises(StateError, match="run 'run-1' is not known at this site; it must begin with a handshake"):
+    with pytest.raises(
+        StateError, match="run 'run-1' is not known at this site; it must begin with a handshake"
+    ):
         send(endpoint)
 
 
@@ -91,7 +108,7 @@ def test_a_run_id_cannot_be_reused_for_another_study_or_version():
     read_reply(endpoint.handle(hello()))
     with pytest.raises(SiteRefused, match="run 'run-1' was opened with another study at this site"):
         read_reply(endpoint.handle(hello(make_study(parameters={"n_lags": 2}))))
-    with pytest.raises(SiteRefused, match="was begun with feddbn .* and cannot go on with 9.9"):
+    with pytest.raises(SiteRefused, match=r"was begun with feddbn .* and cannot go on with 9\.9"):
         read_reply(endpoint.handle(hello(version="9.9")))
 
 

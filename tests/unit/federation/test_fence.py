@@ -30,7 +30,13 @@ def test_the_next_task_after_an_uncounted_answer_starts_from_the_previous_state(
     [
         (5, 3, "other", ProtocolError, "task 5 was already answered and now has another content."),
         (4, 3, "d4", ProtocolError, "task 4 is stale: this site has already answered task 5."),
-        (8, 7, "d8", StateError, "the server counted this site's answer to task 7, but the stored states are of tasks 3 and 5"),
+        (
+            8,
+            7,
+            "d8",
+            StateError,
+            "the server counted this site's answer to task 7, but the stored states are of tasks 3 and 5",
+        ),
         (6, 6, "d6", ProtocolError, "task 6 after task 6 is not a possible order."),
         (-2, -1, "", ProtocolError, "not a possible order"),
         (6, -1, "d6", StateError, "task -1"),
@@ -71,7 +77,14 @@ def test_whatever_arrives_no_number_is_executed_twice(messages):
 
 def test_records_survive_encoding_and_refuse_damage_and_strangers():
     full = SiteRecord(
-        "run", "a", "{}", "1", Snapshot(1, {"U": np.arange(3.0)}), Snapshot(2, {"U": np.ones(3)}), "d", np.array([1.5])
+        "run",
+        "a",
+        "{}",
+        "1",
+        Snapshot(1, {"U": np.arange(3.0)}),
+        Snapshot(2, {"U": np.ones(3)}),
+        "d",
+        np.array([1.5]),
     )
     stored = encode_record(full)
     again = decode_record(stored, "run", "a")

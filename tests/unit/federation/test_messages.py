@@ -20,7 +20,12 @@ from feddbn.federation.messages import (
 )
 from feddbn.federation.task import Task
 
-TASK = Task("step", {"C": np.arange(6.0).reshape(2, 3)}, {"rho": 0.1, "names": ("a", "b"), "k": 3, "on": True}, ("b", "a"))
+TASK = Task(
+    "step",
+    {"C": np.arange(6.0).reshape(2, 3)},
+    {"rho": 0.1, "names": ("a", "b"), "k": 3, "on": True},
+    ("b", "a"),
+)
 
 
 def test_a_task_survives_the_wire_with_its_digest():
@@ -74,12 +79,18 @@ def test_large_foreign_and_malformed_messages_are_refused():
 
 
 def test_a_refusal_carries_a_sentence_and_its_kind_and_hides_unexpected_errors():
-    for error, kind in ((SiteRefused("no."), SiteRefused), (StateError("lost."), StateError), (ParameterError("p."), ProtocolError)):
+    for error, kind in (
+        (SiteRefused("no."), SiteRefused),
+        (StateError("lost."), StateError),
+        (ParameterError("p."), ProtocolError),
+    ):
         with pytest.raises(kind, match="site 'a' refused: "):
             read_reply(encode_reply(refusal("a", None, error)))
     hidden = refusal("a", Request("task", "r", 3), ValueError("patient 17 has 4.2"))
     assert "4.2" not in str(hidden.meta)
-    with pytest.raises(StateError, match="an unexpected ValueError occurred at the site; its own log has the details"):
+    with pytest.raises(
+        StateError, match="an unexpected ValueError occurred at the site; its own log has the details"
+    ):
         read_reply(encode_reply(hidden))
     odd = Reply("a", "refusal", "r", 0, {"error": "SystemExit", "sentence": "x" * 10_000})
     with pytest.raises(FederationError) as caught:

@@ -42,8 +42,16 @@ def test_a_study_file_is_read_and_its_text_is_canonical():
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("min_sites = 2\n\n[att", "min_site = 2\n\n[att", r"the study file: privacy.min_site: is not a known key; remove it"),
-        ('"continue"', '"sometimes"', r"attendance.when_missing: input should be 'wait', 'continue' or 'abort'"),
+        (
+            "min_sites = 2\n\n[att",
+            "min_site = 2\n\n[att",
+            r"the study file: privacy.min_site: is not a known key; remove it",
+        ),
+        (
+            '"continue"',
+            '"sometimes"',
+            r"attendance.when_missing: input should be 'wait', 'continue' or 'abort'",
+        ),
         ('["north", "south"]', '["north", "north"]', r"sites: value error, a name appears twice"),
         ('"sepsis"', '"../x"', r"name: string should match pattern"),
         ("timeout_s = 30", "timeout_s = 0", r"attendance.timeout_s: input should be greater than 0"),
@@ -63,7 +71,9 @@ def test_a_study_that_is_not_json_is_refused():
 
 def test_an_unknown_method_names_the_known_ones():
     register_study_method(StudyMethod("known-method", lambda *_: iter(())))
-    with pytest.raises(ParameterError, match=r"method 'nothing' is not known; this version has: .*known-method"):
+    with pytest.raises(
+        ParameterError, match=r"method 'nothing' is not known; this version has: .*known-method"
+    ):
         study_method("nothing")
     study_method("known-method").check({})
 

@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,10 +7,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import study_programs  # noqa: F401 (registers the test method)
-
 from feddbn.core.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.errors import NotEnoughSites, StateError
+from feddbn.errors import NotEnoughSites, SiteRefused, StateError
 from feddbn.federation.endpoint import SiteEndpoint
 from feddbn.federation.site import Site
 from feddbn.federation.store_format import MemoryStore
@@ -71,8 +71,6 @@ def reference(study, away=None):
             self.seq += 1
             asked = fed.sites if task.participants is None else task.participants
             here = tuple(n for n in asked if self.seq not in (away or {}).get(n, ()))
-            from dataclasses import replace
-
             return fed.sum(replace(task, participants=here))
 
     return run_program(study_method("walk").program(study.parameters, VARIABLES, study.sites), Missing())
@@ -80,7 +78,9 @@ def reference(study, away=None):
 
 def run(place, study, log=None, exchange=None, events=None):
     tell = None if events is None else events.append
-    coordinator = Coordinator(exchange or place.exchange, study, "run-1", log or MemoryJournal(), tell, pause_s=0.0)
+    coordinator = Coordinator(
+        exchange or place.exchange, study, "run-1", log or MemoryJournal(), tell, pause_s=0.0
+    )
     return run_study(coordinator, study)
 
 
@@ -111,7 +111,7 @@ def test_a_server_killed_at_any_sum_resumes_to_the_same_bits(seed, tmp_path):
     study = make_study(rounds=10)
     place = Place()
 
-    class Killed(Exception):
+    class PowerCutError(Exception):
         pass
 
     class Dying(JournalFile):
@@ -119,7 +119,7 @@ def test_a_server_killed_at_any_sum_resumes_to_the_same_bits(seed, tmp_path):
             if rng.random() < 0.2:
                 # Killed while writing: half a record reaches the disk.
                 super().write(record[: rng.integers(len(record))])
-                raise Killed
+                raise PowerCutError
             super().write(record)
 
     for _ in range(200):
@@ -127,7 +127,7 @@ def test_a_server_killed_at_any_sum_resumes_to_the_same_bits(seed, tmp_path):
         try:
             result, _ = run(place, study, log)
             break
-        except Killed:
+        except PowerCutError:
             continue
         finally:
             log.close()
@@ -170,34 +170,36 @@ def test_a_straggler_whose_answer_came_too_late_steps_back_and_goes_on():
     assert any("previous state" in e.what for _, e in place.events)
 
 
-def test_abort_and_too_few_sites_stop_with_a_sentence_and_the_run_can_be_resumed():
-    for attendance in ({"when_missing": "abort"}, {"when_missing": "continue", "min_sites": 3}):
-        study = make_study(rounds=6, **attendance)
-        place = Place()
-        faulty = FaultyExchange(place.exchange, Fault(), np.random.default_rng(0))
-        log = MemoryJournal()
-        coordinator = Coordinator(
-            faulty, study, "run-1", log, lambda e: faulty.away.update("c" if e.seq == 2 else ""), pause_s=0.0
-        )
-        with pytest.raises(NotEnoughSites, match=r"task 3 \('walk'\) has 2 of the 3 sites it needs; missing: c\."):
-            run_study(coordinator, study)
-        faulty.away = set()
-        result, _ = run(place, study, log, exchange=faulty)
-        np.testing.assert_array_equal(result.arrays["centre"], reference(study).arrays["centre"])
+@pytest.mark.parametrize(
+    "attendance", [{"when_missing": "abort"}, {"when_missing": "continue", "min_sites": 3}]
+)
+def test_abort_and_too_few_sites_stop_with_a_sentence_and_the_run_can_be_resumed(attendance):
+    study = make_study(rounds=6, **attendance)
+    place = Place()
+    faulty = FaultyExchange(place.exchange, Fault(), np.random.default_rng(0))
+    log = MemoryJournal()
+
+    def watch(event):
+        faulty.away.update("c" if event.seq == 2 else "")
+
+    sentence = r"task 3 \('walk'\) has 2 of the 3 sites it needs; missing: c\."
+    with pytest.raises(NotEnoughSites, match=sentence):
+        run_study(Coordinator(faulty, study, "run-1", log, watch, pause_s=0.0), study)
+    faulty.away = set()
+    result, _ = run(place, study, log, exchange=faulty)
+    np.testing.assert_array_equal(result.arrays["centre"], reference(study).arrays["centre"])
 
 
 def test_wait_gives_up_after_its_limit():
     study = make_study(when_missing="wait", max_wait_s=0.05)
     place = Place()
     faulty = FaultyExchange(place.exchange, Fault(), np.random.default_rng(0), away={"a"})
-    with pytest.raises(NotEnoughSites, match="the handshake has 2 of the 3 sites it needs; missing: a."):
+    with pytest.raises(NotEnoughSites, match=r"the handshake has 2 of the 3 sites it needs; missing: a\."):
         run(place, study, exchange=faulty)
 
 
 def test_a_refusing_site_is_left_out_while_the_others_go_on():
     def no(study):
-        from feddbn.errors import SiteRefused
-
         raise SiteRefused("this site's policy does not allow method 'walk'.")
 
     study = make_study(when_missing="continue", min_sites=2)
@@ -210,7 +212,9 @@ def test_a_refusing_site_is_left_out_while_the_others_go_on():
         result.arrays["centre"], reference(study, {"b": range(100)}).arrays["centre"]
     )
     assert received == ("a", "c")
-    assert "this site's policy does not allow method 'walk'" in next(e.sentence for e in events if e.what == "refused")
+    assert "this site's policy does not allow method 'walk'" in next(
+        e.sentence for e in events if e.what == "refused"
+    )
 
 
 def test_resuming_with_another_study_or_another_program_is_refused():
