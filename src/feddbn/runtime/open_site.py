@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.data.read import read_sites
 from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.endpoint import SiteEndpoint, SiteEvent, StudyCheck
 from feddbn.federation.site import Site, SiteData
@@ -17,18 +17,14 @@ __all__ = ["describe_data", "describe_policy", "open_site", "read_data", "study_
 
 def read_data(settings: SiteSettings) -> SiteData:
     """Return the site's recordings."""
-    import numpy as np
-    import pandas as pd
-
-    from feddbn.core.lagged import Block
-
-    try:
-        frame = pd.read_csv(settings.data)
-    except OSError as error:
-        raise FileError(f"the data file {settings.data} cannot be read: {error.strerror}.") from None
-    names = settings.variables or tuple(frame.columns)
-    values = np.ascontiguousarray(frame[list(names)].to_numpy(dtype=np.float64))
-    return MemorySite(tuple(names), [ArrayRecording("r", (Block(values),))])
+    found = read_sites(
+        {settings.name: settings.data},
+        series=settings.series or None,
+        time=settings.time or None,
+        variables=settings.variables or None,
+        label=settings.label or None,
+    )
+    return found[settings.name]
 
 
 def describe_data(data: SiteData) -> str:

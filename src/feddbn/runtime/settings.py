@@ -42,8 +42,8 @@ class SiteSettings(_Settings):
         Directory for runs, results and logs; needs space for about ten times the statistics.
     variables
         Columns to use, in order; empty means all numeric columns.
-    series, time
-        Names of the columns that tell recordings apart and order the rows, or empty.
+    series, time, label
+        Names of the columns that tell recordings apart, order the rows and label them, or empty.
     policy
         The site's policy file, or empty for the default policy.
     max_lags
@@ -56,6 +56,7 @@ class SiteSettings(_Settings):
     variables: tuple[str, ...] = ()
     series: str = ""
     time: str = ""
+    label: str = ""
     policy: Path | None = None
     max_lags: int = Field(default=10, ge=0)
 
