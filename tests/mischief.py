@@ -33,7 +33,7 @@ class BadServer:
         tasks = [
             encode_request(
                 task_request(
-                    Task("walk", {"centre": np.full(2, k / 2)}, {"step": 0.1, "pause_s": 0.0}),
+                    Task("walk", {"centre": np.full(4, k / 2)}, {"step": 0.1, "pause_s": 0.0}),
                     self._run_id,
                     k,
                     k - 1,

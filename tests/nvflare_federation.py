@@ -12,8 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-
 from feddbn.errors import FederationError
 from feddbn.runtime.nvflare_kit import FederationPlan, make_kits, start_command, start_environment
 
@@ -115,7 +113,8 @@ class RemoteConsole:
 class NVFlareFederation:
     """Provisioned kits below `root` and the processes that run them."""
 
-    def __init__(self, root, sites, programs=("study_programs",), data=None, settings=""):
+    def __init__(self, root, frames, programs=("study_programs",), settings="", max_jobs=8):
+        sites = tuple(frames)
         self.root = Path(root)
         home = self.root / "home"
         home.mkdir(parents=True, exist_ok=True)
@@ -130,14 +129,9 @@ class NVFlareFederation:
         }
         self.kits = make_kits(self.plan, self.root / "federation")
         named = ", ".join(f'"{p}"' for p in programs)
-        for index, site in enumerate(sites):
+        for site, frame in frames.items():
             kit = self.kits[site]
-            if data is None:
-                rows = np.random.default_rng(index).normal(size=(20, 2))
-                lines = ["u,v", *(f"{a!r},{b!r}" for a, b in rows.tolist())]
-                (kit / "data.csv").write_text("\n".join(lines) + "\n")
-            else:
-                data[site].to_csv(kit / "data.csv", index=False)
+            frame.to_csv(kit / "data.csv", index=False)
             lines = [
                 f'name = "{site}"',
                 'data = "../data.csv"',
@@ -145,6 +139,8 @@ class NVFlareFederation:
                 f"programs = [{named}]",
             ]
             (kit / "local" / "feddbn_site.toml").write_text("\n".join([*lines, settings, ""]))
+        path = self.kits[SERVER] / "local" / "resources.json"
+        path.write_text(path.read_text().replace('"max_jobs": 4', f'"max_jobs": {max_jobs}'))
         text = f'runs = "../runs"\nprograms = [{named}]\n'
         (self.kits[SERVER] / "local" / "feddbn_server.toml").write_text(text)
         self.processes = {}
@@ -156,6 +152,10 @@ class NVFlareFederation:
     @property
     def runs(self):
         return self.kits[SERVER] / "runs"
+
+    def data(self):
+        """The sites' files, for a reference run in this process."""
+        return {site: self.kits[site] / "data.csv" for site in self.plan.sites}
 
     def state(self, site):
         return self.kits[site] / "state"

@@ -9,7 +9,7 @@ import numpy as np
 from feddbn.errors import ParameterError, ProtocolError
 from feddbn.federation.site import SiteTask, register_site_task
 from feddbn.federation.study import StudyMethod, StudyResult, register_study_method
-from feddbn.federation.task import Task
+from feddbn.federation.task import Task, run_program
 
 
 def _walk(data, state, task):
@@ -52,4 +52,8 @@ def _personal(state, result):
     return {"dual": state["dual"], "count": state["count"]}
 
 
-register_study_method(StudyMethod("walk", _program, _check, _personal))
+def _run(parameters, federation):
+    return run_program(_program(parameters, federation.variables, federation.sites), federation)
+
+
+register_study_method(StudyMethod("walk", _run, _check, _personal))

@@ -16,7 +16,6 @@ from nvflare_federation import SERVER, command_of
 from feddbn.federation.journal import read_journal
 from feddbn.federation.site import Site
 from feddbn.federation.study import Study, StudyResult, study_method
-from feddbn.federation.task import run_program
 from feddbn.runtime.in_process import InProcessFederation
 from feddbn.runtime.open_site import read_data
 from feddbn.runtime.settings import read_site_settings
@@ -28,7 +27,7 @@ def make_study(name, rounds=60, pause_s=0.02, **attendance):
     return Study(
         name=name,
         method="walk",
-        variables=("u", "v"),
+        variables=("x0", "x1", "x2", "x3"),
         sites=SITES,
         parameters={"rounds": rounds, "pause_s": pause_s},
         attendance={"timeout_s": 3.0, **attendance},
@@ -45,6 +44,7 @@ def in_process(federation, study, absent=None):
 
     class Thinned:
         sites = inner.sites
+        variables = study.variables
         seq = -1
 
         def sum(self, task):
@@ -52,8 +52,7 @@ def in_process(federation, study, absent=None):
             here = tuple(n for n in SITES if n not in (absent or {}).get(self.seq, ()))
             return inner.sum(replace(task, participants=here, params={**task.params, "pause_s": 0.0}))
 
-    program = study_method("walk").program(study.parameters, study.variables, SITES)
-    return run_program(program, Thinned()).arrays["centre"]
+    return study_method("walk").run(study.parameters, Thinned()).arrays["centre"]
 
 
 def journal_of(federation, run_id):

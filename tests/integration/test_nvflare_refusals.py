@@ -27,7 +27,7 @@ def make_study(name, **changes):
     values = {
         "name": name,
         "method": "walk",
-        "variables": ("u", "v"),
+        "variables": ("x0", "x1", "x2", "x3"),
         "sites": SITES,
         "parameters": {"rounds": 12, "pause_s": 0.0},
         "attendance": {"timeout_s": 20.0, "when_missing": "continue", "min_sites": 2},

@@ -44,7 +44,7 @@ def read_study(path: Path) -> Study:
         study = parse_study(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"the study file {path} cannot be read: {error}.") from None
-    load_programs(("feddbn.methods",))
+    load_programs(("feddbn.methods.studies",))
     study_method(study.method).check(study.parameters)
     return study
 

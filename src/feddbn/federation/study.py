@@ -13,7 +13,7 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -22,12 +22,13 @@ from feddbn.core.encoding import decode, encode
 from feddbn.core.lagged import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.federation.site import SiteState
-from feddbn.federation.task import ServerProgram
+from feddbn.federation.task import Federation
 
 __all__ = [
     "Attendance",
     "Privacy",
     "Study",
+    "StudyFederation",
     "StudyMethod",
     "StudyResult",
     "parse_study",
@@ -151,8 +152,17 @@ class StudyResult:
         return cls(arrays, meta.get("summary", {}))
 
 
+class StudyFederation(Federation, Protocol):
+    """A federation that knows what its sites measure."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables of the study."""
+        ...
+
+
 Parameters = Mapping[str, Any]
-Program = Callable[[Parameters, tuple[str, ...], tuple[str, ...]], ServerProgram[StudyResult]]
+Run = Callable[[Parameters, StudyFederation], StudyResult]
 Personal = Callable[[SiteState, StudyResult], Mapping[str, FloatArray]]
 
 
@@ -162,8 +172,9 @@ class StudyMethod:
 
     Attributes
     ----------
-    program
-        ``(parameters, variables, sites) -> server program`` ending with a `StudyResult`; deterministic.
+    run
+        ``(parameters, federation) -> result``; asks for sums only and is deterministic: asked again with the same
+        sums it asks the same questions.
     check
         Raises `ParameterError` for impossible parameters; run before anything is sent.
     personal
@@ -171,7 +182,7 @@ class StudyMethod:
     """
 
     name: str
-    program: Program
+    run: Run
     check: Callable[[Parameters], None] = lambda parameters: None
     personal: Personal | None = None
 

@@ -30,7 +30,7 @@ from feddbn.federation.exchange import Exchange
 from feddbn.federation.journal import Header, Journal
 from feddbn.federation.messages import Reply, Request, encode_request, read_reply, task_digest, task_request
 from feddbn.federation.study import Study, StudyResult, study_method
-from feddbn.federation.task import Observer, Sum, Task, run_program
+from feddbn.federation.task import Sum, Task
 
 __all__ = ["Coordinator", "Log", "MemoryJournal", "ServerEvent", "run_study"]
 
@@ -134,6 +134,11 @@ class Coordinator:
     def sites(self) -> tuple[str, ...]:
         """Names of the study's sites, sorted, whether they are present or not."""
         return self._journal.header.sites
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the study's variables."""
+        return self._study.variables
 
     @property
     def n_recorded(self) -> int:
@@ -319,13 +324,10 @@ class Coordinator:
                 self._resting[site] = seq + 1 + min(2 ** (self._misses[site] - 1), MAX_BACKOFF)
 
 
-def run_study(
-    coordinator: Coordinator, study: Study, observer: Observer | None = None
-) -> tuple[StudyResult, tuple[str, ...]]:
+def run_study(coordinator: Coordinator, study: Study) -> tuple[StudyResult, tuple[str, ...]]:
     """Return the result of a study and who received it: handshake, program, personal results."""
     method = study_method(study.method)
     method.check(study.parameters)
     coordinator.hello()
-    program = method.program(study.parameters, study.variables, coordinator.sites)
-    result = run_program(program, coordinator, observer)
+    result = method.run(study.parameters, coordinator)
     return result, coordinator.finish(result)

@@ -24,7 +24,7 @@ S = TypeVar("S", bound="_Settings")
 class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    programs: tuple[str, ...] = ("feddbn.methods",)
+    programs: tuple[str, ...] = ("feddbn.methods.studies",)
     keep_days: float = Field(default=30.0, gt=0)
     max_message_mb: int = Field(default=64, ge=1)
 

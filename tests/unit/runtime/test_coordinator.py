@@ -14,7 +14,6 @@ from feddbn.federation.endpoint import SiteEndpoint
 from feddbn.federation.site import Site
 from feddbn.federation.store_format import MemoryStore
 from feddbn.federation.study import Study, study_method
-from feddbn.federation.task import run_program
 from feddbn.runtime.coordinator import Coordinator, MemoryJournal, run_study
 from feddbn.runtime.faults import Fault, FaultyExchange, LocalExchange
 from feddbn.runtime.in_process import InProcessFederation
@@ -65,6 +64,7 @@ def reference(study, away=None):
 
     class Missing:
         sites = fed.sites
+        variables = VARIABLES
         seq = -1
 
         def sum(self, task):
@@ -73,7 +73,7 @@ def reference(study, away=None):
             here = tuple(n for n in asked if self.seq not in (away or {}).get(n, ()))
             return fed.sum(replace(task, participants=here))
 
-    return run_program(study_method("walk").program(study.parameters, VARIABLES, study.sites), Missing())
+    return study_method("walk").run(study.parameters, Missing())
 
 
 def run(place, study, log=None, exchange=None, events=None):

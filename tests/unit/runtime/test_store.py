@@ -104,7 +104,7 @@ def test_settings_are_read_relative_to_their_file_and_unknown_keys_are_errors(tm
     path.write_text('name = "a"\ndata = "d.csv"\nstate = "s"\n')
     settings = read_site_settings(path)
     assert settings.data == tmp_path / "d.csv"
-    assert settings.programs == ("feddbn.methods",)
+    assert settings.programs == ("feddbn.methods.studies",)
     path.write_text('name = "a"\ndata = "d.csv"\nstate = "s"\nmax_lag = 3\n')
     with pytest.raises(FileError, match="max_lag: is not a known key; remove it or correct its name"):
         read_site_settings(path)
