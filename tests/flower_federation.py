@@ -23,17 +23,16 @@ BIN = Path(sys.executable).parent
 class FlowerFederation:
     """A SuperLink and SuperNodes; `run` submits a study and returns its outcome."""
 
-    def __init__(self, root, sites, programs, frames):
+    def __init__(self, root, sites, frames):
         self.root = Path(root)
         self.sites = tuple(sites)
         self.kits = make_flower_kits(self.root, SERVER, self.sites)
         self.port, *self._node_ports = free_ports(1 + len(self.sites) + 1)
-        named = ", ".join(f'"{p}"' for p in programs)
         for site in self.sites:
             frames[site].to_csv(self.kits[site] / "data.csv", index=False)
-            lines = [f'name = "{site}"', 'data = "data.csv"', 'state = "state"', f"programs = [{named}]", ""]
+            lines = [f'name = "{site}"', 'data = "data.csv"', 'state = "state"', ""]
             (self.kits[site] / "feddbn_site.toml").write_text("\n".join(lines))
-        (self.kits[SERVER] / "feddbn_server.toml").write_text(f'runs = "runs"\nprograms = [{named}]\n')
+        (self.kits[SERVER] / "feddbn_server.toml").write_text('runs = "runs"\n')
         home = self.root / "home"
         (home / ".flwr").mkdir(parents=True)
         self.environment = {
@@ -88,7 +87,9 @@ class FlowerFederation:
             *("--host", "127.0.0.1", "--port", str(self.port)),
         )
         for site in self.sites:
-            self._retry("supernode", "register", str(self.kits[site] / "site.key.pub"), "here", "--name", site)
+            self._retry(
+                "supernode", "register", str(self.kits[site] / "site.key.pub"), "here", "--name", site
+            )
             self.start_node(site)
         end = time.monotonic() + 60
         while time.monotonic() < end:

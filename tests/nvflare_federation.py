@@ -113,7 +113,7 @@ class RemoteConsole:
 class NVFlareFederation:
     """Provisioned kits below `root` and the processes that run them."""
 
-    def __init__(self, root, frames, programs=("study_programs",), settings="", max_jobs=8):
+    def __init__(self, root, frames, programs=(), settings="", max_jobs=8):
         sites = tuple(frames)
         self.root = Path(root)
         home = self.root / "home"
@@ -128,7 +128,8 @@ class NVFlareFederation:
             "OPENBLAS_NUM_THREADS": "1",
         }
         self.kits = make_kits(self.plan, self.root / "federation")
-        named = ", ".join(f'"{p}"' for p in programs)
+        at_site = ", ".join(f'"{p}"' for p in ("feddbn.federation.programs", *programs))
+        at_server = ", ".join(f'"{p}"' for p in ("feddbn.methods.studies", *programs))
         for site, frame in frames.items():
             kit = self.kits[site]
             frame.to_csv(kit / "data.csv", index=False)
@@ -136,12 +137,12 @@ class NVFlareFederation:
                 f'name = "{site}"',
                 'data = "../data.csv"',
                 'state = "../state"',
-                f"programs = [{named}]",
+                f"programs = [{at_site}]",
             ]
             (kit / "local" / "feddbn_site.toml").write_text("\n".join([*lines, settings, ""]))
         path = self.kits[SERVER] / "local" / "resources.json"
         path.write_text(path.read_text().replace('"max_jobs": 4', f'"max_jobs": {max_jobs}'))
-        text = f'runs = "../runs"\nprograms = [{named}]\n'
+        text = f'runs = "../runs"\nprograms = [{at_server}]\n'
         (self.kits[SERVER] / "local" / "feddbn_server.toml").write_text(text)
         self.processes = {}
 

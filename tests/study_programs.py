@@ -8,7 +8,7 @@ import numpy as np
 
 from feddbn.errors import ParameterError, ProtocolError
 from feddbn.federation.site import SiteTask, register_site_task
-from feddbn.federation.study import StudyMethod, StudyResult, register_study_method
+from feddbn.federation.study import StudyMethod, StudyResult, register_personal_result, register_study_method
 from feddbn.federation.task import Task, run_program
 
 
@@ -56,4 +56,5 @@ def _run(parameters, federation):
     return run_program(_program(parameters, federation.variables, federation.sites), federation)
 
 
-register_study_method(StudyMethod("walk", _run, _check, _personal))
+register_study_method(StudyMethod("walk", _run, _check))
+register_personal_result("walk", _personal)

@@ -24,6 +24,6 @@ def federation(tmp_path_factory, frames):
     pytest.importorskip("nvflare")
     from nvflare_federation import NVFlareFederation
 
-    modules = ("feddbn.methods.studies", "study_programs", "mischief")
+    modules = ("study_programs", "mischief")
     with NVFlareFederation(tmp_path_factory.mktemp("nvflare"), frames, programs=modules) as running:
         yield running

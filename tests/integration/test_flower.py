@@ -17,7 +17,7 @@ SITES = ("site-a", "site-b")
 @pytest.fixture(scope="module")
 def flower(tmp_path_factory, frames):
     chosen = {site: frames[site] for site in SITES}
-    with FlowerFederation(tmp_path_factory.mktemp("flower"), SITES, ("feddbn.methods.studies",), chosen) as running:
+    with FlowerFederation(tmp_path_factory.mktemp("flower"), SITES, chosen) as running:
         yield running
 
 
@@ -25,7 +25,10 @@ def flower(tmp_path_factory, frames):
 def finished(flower, frames):
     variables = next(iter(frames.values())).columns
     few = {"fdbnl": {**PARAMETERS["fdbnl"], "max_rounds": 3}}
-    plans = {name: make_study(name, SITES, variables, parameters=few.get(name, PARAMETERS[name])) for name in ("fdbnl",)}
+    plans = {
+        name: make_study(name, SITES, variables, parameters=few.get(name, PARAMETERS[name]))
+        for name in ("fdbnl",)
+    }
     runs = {name: flower.submit(study, f"flower-{name}") for name, study in plans.items()}
     return {name: (plans[name], flower.outcome(run)) for name, run in runs.items()}
 

@@ -18,7 +18,11 @@ def finished(federation, frames):
         out = {}
         for name, job in jobs.items():
             status = console.wait(job, timeout_s=180)
-            out[name] = (plans[name], status, console.fetch(job, federation.root / "out" / f"conformance-{name}"))
+            out[name] = (
+                plans[name],
+                status,
+                console.fetch(job, federation.root / "out" / f"conformance-{name}"),
+            )
     return out
 
 
@@ -29,5 +33,7 @@ def test_a_study_gives_the_same_network_as_in_process(finished, federation, name
     found = StudyResult.from_bytes((folder / "result.feddbn").read_bytes())
     assert_same(found, in_process(study, federation.data()))
     for site in study.sites:
-        kept = StudyResult.from_bytes((federation.state(site) / f"conformance-{name}" / "result.feddbn").read_bytes())
+        kept = StudyResult.from_bytes(
+            (federation.state(site) / f"conformance-{name}" / "result.feddbn").read_bytes()
+        )
         assert_same(kept, found)

@@ -33,7 +33,7 @@ from feddbn.federation.messages import (
 )
 from feddbn.federation.site import Site
 from feddbn.federation.store_format import RecordStore, SiteRecord, Snapshot
-from feddbn.federation.study import Study, StudyResult, study_from_json, study_method
+from feddbn.federation.study import Study, StudyResult, personal_result, study_from_json
 
 __all__ = ["Answer", "Handler", "SiteEndpoint", "SiteEvent", "StudyCheck", "agree"]
 
@@ -246,10 +246,8 @@ class SiteEndpoint:
         """Keep the shared result and this site's personal one; nothing personal is in the reply."""
         result = StudyResult(dict(request.arrays), dict(request.meta.get("summary", {})))
         snapshot = record.previous if request.after == record.previous.seq else record.current
-        method = study_method(self._study(record).method)
-        personal: Mapping[str, np.ndarray] = {}
-        if method.personal is not None:
-            personal = method.personal(dict(snapshot.state), result)
+        make = personal_result(self._study(record).method)
+        personal = {} if make is None else make(dict(snapshot.state), result)
         if self._keep is not None:
             self._keep(request.run_id, result, personal)
         self._tell("finished", request)

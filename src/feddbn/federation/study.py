@@ -32,6 +32,8 @@ __all__ = [
     "StudyMethod",
     "StudyResult",
     "parse_study",
+    "personal_result",
+    "register_personal_result",
     "register_study_method",
     "study_from_json",
     "study_method",
@@ -177,22 +179,33 @@ class StudyMethod:
         sums it asks the same questions.
     check
         Raises `ParameterError` for impossible parameters; run before anything is sent.
-    personal
-        ``(site state, result) -> arrays`` that the site keeps on its own disk at the end, or None.
     """
 
     name: str
     run: Run
     check: Callable[[Parameters], None] = lambda parameters: None
-    personal: Personal | None = None
 
 
 _METHODS: dict[str, StudyMethod] = {}
+_PERSONAL: dict[str, Personal] = {}
 
 
 def register_study_method(method: StudyMethod) -> None:
     """Make a method available to studies under its name."""
     _METHODS[method.name] = method
+
+
+def register_personal_result(method: str, personal: Personal) -> None:
+    """Let sites keep ``personal(state, result)``, named arrays, on their own disk at the end of such a study.
+
+    Apart from `StudyMethod`, because a site needs this and not the method: it never imports the estimators.
+    """
+    _PERSONAL[method] = personal
+
+
+def personal_result(method: str) -> Personal | None:
+    """Return what a site keeps of a study of this method, or None."""
+    return _PERSONAL.get(method)
 
 
 def study_methods() -> tuple[str, ...]:

@@ -57,7 +57,9 @@ def estimator_method(name: str, kind: type[DBNEstimator]) -> StudyMethod:
             "status": None if status is None else status.name,
             "warnings": list(fitted.warnings_),
         }
-        return StudyResult({key: np.asarray(value, dtype=np.float64) for key, value in arrays.items()}, summary)
+        return StudyResult(
+            {key: np.asarray(value, dtype=np.float64) for key, value in arrays.items()}, summary
+        )
 
     return StudyMethod(name, run, check)
 

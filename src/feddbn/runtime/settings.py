@@ -24,7 +24,6 @@ S = TypeVar("S", bound="_Settings")
 class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    programs: tuple[str, ...] = ("feddbn.methods.studies",)
     keep_days: float = Field(default=30.0, gt=0)
     max_message_mb: int = Field(default=64, ge=1)
 
@@ -50,6 +49,7 @@ class SiteSettings(_Settings):
         Studies with more lags are refused.
     """
 
+    programs: tuple[str, ...] = ("feddbn.federation.programs",)
     name: str = Field(min_length=1)
     data: Path
     state: Path
@@ -64,6 +64,7 @@ class SiteSettings(_Settings):
 class ServerSettings(_Settings):
     """The server: where journals and results of runs are kept."""
 
+    programs: tuple[str, ...] = ("feddbn.methods.studies",)
     runs: Path
 
 

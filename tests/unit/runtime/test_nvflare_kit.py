@@ -30,7 +30,11 @@ def test_an_impossible_plan_gives_one_sentence(changes, sentence):
 
 def test_a_job_carries_configuration_and_no_code(tmp_path):
     study = Study(
-        name="s", method="m", variables=("u",), sites=("a", "b"), attendance={"when_missing": "continue", "min_sites": 1}
+        name="s",
+        method="m",
+        variables=("u",),
+        sites=("a", "b"),
+        attendance={"when_missing": "continue", "min_sites": 1},
     )
     job = write_job(study, "run-1", tmp_path)
     assert sorted(p.name for p in job.rglob("*") if p.is_file()) == [
@@ -49,5 +53,7 @@ def test_a_job_carries_configuration_and_no_code(tmp_path):
 
 
 def test_a_directory_that_is_no_kit_is_refused(tmp_path):
-    with pytest.raises(FileError, match=r"is not the kit of a server or a site: startup/sub_start\.sh is missing"):
+    with pytest.raises(
+        FileError, match=r"is not the kit of a server or a site: startup/sub_start\.sh is missing"
+    ):
         start_command(tmp_path)

@@ -25,7 +25,9 @@ def test_a_record_is_replaced_all_or_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", die)
-    with pytest.raises(StateError, match="the state of run 'run-1' cannot be stored: No space left on device"):
+    with pytest.raises(
+        StateError, match="the state of run 'run-1' cannot be stored: No space left on device"
+    ):
         store.save(SiteRecord("run-1", "a", "{}", "1", current=Snapshot(1, {"x": np.zeros(3)})))
     monkeypatch.undo()
     again = FileStore(tmp_path, "a").load("run-1")
@@ -104,7 +106,7 @@ def test_settings_are_read_relative_to_their_file_and_unknown_keys_are_errors(tm
     path.write_text('name = "a"\ndata = "d.csv"\nstate = "s"\n')
     settings = read_site_settings(path)
     assert settings.data == tmp_path / "d.csv"
-    assert settings.programs == ("feddbn.methods.studies",)
+    assert settings.programs == ("feddbn.federation.programs",)
     path.write_text('name = "a"\ndata = "d.csv"\nstate = "s"\nmax_lag = 3\n')
     with pytest.raises(FileError, match="max_lag: is not a known key; remove it or correct its name"):
         read_site_settings(path)
