@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from feddbn.federation.study import Study, StudyResult
-from feddbn.federation.study import study_method
+from feddbn.federation.study import Study, StudyResult, study_method
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
 
 TOLERANCE = 1e-12

@@ -11,10 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-from nvflare_federation import TESTS, children, free_ports
-
 from feddbn.runtime.flower_kit import make_flower_kits, write_flower_app
 from feddbn.runtime.flower_names import OUTCOME_MARK
+from nvflare_federation import TESTS, children, free_ports
 
 SERVER = "localhost"
 BIN = Path(sys.executable).parent

@@ -6,10 +6,9 @@ import pytest
 
 pytest.importorskip("flwr")
 from conformance import PARAMETERS, assert_same, in_process, make_study
-from flower_federation import SERVER, FlowerFederation
-
 from feddbn.federation.study import StudyResult
 from feddbn.runtime.flower_kit import make_flower_kits
+from flower_federation import SERVER, FlowerFederation
 
 SITES = ("site-a", "site-b")
 

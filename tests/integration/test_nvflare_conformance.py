@@ -4,7 +4,6 @@ import pytest
 
 pytest.importorskip("nvflare")
 from conformance import PARAMETERS, assert_same, in_process, make_study
-
 from feddbn.federation.study import StudyResult
 
 

@@ -7,18 +7,16 @@ import signal
 import subprocess
 import time
 
-import numpy as np
 import pytest
 
 pytest.importorskip("nvflare")
 import study_programs  # noqa: F401
-from mischief import CLASSES
-from nvflare_federation import SERVER, command_of, children
-
 from feddbn.federation.journal import read_journal
 from feddbn.federation.study import Study
 from feddbn.runtime.nvflare_client import write_job
 from feddbn.runtime.nvflare_kit import ALLOWED_CLASSES, make_kits, start_command
+from mischief import CLASSES
+from nvflare_federation import SERVER
 
 SITES = ("site-a", "site-b", "site-c")
 

@@ -1,6 +1,7 @@
 """Importing this module registers every site program of the package: what a site can be asked.
 
-A site loads this and nothing above it, so that a site process starts without the estimators and their libraries.
+A site loads this and nothing above it, so that a site process starts without the estimators and their
+libraries.
 """
 
 from __future__ import annotations

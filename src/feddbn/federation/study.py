@@ -175,8 +175,8 @@ class StudyMethod:
     Attributes
     ----------
     run
-        ``(parameters, federation) -> result``; asks for sums only and is deterministic: asked again with the same
-        sums it asks the same questions.
+        ``(parameters, federation) -> result``; asks for sums only and is deterministic: asked again with the
+        same sums it asks the same questions.
     check
         Raises `ParameterError` for impossible parameters; run before anything is sent.
     """

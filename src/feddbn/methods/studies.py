@@ -1,7 +1,7 @@
 """The estimators as methods that a study can name; importing this module registers them.
 
-An estimator with ``federation=`` runs anywhere sums can be made. So a study's method is the estimator itself, fitted
-on the federation that the server of the study provides.
+An estimator with ``federation=`` runs anywhere sums can be made. So a study's method is the estimator itself,
+fitted on the federation that the server of the study provides.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ from feddbn.federation.study import Study
 __all__ = ["make_flower_kits", "write_flower_app"]
 
 
-def make_flower_kits(directory: Path, server: str, sites: tuple[str, ...], valid_days: int = 360) -> dict[str, Path]:
+def make_flower_kits(
+    directory: Path, server: str, sites: tuple[str, ...], valid_days: int = 360
+) -> dict[str, Path]:
     """Write certificates for the server and a key pair per site below ``directory/kits``; return name -> kit.
 
     Site keys are elliptic-curve keys in OpenSSH format: Flower refuses others.
@@ -28,7 +30,9 @@ def make_flower_kits(directory: Path, server: str, sites: tuple[str, ...], valid
     if root.exists():
         raise FileError(f"{directory} already holds the kits of a federation; choose another directory.")
     authority_key = ec.generate_private_key(ec.SECP256R1())
-    authority = _certificate("feddbn authority", authority_key.public_key(), None, authority_key, valid_days, server)
+    authority = _certificate(
+        "feddbn authority", authority_key.public_key(), None, authority_key, valid_days, server
+    )
     server_key = ec.generate_private_key(ec.SECP256R1())
     certificate = _certificate(server, server_key.public_key(), authority, authority_key, valid_days, server)
     ca = authority.public_bytes(serialization.Encoding.PEM)
@@ -44,7 +48,9 @@ def make_flower_kits(directory: Path, server: str, sites: tuple[str, ...], valid
     for site in sites:
         key = ec.generate_private_key(ec.SECP256R1())
         _secret(kits[site] / "site.key", _private(key, serialization.PrivateFormat.OpenSSH))
-        public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+        public = key.public_key().public_bytes(
+            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        )
         (kits[site] / "site.key.pub").write_bytes(public + b"\n")
         text = f'name = "{site}"\ndata = "data"\nstate = "state"\n'
         (kits[site] / "feddbn_site.toml").write_text(text, encoding="utf-8")
@@ -54,7 +60,10 @@ def make_flower_kits(directory: Path, server: str, sites: tuple[str, ...], valid
 def write_flower_app(study: Study, run_id: str, directory: Path) -> Path:
     """Write the Flower app of a study: a project file that names installed modules; no code travels."""
     app = Path(directory) / check_run_id(run_id)
-    app.mkdir(parents=True)
+    try:
+        app.mkdir(parents=True)
+    except FileExistsError:
+        raise FileError(f"{app} exists; to resume a run, run the same app again.") from None
     # JSON strings are TOML basic strings.
     lines = [
         "[project]",

@@ -1,7 +1,7 @@
 """The ServerApp that runs a study on Flower, and the exchange over Flower's messages.
 
-A message lives exactly as long as its timeout (``ttl``), because Flower would otherwise deliver it to a node that
-comes back later. Nodes are known by the name under which their key was registered.
+A message lives exactly as long as its timeout (``ttl``), because Flower would otherwise deliver it to a node
+that comes back later. Nodes are known by the name under which their key was registered.
 """
 
 from __future__ import annotations
@@ -89,8 +89,12 @@ def main(grid: Grid, context: Context) -> None:
     directory = run_directory(settings.runs, run_id)
     exchange = FlowerExchange(grid, study.sites, study.attendance.timeout_s)
     try:
-        conduct(exchange, study, run_id, settings.runs, directory, Progress(run_id, study.sites), _log.warning)
+        conduct(
+            exchange, study, run_id, settings.runs, directory, Progress(run_id, study.sites), _log.warning
+        )
     finally:
         outcome = json.loads((directory / "outcome.json").read_text(encoding="utf-8"))
         outcome.pop("study", None)
-        logging.getLogger("flwr").info("%s", OUTCOME_MARK + json.dumps({**outcome, "directory": str(directory)}))
+        logging.getLogger("flwr").info(
+            "%s", OUTCOME_MARK + json.dumps({**outcome, "directory": str(directory)})
+        )

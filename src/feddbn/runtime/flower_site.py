@@ -1,7 +1,8 @@
 """The ClientApp a Flower SuperNode runs: each message in a process of its own, state in the site's store.
 
-The SuperNode is started with ``--node-config 'feddbn-site="/path/feddbn_site.toml"'``. Flower starts a new process for
-every message, so nothing may be kept in memory: the endpoint reads its record from disk each time.
+The SuperNode is started with ``--node-config 'feddbn-site="/path/feddbn_site.toml"'``. Flower starts a new
+process for every message, so nothing may be kept in memory: the endpoint reads its record from disk each
+time.
 """
 
 from __future__ import annotations

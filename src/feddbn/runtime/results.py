@@ -10,6 +10,8 @@ import numpy as np
 
 from feddbn.errors import FeddbnError, FileError
 from feddbn.federation.study import StudyResult
+from feddbn.model.dbn import DBN
+from feddbn.model.export import json_text
 
 __all__ = ["export_result", "read_outcome"]
 
@@ -27,7 +29,10 @@ def read_outcome(directory: Path) -> dict[str, Any]:
 
 
 def export_result(directory: Path) -> StudyResult | None:
-    """Return the result in ``result.feddbn``, written as .npz and .json beside it; None if there is none."""
+    """Return the result in ``result.feddbn``, written as .npz and .json beside it; None if there is none.
+
+    A network is also written as ``dbn.json``, which `DBN` and the other commands read.
+    """
     path = Path(directory) / "result.feddbn"
     if not path.exists():
         return None
@@ -45,4 +50,8 @@ def export_result(directory: Path) -> StudyResult | None:
         "arrays": listed,
     }
     path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
+    if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
+        names = tuple(str(name) for name in result.summary["variables"])
+        dbn = DBN(arrays["W"], arrays["A"], names, arrays["intercept"], arrays["noise_variances"])
+        path.with_name("dbn.json").write_text(json_text(dbn), encoding="utf-8")
     return result
