@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from feddbn._version import __version__
+from feddbn.core.lagged import FloatArray
 from feddbn.errors import FeddbnError, ProtocolError, SiteRefused, StateError
 from feddbn.federation.fence import Step, decide
 from feddbn.federation.messages import (
@@ -29,18 +30,20 @@ from feddbn.federation.messages import (
     encode_reply,
     read_request,
     refusal,
+    task_digest,
     task_from,
 )
 from feddbn.federation.site import Site
 from feddbn.federation.store_format import RecordStore, SiteRecord, Snapshot
 from feddbn.federation.study import Study, StudyResult, personal_result, study_from_json
+from feddbn.federation.task import Task
 
-__all__ = ["Answer", "Handler", "SiteEndpoint", "SiteEvent", "StudyCheck", "agree"]
+__all__ = ["Answer", "FencedSite", "Handler", "SiteEndpoint", "SiteEvent", "StudyCheck", "agree"]
 
 StudyCheck = Callable[[Study], None]
 Answer = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
 Handler = Callable[[Request, SiteRecord], Answer]
-Protect = Callable[[Request, SiteRecord, np.ndarray], Answer]
+MakeMasked = Callable[[str, Study, "FencedSite"], Callable[[bytes], bytes]]
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,14 @@ class SiteEvent:
     task: str = ""
     sentence: str = ""
     error: Exception | None = field(default=None, repr=False)
+
+
+class FencedSite:
+    """A site whose answers pass the fence and are stored before they are returned: what masking may call."""
+
+    def __init__(self, name: str, answer: Callable[..., FloatArray]) -> None:
+        self.name = name
+        self.answer = answer
 
 
 def agree(study: Study, site: str, variables: Sequence[str], version: str) -> None:
@@ -99,8 +110,9 @@ class SiteEndpoint:
         The site's own conditions on a study (its policy); each raises `SiteRefused`.
     handlers
         Further kinds of message, such as the phases of secure aggregation.
-    protect
-        Turns the vector of a task into what is sent; None sends the vector itself.
+    masked
+        Makes, for a run, the function that answers the messages of secure aggregation; None refuses studies that
+        ask for it. In such a study no vector leaves in any other way.
     keep
         Called at the end with (run id, result, personal arrays): writes to the site's own disk.
     on_event
@@ -114,7 +126,7 @@ class SiteEndpoint:
         *,
         checks: Sequence[StudyCheck] = (),
         handlers: Mapping[str, Handler] | None = None,
-        protect: Protect | None = None,
+        masked: MakeMasked | None = None,
         keep: Callable[[str, StudyResult, Mapping[str, np.ndarray]], None] | None = None,
         on_event: Callable[[SiteEvent], None] | None = None,
         max_bytes: int = MAX_MESSAGE_BYTES,
@@ -125,10 +137,13 @@ class SiteEndpoint:
         self._handlers: dict[str, Handler] = {
             "hello": self._hello,
             "task": self._task,
+            "secagg": self._secagg,
             "finish": self._finish,
         }
         self._handlers.update(handlers or {})
-        self._protect = protect
+        self._masked = masked
+        self._masking: tuple[str, Callable[[bytes], bytes]] | None = None
+        self._asked: tuple[Request, SiteRecord] | None = None
         self._keep = keep
         self._on_event = on_event
         self._max_bytes = max_bytes
@@ -190,7 +205,7 @@ class SiteEndpoint:
 
     def _agree(self, study: Study, version: str) -> None:
         agree(study, self.name, self._site.data.variables, version)
-        if study.privacy.secure_aggregation and self._protect is None:
+        if study.privacy.secure_aggregation and self._masked is None:
             raise SiteRefused("the study asks for secure aggregation, which is not set up at this site.")
         for check in self._checks:
             check(study)
@@ -222,25 +237,53 @@ class SiteEndpoint:
         return {"version": __version__, "last": record.current.seq}, {}
 
     def _task(self, request: Request, record: SiteRecord) -> Answer:
+        if self._study(record).privacy.secure_aggregation:
+            raise SiteRefused("the answers of this study leave only under secure aggregation.")
         task = task_from(request)
-        digest = str(request.meta["digest"])
         if task.participants is not None and self.name not in task.participants:
             raise ProtocolError(f"task {request.seq} does not ask this site.")
+        vector = self._vector(request, record, task)
+        return {"digest": task_digest(task)}, {"vector": vector}
+
+    def _vector(self, request: Request, record: SiteRecord, task: Task, *channel: Any) -> FloatArray:
+        """Return the answer to a task: the recorded one, or a new one that is stored first."""
+        digest = task_digest(task)
         step = decide(record, request.seq, request.after, digest)
         if step is not Step.REPEAT:
             base = record.current if step is Step.EXECUTE else record.previous
             self._site.state = dict(base.state)
-            vector = np.array(self._site.answer(task), dtype=np.float64)
+            vector = np.array(self._site.answer(task, *channel), dtype=np.float64)
             after = Snapshot(request.seq, dict(self._site.state))
             record = replace(record, previous=base, current=after, digest=digest, vector=vector)
             self._commit(record)
         self._tell(step.value, request, task=task.name)
         assert record.vector is not None
-        proof = {"digest": digest}
-        if self._protect is None or not self._study(record).privacy.secure_aggregation:
-            return proof, {"vector": record.vector}
-        meta, arrays = self._protect(request, record, record.vector)
-        return {**meta, **proof}, arrays
+        return record.vector
+
+    def _secagg(self, request: Request, record: SiteRecord) -> Answer:
+        """Pass one message of secure aggregation on; the vector it masks comes through the fence."""
+        study = self._study(record)
+        if self._masked is None or not study.privacy.secure_aggregation:
+            raise ProtocolError("this study does not use secure aggregation.")
+        if self._masking is None or self._masking[0] != request.run_id:
+            self._masking = (
+                request.run_id,
+                self._masked(request.run_id, study, FencedSite(self.name, self._fenced)),
+            )
+        inner = request.arrays.get("message")
+        if inner is None or inner.dtype != np.uint8:
+            raise ProtocolError("this message of secure aggregation is empty.")
+        self._asked = (request, record)
+        try:
+            reply = self._masking[1](inner.tobytes())
+        finally:
+            self._asked = None
+        return {}, {"message": np.frombuffer(reply, dtype=np.uint8)}
+
+    def _fenced(self, task: Task, *channel: Any) -> FloatArray:
+        if self._asked is None:
+            raise ProtocolError("no task is being asked.")
+        return self._vector(*self._asked, task, *channel)
 
     def _finish(self, request: Request, record: SiteRecord) -> Answer:
         """Keep the shared result and this site's personal one; nothing personal is in the reply."""
