@@ -16,6 +16,7 @@ from feddbn.runtime.flower_names import OUTCOME_MARK
 from nvflare_federation import TESTS, children, free_ports
 
 SERVER = "localhost"
+SERVE = "import sys; from pathlib import Path; from feddbn.cli.site import serve; serve(Path(sys.argv[1]))"
 BIN = Path(sys.executable).parent
 
 
@@ -88,6 +89,9 @@ class FlowerFederation:
         for site in self.sites:
             self._retry(
                 "supernode", "register", str(self.kits[site] / "site.key.pub"), "here", "--name", site
+            )
+            self._start(
+                f"{site}-served", sys.executable, "-c", SERVE, str(self.kits[site] / "feddbn_site.toml")
             )
             self.start_node(site)
         end = time.monotonic() + 60

@@ -1,8 +1,9 @@
-"""The ClientApp a Flower SuperNode runs: each message in a process of its own, state in the site's store.
+"""The ClientApp a Flower SuperNode runs: it passes bytes to the site's own process and back.
 
-The SuperNode is started with ``--node-config 'feddbn-site="/path/feddbn_site.toml"'``. Flower starts a new
-process for every message, so nothing may be kept in memory: the endpoint reads its record from disk each
-time.
+The SuperNode is started with ``--node-config 'feddbn-site="/path/feddbn_site.toml"'``. Flower starts a new process
+for every message; ``feddbn site serve`` is the long-lived one that holds the data, the policy and the state, and this
+module imports little so that a round is as quick as Flower allows. Without it the message is answered here, from the
+durable store, which serves studies without secure aggregation.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from flwr.clientapp import ClientApp
 from feddbn.errors import FeddbnError, FileError
 from feddbn.federation.messages import encode_reply, refusal
 from feddbn.runtime.flower_names import NODE_SETTINGS, RECORD
-from feddbn.runtime.open_site import open_site
 from feddbn.runtime.settings import read_site_settings
+from feddbn.runtime.site_socket import SOCKET_NAME, ask
 
 __all__ = ["app"]
 
@@ -35,7 +36,12 @@ def handle(message: Message, context: Context) -> Message:
             raise FileError(f"this SuperNode was started without {NODE_SETTINGS} in its --node-config.")
         settings = read_site_settings(Path(str(path)))
         site = settings.name
-        reply = open_site(settings, site, _log).handle(message.content[RECORD]["message"])
+        asked = bytes(message.content[RECORD]["message"])
+        reply = ask(settings.state / SOCKET_NAME, asked)
+        if reply is None:
+            from feddbn.runtime.open_site import open_site
+
+            reply = open_site(settings, site, _log, long_lived=False).handle(asked)
     except FeddbnError as error:
         _log.error("%s", error)
         reply = encode_reply(refusal(site, None, error))

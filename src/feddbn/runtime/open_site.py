@@ -54,8 +54,14 @@ def study_checks(settings: SiteSettings) -> list[StudyCheck]:
     return [lags]
 
 
-def open_site(settings: SiteSettings, name: str, log: logging.Logger) -> SiteEndpoint:
-    """Return the endpoint of the site called `name`; its old runs are pruned."""
+def open_site(
+    settings: SiteSettings, name: str, log: logging.Logger, long_lived: bool = True
+) -> SiteEndpoint:
+    """Return the endpoint of the site called `name`; its old runs are pruned.
+
+    Secure aggregation keeps secrets in memory from message to message: an endpoint that is not `long_lived` refuses
+    studies that ask for it.
+    """
     if settings.name != name:
         raise FileError(
             f"the settings are for site {settings.name!r}, but the engine calls this site {name!r}."
