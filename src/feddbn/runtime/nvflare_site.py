@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 
 from nvflare.collab import collab
@@ -23,12 +24,16 @@ class FeddbnSite:
 
     def __init__(self) -> None:
         self._endpoint: SiteEndpoint | None = None
+        self._opening = threading.Lock()
 
     def _open(self) -> SiteEndpoint:
-        if self._endpoint is None:
-            path = Path(collab.workspace.get_site_config_dir()) / "feddbn_site.toml"
-            self._endpoint = open_site(read_site_settings(path), collab.site_name, _log)
-        return self._endpoint
+        # NVFlare calls from several threads; a message that is asked again while the data are still being read must
+        # meet the same endpoint, whose lock puts messages in order.
+        with self._opening:
+            if self._endpoint is None:
+                path = Path(collab.workspace.get_site_config_dir()) / "feddbn_site.toml"
+                self._endpoint = open_site(read_site_settings(path), collab.site_name, _log)
+            return self._endpoint
 
     @collab.publish  # type: ignore[untyped-decorator]
     def handle(self, message: bytes) -> bytes:

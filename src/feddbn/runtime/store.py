@@ -8,6 +8,7 @@ Layout of a server's runs directory: ``<runs>/<run id>/journal.feddbn``, ``event
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -56,15 +57,22 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 class FileStore:
-    """One site's records on disk."""
+    """One site's records on disk.
+
+    Two processes may hold the same run for a moment (a job that was given up and the one that resumes it). A save
+    is refused if the record on disk is not the one this store has read or written last, so that only one of them can
+    go on.
+    """
 
     def __init__(self, root: Path, site: str) -> None:
         self.root = Path(root)
         self.site = site
+        self._seen: dict[str, tuple[int, int] | None] = {}
 
     def load(self, run_id: str) -> SiteRecord | None:
         """Return the record of a run, or None."""
         path = run_directory(self.root, run_id, create=False) / "record.feddbn"
+        self._seen[run_id] = _version(path)
         try:
             stored = path.read_bytes()
         except FileNotFoundError:
@@ -92,6 +100,15 @@ class FileStore:
             write_atomically(
                 directory / "personal.feddbn", encode({"type": "personal", "site": self.site}, personal)
             )
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """Tell one content of a file that is only ever replaced from another."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 class JournalFile:
@@ -148,6 +165,15 @@ class EventLog:
         return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
 
 
+def _last_change(directory: Path) -> float:
+    times = [0.0]
+    for item in (directory, *directory.iterdir()):
+        # A file that is being replaced by another process may vanish under our eyes.
+        with contextlib.suppress(FileNotFoundError):
+            times.append(item.stat().st_mtime)
+    return max(times)
+
+
 def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float | None = None) -> list[str]:
     """Delete runs whose files have not changed for `keep_days` days, except run `keep`; return their ids."""
     pruned: list[str] = []
@@ -155,7 +181,7 @@ def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float
     for path in sorted(Path(root).iterdir()) if Path(root).is_dir() else []:
         if not path.is_dir() or path.name == keep:
             continue
-        if max((item.stat().st_mtime for item in path.iterdir()), default=path.stat().st_mtime) < limit:
-            shutil.rmtree(path)
+        if _last_change(path) < limit:
+            shutil.rmtree(path, ignore_errors=True)
             pruned.append(path.name)
     return pruned

@@ -36,6 +36,18 @@ def test_a_record_is_replaced_all_or_nothing(tmp_path, monkeypatch):
     assert (tmp_path / "run-1").stat().st_mode & 0o077 == 0
 
 
+def test_only_one_of_two_processes_goes_on_with_a_run(tmp_path):
+    given_up, resumed = FileStore(tmp_path, "a"), FileStore(tmp_path, "a")
+    given_up.save(SiteRecord("run-1", "a", "{}", "1"))
+    now = resumed.load("run-1")
+    resumed.save(SiteRecord("run-1", "a", "{}", "1", current=Snapshot(0)))
+    with pytest.raises(StateError, match="another process of this site has gone on with run 'run-1'"):
+        given_up.save(SiteRecord("run-1", "a", "{}", "1", current=Snapshot(0)))
+    assert now.current.seq == -1
+    resumed.save(SiteRecord("run-1", "a", "{}", "1", current=Snapshot(1)))
+    assert FileStore(tmp_path, "a").load("run-1").current.seq == 1
+
+
 def test_a_damaged_record_is_an_error_not_a_fresh_start(tmp_path):
     store = FileStore(tmp_path, "a")
     store.save(SiteRecord("run-1", "a", "{}", "1"))
@@ -96,6 +108,7 @@ def test_old_runs_are_pruned_and_the_current_one_is_kept(tmp_path):
         write_atomically(tmp_path / name / "record.feddbn", b"x")
     for name in ("old", "current"):
         os.utime(tmp_path / name / "record.feddbn", (0, 0))
+        os.utime(tmp_path / name, (0, 0))
     assert prune_runs(tmp_path, 30, keep="current") == ["old"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["current", "new"]
     assert prune_runs(tmp_path / "nowhere", 30) == []
