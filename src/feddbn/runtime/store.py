@@ -85,8 +85,14 @@ class FileStore:
 
     def save(self, record: SiteRecord) -> None:
         """Replace the record of its run."""
+        path = run_directory(self.root, record.run_id) / "record.feddbn"
         try:
-            write_atomically(run_directory(self.root, record.run_id) / "record.feddbn", encode_record(record))
+            with open(path.with_name("lock"), "ab") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if _version(path) != self._seen.get(record.run_id):
+                    raise StateError(f"another process of this site has gone on with run {record.run_id!r}.")
+                write_atomically(path, encode_record(record))
+                self._seen[record.run_id] = _version(path)
         except OSError as error:
             raise StateError(
                 f"the state of run {record.run_id!r} cannot be stored: {error.strerror}."
