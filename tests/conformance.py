@@ -7,6 +7,7 @@ from feddbn.methods import studies  # noqa: F401 (registers the methods)
 
 TOLERANCE = 1e-12
 PARAMETERS = {
+    "oneshot": {"n_lags": 1},
     "fdbnl": {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "max_rounds": 40},
 }
 
@@ -23,14 +24,29 @@ def make_study(method, sites, variables, **changes):
     return Study(**{**values, **changes})
 
 
+def plans(sites, variables, methods=tuple(PARAMETERS), **changes):
+    """Every method in the clear and masked: name -> study."""
+    out = {}
+    for method in methods:
+        out[method] = make_study(method, sites, variables, **changes)
+        masked = {"secure_aggregation": True, "min_sites": min(3, len(sites))}
+        out[f"{method}-masked"] = make_study(method, sites, variables, privacy=masked, **changes)
+    return out
+
+
 def in_process(study, data):
-    """The study on the default runtime, from the same files."""
+    """The study on the default runtime, from the same files; masked if the study is."""
     from feddbn.data import read_sites
     from feddbn.federation.site import Site
     from feddbn.runtime.in_process import InProcessFederation
+    from feddbn.runtime.secure import secure_federation
 
     sites = read_sites({name: data[name] for name in study.sites})
-    federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
+    ends = {name: Site(name, site) for name, site in sites.items()}
+    if study.privacy.secure_aggregation:
+        federation = secure_federation(ends, study.privacy.min_sites)
+    else:
+        federation = InProcessFederation(ends)
     federation.variables = study.variables
     return study_method(study.method).run(study.parameters, federation)
 

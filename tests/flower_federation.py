@@ -13,7 +13,7 @@ from pathlib import Path
 
 from feddbn.runtime.flower_kit import make_flower_kits, write_flower_app
 from feddbn.runtime.flower_names import OUTCOME_MARK
-from nvflare_federation import TESTS, children, free_ports
+from nvflare_federation import POLICY, TESTS, children, free_ports
 
 SERVER = "localhost"
 SERVE = "import sys; from pathlib import Path; from feddbn.cli.site import serve; serve(Path(sys.argv[1]))"
@@ -30,7 +30,9 @@ class FlowerFederation:
         self.port, *self._node_ports = free_ports(1 + len(self.sites) + 1)
         for site in self.sites:
             frames[site].to_csv(self.kits[site] / "data.csv", index=False)
-            lines = [f'name = "{site}"', 'data = "data.csv"', 'state = "state"', ""]
+            lines = [f'name = "{site}"', 'data = "data.csv"', 'state = "state"', 'policy = "policy.toml"']
+            lines += ['identity = "identity.key"', 'peers = "peers.toml"', ""]
+            (self.kits[site] / "policy.toml").write_text(POLICY)
             (self.kits[site] / "feddbn_site.toml").write_text("\n".join(lines))
         (self.kits[SERVER] / "feddbn_server.toml").write_text('runs = "runs"\n')
         home = self.root / "home"

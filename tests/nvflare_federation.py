@@ -17,6 +17,14 @@ from feddbn.runtime.nvflare_kit import FederationPlan, make_kits, start_command,
 
 TESTS = Path(__file__).parent
 SERVER = "localhost"
+POLICY = """
+methods = ["FDBNL", "PFDBNL", "OneShotDBN", "walk"]
+tasks = ["summary", "moments", "residual-features", "fdbnl-step", "pfdbnl-step", "walk"]
+features = ["linear"]
+min_sites = 2
+require_masking = false
+max_rounds = 1000
+"""
 
 
 def free_ports(n):
@@ -139,6 +147,8 @@ class NVFlareFederation:
                 'state = "../state"',
                 f"programs = [{at_site}]",
             ]
+            lines += ['policy = "policy.toml"', 'identity = "identity.key"', 'peers = "peers.toml"']
+            (kit / "local" / "policy.toml").write_text(POLICY)
             (kit / "local" / "feddbn_site.toml").write_text("\n".join([*lines, settings, ""]))
         path = self.kits[SERVER] / "local" / "resources.json"
         path.write_text(path.read_text().replace('"max_jobs": 4', f'"max_jobs": {max_jobs}'))

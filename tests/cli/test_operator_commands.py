@@ -6,11 +6,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from feddbn.cli.federation import federation_app
-from feddbn.cli.server import server_app
-from feddbn.cli.site import site_app
-from feddbn.cli.submit import mount, read_study
-from feddbn.errors import FeddbnError, FileError, ParameterError, StateError
+from feddbn.cli.main import app
+from feddbn.cli.submit import read_study
+from feddbn.errors import ParameterError
 
 STUDY = """
 name = "s"
@@ -20,12 +18,6 @@ sites = ["north", "south"]
 [parameters]
 n_lags = 1
 """
-
-app = typer.Typer()
-app.add_typer(federation_app, name="federation")
-app.add_typer(server_app, name="server")
-app.add_typer(site_app, name="site")
-mount(app)
 
 
 def run(*arguments, **options):
@@ -127,36 +119,33 @@ def test_site_check_notices_a_loosened_kit(kits, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "kind", "sentence"),
+    ("arguments", "sentence"),
     [
-        (("site", "start", "--kit", "nowhere"), FileError, "nowhere is not the kit of a server or a site"),
-        (("server", "start", "--kit", "nowhere"), FileError, "nowhere is not the kit of a server or a site"),
-        (("status", "--kit", "nowhere"), FileError, "nowhere is not an administrator's kit"),
-        (("results", "run-1", "--kit", "nowhere"), FileError, "nowhere is not an administrator's kit"),
-        (("resume", "run-1", "--kit", "nowhere"), StateError, "no run 'run-1' was sent with the kit nowhere"),
+        (("site", "start", "--kit", "nowhere"), "nowhere is not the kit of a server or a site"),
+        (("server", "start", "--kit", "nowhere"), "nowhere is not the kit of a server or a site"),
+        (("status", "--kit", "nowhere"), "nowhere is not an administrator's kit"),
+        (("results", "run-1", "--kit", "nowhere"), "nowhere is not an administrator's kit"),
+        (("resume", "run-1", "--kit", "nowhere"), "no run 'run-1' was sent with the kit nowhere"),
         (
             ("submit", "nothing.toml", "--kit", "nowhere"),
-            FileError,
             "the study file nothing.toml cannot be read",
         ),
         (
             ("federation", "init", "x", "--server", "s", "--site", "a", "--engine", "ray"),
-            ParameterError,
             "--engine 'ray' is not known; choose nvflare or flower",
         ),
     ],
 )
-def test_bad_input_gives_one_sentence(arguments, kind, sentence):
+def test_bad_input_gives_one_sentence(arguments, sentence):
     done = run(*arguments)
-    assert isinstance(done.exception, FeddbnError)
-    assert isinstance(done.exception, kind)
-    assert sentence in str(done.exception)
+    assert done.exit_code == 2
+    assert sentence in " ".join(done.output.split())
 
 
 def test_a_study_with_a_parameter_its_method_does_not_take_is_refused_before_it_is_sent(tmp_path):
     path = tmp_path / "study.toml"
     path.write_text(STUDY + "lambda = 3\n")
-    with pytest.raises(ParameterError, match="parameters has 'lambda', but 'fdbnl' takes: .*lambda_w"):
+    with pytest.raises(ParameterError, match="method 'fdbnl' has no parameter 'lambda'"):
         read_study(path)
     path.write_text(STUDY + "lambda_w = -3\n")
     with pytest.raises(ParameterError, match="lambda_w=-3 must be a number of at least 0"):
@@ -170,7 +159,7 @@ def test_a_flower_app_holds_no_code(tmp_path):
     assert done.exit_code == 0, done.output
     assert [p.name for p in (tmp_path / "apps" / "run-1").iterdir()] == ["pyproject.toml"]
     again = run("federation", "flower-app", path, "--run", "run-1", "--out", tmp_path / "apps")
-    assert "to resume a run, run the same app again" in str(again.exception)
+    assert "run the same app again" in " ".join(again.output.split())
 
 
 def test_flower_kits_have_keys_only_their_owner_can_read(tmp_path):
@@ -201,4 +190,4 @@ def test_flower_kits_have_keys_only_their_owner_can_read(tmp_path):
         "--site",
         "north",
     )
-    assert "already holds the kits of a federation" in str(again.exception)
+    assert "already holds the kits of a federation" in " ".join(again.output.split())

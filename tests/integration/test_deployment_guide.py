@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("nvflare")
-pytest.importorskip("feddbn.cli.main")
 from nvflare_federation import children, free_ports
 
 GUIDE = Path(__file__).parents[2] / "docs" / "deployment.md"

@@ -3,7 +3,7 @@
 import pytest
 
 pytest.importorskip("nvflare")
-from conformance import PARAMETERS, assert_same, in_process, make_study
+from conformance import PARAMETERS, assert_same, in_process, plans
 from feddbn.federation.study import StudyResult
 
 
@@ -11,21 +11,21 @@ from feddbn.federation.study import StudyResult
 def finished(federation, frames):
     """All studies, run at the same time."""
     variables = next(iter(frames.values())).columns
-    plans = {method: make_study(method, federation.plan.sites, variables) for method in PARAMETERS}
+    studies = plans(federation.plan.sites, variables)
     with federation.console() as console:
-        jobs = {name: console.submit(study, f"conformance-{name}") for name, study in plans.items()}
+        jobs = {name: console.submit(study, f"conformance-{name}") for name, study in studies.items()}
         out = {}
         for name, job in jobs.items():
             status = console.wait(job, timeout_s=180)
             out[name] = (
-                plans[name],
+                studies[name],
                 status,
                 console.fetch(job, federation.root / "out" / f"conformance-{name}"),
             )
     return out
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("name", [f"{m}{kind}" for m in PARAMETERS for kind in ("", "-masked")])
 def test_a_study_gives_the_same_network_as_in_process(finished, federation, name):
     study, status, folder = finished[name]
     assert status == "FINISHED:COMPLETED", (folder / "outcome.json").read_text()

@@ -108,8 +108,7 @@ def test_the_honest_study_beside_them_finishes(jobs):
 
 
 def test_a_job_with_code_in_it_is_refused(jobs, federation):
-    job, status, _ = jobs["with-code"]
-    assert "COMPLETED" not in status
+    assert "COMPLETED" not in jobs["with-code"][1]
     assert "BYOC not permitted" in federation.log(SERVER)
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from feddbn.errors import FederationError, FileError, StateError
 from feddbn.federation.study import Study, parse_study, study_from_json
 
-__all__ = ["mount", "read_study"]
+__all__ = ["read_study", "results", "resume", "status", "submit"]
 
 Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The lead's kit.")]
 Wait = Annotated[
@@ -25,14 +25,6 @@ Wait = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Where results go; by default the run's name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def mount(app: typer.Typer) -> None:
-    """Add the four commands to an application."""
-    app.command("submit")(submit)
-    app.command("status")(status)
-    app.command("results")(results)
-    app.command("resume")(resume)
 
 
 def read_study(path: Path) -> Study:

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from feddbn._version import __version__
+from feddbn.core.encoding import decode
 from feddbn.core.lagged import FloatArray
-from feddbn.errors import FeddbnError, ProtocolError, SiteRefused, StateError
+from feddbn.errors import AggregationError, FeddbnError, ProtocolError, SiteRefused, StateError
 from feddbn.federation.fence import Step, decide
 from feddbn.federation.messages import (
     MAX_MESSAGE_BYTES,
@@ -33,7 +34,7 @@ from feddbn.federation.messages import (
     task_digest,
     task_from,
 )
-from feddbn.federation.site import Site
+from feddbn.federation.site import Guard, Site
 from feddbn.federation.store_format import RecordStore, SiteRecord, Snapshot
 from feddbn.federation.study import Study, StudyResult, personal_result, study_from_json
 from feddbn.federation.task import Task
@@ -110,9 +111,11 @@ class SiteEndpoint:
         The site's own conditions on a study (its policy); each raises `SiteRefused`.
     handlers
         Further kinds of message, such as the phases of secure aggregation.
+    guards
+        Makes the guards around the answers of a run (policy, noise, audit); None keeps the site's own.
     masked
-        Makes, for a run, the function that answers the messages of secure aggregation; None refuses studies that
-        ask for it. In such a study no vector leaves in any other way.
+        Makes, for a run, the function that answers the messages of secure aggregation; None refuses studies
+        that ask for it. In such a study no vector leaves in any other way.
     keep
         Called at the end with (run id, result, personal arrays): writes to the site's own disk.
     on_event
@@ -126,6 +129,7 @@ class SiteEndpoint:
         *,
         checks: Sequence[StudyCheck] = (),
         handlers: Mapping[str, Handler] | None = None,
+        guards: Callable[[str, Study], Sequence[Guard]] | None = None,
         masked: MakeMasked | None = None,
         keep: Callable[[str, StudyResult, Mapping[str, np.ndarray]], None] | None = None,
         on_event: Callable[[SiteEvent], None] | None = None,
@@ -141,6 +145,7 @@ class SiteEndpoint:
             "finish": self._finish,
         }
         self._handlers.update(handlers or {})
+        self._guards = guards
         self._masked = masked
         self._masking: tuple[str, Callable[[bytes], bytes]] | None = None
         self._asked: tuple[Request, SiteRecord] | None = None
@@ -201,7 +206,12 @@ class SiteEndpoint:
             study = study_from_json(record.study)
             self._agree(study, record.version)
             self._agreed = (record.run_id, study)
+            self._take_guards(record.run_id, study)
         return self._agreed[1]
+
+    def _take_guards(self, run_id: str, study: Study) -> None:
+        if self._guards is not None:
+            self._site.guards = tuple(self._guards(run_id, study))
 
     def _agree(self, study: Study, version: str) -> None:
         agree(study, self.name, self._site.data.variables, version)
@@ -233,6 +243,9 @@ class SiteEndpoint:
         if not record.study:
             self._commit(replace(record, study=study.to_json(), version=version))
         self._agreed = (request.run_id, study)
+        self._take_guards(request.run_id, study)
+        # A handshake begins a segment; the server's end of secure aggregation begins anew, so does ours.
+        self._masking = None
         self._tell("agreed", request, task=study.method)
         return {"version": __version__, "last": record.current.seq}, {}
 
@@ -254,7 +267,7 @@ class SiteEndpoint:
             self._site.state = dict(base.state)
             vector = np.array(self._site.answer(task, *channel), dtype=np.float64)
             after = Snapshot(request.seq, dict(self._site.state))
-            record = replace(record, previous=base, current=after, digest=digest, vector=vector)
+            record = replace(record, previous=base, current=after, digest=digest, vector=vector, opened=())
             self._commit(record)
         self._tell(step.value, request, task=task.name)
         assert record.vector is not None
@@ -273,12 +286,31 @@ class SiteEndpoint:
         inner = request.arrays.get("message")
         if inner is None or inner.dtype != np.uint8:
             raise ProtocolError("this message of secure aggregation is empty.")
+        record = self._before_opening(request, record, inner.tobytes())
         self._asked = (request, record)
         try:
             reply = self._masking[1](inner.tobytes())
         finally:
             self._asked = None
         return {}, {"message": np.frombuffer(reply, dtype=np.uint8)}
+
+    def _before_opening(self, request: Request, record: SiteRecord, inner: bytes) -> SiteRecord:
+        """Store for whom a task's masks are opened, before they are: a restart must not forget it.
+
+        Two sums of one task over different sites differ by the vectors of the sites that changed.
+        """
+        meta, _ = decode(inner)
+        if meta.get("phase") != "unmask":
+            return record
+        survivors = tuple(sorted(str(name) for name in meta.get("survivors", ())))
+        if request.seq == record.current.seq and record.opened != survivors:
+            if record.opened:
+                raise AggregationError(
+                    "this task has been opened for another set of sites; the difference would show a few."
+                )
+            record = replace(record, opened=survivors)
+            self._commit(record)
+        return record
 
     def _fenced(self, task: Task, *channel: Any) -> FloatArray:
         if self._asked is None:

@@ -19,7 +19,7 @@ import numpy as np
 from feddbn import errors
 from feddbn.core.encoding import decode, encode
 from feddbn.core.lagged import FloatArray
-from feddbn.errors import FederationError, ProtocolError
+from feddbn.errors import ProtocolError
 from feddbn.federation.task import Param, Task
 
 __all__ = [
@@ -127,7 +127,7 @@ def read_reply(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Reply:
         raise ProtocolError("a reply needs a whole number as seq.")
     if envelope["kind"] == "refusal":
         name = meta.get("error") if meta.get("error") in _REFUSALS else "ProtocolError"
-        error: type[FederationError] = getattr(errors, str(name))
+        error: type[Exception] = getattr(errors, str(name))
         raise error(f"site {site!r} refused: {str(meta.get('sentence'))[:500]}")
     return Reply(site, str(envelope["kind"]), str(envelope.get("run")), seq, meta, arrays)
 

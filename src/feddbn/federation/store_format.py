@@ -44,6 +44,8 @@ class SiteRecord:
     digest, vector
         The last executed task and the answer to it, after every guard: a repeat sends the same bytes,
         so noise is never drawn twice for one release.
+    opened
+        The sites for whose masked sum of the last task this site has helped to open the masks.
     """
 
     run_id: str
@@ -54,6 +56,7 @@ class SiteRecord:
     current: Snapshot = field(default_factory=Snapshot)
     digest: str = ""
     vector: FloatArray | None = None
+    opened: tuple[str, ...] = ()
 
 
 def encode_record(record: SiteRecord) -> bytes:
@@ -65,6 +68,7 @@ def encode_record(record: SiteRecord) -> bytes:
     meta = {"type": "site-record", "run": record.run_id, "site": record.site}
     begun = {"study": record.study, "version": record.version}
     numbers = {"previous": record.previous.seq, "current": record.current.seq, "digest": record.digest}
+    numbers["opened"] = list(record.opened)
     return encode({**meta, **begun, **numbers}, arrays)
 
 
@@ -94,6 +98,7 @@ def decode_record(message: bytes, run_id: str, site: str) -> SiteRecord:
         Snapshot(int(meta["current"]), states["current"]),
         str(meta["digest"]),
         arrays.get("vector"),
+        tuple(meta["opened"]),
     )
 
 

@@ -51,7 +51,7 @@ class Privacy(_Strict):
     """How the sums are protected; `min_sites` is the smallest number of sites whose sum may be opened."""
 
     secure_aggregation: bool = False
-    min_sites: int = Field(default=1, ge=1)
+    min_sites: int = Field(default=3, ge=2)
     epsilon: float | None = Field(default=None, gt=0)
     delta: float | None = Field(default=None, gt=0, lt=1)
     unit: Literal["recording", "row"] = "recording"

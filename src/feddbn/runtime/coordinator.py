@@ -19,13 +19,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from feddbn._version import __version__
 from feddbn.core.lagged import FloatArray
-from feddbn.errors import FederationError, NotEnoughSites, ProtocolError, SiteRefused, StateError
+from feddbn.errors import (
+    AggregationError,
+    FederationError,
+    NotEnoughSites,
+    ProtocolError,
+    SiteRefused,
+    StateError,
+)
 from feddbn.federation.exchange import Exchange
 from feddbn.federation.journal import Header, Journal
 from feddbn.federation.messages import Reply, Request, encode_request, read_reply, task_digest, task_request
@@ -129,6 +136,7 @@ class Coordinator:
             self._journal = stored
             self._check_header()
         self._counted: dict[str, int] = {}
+        self._secure: tuple[Any, Any] | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -222,6 +230,8 @@ class Coordinator:
             raise ProtocolError(
                 f"task {task.name!r} names the site {unknown[0]!r}, which is not in this federation."
             )
+        if self._study.privacy.secure_aggregation:
+            return self._collect_masked(task, seq, participants)
         start = time.monotonic()
         vectors: dict[str, FloatArray] = {}
         pending = self._awake(participants, seq)
@@ -253,6 +263,43 @@ class Coordinator:
         seconds = time.monotonic() - start
         self._on_event(ServerEvent("sum", seq, task.name, sites=names, note=task.note, seconds=seconds))
         return Sum(total, names)
+
+    def _collect_masked(self, task: Task, seq: int, participants: tuple[str, ...]) -> Sum:
+        """Return the sum under secure aggregation; each attempt uses new masks."""
+        from feddbn.runtime.masking import EnvelopeCourier, Incomplete
+        from feddbn.runtime.secure import SecureFederation
+
+        rules = self._study.attendance
+        start = time.monotonic()
+        if self._secure is None:
+            courier = EnvelopeCourier(
+                self.sites, self._run_id, lambda m: self._ask(m, "secagg", self._seq), self._note_refusal
+            )
+            self._secure = (courier, SecureFederation(courier, self._run_id, self._study.privacy.min_sites))
+        courier, secure = self._secure
+        new_keys = False
+        while True:
+            courier.begin(seq, self._counted, participants, rules.when_missing == "continue")
+            try:
+                if new_keys:
+                    # A new epoch asks everybody: who came back is in it.
+                    secure.agree_on_keys()
+                answer = secure.sum(task)
+                break
+            except (Incomplete, AggregationError) as error:
+                new_keys = True
+                waited = time.monotonic() - start
+                if rules.when_missing == "abort" or waited >= rules.max_wait_s:
+                    raise NotEnoughSites(f"task {seq} ({task.name!r}): {error}") from None
+                time.sleep(self._pause_s)
+        self._require(answer.contributors, participants, f"task {seq} ({task.name!r})")
+        seconds = time.monotonic() - start
+        names = answer.contributors
+        self._on_event(ServerEvent("sum", seq, task.name, sites=names, note=task.note, seconds=seconds))
+        return answer
+
+    def _note_refusal(self, site: str, error: Exception) -> None:
+        self._on_event(ServerEvent("refused", self._seq, "secagg", site, str(error)))
 
     def _ask(self, messages: Mapping[str, bytes], what: str, seq: int) -> dict[str, Reply | FederationError]:
         """Send and read the replies; a damaged, stale or foreign reply counts as none."""

@@ -15,6 +15,8 @@ from cryptography.x509.oid import NameOID
 from feddbn.errors import FileError
 from feddbn.federation.messages import check_run_id
 from feddbn.federation.study import Study
+from feddbn.runtime.masking import write_identities
+from feddbn.runtime.protection import default_policy_text
 
 __all__ = ["make_flower_kits", "write_flower_app"]
 
@@ -52,8 +54,11 @@ def make_flower_kits(
             serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
         )
         (kits[site] / "site.key.pub").write_bytes(public + b"\n")
-        text = f'name = "{site}"\ndata = "data"\nstate = "state"\n'
-        (kits[site] / "feddbn_site.toml").write_text(text, encoding="utf-8")
+        lines = [f'name = "{site}"', 'data = "data"', 'state = "state"', 'policy = "policy.toml"']
+        lines += ['identity = "identity.key"', 'peers = "peers.toml"', "keep_days = 30", ""]
+        (kits[site] / "feddbn_site.toml").write_text("\n".join(lines), encoding="utf-8")
+        (kits[site] / "policy.toml").write_text(default_policy_text(), encoding="utf-8")
+    write_identities({site: kits[site] for site in sites})
     return kits
 
 

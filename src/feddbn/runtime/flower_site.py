@@ -1,9 +1,9 @@
 """The ClientApp a Flower SuperNode runs: it passes bytes to the site's own process and back.
 
-The SuperNode is started with ``--node-config 'feddbn-site="/path/feddbn_site.toml"'``. Flower starts a new process
-for every message; ``feddbn site serve`` is the long-lived one that holds the data, the policy and the state, and this
-module imports little so that a round is as quick as Flower allows. Without it the message is answered here, from the
-durable store, which serves studies without secure aggregation.
+The SuperNode is started with ``--node-config 'feddbn-site="/path/feddbn_site.toml"'``. Flower starts a new
+process for every message; ``feddbn site serve`` is the long-lived one that holds the data, the policy and the
+state, and this module imports little so that a round is as quick as Flower allows. Without it the message is
+answered here, from the durable store, which serves studies without secure aggregation.
 """
 
 from __future__ import annotations

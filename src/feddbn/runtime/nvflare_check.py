@@ -15,7 +15,8 @@ from feddbn.errors import FeddbnError
 from feddbn.federation.endpoint import agree
 from feddbn.federation.study import Study
 from feddbn.runtime.nvflare_kit import ALLOWED_CLASSES
-from feddbn.runtime.open_site import describe_data, describe_policy, read_data, study_checks
+from feddbn.runtime.open_site import describe_data, read_data, study_checks
+from feddbn.runtime.protection import describe_policy, read_policy
 from feddbn.runtime.settings import SiteSettings, read_site_settings
 
 __all__ = ["Finding", "check_site"]
@@ -55,12 +56,13 @@ def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
     try:
         data = read_data(settings)
         out.append(Finding("data", True, describe_data(data)))
-        out.append(Finding("policy", None, describe_policy(settings)))
+        policy = read_policy(settings.policy)
+        out.append(Finding("policy", None, describe_policy(policy)))
         if study is not None:
             from feddbn._version import __version__
 
             agree(study, settings.name, data.variables, __version__)
-            for check in study_checks(settings):
+            for check in study_checks(settings, policy):
                 check(study)
             out.append(Finding("study", True, f"this site can join {study.name!r}"))
     except FeddbnError as error:

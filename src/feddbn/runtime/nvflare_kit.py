@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from feddbn.errors import FileError, MissingExtra, ParameterError
+from feddbn.runtime.masking import write_identities
+from feddbn.runtime.protection import default_policy_text
 
 __all__ = [
     "ALLOWED_CLASSES",
@@ -138,6 +140,7 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     _harden_server(kits[plan.server])
     for site in plan.sites:
         _harden_site(kits[site], site)
+    write_identities({site: kits[site] / "local" for site in plan.sites})
     return kits
 
 
@@ -194,8 +197,10 @@ def _harden_site(kit: Path, site: str) -> None:
     values["components"] = [c for c in values["components"] if c["id"] != "site_log_streamer"]
     _write(local / "resources.json", values)
     _permissions(local)
-    text = f'name = "{site}"\ndata = "../data"\nstate = "../state"\nmax_lags = 10\nkeep_days = 30\n'
-    (local / "feddbn_site.toml").write_text(text, encoding="utf-8")
+    lines = [f'name = "{site}"', 'data = "../data"', 'state = "../state"', 'policy = "policy.toml"']
+    lines += ['identity = "identity.key"', 'peers = "peers.toml"', "max_lags = 10", "keep_days = 30", ""]
+    (local / "feddbn_site.toml").write_text("\n".join(lines), encoding="utf-8")
+    (local / "policy.toml").write_text(default_policy_text(), encoding="utf-8")
 
 
 def _set_argument(component: dict[str, Any], name: str, value: str) -> None:

@@ -9,10 +9,15 @@ from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.endpoint import SiteEndpoint, SiteEvent, StudyCheck
 from feddbn.federation.site import Site, SiteData
 from feddbn.federation.study import Study
+from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.protection import Protection, read_policy
 from feddbn.runtime.settings import SiteSettings, load_programs
 from feddbn.runtime.store import EventLog, FileStore, prune_runs, run_directory
 
-__all__ = ["describe_data", "describe_policy", "open_site", "read_data", "study_checks"]
+__all__ = ["describe_data", "open_site", "read_data", "study_checks"]
+
+# What policies call the methods that studies name.
+METHOD_NAMES = {"fdbnl": "FDBNL", "pfdbnl": "PFDBNL", "oneshot": "OneShotDBN"}
 
 
 def read_data(settings: SiteSettings) -> SiteData:
@@ -37,12 +42,7 @@ def describe_data(data: SiteData) -> str:
     return f"{n_recordings} recordings, {n_rows} rows, {len(data.variables)} variables: {names}"
 
 
-def describe_policy(settings: SiteSettings) -> str:
-    """Return one line about what this site allows."""
-    return f"at most {settings.max_lags} lags"
-
-
-def study_checks(settings: SiteSettings) -> list[StudyCheck]:
+def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]:
     """Return the site's own conditions on a study."""
 
     def lags(study: Study) -> None:
@@ -51,7 +51,12 @@ def study_checks(settings: SiteSettings) -> list[StudyCheck]:
                 f"the study asks for n_lags = {study.n_lags}; this site allows at most {settings.max_lags}."
             )
 
-    return [lags]
+    def rules(study: Study) -> None:
+        privacy = study.privacy
+        name = METHOD_NAMES.get(study.method, study.method)
+        policy.check_study(name, len(study.sites), privacy.secure_aggregation, privacy.epsilon)
+
+    return [lags, rules]
 
 
 def open_site(
@@ -59,8 +64,8 @@ def open_site(
 ) -> SiteEndpoint:
     """Return the endpoint of the site called `name`; its old runs are pruned.
 
-    Secure aggregation keeps secrets in memory from message to message: an endpoint that is not `long_lived` refuses
-    studies that ask for it.
+    Secure aggregation keeps secrets in memory from message to message: an endpoint that is not `long_lived`
+    refuses studies that ask for it.
     """
     if settings.name != name:
         raise FileError(
@@ -69,6 +74,14 @@ def open_site(
     load_programs(settings.programs)
     prune_runs(settings.state, settings.keep_days)
     store = FileStore(settings.state, name)
+    policy = read_policy(settings.policy)
+    protection = Protection(settings.state, name, policy)
+    masked = None
+    if long_lived and settings.identity is not None and settings.peers is not None:
+        from feddbn.runtime.masking import read_identity, read_peers, site_masking
+
+        peers = read_peers(settings.peers)
+        masked = site_masking(name, read_identity(settings.identity), peers, policy.min_sites)
 
     def tell(event: SiteEvent) -> None:
         if event.error is not None:
@@ -82,7 +95,9 @@ def open_site(
     return SiteEndpoint(
         Site(name, read_data(settings)),
         store,
-        checks=study_checks(settings),
+        checks=study_checks(settings, policy),
+        guards=protection.guards,
+        masked=masked,
         keep=store.keep,
         on_event=tell,
         max_bytes=settings.max_message_mb * 2**20,

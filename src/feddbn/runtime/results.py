@@ -31,7 +31,7 @@ def read_outcome(directory: Path) -> dict[str, Any]:
 def export_result(directory: Path) -> StudyResult | None:
     """Return the result in ``result.feddbn``, written as .npz and .json beside it; None if there is none.
 
-    A network is also written as ``dbn.json``, which `DBN` and the other commands read.
+    ``result.json`` is what the other commands read; a network is also written as ``dbn.json``.
     """
     path = Path(directory) / "result.feddbn"
     if not path.exists():
@@ -43,12 +43,8 @@ def export_result(directory: Path) -> StudyResult | None:
     arrays: dict[str, Any] = dict(result.arrays)
     np.savez(path.with_suffix(".npz"), **arrays)
     listed = {name: array.tolist() for name, array in arrays.items() if array.size <= MAX_LISTED}
-    values = {
-        "format": "feddbn-study-result",
-        "version": 1,
-        "summary": dict(result.summary),
-        "arrays": listed,
-    }
+    # An estimator's own result is what the other commands read; another method's is listed as it is.
+    values = result.summary.get("result") or {"summary": dict(result.summary), "arrays": listed}
     path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
     if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
         names = tuple(str(name) for name in result.summary["variables"])

@@ -47,6 +47,8 @@ class SiteSettings(_Settings):
         The site's policy file, or empty for the default policy.
     max_lags
         Studies with more lags are refused.
+    identity, peers
+        The site's secret signing key and the public keys of all sites, for secure aggregation.
     """
 
     programs: tuple[str, ...] = ("feddbn.federation.programs",)
@@ -59,6 +61,8 @@ class SiteSettings(_Settings):
     label: str = ""
     policy: Path | None = None
     max_lags: int = Field(default=10, ge=0)
+    identity: Path | None = None
+    peers: Path | None = None
 
 
 class ServerSettings(_Settings):
@@ -90,7 +94,7 @@ def _read(path: Path, kind: type[S], paths: tuple[str, ...]) -> S:
 
 def read_site_settings(path: Path) -> SiteSettings:
     """Return a site's settings."""
-    return _read(path, SiteSettings, ("data", "state", "policy"))
+    return _read(path, SiteSettings, ("data", "state", "policy", "identity", "peers"))
 
 
 def read_server_settings(path: Path) -> ServerSettings:

@@ -1,8 +1,8 @@
 """A site's endpoint behind a socket file, for engines that start a new process for every message.
 
-`serve` keeps one endpoint in memory (secure aggregation needs that) and answers on a Unix socket that only its owner
-can open; `ask` is what the engine's short-lived process calls. A message is an 8-byte length and its bytes, one
-question and one answer per connection.
+`serve` keeps one endpoint in memory (secure aggregation needs that) and answers on a Unix socket that only
+its owner can open; `ask` is what the engine's short-lived process calls. A message is an 8-byte length and
+its bytes, one question and one answer per connection.
 """
 
 from __future__ import annotations

@@ -30,6 +30,9 @@ from feddbn.federation.study import StudyResult
 __all__ = ["EventLog", "FileStore", "JournalFile", "prune_runs", "run_directory", "write_atomically"]
 
 
+AUDIT = "_audit"
+
+
 def run_directory(root: Path, run_id: str, create: bool = True) -> Path:
     """Return the directory of a run below `root`."""
     path = Path(root) / check_run_id(run_id)
@@ -59,9 +62,9 @@ def write_atomically(path: Path, content: bytes) -> None:
 class FileStore:
     """One site's records on disk.
 
-    Two processes may hold the same run for a moment (a job that was given up and the one that resumes it). A save
-    is refused if the record on disk is not the one this store has read or written last, so that only one of them can
-    go on.
+    Two processes may hold the same run for a moment (a job that was given up and the one that resumes it). A
+    save is refused if the record on disk is not the one this store has read or written last, so that only one
+    of them can go on.
     """
 
     def __init__(self, root: Path, site: str) -> None:
@@ -185,7 +188,8 @@ def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float
     pruned: list[str] = []
     limit = (time.time() if now is None else now) - keep_days * 86400
     for path in sorted(Path(root).iterdir()) if Path(root).is_dir() else []:
-        if not path.is_dir() or path.name == keep:
+        # Audit logs are kept: the privacy budget is read from them.
+        if not path.is_dir() or path.name in (keep, AUDIT):
             continue
         if _last_change(path) < limit:
             shutil.rmtree(path, ignore_errors=True)
