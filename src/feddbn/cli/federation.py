@@ -1,0 +1,70 @@
+"""``feddbn federation init``: kits for a server and its sites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console as Terminal
+from rich.table import Table
+
+from feddbn.errors import ParameterError
+
+__all__ = ["federation_app"]
+
+federation_app = typer.Typer(help="Set up a federation of sites on their own machines.", no_args_is_help=True)
+
+
+@federation_app.callback()
+def _group() -> None:
+    """Set up a federation of sites on their own machines."""
+
+
+@federation_app.command("init")
+def init(
+    directory: Annotated[
+        Path, typer.Argument(help="New directory for the kits and the certificate authority.")
+    ],
+    server: Annotated[str, typer.Option(help="Host name of the server as the sites reach it.")],
+    site: Annotated[list[str], typer.Option(help="Name of a site; repeat for each.")],
+    name: Annotated[str, typer.Option(help="Name of the federation.")] = "feddbn",
+    port: Annotated[int, typer.Option(help="Port the sites connect to.")] = 8002,
+    admin_port: Annotated[int, typer.Option(help="Port people connect to when they submit studies.")] = 8003,
+    lead: Annotated[
+        str, typer.Option(help="Who submits studies, as an e-mail address.")
+    ] = "lead@example.org",
+    engine: Annotated[str, typer.Option(help="nvflare or flower.")] = "nvflare",
+) -> None:
+    """Write one kit per participant: certificates, safe settings, start script."""
+    if engine not in ("nvflare", "flower"):
+        raise ParameterError(f"--engine {engine!r} is not known; choose nvflare or flower.")
+    if engine == "flower":
+        from feddbn.runtime.flower_kit import make_flower_kits
+
+        kits = make_flower_kits(directory, server, tuple(site))
+    else:
+        from feddbn.runtime.nvflare_kit import FederationPlan, make_kits
+
+        kits = make_kits(FederationPlan(name, server, tuple(site), port, admin_port, lead), directory)
+    table = Table("participant", "kit", title=f"Federation {name!r}")
+    for participant, kit in kits.items():
+        table.add_row(participant, str(kit))
+    terminal = Terminal()
+    terminal.print(table)
+    terminal.print(
+        "Each kit holds a private key: hand it to its owner only. Keep the authority directory offline."
+    )
+
+
+@federation_app.command("flower-app")
+def flower_app(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    run: Annotated[str, typer.Option(help="Name of the run.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for the app.")] = Path("apps"),
+) -> None:
+    """Write a study as a Flower app: a project file that names installed modules, no code."""
+    from feddbn.cli.submit import read_study
+    from feddbn.runtime.flower_kit import write_flower_app
+
+    typer.echo(f"flwr run {write_flower_app(read_study(study), run, out)} <connection> --stream")

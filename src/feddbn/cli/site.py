@@ -1,0 +1,76 @@
+"""``feddbn site check`` and ``feddbn site start``: what an institution runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console as Terminal
+from rich.table import Table
+
+__all__ = ["site_app"]
+
+site_app = typer.Typer(help="Run a site on the machine that holds its data.", no_args_is_help=True)
+Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")]
+
+
+@site_app.command("check")
+def check(
+    kit: Kit,
+    study: Annotated[
+        Path | None, typer.Option(help="Also check whether the site can join this study.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check data, policy, certificates, clock and the way to the server; nothing leaves the site."""
+    from feddbn.cli.submit import read_study
+    from feddbn.runtime.nvflare_check import check_site
+
+    findings = check_site(kit, None if study is None else read_study(study))
+    bad = [finding for finding in findings if finding.ok is False]
+    if as_json:
+        typer.echo(json.dumps([vars(finding) for finding in findings]))
+    else:
+        table = Table("check", "", "finding")
+        for finding in findings:
+            mark = {True: "[green]ok[/]", False: "[red]no[/]", None: ""}[finding.ok]
+            table.add_row(finding.what, mark, finding.text)
+        Terminal().print(table)
+    if bad:
+        raise typer.Exit(2)
+
+
+@site_app.command("serve")
+def serve(
+    settings: Annotated[Path, typer.Option(help="The site's settings file.")],
+) -> None:
+    """Hold the site for an engine that starts a process per message (Flower); run it beside the SuperNode."""
+    import logging
+
+    from feddbn.runtime.open_site import open_site
+    from feddbn.runtime.settings import read_site_settings
+    from feddbn.runtime.site_socket import SOCKET_NAME
+    from feddbn.runtime.site_socket import serve as answer
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    values = read_site_settings(settings)
+    endpoint = open_site(values, values.name, logging.getLogger("feddbn.site"))
+    path = values.state / SOCKET_NAME
+    answer(
+        endpoint.handle,
+        path,
+        values.max_message_mb * 2**20,
+        lambda: typer.echo(f"site {values.name} is served."),
+    )
+
+
+@site_app.command("start")
+def start(kit: Kit) -> None:
+    """Run the site in the foreground until it is stopped; systemd restarts it."""
+    from feddbn.runtime.nvflare_kit import start_command, start_environment
+
+    command = start_command(kit)
+    os.execvpe(command[0], list(command), start_environment())

@@ -1,0 +1,179 @@
+"""``feddbn submit | status | results | resume``: what the person who leads a study runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console as Terminal
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from feddbn.errors import FederationError, FileError, StateError
+from feddbn.federation.study import Study, parse_study, study_from_json
+
+__all__ = ["read_study", "results", "resume", "status", "submit"]
+
+Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The lead's kit.")]
+Wait = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Wait for the end, with progress, and fetch the result.")
+]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Where results go; by default the run's name.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def read_study(path: Path) -> Study:
+    """Return the study in a file, its method's parameters checked."""
+    from feddbn.federation.study import study_method
+    from feddbn.runtime.settings import load_programs
+
+    try:
+        study = parse_study(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"the study file {path} cannot be read: {error}.") from None
+    load_programs(("feddbn.methods.studies",))
+    study_method(study.method).check(study.parameters)
+    return study
+
+
+def submit(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
+    kit: Kit,
+    run: Annotated[str, typer.Option(help="Name of the run; by default the study's name and the time.")] = "",
+    wait: Wait = False,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Send a study to the federation."""
+    plan = read_study(study)
+    run_id = run or f"{plan.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    _send(kit, plan, run_id, wait, out, as_json)
+
+
+def resume(
+    run: Annotated[str, typer.Argument(help="The run that stopped or was lost.")],
+    kit: Kit,
+    wait: Wait = True,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with a run where it stopped; the result is the same as without the stop."""
+    _send(kit, _remembered(kit, run), run, wait, out, as_json)
+
+
+def status(
+    kit: Kit,
+    run: Annotated[str, typer.Argument(help="Only this run.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show the sites that are connected and the runs, with the progress of those under way."""
+    from feddbn.runtime.nvflare_client import Console
+
+    with Console(kit) as console:
+        sites = console.sites()
+        rows = [row for row in console.jobs() if run in ("", row["run"])]
+        for row in rows:
+            if row["status"] == "RUNNING":
+                row["progress"] = console.progress(str(row["job"]))
+    if as_json:
+        typer.echo(json.dumps({"sites": sites, "runs": rows}, default=str))
+        return
+    table = Table(
+        "run", "status", "sums", "sites present", title=f"connected: {', '.join(sites) or 'no site'}"
+    )
+    for row in rows:
+        progress = row.get("progress") or {}
+        table.add_row(
+            str(row["run"]),
+            str(row["status"]),
+            str(progress.get("sums", "")),
+            ", ".join(progress.get("present", [])),
+        )
+    Terminal().print(table)
+
+
+def results(
+    run: Annotated[str, typer.Argument(help="The run.")],
+    kit: Kit,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Fetch the result of a run that has ended."""
+    from feddbn.runtime.nvflare_client import Console
+
+    with Console(kit) as console:
+        row = console.job_of(run)
+        if not str(row["status"]).startswith("FINISHED"):
+            raise StateError(f"run {run!r} has not ended; its status is {row['status']}.")
+        _fetch(console, str(row["job"]), run, out, as_json)
+
+
+def _send(kit: Path, study: Study, run_id: str, wait: bool, out: Path | None, as_json: bool) -> None:
+    from feddbn.runtime.nvflare_client import Console
+
+    with Console(kit) as console:
+        job = console.submit(study, run_id)
+        _remember(kit, run_id, study)
+        if not wait:
+            typer.echo(json.dumps({"run": run_id, "job": job}) if as_json else f"run {run_id} was sent.")
+            return
+        with _bar(run_id, study, as_json) as watch:
+            console.wait(job, watch)
+        _fetch(console, job, run_id, out, as_json)
+
+
+def _fetch(console: Any, job: str, run_id: str, out: Path | None, as_json: bool) -> None:
+    from feddbn.runtime.results import export_result, read_outcome
+
+    directory = console.fetch(job, out or Path(run_id))
+    outcome = read_outcome(directory)
+    if outcome["state"] != "finished":
+        why = outcome.get("sentence") or "the server's log says why."
+        raise FederationError(f"run {run_id!r} stopped: {why} Go on with `feddbn resume {run_id}`.")
+    export_result(directory)
+    if as_json:
+        typer.echo(json.dumps({"run": run_id, "out": str(directory), "summary": outcome.get("summary", {})}))
+    else:
+        typer.echo(f"run {run_id} has finished; its result is in {directory}.")
+
+
+@contextmanager
+def _bar(run_id: str, study: Study, quiet: bool) -> Iterator[Any]:
+    """Progress with round, h, residuals and the sites present, as the study's program tells them."""
+    total = study.parameters.get("max_rounds")
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, TimeElapsedColumn(), console=Terminal(stderr=True), disable=quiet) as progress:
+        number = total if isinstance(total, int) else None
+        bar = progress.add_task(run_id, total=number, note="starting")
+
+        def watch(values: dict[str, Any]) -> None:
+            present = f"{len(values.get('present', []))}/{len(values.get('sites', []))} sites"
+            note = " ".join(f"{key}={value:.3g}" for key, value in (values.get("note") or {}).items())
+            progress.update(bar, completed=values.get("sums", 0), note=f"{present} {note}")
+
+        yield watch
+
+
+def _remember(kit: Path, run_id: str, study: Study) -> None:
+    directory = kit / "runs"
+    directory.mkdir(exist_ok=True, mode=0o700)
+    (directory / f"{run_id}.json").write_text(study.to_json(), encoding="utf-8")
+
+
+def _remembered(kit: Path, run_id: str) -> Study:
+    from feddbn.federation.messages import check_run_id
+
+    path = kit / "runs" / f"{check_run_id(run_id)}.json"
+    if not path.exists():
+        raise StateError(f"no run {run_id!r} was sent with the kit {kit}.")
+    return study_from_json(path.read_text(encoding="utf-8"))

@@ -1,0 +1,59 @@
+"""The estimators as methods that a study can name; importing this module registers them.
+
+An estimator with ``federation=`` runs anywhere sums can be made. So a study's method is the estimator itself,
+fitted on the federation that the server of the study provides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from feddbn.federation.study import StudyFederation, StudyMethod, StudyResult, register_study_method
+from feddbn.methods.registry import METHODS, Method, make_estimator
+from feddbn.methods.result import Result
+
+__all__ = ["estimator_method"]
+
+FEDERATED = ("oneshot", "fdbnl", "pfdbnl")
+
+
+def estimator_method(method: Method) -> StudyMethod:
+    """Return the study method that fits an estimator of this kind."""
+
+    def check(parameters: Mapping[str, Any]) -> None:
+        estimator = make_estimator(method.name, parameters)
+        settings = getattr(estimator, "_settings", None)
+        if settings is not None:
+            settings()
+
+    def run(parameters: Mapping[str, Any], federation: StudyFederation) -> StudyResult:
+        estimator = make_estimator(method.name, parameters)
+        fitted = estimator.set_params(federation=federation).fit(None)
+        arrays = {
+            "W": fitted.W_,
+            "A": fitted.A_,
+            "W_raw": fitted.W_raw_,
+            "A_raw": fitted.A_raw_,
+            "intercept": fitted.dbn_.intercept,
+            "noise_variances": fitted.dbn_.noise_variances,
+        }
+        summary = {
+            "method": method.name,
+            "variables": list(fitted.dbn_.variables),
+            "n_rounds": int(fitted.n_rounds_),
+            "status": fitted.status_.name,
+            "result": Result.from_estimator(fitted).to_dict(),
+        }
+        return StudyResult(
+            {key: np.asarray(value, dtype=np.float64) for key, value in arrays.items()}, summary
+        )
+
+    return StudyMethod(method.name, run, check)
+
+
+for _name in FEDERATED:
+    if METHODS[_name].is_installed:
+        register_study_method(estimator_method(METHODS[_name]))

@@ -1,0 +1,116 @@
+"""What an administrator writes on a site's or server's own machine; it never travels with a study.
+
+``feddbn_site.toml`` and ``feddbn_server.toml`` are TOML; relative paths are relative to the file; unknown
+keys are errors. `programs` names the installed modules that register methods and site programs: a study can
+only name what these modules registered, and no message can add to the list.
+"""
+
+from __future__ import annotations
+
+import importlib
+import tomllib
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from feddbn.errors import FileError, ParameterError
+
+__all__ = ["ServerSettings", "SiteSettings", "load_programs", "read_server_settings", "read_site_settings"]
+
+S = TypeVar("S", bound="_Settings")
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    keep_days: float = Field(default=30.0, gt=0)
+    max_message_mb: int = Field(default=64, ge=1)
+
+
+class SiteSettings(_Settings):
+    """One site: where its data and state are, and what it agrees to.
+
+    Attributes
+    ----------
+    name
+        The site's name in the federation.
+    data
+        A file, or a directory of files, one recording each.
+    state
+        Directory for runs, results and logs; needs space for about ten times the statistics.
+    variables
+        Columns to use, in order; empty means all numeric columns.
+    series, time, label
+        Names of the columns that tell recordings apart, order the rows and label them, or empty.
+    policy
+        The site's policy file, or empty for the default policy.
+    max_lags
+        Studies with more lags are refused.
+    identity, peers
+        The site's secret signing key and the public keys of all sites, for secure aggregation.
+    """
+
+    programs: tuple[str, ...] = ("feddbn.federation.programs",)
+    name: str = Field(min_length=1)
+    data: Path
+    state: Path
+    variables: tuple[str, ...] = ()
+    series: str = ""
+    time: str = ""
+    label: str = ""
+    policy: Path | None = None
+    max_lags: int = Field(default=10, ge=0)
+    identity: Path | None = None
+    peers: Path | None = None
+
+
+class ServerSettings(_Settings):
+    """The server: where journals and results of runs are kept."""
+
+    programs: tuple[str, ...] = ("feddbn.methods.studies",)
+    runs: Path
+
+
+def _read(path: Path, kind: type[S], paths: tuple[str, ...]) -> S:
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(f"the settings file {path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FileError(f"the settings file {path} is not valid TOML: {error}.") from None
+    for key in paths:
+        if isinstance(values.get(key), str) and values[key]:
+            values[key] = Path(path).parent / values[key]
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        unknown = first["type"] == "extra_forbidden"
+        what = "is not a known key; remove it or correct its name" if unknown else first["msg"].lower()
+        raise FileError(f"the settings file {path}: {where}: {what}.") from None
+
+
+def read_site_settings(path: Path) -> SiteSettings:
+    """Return a site's settings."""
+    return _read(path, SiteSettings, ("data", "state", "policy", "identity", "peers"))
+
+
+def read_server_settings(path: Path) -> ServerSettings:
+    """Return the server's settings."""
+    return _read(path, ServerSettings, ("runs",))
+
+
+def load_programs(modules: tuple[str, ...]) -> None:
+    """Import the modules that register methods and site programs.
+
+    Late binding by name: the runtime layer lies below the methods and may not import them.
+    """
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ParameterError(
+                f"programs names the module {module!r}, which cannot be imported: {error}."
+            ) from None

@@ -1,0 +1,193 @@
+"""The operators' commands without an engine running: help, files, exit codes, sentences."""
+
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from feddbn.cli.main import app
+from feddbn.cli.submit import read_study
+from feddbn.errors import ParameterError
+
+STUDY = """
+name = "s"
+method = "fdbnl"
+variables = ["u", "v"]
+sites = ["north", "south"]
+[parameters]
+n_lags = 1
+"""
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(app, [str(a) for a in arguments], **options)
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory):
+    pytest.importorskip("nvflare")
+    place = tmp_path_factory.mktemp("kits")
+    names = ("--server", "localhost", "--site", "north", "--site", "south")
+    done = run("federation", "init", place / "fed", *names, "--port", "1", "--admin-port", "2")
+    assert done.exit_code == 0, done.output
+    return place / "fed" / "kits"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("federation", "init"),
+        ("federation", "flower-app"),
+        ("site", "check"),
+        ("site", "start"),
+        ("server", "start"),
+        ("submit",),
+        ("status",),
+        ("results",),
+        ("resume",),
+    ],
+)
+def test_every_command_explains_itself(command):
+    done = run(*command, "--help")
+    assert done.exit_code == 0
+    assert "Usage" in done.output
+
+
+def test_kits_refuse_code_shells_and_foreign_classes_and_keep_logs_at_home(kits):
+    for name in ("localhost", "north", "south"):
+        rights = json.loads((kits / name / "local" / "authorization.json").read_text())["permissions"]
+        for role, allowed in rights.items():
+            if role != "member":
+                assert allowed["byoc"] == "none"
+                assert allowed["shell_commands"] == "none"
+        resources = json.loads((kits / name / "local" / "resources.json").read_text())
+        assert len(resources["class_allow_list"]) == 4
+        assert resources["class_list_enforcement_mode"] == "enforce"
+        assert "/tmp/nvflare" not in (kits / name / "local" / "resources.json").read_text()
+    site = json.loads((kits / "north" / "local" / "resources.json").read_text())
+    assert site["allow_log_streaming"] is False
+    assert (kits / "north").stat().st_mode & 0o077 == 0
+
+
+def test_site_check_says_what_is_wrong_and_what_is_right(kits, tmp_path):
+    kit = kits / "north"
+    done = run("site", "check", "--kit", kit, "--json")
+    assert done.exit_code == 2
+    findings = {f["what"]: f for f in json.loads(done.output)}
+    assert findings["data"]["ok"] is False
+    assert "cannot be reached" in findings["server"]["text"]
+    assert "outbound TCP is needed" in findings["server"]["text"]
+    (kit / "data").mkdir()
+    (kit / "data" / "one.csv").write_text("u,v\n" + "".join(f"{k},{k * k % 7}\n" for k in range(20)))
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY)
+    done = run("site", "check", "--kit", kit, "--study", study, "--json")
+    findings = {f["what"]: f for f in json.loads(done.output)}
+    assert findings["data"]["text"] == "1 recordings, 20 rows, 2 variables: u, v"
+    for what in (
+        "settings",
+        "data",
+        "study",
+        "state",
+        "code in jobs",
+        "classes",
+        "logs",
+        "clock",
+        "certificate",
+    ):
+        assert findings[what]["ok"] is True, findings[what]
+    study.write_text(STUDY.replace('"v"', '"w"'))
+    done = run("site", "check", "--kit", kit, "--study", study, "--json")
+    findings = {f["what"]: f for f in json.loads(done.output)}
+    assert "missing here: w; not in the study: v" in findings["study"]["text"]
+    assert "server" in run("site", "check", "--kit", kit).output
+
+
+def test_site_check_notices_a_loosened_kit(kits, tmp_path):
+    import shutil
+
+    kit = tmp_path / "south"
+    shutil.copytree(kits / "south", kit)
+    path = kit / "local" / "authorization.json"
+    path.write_text(path.read_text().replace('"byoc": "none"', '"byoc": "any"'))
+    path = kit / "local" / "resources.json"
+    path.write_text(path.read_text().replace('"class_allow_list": [', '"class_allow_list": ["*",'))
+    findings = {f["what"]: f for f in json.loads(run("site", "check", "--kit", kit, "--json").output)}
+    assert findings["code in jobs"]["ok"] is False
+    assert findings["classes"]["text"] == "also allows *"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("site", "start", "--kit", "nowhere"), "nowhere is not the kit of a server or a site"),
+        (("server", "start", "--kit", "nowhere"), "nowhere is not the kit of a server or a site"),
+        (("status", "--kit", "nowhere"), "nowhere is not an administrator's kit"),
+        (("results", "run-1", "--kit", "nowhere"), "nowhere is not an administrator's kit"),
+        (("resume", "run-1", "--kit", "nowhere"), "no run 'run-1' was sent with the kit nowhere"),
+        (
+            ("submit", "nothing.toml", "--kit", "nowhere"),
+            "the study file nothing.toml cannot be read",
+        ),
+        (
+            ("federation", "init", "x", "--server", "s", "--site", "a", "--engine", "ray"),
+            "--engine 'ray' is not known; choose nvflare or flower",
+        ),
+    ],
+)
+def test_bad_input_gives_one_sentence(arguments, sentence):
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert sentence in " ".join(done.output.split())
+
+
+def test_a_study_with_a_parameter_its_method_does_not_take_is_refused_before_it_is_sent(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY + "lambda = 3\n")
+    with pytest.raises(ParameterError, match="method 'fdbnl' has no parameter 'lambda'"):
+        read_study(path)
+    path.write_text(STUDY + "lambda_w = -3\n")
+    with pytest.raises(ParameterError, match="lambda_w=-3 must be a number of at least 0"):
+        read_study(path)
+
+
+def test_a_flower_app_holds_no_code(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    done = run("federation", "flower-app", path, "--run", "run-1", "--out", tmp_path / "apps")
+    assert done.exit_code == 0, done.output
+    assert [p.name for p in (tmp_path / "apps" / "run-1").iterdir()] == ["pyproject.toml"]
+    again = run("federation", "flower-app", path, "--run", "run-1", "--out", tmp_path / "apps")
+    assert "run the same app again" in " ".join(again.output.split())
+
+
+def test_flower_kits_have_keys_only_their_owner_can_read(tmp_path):
+    done = run(
+        "federation",
+        "init",
+        tmp_path / "fed",
+        "--engine",
+        "flower",
+        "--server",
+        "localhost",
+        "--site",
+        "north",
+    )
+    assert done.exit_code == 0, done.output
+    kit = tmp_path / "fed" / "kits"
+    assert (kit / "north" / "site.key").stat().st_mode & 0o077 == 0
+    assert (kit / "north" / "site.key.pub").read_text().startswith("ecdsa-sha2-nistp256 ")
+    assert (kit / "localhost" / "server.key").stat().st_mode & 0o077 == 0
+    again = run(
+        "federation",
+        "init",
+        tmp_path / "fed",
+        "--engine",
+        "flower",
+        "--server",
+        "localhost",
+        "--site",
+        "north",
+    )
+    assert "already holds the kits of a federation" in " ".join(again.output.split())

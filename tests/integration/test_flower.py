@@ -1,0 +1,54 @@
+"""Flower with TLS and registered site keys gives what one process gives; a stranger's key is refused."""
+
+import time
+
+import pytest
+
+pytest.importorskip("flwr")
+from conformance import PARAMETERS, assert_same, in_process, make_study
+from feddbn.federation.study import StudyResult
+from feddbn.runtime.flower_kit import make_flower_kits
+from flower_federation import SERVER, FlowerFederation
+
+SITES = ("site-a", "site-b")
+
+
+@pytest.fixture(scope="module")
+def flower(tmp_path_factory, frames):
+    chosen = {site: frames[site] for site in SITES}
+    with FlowerFederation(tmp_path_factory.mktemp("flower"), SITES, chosen) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def finished(flower, frames):
+    variables = next(iter(frames.values())).columns
+    few = {"fdbnl": {**PARAMETERS["fdbnl"], "max_rounds": 3}}
+    plans = {
+        name: make_study(name, SITES, variables, parameters=few.get(name, PARAMETERS[name]))
+        for name in ("fdbnl",)
+    }
+    runs = {name: flower.submit(study, f"flower-{name}") for name, study in plans.items()}
+    return {name: (plans[name], flower.outcome(run)) for name, run in runs.items()}
+
+
+@pytest.mark.parametrize("name", ["fdbnl"])
+def test_a_study_gives_the_same_network_as_in_process(finished, flower, name):
+    study, outcome = finished[name]
+    assert outcome["state"] == "finished", outcome
+    path = flower.kits[SERVER] / "runs" / f"flower-{name}" / "result.feddbn"
+    data = {site: flower.kits[site] / "data.csv" for site in SITES}
+    assert_same(StudyResult.from_bytes(path.read_bytes()), in_process(study, data))
+    for site in SITES:
+        assert (flower.kits[site] / "state" / f"flower-{name}" / "result.feddbn").exists()
+
+
+def test_a_site_whose_key_is_not_registered_is_refused(flower, tmp_path):
+    stranger = make_flower_kits(tmp_path, SERVER, ("site-x",))["site-x"]
+    flower.start_node("site-a", key=stranger / "site.key")
+    process = flower.processes["site-a-stranger"]
+    end = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < end:
+        time.sleep(0.2)
+    assert process.poll() not in (None, 0)
+    assert "Failed to activate SuperNode" in (flower.root / "site-a-stranger.log").read_text()

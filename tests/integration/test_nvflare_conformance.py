@@ -1,0 +1,38 @@
+"""Every method gives on NVFlare, over mutual TLS, what it gives in one process."""
+
+import pytest
+
+pytest.importorskip("nvflare")
+from conformance import PARAMETERS, assert_same, in_process, plans
+from feddbn.federation.study import StudyResult
+
+
+@pytest.fixture(scope="module")
+def finished(federation, frames):
+    """All studies, run at the same time."""
+    variables = next(iter(frames.values())).columns
+    studies = plans(federation.plan.sites, variables)
+    with federation.console() as console:
+        jobs = {name: console.submit(study, f"conformance-{name}") for name, study in studies.items()}
+        out = {}
+        for name, job in jobs.items():
+            status = console.wait(job, timeout_s=180)
+            out[name] = (
+                studies[name],
+                status,
+                console.fetch(job, federation.root / "out" / f"conformance-{name}"),
+            )
+    return out
+
+
+@pytest.mark.parametrize("name", [f"{m}{kind}" for m in PARAMETERS for kind in ("", "-masked")])
+def test_a_study_gives_the_same_network_as_in_process(finished, federation, name):
+    study, status, folder = finished[name]
+    assert status == "FINISHED:COMPLETED", (folder / "outcome.json").read_text()
+    found = StudyResult.from_bytes((folder / "result.feddbn").read_bytes())
+    assert_same(found, in_process(study, federation.data()))
+    for site in study.sites:
+        kept = StudyResult.from_bytes(
+            (federation.state(site) / f"conformance-{name}" / "result.feddbn").read_bytes()
+        )
+        assert_same(kept, found)

@@ -1,0 +1,183 @@
+"""What must be refused on a running NVFlare federation, with a logged sentence, while the others go on."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+pytest.importorskip("nvflare")
+import study_programs  # noqa: F401
+from feddbn.federation.journal import read_journal
+from feddbn.federation.study import Study
+from feddbn.runtime.nvflare_client import write_job
+from feddbn.runtime.nvflare_kit import ALLOWED_CLASSES, make_kits, start_command
+from mischief import CLASSES
+from nvflare_federation import SERVER
+
+SITES = ("site-a", "site-b", "site-c")
+
+
+def make_study(name, **changes):
+    values = {
+        "name": name,
+        "method": "walk",
+        "variables": ("x0", "x1", "x2", "x3"),
+        "sites": SITES,
+        "parameters": {"rounds": 12, "pause_s": 0.0},
+        "attendance": {"timeout_s": 20.0, "when_missing": "continue", "min_sites": 2},
+    }
+    return Study(**{**values, **changes})
+
+
+@pytest.fixture(scope="module")
+def jobs(federation, tmp_path_factory):
+    """Every offending job, submitted at once beside an honest study; name -> (job id or error, status)."""
+    place = tmp_path_factory.mktemp("jobs")
+    honest = make_study("honest")
+
+    with_code = write_job(honest, "with-code", place)
+    (with_code / "app" / "custom").mkdir()
+    (with_code / "app" / "custom" / "code.py").write_text("print('here')\n")
+
+    foreign = write_job(honest, "foreign-class", place)
+    path = foreign / "app" / "config" / "config_fed_client.json"
+    values = json.loads(path.read_text())
+    values["components"].append({"id": "x", "path": "subprocess.Popen", "args": {"args": ["true"]}})
+    path.write_text(json.dumps(values))
+
+    bad_server = write_job(make_study("bad-server"), "bad-server", place)
+    path = bad_server / "app" / "config" / "config_fed_server.json"
+    path.write_text(
+        path.read_text().replace("feddbn.runtime.nvflare_server.FeddbnServer", "mischief.BadServer")
+    )
+
+    bad_site = write_job(make_study("bad-site"), "bad-site", place)
+    shutil.copytree(bad_site / "app", bad_site / "bad")
+    path = bad_site / "bad" / "config" / "config_fed_client.json"
+    path.write_text(path.read_text().replace("feddbn.runtime.nvflare_site.FeddbnSite", "mischief.BadSite"))
+    path = bad_site / "meta.json"
+    meta = json.loads(path.read_text())
+    meta["deploy_map"] = {"app": ["server", "site-a", "site-b"], "bad": ["site-c"]}
+    path.write_text(json.dumps(meta))
+
+    for name, classes in ((SERVER, CLASSES[:1]), ("site-c", CLASSES[1:])):
+        path = federation.kits[name] / "local" / "resources.json"
+        values = json.loads(path.read_text())
+        values["class_allow_list"] = [*ALLOWED_CLASSES, *classes]
+        path.write_text(json.dumps(values))
+    limits = federation.kits["site-b"] / "local" / "feddbn_site.toml"
+    limits.write_text(limits.read_text() + "max_lags = 2\n")
+
+    greedy = make_study("greedy", parameters={"rounds": 12, "n_lags": 5})
+    with federation.console() as console:
+        sent = {}
+        for name, job in (
+            ("with-code", with_code),
+            ("foreign-class", foreign),
+            ("bad-server", bad_server),
+            ("bad-site", bad_site),
+        ):
+            try:
+                sent[name] = console.submit_job(job)
+            except Exception as error:
+                sent[name] = str(error)
+        for study in (greedy, honest):
+            sent[study.name] = console.submit(study, study.name)
+        out = {}
+        for name, job in sent.items():
+            try:
+                status = console.wait(job, timeout_s=150)
+                folder = console.fetch(job, place / "out" / name) if status.endswith("COMPLETED") else None
+            except Exception as error:
+                status, folder = f"refused: {error}", None
+            out[name] = (job, status, folder)
+    return out
+
+
+def events_of(federation, run_id):
+    lines = (federation.runs / run_id / "events.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_the_honest_study_beside_them_finishes(jobs):
+    assert jobs["honest"][1] == "FINISHED:COMPLETED"
+
+
+def test_a_job_with_code_in_it_is_refused(jobs, federation):
+    assert "COMPLETED" not in jobs["with-code"][1]
+    assert "BYOC not permitted" in federation.log(SERVER)
+
+
+def test_a_class_that_is_not_allowed_is_refused(jobs, federation):
+    assert "COMPLETED" not in jobs["foreign-class"][1]
+    logs = "".join(federation.log(site) for site in SITES)
+    assert "Component 'subprocess.Popen'" in logs
+    assert "is not in allow_list" in logs
+
+
+def test_a_study_that_breaks_a_sites_policy_is_refused_by_that_site(jobs, federation):
+    assert jobs["greedy"][1] == "FINISHED:COMPLETED"
+    refused = [e for e in events_of(federation, "greedy") if e["what"] == "refused"]
+    assert refused[0]["site"] == "site-b"
+    assert "the study asks for n_lags = 5; this site allows at most 2." in refused[0]["sentence"]
+    assert "the study asks for n_lags = 5; this site allows at most 2." in federation.log("site-b")
+    journal, _ = read_journal((federation.runs / "greedy" / "journal.feddbn").read_bytes())
+    assert all(e.answer.contributors == ("site-a", "site-c") for e in journal.entries)
+    assert not (federation.state("site-b") / "greedy").exists()
+
+
+def test_a_site_refuses_replayed_tampered_and_huge_messages(jobs, federation):
+    _, status, folder = jobs["bad-server"]
+    assert status == "FINISHED:COMPLETED"
+    said = json.loads((folder / "outcome.json").read_text())["said"]
+    for site in SITES:
+        answers = {what: (kind, text) for name, what, kind, text in said if name == site}
+        assert answers["replayed"] == (
+            "refused",
+            f"site '{site}' refused: task 0 is stale: this site has already answered task 1.",
+        )
+        assert "this message is damaged; its checksum does not match." in answers["tampered"][1]
+        assert "this message has 104857600 bytes; the limit is 67108864." in answers["garbage"][1]
+        # A repeat is not a replay: the answer of record is given again.
+        assert answers["again"] == answers["second"]
+        assert answers["third"][0] == "task"
+        assert "this message has 104857600 bytes; the limit is 67108864." in federation.log(site)
+
+
+def test_the_server_refuses_tampered_replayed_and_huge_replies_while_the_others_go_on(jobs, federation):
+    assert jobs["bad-site"][1] == "FINISHED:COMPLETED"
+    refused = {e["seq"]: e["sentence"] for e in events_of(federation, "bad-site") if e["what"] == "refused"}
+    assert "this message is damaged" in refused[1]
+    assert "answers another question" in refused[2]
+    assert any("bytes; the limit is" in sentence for sentence in refused.values())
+    journal, _ = read_journal((federation.runs / "bad-site" / "journal.feddbn").read_bytes())
+    assert all({"site-a", "site-b"} <= set(e.answer.contributors) for e in journal.entries)
+    assert journal.entries[-1].answer.contributors == SITES
+    neighbours = (federation.kits["site-c"] / "local" / "neighbours.txt").read_text()
+    assert "this site answers only its server, not 'site-c'" in neighbours
+
+
+def test_a_site_with_a_foreign_certificate_cannot_connect(federation, tmp_path):
+    kits = make_kits(federation.plan, tmp_path / "other")
+    with open(tmp_path / "log", "wb") as log:
+        rogue = subprocess.Popen(
+            start_command(kits["site-a"]),
+            env=federation.environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            end = time.monotonic() + 30
+            while (
+                time.monotonic() < end and "CERTIFICATE_VERIFY_FAILED" not in (tmp_path / "log").read_text()
+            ):
+                time.sleep(0.2)
+        finally:
+            os.killpg(rogue.pid, signal.SIGKILL)
+            rogue.wait()
+    assert "CERTIFICATE_VERIFY_FAILED" in (tmp_path / "log").read_text()

@@ -1,0 +1,233 @@
+"""Real NVFlare processes on loopback for tests, soak runs and benchmarks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from feddbn.errors import FederationError
+from feddbn.runtime.nvflare_kit import FederationPlan, make_kits, start_command, start_environment
+
+TESTS = Path(__file__).parent
+SERVER = "localhost"
+POLICY = """
+methods = ["FDBNL", "PFDBNL", "OneShotDBN", "walk"]
+tasks = ["summary", "moments", "residual-features", "fdbnl-step", "pfdbnl-step", "walk"]
+features = ["linear"]
+min_sites = 2
+require_masking = false
+max_rounds = 1000
+"""
+
+
+def free_ports(n):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+
+
+def children(pid):
+    """All descendants of a process, from /proc."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found, todo = [], [pid]
+    while todo:
+        parent = todo.pop()
+        below = [child for child, above in parents.items() if above == parent]
+        found += below
+        todo += below
+    return found
+
+
+def command_of(pid):
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return ""
+
+
+class RemoteConsole:
+    """The calls of `Console`, made in another process."""
+
+    def __init__(self, kit, environment):
+        self._process = subprocess.Popen(
+            [sys.executable, str(TESTS / "nvflare_console.py")],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            self._call("open", str(kit))
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _call(self, name, *arguments):
+        self._process.stdin.write(json.dumps({"call": name, "arguments": arguments}) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("@"):
+                reply = json.loads(line[1:])
+                if "error" in reply:
+                    raise FederationError(reply["error"])
+                return reply["answer"]
+        raise FederationError("the console process ended")
+
+    def submit(self, study, run_id):
+        return self._call("submit", study.to_json(), run_id)
+
+    def submit_job(self, job):
+        return self._call("submit_job", str(job))
+
+    def sites(self):
+        return self._call("sites")
+
+    def jobs(self):
+        return self._call("jobs")
+
+    def progress(self, job):
+        return self._call("progress", job)
+
+    def abort(self, job):
+        return self._call("abort", job)
+
+    def wait(self, job, timeout_s=60.0):
+        return self._call("wait", job, None, timeout_s)
+
+    def fetch(self, job, out):
+        return Path(self._call("fetch", job, str(out)))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._process.kill()
+        self._process.communicate()
+
+
+class NVFlareFederation:
+    """Provisioned kits below `root` and the processes that run them."""
+
+    def __init__(self, root, frames, programs=(), settings="", max_jobs=8):
+        sites = tuple(frames)
+        self.root = Path(root)
+        home = self.root / "home"
+        home.mkdir(parents=True, exist_ok=True)
+        port, admin_port = free_ports(2)
+        self.plan = FederationPlan("demo", SERVER, tuple(sites), port, admin_port, "lead@example.org")
+        self.environment = {
+            **start_environment(),
+            "HOME": str(home),
+            "PYTHONPATH": os.pathsep.join([*[p for p in sys.path if p], str(TESTS)]),
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        self.kits = make_kits(self.plan, self.root / "federation")
+        at_site = ", ".join(f'"{p}"' for p in ("feddbn.federation.programs", *programs))
+        at_server = ", ".join(f'"{p}"' for p in ("feddbn.methods.studies", *programs))
+        for site, frame in frames.items():
+            kit = self.kits[site]
+            frame.to_csv(kit / "data.csv", index=False)
+            lines = [
+                f'name = "{site}"',
+                'data = "../data.csv"',
+                'state = "../state"',
+                f"programs = [{at_site}]",
+            ]
+            lines += ['policy = "policy.toml"', 'identity = "identity.key"', 'peers = "peers.toml"']
+            (kit / "local" / "policy.toml").write_text(POLICY)
+            (kit / "local" / "feddbn_site.toml").write_text("\n".join([*lines, settings, ""]))
+        path = self.kits[SERVER] / "local" / "resources.json"
+        path.write_text(path.read_text().replace('"max_jobs": 4', f'"max_jobs": {max_jobs}'))
+        text = f'runs = "../runs"\nprograms = [{at_server}]\n'
+        (self.kits[SERVER] / "local" / "feddbn_server.toml").write_text(text)
+        self.processes = {}
+
+    @property
+    def admin_kit(self):
+        return self.kits[self.plan.admin]
+
+    @property
+    def runs(self):
+        return self.kits[SERVER] / "runs"
+
+    def data(self):
+        """The sites' files, for a reference run in this process."""
+        return {site: self.kits[site] / "data.csv" for site in self.plan.sites}
+
+    def state(self, site):
+        return self.kits[site] / "state"
+
+    def start(self, *names):
+        for name in names or (SERVER, *self.plan.sites):
+            log = open(self.root / f"{name}.log", "ab")  # noqa: SIM115
+            self.processes[name] = subprocess.Popen(
+                start_command(self.kits[name]),
+                env=self.environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            log.close()
+
+    def log(self, name):
+        return (self.root / f"{name}.log").read_text(errors="replace")
+
+    def console(self):
+        return RemoteConsole(self.admin_kit, self.environment)
+
+    def wait_until_up(self, sites=None, timeout_s=60):
+        wanted = sorted(sites or self.plan.sites)
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            with contextlib.suppress(Exception), self.console() as console:
+                while time.monotonic() < end:
+                    if sorted(console.sites()) == wanted:
+                        return
+                    time.sleep(0.3)
+            time.sleep(0.3)
+        raise TimeoutError(f"{wanted} did not come up; see {self.root}")
+
+    def kill(self, name, sig=signal.SIGKILL):
+        """Kill a participant with everything it started."""
+        process = self.processes.pop(name, None)
+        if process is None:
+            return
+        for pid in [*children(process.pid), process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sig)
+        process.wait()
+
+    def job_processes(self, name):
+        """Process ids of the jobs a participant runs."""
+        process = self.processes[name]
+        return [
+            pid
+            for pid in children(process.pid)
+            if "worker_process" in command_of(pid) or "runner_process" in command_of(pid)
+        ]
+
+    def stop(self):
+        for name in list(self.processes):
+            self.kill(name)
+
+    def __enter__(self):
+        self.start()
+        self.wait_until_up()
+        return self
+
+    def __exit__(self, *error):
+        self.stop()

@@ -1,0 +1,88 @@
+"""What kill tests and soak runs share: slow studies, their reference in process, and the proof from the logs."""
+
+import json
+import time
+from dataclasses import replace
+
+import study_programs  # noqa: F401
+from feddbn.federation.journal import read_journal
+from feddbn.federation.site import Site
+from feddbn.federation.study import Study, StudyResult, study_method
+from feddbn.runtime.in_process import InProcessFederation
+from feddbn.runtime.open_site import read_data
+from feddbn.runtime.settings import read_site_settings
+from nvflare_federation import SERVER, command_of
+
+SITES = ("site-a", "site-b", "site-c")
+
+
+def make_study(name, rounds=60, pause_s=0.02, **attendance):
+    return Study(
+        name=name,
+        method="walk",
+        variables=("x0", "x1", "x2", "x3"),
+        sites=SITES,
+        parameters={"rounds": rounds, "pause_s": pause_s},
+        attendance={"timeout_s": 3.0, **attendance},
+    )
+
+
+def in_process(federation, study, absent=None):
+    """The study in one process on the same files; `absent` maps a sum's number to the sites it lacks."""
+    sites = {}
+    for name in SITES:
+        settings = read_site_settings(federation.kits[name] / "local" / "feddbn_site.toml")
+        sites[name] = Site(name, read_data(settings))
+    inner = InProcessFederation(sites)
+
+    class Thinned:
+        sites = inner.sites
+        variables = study.variables
+        seq = -1
+
+        def sum(self, task):
+            self.seq += 1
+            here = tuple(n for n in SITES if n not in (absent or {}).get(self.seq, ()))
+            return inner.sum(replace(task, participants=here, params={**task.params, "pause_s": 0.0}))
+
+    return study_method("walk").run(study.parameters, Thinned()).arrays["centre"]
+
+
+def journal_of(federation, run_id):
+    path = federation.runs / run_id / "journal.feddbn"
+    return read_journal(path.read_bytes())[0] if path.exists() else None
+
+
+def wait_for_sum(federation, run_id, n, timeout_s=60):
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        journal = journal_of(federation, run_id)
+        if journal is not None and len(journal.entries) >= n:
+            return len(journal.entries)
+        time.sleep(0.02)
+    raise TimeoutError(f"{run_id} did not reach sum {n}: {federation.log(SERVER)[-2000:]}")
+
+
+def result_of(federation, console, job, run_id):
+    out = console.fetch(job, federation.root / "out" / run_id)
+    return StudyResult.from_bytes((out / "result.feddbn").read_bytes()).arrays["centre"]
+
+
+def assert_nothing_executed_twice(federation, run_id):
+    for site in SITES:
+        path = federation.state(site) / run_id / "events.jsonl"
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        executed = [e["seq"] for e in events if e["what"].startswith("executed")]
+        assert len(executed) == len(set(executed)), (site, executed)
+    counted = {
+        (site, e.seq) for e in journal_of(federation, run_id).entries for site in e.answer.contributors
+    }
+    for site in SITES:
+        path = federation.state(site) / run_id / "events.jsonl"
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        done = {(site, e["seq"]) for e in events if e["what"].startswith(("executed", "answered"))}
+        assert {pair for pair in counted if pair[0] == site} <= done
+
+
+def job_process(federation, site, job):
+    return next(p for p in federation.job_processes(site) if job in command_of(p))

@@ -1,0 +1,59 @@
+import json
+
+import pytest
+
+from feddbn.errors import FileError, ParameterError
+from feddbn.federation.study import Study
+from feddbn.runtime.nvflare_client import write_job
+from feddbn.runtime.nvflare_kit import ALLOWED_CLASSES, FederationPlan, start_command
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"name": "a b"}, "name has 'a b'; use letters, digits"),
+        ({"sites": ("a", "../b")}, r"sites has '\.\./b'; use letters"),
+        ({"sites": ("a", "a")}, "no name twice"),
+        ({"sites": ()}, "at least one name"),
+        ({"sites": ("a", "host")}, "a site cannot have the server's name"),
+        ({"server": "ho st"}, "server has 'ho st'; give the host name"),
+        ({"admin": "somebody"}, "admin must look like an e-mail address, got 'somebody'"),
+        ({"port": 0}, "port must be between 1 and 65535, got 0"),
+        ({"admin_port": 70000}, "admin_port must be between 1 and 65535, got 70000"),
+    ],
+)
+def test_an_impossible_plan_gives_one_sentence(changes, sentence):
+    values = {"name": "fed", "server": "host", "sites": ("a", "b"), **changes}
+    with pytest.raises(ParameterError, match=sentence):
+        FederationPlan(**values)
+
+
+def test_a_job_carries_configuration_and_no_code(tmp_path):
+    study = Study(
+        name="s",
+        method="m",
+        variables=("u",),
+        sites=("a", "b"),
+        attendance={"when_missing": "continue", "min_sites": 1},
+    )
+    job = write_job(study, "run-1", tmp_path)
+    assert sorted(p.name for p in job.rglob("*") if p.is_file()) == [
+        "config_fed_client.json",
+        "config_fed_server.json",
+        "meta.json",
+    ]
+    meta = json.loads((job / "meta.json").read_text())
+    assert (meta["min_clients"], meta["mandatory_clients"]) == (1, [])
+    assert meta["deploy_map"] == {"app": ["server", "a", "b"]}
+    named = {c["path"] for p in job.rglob("config_fed*") for c in json.loads(p.read_text())["components"]}
+    assert named <= set(ALLOWED_CLASSES)
+    strict = Study(name="s", method="m", variables=("u",), sites=("a", "b"))
+    meta = json.loads((write_job(strict, "run-2", tmp_path) / "meta.json").read_text())
+    assert (meta["min_clients"], meta["mandatory_clients"]) == (2, ["a", "b"])
+
+
+def test_a_directory_that_is_no_kit_is_refused(tmp_path):
+    with pytest.raises(
+        FileError, match=r"is not the kit of a server or a site: startup/sub_start\.sh is missing"
+    ):
+        start_command(tmp_path)
