@@ -175,13 +175,14 @@ class SecureFederation:
         self.last_dropped = opened.dropped
         return Sum(opened.value, opened.contributors)
 
-    def agree_on_keys(self, n_slots: int | None = None) -> None:
-        """Set up an epoch for the next `n_slots` sums with every site that answers; done by `sum` when
-        needed.
+    def agree_on_keys(self, n_slots: int | None = None, length: int | None = None) -> None:
+        """Set up an epoch for the next `n_slots` sums with every site that answers; `sum` does so when needed.
+
+        Masks are computed ahead for vectors up to `length`, by default the longest seen so far.
         """
         n_slots = self._batch if n_slots is None else n_slots
-        # Masks are computed ahead for the longest vector seen so far, within the sites' limit.
-        length = self._length if self._length * n_slots <= MOST_AHEAD else 0
+        length = self._length if length is None else length
+        length = length if length * n_slots <= MOST_AHEAD else 0
         asked = set(self.sites)
         for _ in range(SETUP_ATTEMPTS):
             server = self._server
