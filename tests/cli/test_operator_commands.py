@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from feddbn.cli.main import app

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -46,7 +47,7 @@ def attack(
     from feddbn.experiments.leakage import attack_fdbnl, attack_pfdbnl
     from feddbn.methods.simulation import simulate
 
-    attacks = {"fdbnl": attack_fdbnl, "pfdbnl": attack_pfdbnl}
+    attacks: dict[str, Callable[..., Any]] = {"fdbnl": attack_fdbnl, "pfdbnl": attack_pfdbnl}
     if method.lower() not in attacks:
         raise ParameterError(f"--method {method!r} is not known; choose fdbnl or pfdbnl.")
     source = data
