@@ -61,11 +61,11 @@ class Entry:
     def load(self, name: str) -> Any:
         """Return the real command."""
         found = getattr(import_module(f"feddbn.cli.{self.module}"), self.attribute)
-        if not isinstance(found, typer.Typer):
-            single = typer.Typer(add_completion=False)
-            single.command(name)(found)
-            found = single
-        return typer.main.get_command(found)
+        if isinstance(found, typer.Typer):
+            return typer.main.get_group(found)
+        single = typer.Typer(add_completion=False)
+        single.command(name)(found)
+        return typer.main.get_command(single)
 
 
 COMMANDS = {
