@@ -1,6 +1,6 @@
 """How far FDBNL's penalised objective is above pooled DYNOTEARS': 10 seeds, d = 10, n = 512, K = 2, 16, 64.
 
-    python benchmarks/fdbnl_objective.py [first_seed last_seed]
+python benchmarks/fdbnl_objective.py [first_seed last_seed]
 """
 
 import sys
@@ -21,5 +21,7 @@ for n_sites in (2, 16, 64):
 print("K   max %    mean %   runs above 0.1 %   runs below -0.1 %")
 for n_sites, values in excess.items():
     v = np.array(values)
-    print(f"{n_sites:<3} {v.max():7.4f}  {v.mean():7.4f}  {int((v > 0.1).sum()):>8} of {len(v)}  {int((v < -0.1).sum()):>8} of {len(v)}")
+    print(
+        f"{n_sites:<3} {v.max():7.4f}  {v.mean():7.4f}  {int((v > 0.1).sum()):>8} of {len(v)}  {int((v < -0.1).sum()):>8} of {len(v)}"
+    )
 print(f"rounds: mean {np.mean(rounds):.0f}, largest {max(rounds)}")

@@ -53,7 +53,9 @@ def fit(n_sites: int, d: int, n_repeats: int = 3, schedule: str = "adaptive") ->
 
 def curve(n: int = 822) -> None:
     rng = np.random.default_rng(0)
-    print("sites  key agreement of 4 sums (CPU s, all sites)  per site (ms)  one sum (ms, all sites)  per site (ms)")
+    print(
+        "sites  key agreement of 4 sums (CPU s, all sites)  per site (ms)  one sum (ms, all sites)  per site (ms)"
+    )
     for n_sites in (3, 10, 25, 50, 100, 200):
         names = [f"s{k:03d}" for k in range(n_sites)]
         federation = secure_federation({name: Site(name, rng.normal(size=n)) for name in names})

@@ -17,7 +17,7 @@ from feddbn.federation.unit_norms import unit_norms_task
 from feddbn.privacy.clipping import choose_clip, norm_edges
 from feddbn.privacy.gaussian import noise_multiplier
 from feddbn.privacy.noise_aware import NoisyMoments, moments_of_noisy_sums
-from feddbn.privacy.noise_plan import ClipRule, NoisePlan
+from feddbn.privacy.noise_plan import ClipRule, NoisePlan, columns_of
 from feddbn.privacy.policy import Unit
 
 __all__ = ["PrivateMoments", "private_moments", "private_moments_plan"]
@@ -58,7 +58,7 @@ def private_moments_plan(
 
 
 def private_moments(
-    task: Task, q: int, plan: NoisePlan, n_guaranteed: int, quantile: float = 0.2
+    task: Task, q: int | None, plan: NoisePlan, n_guaranteed: int, quantile: float = 0.2
 ) -> ServerProgram[PrivateMoments]:
     """Yield the two tasks and return the moments.
 
@@ -67,7 +67,7 @@ def private_moments(
     task
         The task whose answer is (count, q totals, upper triangle).
     q
-        Columns.
+        Columns; None reads it off the length of the answer.
     plan
         The plan the sites use.
     n_guaranteed
@@ -89,4 +89,5 @@ def private_moments(
     # Every contributor adds a full share, so more sites than guaranteed make more noise than needed.
     extra = np.sqrt(len(answer.contributors) / plan.n_shares(n_guaranteed))
     sigma = float(plan.multiplier_of(task.name) * sensitivity * extra)
-    return PrivateMoments(moments_of_noisy_sums(answer.value, q, sigma), bound, sigma)
+    columns = columns_of(len(answer.value)) if q is None else q
+    return PrivateMoments(moments_of_noisy_sums(answer.value, columns, sigma), bound, sigma)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.lagged import FloatArray, lagged_rows
 from feddbn.core.moments import Moments
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
@@ -95,8 +95,18 @@ def _run_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteStat
 
 def _moment_units(data: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
     n_lags, within = int(_param(task, "n_lags")), task.params.get("center") == "recording"
+    if unit == "row":
+        if within:
+            raise ParameterError(
+                "center='recording' mixes the rows of a recording; protect unit='recording'."
+            )
+        for recording in data.recordings():
+            for rows in lagged_rows(recording.blocks(), n_lags):
+                for row in rows:
+                    yield Moments.of_rows(row[None]).to_sums(_origin(task))
+        return
     if unit != "recording":
-        raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
+        raise ParameterError(f"unit={unit!r} is not known; choose 'recording' or 'row'.")
     for recording in data.recordings():
         yield _recording_moments(recording, n_lags, len(data.variables), within).to_sums(_origin(task))
 

@@ -15,7 +15,18 @@ from feddbn.privacy.clipping import clip_to, clipped_sum, gaussian_share, gram_w
 from feddbn.privacy.gaussian import noise_multiplier
 from feddbn.privacy.policy import Unit
 
-__all__ = ["ClipRule", "NoisePlan", "NoisyVector"]
+__all__ = ["ClipRule", "NoisePlan", "NoisyVector", "columns_of"]
+
+
+def columns_of(length: int) -> int:
+    """Return q of a vector (count, q totals, upper triangle) of length 1 + q + q (q + 1) / 2."""
+    q = round((math.sqrt(8 * length + 1) - 3) / 2)
+    if 1 + q + q * (q + 1) // 2 != length:
+        raise ParameterError(
+            f"a vector of length {length} is not a count, totals and the upper triangle of a matrix; "
+            "use norm='flat'."
+        )
+    return q
 
 
 @dataclass(frozen=True)
@@ -59,14 +70,7 @@ class ClipRule:
         """Return the weights of a vector of this length, or None for the flat norm."""
         if self.norm == "flat":
             return None
-        # 1 + q + q (q + 1) / 2 = length
-        q = round((math.sqrt(8 * length + 1) - 3) / 2)
-        if 1 + q + q * (q + 1) // 2 != length:
-            raise ParameterError(
-                f"a vector of length {length} is not a count, totals and the upper triangle of a matrix; "
-                "use norm='flat'."
-            )
-        return gram_weights(q, self.count_weight, self.total_weight)
+        return gram_weights(columns_of(length), self.count_weight, self.total_weight)
 
 
 @dataclass(frozen=True)

@@ -236,9 +236,9 @@ class SecAggServer:
         secrets = combine_shares(shares, threshold)
         masks, n_minus = self._left_over_masks(slot, roster, secrets)
         n = slot.inputs[slot.survivors[0]].shape[1]
-        inputs = sum_residues([slot.inputs[site] for site in slot.survivors], n)
         left_over = sum_residues(masks, max(n, roster.length), plus=n_minus)
-        value = decode_fixed(sum_residues([inputs, left_over[:, :n]], n), self._fractional_bits)
+        inputs = [slot.inputs[site] for site in slot.survivors]
+        value = decode_fixed(sum_residues([*inputs, left_over[:, :n]], n), self._fractional_bits)
         dropped = tuple(name for name in roster.names if name not in slot.survivors)
         contributors = slot.order.contributors(roster.names) & set(slot.survivors)
         return OpenedSum(value, tuple(sorted(contributors)), dropped)

@@ -66,8 +66,8 @@ class _Epoch:
     pairs: dict[str, PairKeys] = field(default_factory=dict)
     own: bytearray = field(default_factory=bytearray)  # (n_slots, 2, 32): b and c of each slot
     own_share: bytes = b""
-    seeds: dict[str, bytearray] = field(default_factory=dict)  # peer -> (n_slots, 32)
-    tag_keys: dict[str, bytes] = field(default_factory=dict)  # peer -> (n_slots, 32)
+    seeds: bytearray = field(default_factory=bytearray)  # (n_slots, K, 32), with each peer
+    tag_keys: bytearray = field(default_factory=bytearray)  # (n_slots, K, 32), with each peer
     masks: list[Residues | None] = field(default_factory=list)  # of each slot, computed ahead
     shares: np.ndarray | None = None  # (K, n_slots, 2, 32): this site's share of everybody's b and c
     next_slot: int = 0
@@ -190,7 +190,8 @@ class SecAggSite:
         n_slots, n_sites = state.n_slots, len(roster.names)
         own = self._random_bytes(n_slots * 2 * KEY_BYTES)
         shares = split_secret(own, roster.threshold, n_sites, self._random_bytes)
-        seeds = {peer: bytearray(slot_keys(pair.seeds, n_slots)) for peer, pair in pairs.items()}
+        seeds = _by_slot([pairs[peer].seeds if peer in pairs else None for peer in roster.names], n_slots)
+        tag_keys = _by_slot([pairs[peer].tags if peer in pairs else None for peer in roster.names], n_slots)
         sealed = []
         for position, peer in enumerate(roster.names):
             if peer == self.name:
@@ -201,12 +202,10 @@ class SecAggSite:
         for slot in range(n_slots):
             b, c = _pair_at(own, slot)
             commitments += [commitment(b), commitment(c)]
-            table = b"".join(
-                bytes(KEY_BYTES) if peer == self.name else _at(seeds[peer], slot) for peer in roster.names
-            )
+            table = bytes(seeds[slot * n_sites * KEY_BYTES : (slot + 1) * n_sites * KEY_BYTES])
             lists.append(seal(c, table, roster.context))
-        state.roster, state.pairs, state.own, state.seeds = roster, pairs, bytearray(own), seeds
-        state.tag_keys = {peer: slot_keys(pair.tags, n_slots) for peer, pair in pairs.items()}
+        state.roster, state.pairs, state.own = roster, pairs, bytearray(own)
+        state.seeds, state.tag_keys = seeds, tag_keys
         state.own_share = shares[roster.position(self.name)]
         return self._reply("shares", state.number), {
             "sealed": as_bytes(sealed),
@@ -262,10 +261,8 @@ class SecAggSite:
         ahead = state.masks[order.slot] if state.masks and n <= state.length else None
         mask = self._mask(state, order.slot, n) if ahead is None else ahead[:, :n]
         y = sum_residues([residues, mask], n)
-        tags = [
-            bytes(TAG_BYTES) if peer == self.name else self._tag(state, order.slot, peer, self.name, context)
-            for peer in roster.names
-        ]
+        keys = _row(state.tag_keys, order.slot, len(roster.names))
+        tags = [context_tag(key, self.name, context) for key in keys]
         return {**self._reply("masked", order.epoch), "slot": order.slot}, {"y": y, "tags": as_bytes(tags)}
 
     def _mask(self, state: _Epoch, slot: int, n: int) -> Residues:
@@ -274,15 +271,15 @@ class SecAggSite:
         width = max(n, state.length)
         parts: list[Residues | bytes] = [keystream(b, width * LIMBS * 8)]
         n_minus = 0
-        for peer, seeds in state.seeds.items():
-            # Of two sites the one whose name comes first adds their mask, the other subtracts it.
-            is_minus = peer < self.name
-            parts.append(self._stream(_at(seeds, slot), width * LIMBS * 8, is_minus))
-            n_minus += is_minus
+        assert state.roster is not None
+        names = state.roster.names
+        for peer, seed in zip(names, _row(state.seeds, slot, len(names)), strict=True):
+            if peer != self.name:
+                # Of two sites the one whose name comes first adds their mask, the other subtracts it.
+                is_minus = peer < self.name
+                parts.append(self._stream(seed, width * LIMBS * 8, is_minus))
+                n_minus += is_minus
         return sum_residues(parts, width, plus=n_minus)[:, :n]
-
-    def _tag(self, state: _Epoch, slot: int, peer: str, sender: str, context: bytes) -> bytes:
-        return context_tag(_at(state.tag_keys[peer], slot), sender, context)
 
     def unmask(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
         """Reveal, for one slot, the share of b of each survivor and of c of each drop-out."""
@@ -305,9 +302,12 @@ class SecAggSite:
         refuse_below(
             len(contributors), self.min_sites, "too few of the sites that take part sent their input"
         )
-        tags, context = rows_of(arrays, "tags", (len(survivors), TAG_BYTES)), order.context
+        tags = rows_of(arrays, "tags", (len(survivors), TAG_BYTES))
+        keys = _row(state.tag_keys, slot, len(roster.names))
         for name, tag in zip(survivors, tags, strict=True):
-            if name != self.name and tag.tobytes() != self._tag(state, slot, name, name, context):
+            if name == self.name:
+                continue
+            if context_tag(keys[roster.position(name)], name, order.context) != tag.tobytes():
                 raise AggregationError(
                     f"site {name!r} was asked something else than this site; nothing was revealed."
                 )
@@ -334,13 +334,12 @@ class SecAggSite:
     def _erase(self, state: _Epoch, slot: int) -> None:
         """Forget the secrets of every slot up to `slot`, so that a later break-in cannot open them."""
         assert state.shares is not None
-        state.shares[:, state.n_erased : slot + 1] = 0
-        n_zeros = (slot + 1 - state.n_erased) * KEY_BYTES
-        start = state.n_erased * KEY_BYTES
-        state.own[2 * start : 2 * (start + n_zeros)] = bytes(2 * n_zeros)
-        state.masks[: slot + 1] = [None] * len(state.masks[: slot + 1])
-        for seeds in state.seeds.values():
-            seeds[start : start + n_zeros] = bytes(n_zeros)
+        first, n_sites = state.n_erased, len(state.shares)
+        state.shares[:, first : slot + 1] = 0
+        state.masks[first : slot + 1] = [None] * len(state.masks[first : slot + 1])
+        for strings, n_each in ((state.own, 2), (state.seeds, n_sites), (state.tag_keys, n_sites)):
+            size = n_each * KEY_BYTES
+            strings[first * size : (slot + 1) * size] = bytes((slot + 1 - first) * size)
         state.n_erased = slot + 1
 
     def _current(self, epoch: int) -> _Epoch:
@@ -385,8 +384,15 @@ class SecAggSite:
         return roster
 
 
-def _at(strings: bytes | bytearray, slot: int) -> bytes:
-    return bytes(strings[slot * KEY_BYTES : (slot + 1) * KEY_BYTES])
+def _by_slot(sources: list[bytes | None], n_slots: int) -> bytearray:
+    """(n_slots, K, 32): for each slot the key of each peer, zeros for the site itself."""
+    streams = [bytes(n_slots * KEY_BYTES) if s is None else slot_keys(s, n_slots) for s in sources]
+    return bytearray(as_bytes(streams).reshape(len(sources), n_slots, KEY_BYTES).transpose(1, 0, 2).tobytes())
+
+
+def _row(strings: bytearray, slot: int, n_sites: int) -> list[bytes]:
+    row = bytes(strings[slot * n_sites * KEY_BYTES : (slot + 1) * n_sites * KEY_BYTES])
+    return [row[i : i + KEY_BYTES] for i in range(0, len(row), KEY_BYTES)]
 
 
 def _pair_at(strings: bytes | bytearray, slot: int) -> tuple[bytes, bytes]:

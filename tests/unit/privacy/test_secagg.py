@@ -335,7 +335,9 @@ def test_secrets_of_past_slots_are_erased():
     state = wire.sites["s00"]._epoch
     assert not state.shares[:, :2].any()
     assert not any(state.own[: 2 * 64])
-    assert not any(any(seeds[:64]) for seeds in state.seeds.values())
+    assert not any(state.seeds[: 2 * 5 * 32])
+    assert not any(state.tag_keys[: 2 * 5 * 32])
+    assert any(state.seeds[2 * 5 * 32 :])
     assert state.shares[:, 2:].any()
 
 
@@ -343,7 +345,7 @@ def test_what_a_drop_out_reveals_does_not_open_its_earlier_input():
     # s00 answers slot 0 (its self mask is opened) and drops out of slot 1 (its pair seeds of slot 1 are
     # opened). With everything revealed so far the server still misses the pair masks of slot 0.
     wire = Wire(n_sites=5, threshold=4).set_up()
-    seeds_before = {peer: bytes(seeds) for peer, seeds in wire.sites["s00"]._epoch.seeds.items()}
+    seeds_before = np.frombuffer(bytes(wire.sites["s00"]._epoch.seeds), dtype=np.uint8).reshape(4, 5, 32)
     wire.mask(digest="first")
     wire.open()
     wire.mask(wire.names[1:], digest="second")
@@ -362,9 +364,9 @@ def test_what_a_drop_out_reveals_does_not_open_its_earlier_input():
     table = open_sealed(
         revealed[0][:32], wire.server._seed_lists["s00"][1].tobytes(), wire.server._roster.context
     )
-    for position, peer in enumerate(wire.names[1:], 1):
-        assert table[32 * position : 32 * position + 32] == seeds_before[peer][32:64]
-        assert seeds_before[peer][:32] not in table
+    for position in range(1, 5):
+        assert table[32 * position : 32 * position + 32] == seeds_before[1, position].tobytes()
+        assert seeds_before[0, position].tobytes() not in table
     with pytest.raises(AggregationError):
         open_sealed(
             revealed[0][:32], wire.server._seed_lists["s00"][0].tobytes(), wire.server._roster.context
