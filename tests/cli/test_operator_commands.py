@@ -13,7 +13,9 @@ STUDY = """
 name = "s"
 method = "fdbnl"
 variables = ["u", "v"]
-sites = ["north", "south"]
+sites = ["north", "south", "west"]
+[privacy]
+secure_aggregation = true
 [parameters]
 n_lags = 1
 """
@@ -96,6 +98,11 @@ def test_site_check_says_what_is_wrong_and_what_is_right(kits, tmp_path):
         "certificate",
     ):
         assert findings[what]["ok"] is True, findings[what]
+    study.write_text(STUDY.replace("secure_aggregation = true", ""))
+    done = run("site", "check", "--kit", kit, "--study", study, "--json")
+    findings = {f["what"]: f for f in json.loads(done.output)}
+    assert "only under secure aggregation (require_masking in its policy)" in findings["study"]["text"]
+    assert "at least 3 sites" in findings["policy"]["text"]
     study.write_text(STUDY.replace('"v"', '"w"'))
     done = run("site", "check", "--kit", kit, "--study", study, "--json")
     findings = {f["what"]: f for f in json.loads(done.output)}
