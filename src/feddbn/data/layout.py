@@ -150,7 +150,7 @@ def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.Data
 def frame_values(frame: pd.DataFrame, variables: Sequence[str], where: str) -> FloatArray:
     """(n, d) float64 numbers of the variables, NaN where missing."""
     chosen = frame if list(frame.columns) == list(variables) else frame[list(variables)]
-    if len(chosen.columns) and (chosen.dtypes == np.float64).all():
+    if set(chosen.dtypes.tolist()) == {np.dtype(np.float64)}:
         return np.array(chosen.to_numpy(), order="C")
     for name, dtype in zip(variables, chosen.dtypes, strict=True):
         if (

@@ -44,15 +44,16 @@ class StackedFederation(InProcessFederation):
 
     def __init__(self, sites: Mapping[str, Site]) -> None:
         super().__init__(sites)
+        self._in_order = [self.site(name) for name in self.sites]
+        self._is_guarded = any(site.guards for site in self._in_order)
         self._members: _Members | None = None
 
     def sum(self, task: Task) -> Sum:
         """Return the sum of the sites' vectors."""
-        sites = [self.site(name) for name in self.sites]
-        if task.name != "fdbnl-step" or task.participants is not None or any(site.guards for site in sites):
+        if task.name != "fdbnl-step" or task.participants is not None or self._is_guarded:
             return super().sum(task)
         if task.params["round"] == 0:
-            self._members = _Members.start(sites, task)
+            self._members = _Members.start(self._in_order, task)
         elif self._members is None:
             raise StateError("these sites have no state of this run; a run starts with round 0.")
         return Sum(self._members.answer(task), self.sites)
