@@ -128,6 +128,7 @@ class Consensus:
         self._allowed: BoolArray = options.constraints.allowed
         self._penalty = options.penalty
         self._curvature = 0.0
+        self._known: tuple[float, FloatArray] | None = None
         self._lipschitz = options.schedule.total_weight
         self._gradient_before: tuple[FloatArray, FloatArray] | None = None
         self._stage_start = 0
@@ -285,9 +286,11 @@ class Consensus:
             # The path only has to be followed; exactness is bought in the convex stages.
             tol=1e-3 if schedule.is_adaptive else 1e-5,
             max_steps=10 if schedule.is_adaptive else 50,
+            known=self._known,
         )
         C[:d] = step.W
-        self.h, self._curvature = step.h, step.curvature
+        # The next step starts where this one ended.
+        self.h, self._curvature, self._known = step.h, step.curvature, (step.h, step.grad_h)
         self.n_evaluations += step.n_evaluations
         return C
 
@@ -380,4 +383,4 @@ class Consensus:
 
     def _norm(self, C: FloatArray) -> float:
         """Frobenius norm in the metric D."""
-        return float(np.sqrt(np.sum(self.options.metric[:, None] * C * C)))
+        return float(np.sqrt(np.einsum("i,ij,ij->", self.options.metric, C, C)))

@@ -24,10 +24,11 @@ __all__ = ["AcyclicStep", "solve_acyclic_prox"]
 
 @dataclass(frozen=True)
 class AcyclicStep:
-    """W, h(W), the curvature estimate to start the next call with, and the evaluations of h that were used."""
+    """W, h(W) and its gradient, the curvature estimate to start the next call with, and the evaluations of h used."""
 
     W: FloatArray
     h: float
+    grad_h: FloatArray
     curvature: float
     n_evaluations: int
 
@@ -45,14 +46,17 @@ def solve_acyclic_prox(
     curvature: float = 0.0,
     tol: float = 1e-6,
     max_steps: int = 100,
+    known: tuple[float, FloatArray] | None = None,
 ) -> AcyclicStep:
     """Return W from W0 by proximal gradient with backtracking on the curvature of ``alpha h + rho1/2 h^2``.
 
-    Stops when a step moves no weight by more than `tol`.
+    Stops when a step moves no weight by more than `tol`. `known` is h and its gradient at W0, if that is where the last
+    call ended.
     """
     W = W0
-    h, grad_h = acyclicity(W)
-    n_evaluations = 1
+    h, grad_h = acyclicity(W) if known is None else known
+    n_evaluations = 1 if known is None else 0
+    pull = kappa * V
     floor = 1e-3 * float(kappa.mean())
     M = max(curvature, floor)
     for _ in range(max_steps):
@@ -60,12 +64,12 @@ def solve_acyclic_prox(
         phi = alpha * h + 0.5 * rho1 * h * h
         while True:
             total = kappa + M
-            W_new = allowed * soft_threshold((kappa * V + M * W - g) / total, penalty / total)
+            W_new = allowed * soft_threshold((pull + M * W - g) / total, penalty / total)
             step = W_new - W
             h_new, grad_new = acyclicity(W_new)
             n_evaluations += 1
             phi_new = alpha * h_new + 0.5 * rho1 * h_new * h_new
-            bound = phi + float(np.sum(g * step)) + 0.5 * M * float(np.sum(step * step))
+            bound = phi + float(np.vdot(g, step)) + 0.5 * M * float(np.vdot(step, step))
             if phi_new <= bound + 1e-12 * max(1.0, abs(phi)) or M > 1e20:
                 break
             M *= 4.0
@@ -73,4 +77,4 @@ def solve_acyclic_prox(
         if np.abs(step).max(initial=0.0) <= tol:
             break
         M = max(M / 2.0, floor)
-    return AcyclicStep(W, h, M, n_evaluations)
+    return AcyclicStep(W, h, grad_h, M, n_evaluations)

@@ -17,7 +17,7 @@ __all__ = ["loss_value", "penalty_value", "soft_threshold", "solve_lasso"]
 
 def soft_threshold(x: FloatArray, threshold: FloatArray | float) -> FloatArray:
     """Return sign(x) max(|x| - threshold, 0), elementwise."""
-    shrunk: FloatArray = x - np.clip(x, -np.asarray(threshold), np.asarray(threshold))
+    shrunk: FloatArray = x - np.minimum(np.maximum(x, -threshold), threshold)
     return shrunk
 
 

@@ -46,14 +46,20 @@ class LocalProblem:
         solution: FloatArray = self.V @ ((self.V.T @ right) / (self.e + rho2)[:, None])
         return solution
 
+    def loss_and_grad(self, C: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return (d,) the weighted loss of each target, and (q, d) its gradient ``w G (C - E)``.
+
+        The losses are the diagonal of ``w/2 (E-C)' G (E-C)``; both need one product with G.
+        """
+        R = C.copy()
+        R[: self.d].flat[:: self.d + 1] -= 1.0
+        gradient: FloatArray = self.wG @ R
+        return 0.5 * np.einsum("ij,ij->j", R, gradient), gradient
+
     def gradient(self, C: FloatArray) -> FloatArray:
         """Return (q, d) the gradient of the weighted loss, ``w G (C - E)``."""
-        result: FloatArray = self.wG @ C - self.wG[:, : self.d]
-        return result
+        return self.loss_and_grad(C)[1]
 
     def target_loss(self, C: FloatArray) -> FloatArray:
-        """Return (d,) the weighted loss of each target: the diagonal of ``w/2 (E-C)' G (E-C)``."""
-        R = -C
-        R[: self.d].flat[:: self.d + 1] += 1.0
-        losses: FloatArray = 0.5 * np.einsum("ij,ij->j", R, self.wG @ R)
-        return losses
+        """Return (d,) the weighted loss of each target."""
+        return self.loss_and_grad(C)[0]

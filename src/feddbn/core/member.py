@@ -55,15 +55,15 @@ class SiteMember:
         gradient, or ``C_k + U_k/(rho2 D)`` in a consensus round. With ``relaxation`` > 1 the site reports a point
         beyond its own solution (Boyd et al. 2011, section 3.4.3).
         """
-        loss = problem.target_loss(Cbar)
+        loss, gradient = problem.loss_and_grad(Cbar)
         if ask is Ask.GRADIENT:
-            return self, np.concatenate([problem.gradient(Cbar).ravel(), [0.0, 0.0], loss])
+            return self, np.concatenate([gradient.ravel(), [0.0, 0.0], loss])
         D = problem.metric[:, None]
         primal = 0.0
         if ask is Ask.ZERO:
             U = np.zeros_like(self.U)
         elif ask is Ask.JOIN:
-            U = -problem.gradient(Cbar)
+            U = -gradient
         else:
             gap = self.C - Cbar
             primal = float(np.sum(D * gap * gap))

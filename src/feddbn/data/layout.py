@@ -141,14 +141,17 @@ def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.Data
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"{where} has more than one {_column(twice)}; give every column its own name.")
-    frame = frame.set_axis(names, axis=1)
+    if any(type(name) is not str for name in frame.columns):
+        frame = frame.set_axis(names, axis=1)
     layout.require_keys(names, where)
     return frame, layout
 
 
 def frame_values(frame: pd.DataFrame, variables: Sequence[str], where: str) -> FloatArray:
     """(n, d) float64 numbers of the variables, NaN where missing."""
-    chosen = frame[list(variables)]
+    chosen = frame if list(frame.columns) == list(variables) else frame[list(variables)]
+    if set(chosen.dtypes.tolist()) == {np.dtype(np.float64)}:
+        return np.array(chosen.to_numpy(), order="C")
     for name, dtype in zip(variables, chosen.dtypes, strict=True):
         if (
             not (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype))

@@ -21,7 +21,7 @@ from feddbn.federation.site import Site
 from feddbn.federation.statistics import Preparation
 from feddbn.federation.task import Federation, Observer, ServerProgram, Sum, Task, run_program
 from feddbn.model.dbn import DBN
-from feddbn.runtime.in_process import InProcessFederation
+from feddbn.runtime.stacked import StackedFederation
 
 __all__ = ["DBNEstimator", "history_frame", "network"]
 
@@ -120,7 +120,7 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         check_sites(sites, self._largest_lag)
         self._set_variables(tuple(next(iter(sites.values())).variables))
         self.sites_ = summary(sites, self._largest_lag)
-        federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
+        federation = StackedFederation({name: Site(name, site) for name, site in sites.items()})
         # Small products: more BLAS threads than one cost several times what they gain.
         with threadpool_limits(1):
             self._fit(federation, sites, observer)

@@ -1,0 +1,157 @@
+"""Many simulated sites in one process, at the speed of one large product per round.
+
+Theory of operation
+-------------------
+A site's round is two products with its eigenvectors (see `core.local_step`). Written in those coordinates,
+
+    c_k = V_k' D C_k,   u_k = V_k' U_k,   z_k = V_k' D Cbar            V_k' D V_k = I,   w_k G_k = D V_k diag(e_k) V_k' D
+    c_k = (e_k V_k' D E - u_k + rho2 z_k) / (e_k + rho2)               [fdbnl] Eq. (Local), elementwise
+    sum_k C_k + U_k / (rho2 D) = sum_k V_k (c_k + u_k / rho2)
+
+the products of all sites are one matrix product each, ``[V_1 ... V_K]' (D Cbar)`` and ``[V_1 ... V_K] [c_1 + ...; ...]``,
+norms are preserved, and everything else is elementwise. Gradients and losses at the broadcast point are linear in
+w_k G_k, so their sums come from the sum of the Gram matrices. Work goes through chunks of sites to bound memory.
+
+Rules of the file
+-----------------
+- Only a simulation may do this: sites with guards, and tasks to some of the sites, go through the sites themselves.
+- The numbers are those of `InProcessFederation` up to rounding; see test_stacked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.lagged import FloatArray
+from feddbn.core.member import Ask
+from feddbn.errors import StateError
+from feddbn.federation.site import Site
+from feddbn.federation.statistics import local_moments
+from feddbn.federation.task import Sum, Task
+from feddbn.runtime.in_process import InProcessFederation
+
+__all__ = ["StackedFederation"]
+
+# Doubles per chunk: temporaries of a few megabytes stay in cache and do not grow with the number of sites.
+_CHUNK = 1 << 18
+
+
+class StackedFederation(InProcessFederation):
+    """Sites of a simulation whose FDBNL rounds are computed together; every other task is asked site by site."""
+
+    def __init__(self, sites: Mapping[str, Site]) -> None:
+        super().__init__(sites)
+        self._in_order = [self.site(name) for name in self.sites]
+        self._is_guarded = any(site.guards for site in self._in_order)
+        self._members: _Members | None = None
+
+    def sum(self, task: Task) -> Sum:
+        """Return the sum of the sites' vectors."""
+        if task.name != "fdbnl-step" or task.participants is not None or self._is_guarded:
+            return super().sum(task)
+        if task.params["round"] == 0:
+            self._members = _Members.start(self._in_order, task)
+        elif self._members is None:
+            raise StateError("these sites have no state of this run; a run starts with round 0.")
+        return Sum(self._members.answer(task), self.sites)
+
+
+@dataclass
+class _Members:
+    """All sites in the coordinates of their eigenvectors, stacked.
+
+    Attributes
+    ----------
+    gram
+        (q, q) sum of w_k G_k.
+    Vt
+        (K q, q) the V_k' below each other.
+    e
+        (K q, 1) eigenvalues.
+    pull
+        (K q, d) e_k V_k' D E: the site's own solution pulls with it.
+    c, u
+        (K q, d) local weights and duals.
+    """
+
+    gram: FloatArray
+    metric: FloatArray
+    Vt: FloatArray
+    e: FloatArray
+    pull: FloatArray
+    c: FloatArray
+    u: FloatArray
+    n_sites: int
+
+    @classmethod
+    def start(cls, sites: list[Site], task: Task) -> _Members:
+        """Read every site once and decompose its Gram matrix."""
+        q, d = task.arrays["C"].shape
+        center, scale, metric = (task.arrays[name] for name in ("center", "scale", "metric"))
+        unit = np.outer(scale, scale)
+        root = np.sqrt(metric)
+        rows = len(sites) * q
+        gram = np.zeros((q, q))
+        Vt, e = np.empty((rows, q)), np.empty((rows, 1))
+        size = max(1, _CHUNK // (q * q))
+        for first in range(0, len(sites), size):
+            chunk = sites[first : first + size]
+            G = np.empty((len(chunk), q, q))
+            for k, site in enumerate(chunk):
+                site.state, moments = local_moments(site.data, site.state, task)
+                share = task.params["weighting"] == "samples"
+                weight = moments.n / float(task.params["n_total"]) if share else 1.0  # type: ignore[arg-type]
+                G[k] = weight * (moments.about(center) / moments.n / unit)
+            gram += G.sum(axis=0)
+            values, vectors = np.linalg.eigh(G / np.outer(root, root))
+            at = slice(first * q, first * q + len(chunk) * q)
+            e[at] = np.maximum(values, 0.0).reshape(-1, 1)
+            Vt[at] = vectors.transpose(0, 2, 1).reshape(-1, q) / root
+        pull = Vt[:, :d] * metric[:d]
+        pull *= e
+        empty = np.zeros((rows, d))
+        return cls(gram, metric, Vt, e, pull, empty, empty.copy(), len(sites))
+
+    def answer(self, task: Task) -> FloatArray:
+        """Return the sum over sites of `core.member.SiteMember.answer`; the state moves on."""
+        Cbar, ask = task.arrays["C"], Ask(task.params["ask"])
+        q, d = Cbar.shape
+        R = Cbar.copy()
+        R[:d].flat[:: d + 1] -= 1.0
+        gradient = self.gram @ R
+        loss = 0.5 * np.einsum("ij,ij->j", R, gradient)
+        if ask is Ask.GRADIENT:
+            return np.concatenate([gradient.ravel(), [0.0, 0.0], loss])
+        before, rho2, relaxation = (float(task.params[k]) for k in ("rho2_before", "rho2", "relaxation"))  # type: ignore[arg-type]
+        DC = self.metric[:, None] * Cbar
+        message, primal, dual = np.zeros((q, d)), 0.0, 0.0
+        size = max(1, _CHUNK // (q * q)) * q
+        for first in range(0, self.n_sites * q, size):
+            at = slice(first, first + size)
+            Vt, e, c, u = self.Vt[at], self.e[at], self.c[at], self.u[at]
+            z = Vt @ DC
+            if ask is Ask.ZERO:
+                u[:] = 0.0
+            elif ask is Ask.JOIN:
+                np.multiply(e, z, out=u)
+                np.subtract(self.pull[at], u, out=u)
+            else:
+                c -= z
+                primal += float(np.vdot(c, c))
+                c *= before
+                u += c  # [fdbnl] Eq. (para): beta_k and gamma_k, stacked
+            np.multiply(z, rho2, out=c)
+            c += self.pull[at]
+            c -= u
+            c *= relaxation / (e + rho2)
+            if relaxation != 1.0:
+                z *= 1.0 - relaxation
+                c += z
+            np.divide(u, rho2, out=z)
+            z += c
+            message += Vt.T @ z
+            dual += float(np.vdot(u, u))
+        return np.concatenate([message.ravel(), [primal, dual], loss])
