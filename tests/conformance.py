@@ -7,7 +7,7 @@ from feddbn.methods import studies  # noqa: F401 (registers the methods)
 
 TOLERANCE = 1e-12
 PARAMETERS = {
-    "oneshot": {"n_lags": 1},
+    "oneshot": {"n_lags": 1, "noise_variance": "free"},
     "fdbnl": {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "max_rounds": 40},
 }
 

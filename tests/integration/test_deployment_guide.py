@@ -28,7 +28,8 @@ def test_following_the_guide_ends_with_a_result(tmp_path):
     stand_ins = {"server.example.org": "localhost", "8002": str(port), "8003": str(admin_port)}
     tools = tmp_path / "bin"
     tools.mkdir()
-    (tools / "feddbn").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m feddbn.cli.main "$@"\n')
+    program = "import sys; from feddbn.cli.main import main; sys.exit(main())"
+    (tools / "feddbn").write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{program}' \"$@\"\n")
     (tools / "feddbn").chmod(0o755)
     (tools / "python3").symlink_to(sys.executable)
     environment = {

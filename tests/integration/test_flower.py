@@ -5,7 +5,7 @@ import time
 import pytest
 
 pytest.importorskip("flwr")
-from conformance import PARAMETERS, assert_same, in_process, make_study
+from conformance import PARAMETERS, assert_same, in_process, make_study, plans
 from feddbn.federation.study import StudyResult
 from feddbn.runtime.flower_kit import make_flower_kits
 from flower_federation import SERVER, FlowerFederation
@@ -20,19 +20,24 @@ def flower(tmp_path_factory, frames):
         yield running
 
 
+NAMES = ("fdbnl", "oneshot", "oneshot-masked")
+
+
 @pytest.fixture(scope="module")
 def finished(flower, frames):
+    """Three studies at the same time; a round takes seconds on Flower, so FDBNL has three."""
     variables = next(iter(frames.values())).columns
-    few = {"fdbnl": {**PARAMETERS["fdbnl"], "max_rounds": 3}}
-    plans = {
-        name: make_study(name, SITES, variables, parameters=few.get(name, PARAMETERS[name]))
-        for name in ("fdbnl",)
+    attendance = {"timeout_s": 120.0}
+    few = {**PARAMETERS["fdbnl"], "max_rounds": 3}
+    studies = {
+        **plans(SITES, variables, ("oneshot",), attendance=attendance),
+        "fdbnl": make_study("fdbnl", SITES, variables, parameters=few, attendance=attendance),
     }
-    runs = {name: flower.submit(study, f"flower-{name}") for name, study in plans.items()}
-    return {name: (plans[name], flower.outcome(run)) for name, run in runs.items()}
+    runs = {name: flower.submit(studies[name], f"flower-{name}") for name in NAMES}
+    return {name: (studies[name], flower.outcome(run, timeout_s=400)) for name, run in runs.items()}
 
 
-@pytest.mark.parametrize("name", ["fdbnl"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_study_gives_the_same_network_as_in_process(finished, flower, name):
     study, outcome = finished[name]
     assert outcome["state"] == "finished", outcome

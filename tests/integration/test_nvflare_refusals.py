@@ -1,5 +1,6 @@
 """What must be refused on a running NVFlare federation, with a logged sentence, while the others go on."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,8 +17,9 @@ from feddbn.federation.study import Study
 from feddbn.runtime.nvflare_client import write_job
 from feddbn.runtime.nvflare_kit import ALLOWED_CLASSES, make_kits, start_command
 from mischief import CLASSES
-from nvflare_federation import SERVER
+from nvflare_federation import SERVER, children
 
+IDENTITY = "failed to verify client identity"
 SITES = ("site-a", "site-b", "site-c")
 
 
@@ -161,23 +163,46 @@ def test_the_server_refuses_tampered_replayed_and_huge_replies_while_the_others_
     assert "this site answers only its server, not 'site-c'" in neighbours
 
 
-def test_a_site_with_a_foreign_certificate_cannot_connect(federation, tmp_path):
-    kits = make_kits(federation.plan, tmp_path / "other")
-    with open(tmp_path / "log", "wb") as log:
-        rogue = subprocess.Popen(
-            start_command(kits["site-a"]),
+def start(federation, kit, log):
+    with open(log, "wb") as file:
+        return subprocess.Popen(
+            start_command(kit),
             env=federation.environment,
-            stdout=log,
+            stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        try:
-            end = time.monotonic() + 30
-            while (
-                time.monotonic() < end and "CERTIFICATE_VERIFY_FAILED" not in (tmp_path / "log").read_text()
+
+
+def test_a_foreign_certificate_and_a_borrowed_one_do_not_let_a_site_in(federation, tmp_path):
+    """One kit is of another federation; the other is site-a's, used under a name that was never registered."""
+    foreign = make_kits(federation.plan, tmp_path / "other")["site-a"]
+    borrowed = tmp_path / "site-x"
+    shutil.copytree(
+        federation.kits["site-a"],
+        borrowed,
+        ignore=shutil.ignore_patterns("state", "*.fl", "transfer", "data.csv"),
+    )
+    script = borrowed / "startup" / "sub_start.sh"
+    script.write_text(script.read_text().replace("uid=site-a", "uid=site-x"))
+    logs = {kit: tmp_path / f"log-{k}" for k, kit in enumerate((foreign, borrowed))}
+    started = [start(federation, kit, log) for kit, log in logs.items()]
+    try:
+        end = time.monotonic() + 40
+        while time.monotonic() < end:
+            if (
+                "CERTIFICATE_VERIFY_FAILED" in logs[foreign].read_text()
+                and BORROWED in logs[borrowed].read_text()
             ):
-                time.sleep(0.2)
-        finally:
-            os.killpg(rogue.pid, signal.SIGKILL)
-            rogue.wait()
-    assert "CERTIFICATE_VERIFY_FAILED" in (tmp_path / "log").read_text()
+                break
+            time.sleep(0.2)
+        with federation.console() as console:
+            assert sorted(console.sites()) == list(SITES)
+    finally:
+        for process in started:
+            for pid in [*children(process.pid), process.pid]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.wait()
+    assert "CERTIFICATE_VERIFY_FAILED" in logs[foreign].read_text()
+    assert IDENTITY in federation.log(SERVER)

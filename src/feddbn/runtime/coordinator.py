@@ -29,6 +29,7 @@ from feddbn.errors import (
     AggregationError,
     FederationError,
     NotEnoughSites,
+    PrivacyError,
     ProtocolError,
     SiteRefused,
     StateError,
@@ -301,9 +302,9 @@ class Coordinator:
     def _note_refusal(self, site: str, error: Exception) -> None:
         self._on_event(ServerEvent("refused", self._seq, "secagg", site, str(error)))
 
-    def _ask(self, messages: Mapping[str, bytes], what: str, seq: int) -> dict[str, Reply | FederationError]:
+    def _ask(self, messages: Mapping[str, bytes], what: str, seq: int) -> dict[str, Reply | Exception]:
         """Send and read the replies; a damaged, stale or foreign reply counts as none."""
-        answers: dict[str, Reply | FederationError] = {}
+        answers: dict[str, Reply | Exception] = {}
         for site, raw in sorted(self._exchange(messages).items()):
             try:
                 reply = read_reply(raw)
@@ -311,16 +312,16 @@ class Coordinator:
                     raise ProtocolError(f"the reply that arrived for site {site!r} answers another question.")
                 answers[site] = reply
                 self._refused.pop(site, None)
-            except FederationError as error:
+            except (FederationError, PrivacyError) as error:
                 answers[site] = error
-                if isinstance(error, SiteRefused | StateError):
+                if isinstance(error, SiteRefused | StateError | PrivacyError):
                     self._refused[site] = str(error)
                 self._on_event(ServerEvent("refused", seq, what, site, str(error)))
         for site in sorted(set(messages) - set(answers)):
             self._on_event(ServerEvent("silent", seq, what, site, f"site {site!r} did not answer in time."))
         return answers
 
-    def _vectors(self, answers: Mapping[str, Reply | FederationError], digest: str) -> dict[str, FloatArray]:
+    def _vectors(self, answers: Mapping[str, Reply | Exception], digest: str) -> dict[str, FloatArray]:
         out: dict[str, FloatArray] = {}
         for site, reply in answers.items():
             if not isinstance(reply, Reply):

@@ -22,7 +22,7 @@ from feddbn.privacy.secagg_site import SecAggSite
 
 __all__ = ["EnvelopeCourier", "Incomplete", "read_identity", "read_peers", "site_masking", "write_identities"]
 
-Ask = Callable[[Mapping[str, bytes]], Mapping[str, Reply | FederationError]]
+Ask = Callable[[Mapping[str, bytes]], Mapping[str, Reply | Exception]]
 
 
 class Incomplete(NotEnoughSites):

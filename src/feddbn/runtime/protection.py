@@ -10,10 +10,10 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class Protection:
         self._state = Path(state)
         self._site = site
         self._policy = policy
-        self._lock: Any = None
+        self._is_locked = False
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
         """Return policy, noise and audit, in this order."""
@@ -108,17 +108,19 @@ class Protection:
 
     def _one_at_a_time(self, directory: Path) -> None:
         """Two runs that spend one budget at the same time could overspend it."""
-        if self._lock is not None:
+        if self._is_locked:
             return
-        file = open(directory / "lock", "ab")  # noqa: SIM115 (held as long as the process lives)
+        file = os.open(directory / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            file.close()
+            os.close(file)
             raise SiteRefused(
                 "another run is spending this site's privacy budget; try again when it has ended."
             ) from None
-        self._lock = file
+        # Held as long as this site lives.
+        weakref.finalize(self, os.close, file)
+        self._is_locked = True
 
 
 class _Appender:
