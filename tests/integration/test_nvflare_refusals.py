@@ -192,7 +192,7 @@ def test_a_foreign_certificate_and_a_borrowed_one_do_not_let_a_site_in(federatio
         while time.monotonic() < end:
             if (
                 "CERTIFICATE_VERIFY_FAILED" in logs[foreign].read_text()
-                and BORROWED in logs[borrowed].read_text()
+                and IDENTITY in federation.log(SERVER)
             ):
                 break
             time.sleep(0.2)
