@@ -1,0 +1,113 @@
+"""Speed is guarded by counting work on fixed seeds, not by clocks: the limits are a tenth above what was measured.
+
+A change that raises a count past its limit costs every user time or traffic; raise a limit only with a reason.
+"""
+
+import numpy as np
+import pytest
+
+import feddbn
+from feddbn.core import acyclicity
+from feddbn.core.graph import break_cycles
+from feddbn.core.local_step import LocalProblem
+from feddbn.core.moments import sums_length
+from feddbn.federation.task import run_program
+from feddbn.methods.fdbnl import FDBNL
+
+
+class Meter:
+    """Counts sums and bytes per site while a model is fitted."""
+
+    def __init__(self):
+        self.n_sums = self.n_sent = self.n_received = 0
+
+    def __call__(self, task, answer):
+        self.n_sums += 1
+        self.n_sent += answer.value.nbytes
+        self.n_received += sum(array.nbytes for array in task.arrays.values())
+
+
+def fitted(method, monkeypatch, d, n_sites, n_samples, seed):
+    calls = []
+    evaluate = acyclicity.expm_value_and_grad
+
+    def counted(W):
+        calls.append(len(W))
+        return evaluate(W)
+
+    monkeypatch.setitem(acyclicity.ACYCLICITIES, "expm", counted)
+    fed = feddbn.simulate(d=d, n_sites=n_sites, n_samples=n_samples, random_state=seed)
+    meter = Meter()
+    model = method.fit(fed.sites, observer=meter)
+    return model, meter, len(calls)
+
+
+@pytest.mark.parametrize(
+    ("d", "n_sites", "n_samples", "max_sums", "max_evaluations"),
+    [(10, 64, 512, 172, 385), (20, 10, 100, 260, 335), (15, 4, 400, 168, 282)],
+)
+def test_fdbnl_takes_no_more_sums_and_evaluations_than_it_did(
+    monkeypatch, d, n_sites, n_samples, max_sums, max_evaluations
+):
+    model, meter, n_evaluations = fitted(FDBNL(), monkeypatch, d, n_sites, n_samples, 0)
+    assert model.status_.is_converged
+    assert 0 < meter.n_sums <= max_sums
+    assert 0 < n_evaluations <= max_evaluations
+
+
+def test_a_round_of_fdbnl_sends_one_stack_of_weights_and_its_residuals(monkeypatch):
+    model, meter, _ = fitted(FDBNL(), monkeypatch, 10, 8, 400, 1)
+    q, d = 20, 10
+    summary = 8 * (1 + 2 * q + d)
+    assert meter.n_sent == summary + model.n_rounds_ * 8 * (q * d + 2 + d)
+    assert meter.n_received == model.n_rounds_ * 8 * (q * d + 3 * q)
+
+
+def test_cost_of_a_round_does_not_depend_on_rows_or_sites(monkeypatch):
+    per_round = []
+    for n_sites, n_samples in ((2, 200), (20, 2000)):
+        model, meter, _ = fitted(FDBNL(refit=False), monkeypatch, 6, n_sites, n_samples, 2)
+        per_round.append((meter.n_sent - 8 * (1 + 24 + 6)) / model.n_rounds_)
+    assert per_round[0] == per_round[1]
+
+
+def test_dynotears_needs_one_sum_of_second_moments(monkeypatch):
+    _, meter, n_evaluations = fitted(feddbn.Dynotears(), monkeypatch, 10, 5, 500, 3)
+    assert meter.n_sums == 1
+    assert meter.n_sent == 8 * sums_length(20)
+    assert n_evaluations <= 290
+
+
+def test_a_site_decomposes_its_gram_matrix_once(monkeypatch):
+    calls = []
+    decompose = LocalProblem.from_gram.__func__
+
+    def counted(cls, *args, **kwargs):
+        calls.append(1)
+        return decompose(cls, *args, **kwargs)
+
+    monkeypatch.setattr(LocalProblem, "from_gram", classmethod(counted))
+    from feddbn.data import read_sites
+    from feddbn.federation.admm import fdbnl_program
+    from feddbn.federation.site import Site
+    from feddbn.runtime.in_process import InProcessFederation
+
+    fed = feddbn.simulate(d=5, n_sites=3, n_samples=150, random_state=4)
+    sites = {name: Site(name, item) for name, item in read_sites(fed.sites).items()}
+    model = FDBNL()
+    model._set_variables(tuple(fed.truth.variables))
+    program = fdbnl_program(model._settings(), model._variables, model._constraints(), 3)
+    fit = run_program(program, InProcessFederation(sites))
+    assert fit.run.round > 20
+    assert len(calls) == 3
+
+
+def test_breaking_cycles_of_a_dense_graph_keeps_the_strong_order():
+    rng = np.random.default_rng(5)
+    strong = np.triu(rng.uniform(0.5, 1.0, (60, 60)), 1)
+    weak = np.tril(rng.uniform(0.01, 0.1, (60, 60)), -1)
+    W, dropped = break_cycles(strong + weak)
+    np.testing.assert_array_equal(W, strong)
+    weights = [abs(weight) for _, _, weight in dropped]
+    assert len(dropped) == 60 * 59 // 2
+    assert weights == sorted(weights)
