@@ -16,6 +16,8 @@ from feddbn.errors import FileError, ParameterError
 
 __all__ = [
     "PROTOCOLS",
+    "STANDARD_COLUMNS",
+    "Claim",
     "Column",
     "Experiment",
     "Point",
@@ -94,7 +96,39 @@ class Column(_Frozen):
     method: str
     variant: str | None = None
     pick: Literal["best", "only"] | float = "only"
-    role: Literal["paper", "ours", "context"] = "context"
+    plot: bool = False
+
+
+STANDARD_COLUMNS = (
+    Column(label="FDBNL (paper, tuned)", method="fdbnl-paper", pick="best", plot=True),
+    Column(label="FDBNL (ours)", method="fdbnl", plot=True),
+    Column(label="FDBNL (ours, tuned)", method="fdbnl-tuned", pick="best"),
+    Column(label="Alldata", method="alldata", pick=0.05, plot=True),
+    Column(label="Alldata (tuned)", method="alldata", pick="best"),
+    Column(label="Ave", method="local", variant="Ave", plot=True),
+    Column(label="Best", method="local", variant="Best", plot=True),
+    Column(label="Vote", method="local", variant="Vote"),
+    Column(label="LocalOnly", method="local", variant="LocalOnly"),
+    Column(label="PFDBNL (paper)", method="pfdbnl-paper"),
+    Column(label="PFDBNL (auto)", method="pfdbnl"),
+    Column(label="OneShotDBN", method="oneshot", plot=True),
+)
+"""Every method in every simulated experiment; "tuned" looks at the truth, as the paper did."""
+
+
+class Claim(_Frozen):
+    """A sentence of the paper about an order of methods, checked position by position.
+
+    `at` are the positions it speaks of (all if empty): there, `measure` of `column` must be lower (or higher) than
+    that of every column in `than`.
+    """
+
+    text: str
+    measure: str
+    column: str
+    than: tuple[str, ...]
+    order: Literal["lower", "higher"] = "lower"
+    at: tuple[float | str, ...] = ()
 
 
 class Quoted(_Frozen):
@@ -105,7 +139,6 @@ class Quoted(_Frozen):
     at: tuple[float | str, ...]
     column: str
     ours: str
-    protocol: str = "strong"
     source: str
     reason: str = ""
 
@@ -114,6 +147,14 @@ class Quoted(_Frozen):
         if len(self.values) != len(self.at):
             raise ValueError(f"quoted values of {self.measure} are {len(self.values)}, positions {len(self.at)}")
         return self
+
+
+class Published(_Frozen):
+    """Figures of another published method, quoted from the paper, not run here."""
+
+    label: str
+    note: str
+    values: dict[str, float]
 
 
 class Experiment(_Frozen):
@@ -129,14 +170,15 @@ class Experiment(_Frozen):
     axis_label: str
     protocols: tuple[str, ...]
     points: tuple[Point, ...]
-    methods: tuple[str, ...]
-    columns: tuple[Column, ...] = ()
+    methods: tuple[str, ...] = tuple(dict.fromkeys(column.method for column in STANDARD_COLUMNS))
+    columns: tuple[Column, ...] = STANDARD_COLUMNS
     seeds: int = Field(10, ge=1)
     quick: Quick = Quick()
     quoted: tuple[Quoted, ...] = ()
-    published: tuple[tuple[str, str, float, float], ...] = ()
-    layout: Literal["lines", "table", "heatmap", "matrices", "bars"] = "lines"
-    measures: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    published: tuple[Published, ...] = ()
+    layout: Literal["lines", "table", "heatmap", "matrices"] = "table"
+    measures: tuple[str, ...] = ("W.shd_paper", "W.tpr", "W.fdr", "A.shd_paper", "A.tpr", "A.fdr")
 
     @model_validator(mode="after")
     def _names_exist(self) -> Experiment:
@@ -151,10 +193,16 @@ class Experiment(_Frozen):
             raise ValueError(f"column method {missing[0]!r} is not among the methods")
         labels = {column.label for column in self.columns}
         for quoted in self.quoted:
-            odd = [label for label in (quoted.column, quoted.ours) if label not in labels]
-            if odd:
-                raise ValueError(f"quoted column {odd[0]!r} is not among the columns")
+            _known((quoted.column, quoted.ours), labels)
+        for claim in self.claims:
+            _known((claim.column, *claim.than), labels)
         return self
+
+
+def _known(named: tuple[str, ...], labels: set[str]) -> None:
+    odd = [label for label in named if label not in labels]
+    if odd:
+        raise ValueError(f"column {odd[0]!r} is not among the columns")
 
 
 def experiment_names() -> tuple[str, ...]:

@@ -10,14 +10,16 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
 import joblib
 from threadpoolctl import threadpool_limits
 
 from feddbn._version import __version__
-from feddbn.errors import FeddbnError, FederationError, MissingExtra, ParameterError, UnitsWarning
+from feddbn.errors import FeddbnError, FederationError, FileError, MissingExtra, ParameterError, UnitsWarning
 from feddbn.experiments.cells import Cell, in_order
+from feddbn.experiments.registry import METHODS
 from feddbn.experiments.store import RowStore
 
 __all__ = ["Plan", "plan", "run_cell", "run_cells"]
@@ -34,25 +36,50 @@ class Plan:
         Cells without a row, in the order in which they will run.
     n_done
         Cells that have one.
-    unavailable
-        Name of a method whose class is not there -> number of its cells that wait.
+    waiting
+        Reason, in a sentence -> number of cells that cannot run for it.
     """
 
     def __init__(self, cells: Iterable[Cell], done: Callable[[str], bool]) -> None:
         ordered = in_order(cells)
-        self.n_done = sum(done(cell.id) for cell in ordered)
         rest = [cell for cell in ordered if not done(cell.id)]
-        available = {name: rest_cell.settings.is_available for rest_cell in rest for name in (rest_cell.method,)}
-        self.todo = [cell for cell in rest if available[cell.method]]
-        self.unavailable: dict[str, int] = {}
+        self.n_done = len(ordered) - len(rest)
+        reasons = {key: _obstacle(*key) for key in {(cell.kind, cell.method) for cell in rest}}
+        self.todo = [cell for cell in rest if reasons[cell.kind, cell.method] is None]
+        self.waiting: dict[str, int] = {}
         for cell in rest:
-            if not available[cell.method]:
-                self.unavailable[cell.method] = self.unavailable.get(cell.method, 0) + 1
+            reason = reasons[cell.kind, cell.method]
+            if reason is not None:
+                self.waiting[reason] = self.waiting.get(reason, 0) + 1
 
     @property
     def cost(self) -> float:
         """Expected seconds of the whole, on one core."""
         return sum(cell.cost for cell in self.todo)
+
+
+def _obstacle(kind: str, method: str) -> str | None:
+    """Why cells of this kind and method cannot run here, or None."""
+    settings = METHODS[method]
+    if not settings.is_available:
+        if settings.needs is not None:
+            return f"{method} needs the package {settings.needs!r}; install feddbn[bench]."
+        return f"{method} is not available: {settings.where} cannot be imported."
+    return _data_obstacle(kind)
+
+
+@cache
+def _data_obstacle(kind: str) -> str | None:
+    from feddbn import datasets
+
+    try:
+        if kind == "dream4":
+            datasets.dream4(1)
+        elif kind == "netsim":
+            datasets.netsim(1, [1])
+    except (FileError, MissingExtra) as error:
+        return str(error)
+    return None
 
 
 def plan(cells: Iterable[Cell], store: RowStore) -> Plan:
@@ -70,7 +97,7 @@ def run_cell(cell: Cell) -> Row:
             warnings.simplefilter("ignore", UnitsWarning)
             warnings.simplefilter("ignore", RuntimeWarning)
             row["results"] = _results(cell)
-    except (MissingExtra, FederationError):
+    except (MissingExtra, FileError, FederationError):
         raise
     except FeddbnError as error:
         row["results"], row["error"] = [], str(error)
