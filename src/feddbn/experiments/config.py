@@ -145,7 +145,9 @@ class Quoted(_Frozen):
     @model_validator(mode="after")
     def _one_value_per_position(self) -> Quoted:
         if len(self.values) != len(self.at):
-            raise ValueError(f"quoted values of {self.measure} are {len(self.values)}, positions {len(self.at)}")
+            raise ValueError(
+                f"quoted values of {self.measure} are {len(self.values)}, positions {len(self.at)}"
+            )
         return self
 
 
@@ -182,7 +184,9 @@ class Experiment(_Frozen):
 
     @model_validator(mode="after")
     def _names_exist(self) -> Experiment:
-        unknown = [name for name in (*self.protocols, *self.quick.protocols) if name not in (*PROTOCOLS, "data")]
+        unknown = [
+            name for name in (*self.protocols, *self.quick.protocols) if name not in (*PROTOCOLS, "data")
+        ]
         if unknown:
             raise ValueError(f"unknown protocol {unknown[0]!r}; known are {', '.join(PROTOCOLS)} and data")
         wrong = [i for i in self.quick.points if not 0 <= i < len(self.points)]
@@ -208,7 +212,9 @@ def _known(named: tuple[str, ...], labels: set[str]) -> None:
 def experiment_names() -> tuple[str, ...]:
     """Names of the experiments that ship with the package, in the paper's order."""
     folder = files("feddbn.experiments") / "configs"
-    stems = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    stems = sorted(
+        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
+    )
     return tuple(stem.partition("_")[2] for stem in stems)
 
 
@@ -243,6 +249,8 @@ def parse_experiment(text: str, source: str) -> Experiment:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the experiment"
         if first["type"] == "extra_forbidden":
-            raise FileError(f"{source!r} has the unknown key {where!r}; remove it or correct its name.") from error
+            raise FileError(
+                f"{source!r} has the unknown key {where!r}; remove it or correct its name."
+            ) from error
         message = first["msg"].removeprefix("Value error, ")
         raise FileError(f"{source!r} is not an experiment: {where}: {message}.") from error

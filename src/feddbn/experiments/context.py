@@ -10,19 +10,23 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import RidgeCV
 
 from feddbn.errors import MissingExtra
 
 __all__ = ["forest_var", "pcmci", "ridge_var", "var_lingam"]
 
 FloatArray = NDArray[np.float64]
+_PENALTIES = tuple(10.0 ** (k / 2) for k in range(9))
 
 
-def ridge_var(recordings: Sequence[FloatArray], *, alpha: float = 10.0) -> FloatArray:
-    """Absolute weights of a ridge regression of every standardised variable on all of the moment before."""
+def ridge_var(recordings: Sequence[FloatArray]) -> FloatArray:
+    """Absolute weights of a ridge regression of every standardised variable on all of the moment before.
+
+    The penalty is chosen by leave-one-out error over all variables together.
+    """
     before, after = _standardised_pairs(recordings)
-    weights: FloatArray = np.abs(Ridge(alpha=alpha).fit(before, after).coef_.T)
+    weights: FloatArray = np.abs(RidgeCV(alphas=_PENALTIES).fit(before, after).coef_.T)
     return weights
 
 

@@ -124,7 +124,10 @@ def _obtained(table: ResultTable) -> list[str]:
     for protocol in table.protocols:
         parts.append(f"### Protocol `{protocol}`")
         for measure in experiment.measures:
-            header = [measure_name(measure), *[f"{experiment.axis_label} = {number(at)}" for at in table.positions]]
+            header = [
+                measure_name(measure),
+                *[f"{experiment.axis_label} = {number(at)}" for at in table.positions],
+            ]
             rows = []
             for column in experiment.columns:
                 found = [table.outcome(column, protocol, at, measure) for at in table.positions]
@@ -155,7 +158,10 @@ def _real_data(table: ResultTable) -> list[str]:
             if any(found):
                 rows.append([column.label, *["–" if one is None else one.text(3) for one in found]])
         quoted = [
-            [f"{one.label} ({one.note})", *[f"{one.values[m]:g}" if m in one.values else "–" for m in experiment.measures]]
+            [
+                f"{one.label} ({one.note})",
+                *[f"{one.values[m]:g}" if m in one.values else "–" for m in experiment.measures],
+            ]
             for one in experiment.published
             if experiment.kind == "dream4" or at == "d=15"
         ]
@@ -165,7 +171,9 @@ def _real_data(table: ResultTable) -> list[str]:
             for column in experiment.columns:
                 each = [table.outcome(column, "data", item, measure) for item in items]
                 if any(each):
-                    per_item.append([column.label, *["–" if one is None else f"{one.mean:.3f}" for one in each]])
+                    per_item.append(
+                        [column.label, *["–" if one is None else f"{one.mean:.3f}" for one in each]]
+                    )
             parts.append(markdown_table([f"{measure_name(measure)}, per network", *items], per_item))
     return parts
 
@@ -181,18 +189,32 @@ def _optimal(table: ResultTable) -> list[str]:
             if pair is None:
                 continue
             near = int((surface <= surface.min() + 5).sum())
-            rows.append([str(at), f"{pair[0]:g}", f"{pair[1]:g}", f"{surface.min():.1f}", f"{near} of {len(surface)}"])
+            rows.append(
+                [str(at), f"{pair[0]:g}", f"{pair[1]:g}", f"{surface.min():.1f}", f"{near} of {len(surface)}"]
+            )
         parts.append(f"### Protocol `{protocol}`")
-        parts.append(markdown_table(["setting", "best lambda_w", "best lambda_a", "SHD of W + A", "range within 5"], rows))
+        parts.append(
+            markdown_table(
+                ["setting", "best lambda_w", "best lambda_a", "SHD of W + A", "range within 5"], rows
+            )
+        )
     return parts
 
 
 def _beside(table: ResultTable) -> str:
     protocols = table.protocols
     header = ["quoted from", "at", "measure", "paper"]
-    header += [f"paper's method here ({p})" for p in protocols] + [f"recommended here ({p})" for p in protocols]
+    header += [f"paper's method here ({p})" for p in protocols] + [
+        f"recommended here ({p})" for p in protocols
+    ]
     rows = [
-        [row.quoted.source, number(row.at), measure_name(row.quoted.measure), f"{row.value:g}", *row.cells(protocols)]
+        [
+            row.quoted.source,
+            number(row.at),
+            measure_name(row.quoted.measure),
+            f"{row.value:g}",
+            *row.cells(protocols),
+        ]
         for row in quoted_rows(table)
     ]
     pairs = {(quoted.column, quoted.ours) for quoted in table.experiment.quoted}
@@ -222,7 +244,9 @@ def _troubles(table: ResultTable) -> list[str]:
             if share < 1:
                 labels = _labels(table.experiment.columns, str(method))
                 n = len(table.results[table.results["method"] == method])
-                lines.append(f"- {labels}: {round((1 - share) * n)} of {n} fits ended before every tolerance was met.")
+                lines.append(
+                    f"- {labels}: {round((1 - share) * n)} of {n} fits ended before every tolerance was met."
+                )
     for cell, sentence in table.errors:
         lines.append(f"- {_labels(table.experiment.columns, cell.method)} at {cell.point.axes()}: {sentence}")
     return ["## Fits that did not end well", "\n".join(lines)] if lines else []

@@ -34,7 +34,7 @@ def run_dream4(cell: Cell) -> list[dict[str, Any]]:
     if method.joint:
         # The paper's personalised setting: each data set is a client, its ten series the recordings.
         sites = {f"network-{n}": [f for fs in data[n].sites.values() for f in fs] for n in networks}
-        model = method.load()(**settings).fit(_same_names(sites))
+        model = method.load()(**settings).fit(sites)
         scores = {n: _combined(_site_weights(model, f"network-{n}", method.personal)) for n in networks}
         return [_dream4_result(n, data[n], scores[n], None, model) for n in networks]
     number, one = next(iter(data.items()))
@@ -47,24 +47,61 @@ def run_dream4(cell: Cell) -> list[dict[str, Any]]:
 def run_netsim(cell: Cell) -> list[dict[str, Any]]:
     """AUROC of each of the paper's five subjects, by every protocol of `fmri_scores`."""
     settings, method, sim = dict(cell.config["settings"]), cell.settings, cell.point.sim or 3
+    cuts = settings.pop("cuts", [])
     if method.personal and method.run == "fit":
         subjects = netsim(sim, PERSONAL_SUBJECTS[sim])
         model = method.load()(**settings).fit(subjects.sites)
         return [
-            _netsim_result(name, subjects.truths[name], *_matrices(_site_weights(model, name, True), model, name), None)
+            result
             for name in subjects.sites
+            for result in _netsim_results(
+                name,
+                subjects.truths[name],
+                _site_weights(model, name, True),
+                (model.dbns_[name].W, model.dbns_[name].A),
+                cuts,
+            )
         ]
     chosen = netsim(sim, PAPER_SUBJECTS[sim])
     results = []
     for name, frames in chosen.sites.items():
-        sites = split_subject(frames[0]) if method.run in ("fit", "select", "local") else {name: frames}
+        truth = chosen.truths[name]
+        if method.run in ("fit", "select"):
+            model = method.load()(**settings).fit(split_subject(frames[0]))
+            raw, final = (model.W_raw_, model.A_raw_), (model.W_, model.A_)
+            results += _netsim_results(name, truth, raw, final, cuts)
+            continue
+        sites = split_subject(frames[0]) if method.run == "local" else {name: frames}
         for variant, score, model in _shared_scores(cell, settings, sites):
-            cut = None if model is None or not hasattr(model, "W_") else np.abs(_total(model.W_, model.A_)) > 0
-            results.append(_netsim_result(name, chosen.truths[name], score, cut, variant))
+            cut = None if model is None else _is_edge(model.W_, model.A_)
+            results.append(_netsim_result(name, truth, score, cut, variant))
     if method.run == "rank":
         model = method.load()(**settings).fit(chosen.sites)
-        results.append(_netsim_result("all", chosen.truth, _ranker_scores(model), None, "five subjects summed"))
+        results.append(
+            _netsim_result("all", chosen.truth, _ranker_scores(model), None, "five subjects summed")
+        )
     return results
+
+
+def _netsim_results(
+    name: str,
+    truth: NDArray[np.int_],
+    raw: tuple[FloatArray, FloatArray],
+    final: tuple[FloatArray, FloatArray],
+    cuts: Iterable[float],
+) -> list[dict[str, Any]]:
+    """The result at the method's own thresholds, and one variant for each other threshold."""
+    score = _combined(raw)
+    results = [_netsim_result(name, truth, score, _is_edge(*final), None)]
+    for cut in cuts:
+        kept = [np.where(np.abs(part) > cut, part, 0.0) for part in raw]
+        results.append(_netsim_result(name, truth, score, _is_edge(*kept), f"threshold {cut:g}"))
+    return results
+
+
+def _is_edge(W: FloatArray, A: FloatArray) -> NDArray[np.bool_]:
+    edges: NDArray[np.bool_] = _total(W, A) != 0
+    return edges
 
 
 def split_subject(frame: pd.DataFrame) -> dict[str, list[pd.DataFrame]]:
@@ -73,7 +110,9 @@ def split_subject(frame: pd.DataFrame) -> dict[str, list[pd.DataFrame]]:
     return {f"client-{k + 1}": [frame.iloc[part].reset_index(drop=True)] for k, part in enumerate(parts)}
 
 
-def fmri_scores(truth: NDArray[np.int_], score: FloatArray, cut: NDArray[np.bool_] | None) -> dict[str, float]:
+def fmri_scores(
+    truth: NDArray[np.int_], score: FloatArray, cut: NDArray[np.bool_] | None
+) -> dict[str, float]:
     """AUROC of scores (d, d), [from, to].
 
     ``off`` ranks ordered pairs of different nodes; ``diagonal`` counts the self-loops as true edges, as the paper
@@ -144,13 +183,6 @@ def _site_weights(model: Any, site: str, personal: bool) -> tuple[FloatArray, Fl
     return raw[site].W, raw[site].A
 
 
-def _matrices(
-    weights: tuple[FloatArray, FloatArray], model: Any, site: str
-) -> tuple[FloatArray, NDArray[np.bool_]]:
-    final = model.dbns_[site]
-    return _combined(weights), np.abs(_total(final.W, final.A)) > 0
-
-
 def _ranker_scores(model: Any) -> FloatArray:
     if hasattr(model, "probabilities_"):
         return np.asarray(model.probabilities_).max(axis=0)
@@ -188,8 +220,3 @@ def _netsim_result(
 
 def _auroc(truth: NDArray[np.int_], score: FloatArray) -> float:
     return round(float(roc_auc_score(truth, score)), 6)
-
-
-def _same_names(sites: Mapping[str, list[pd.DataFrame]]) -> dict[str, list[pd.DataFrame]]:
-    """The five data sets name their genes alike, though gene G1 of one is not gene G1 of another."""
-    return {name: list(frames) for name, frames in sites.items()}

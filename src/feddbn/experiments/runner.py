@@ -125,7 +125,9 @@ def run_cells(
         Called after each row is on disk.
     """
     if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs == 0 or jobs < -1:
-        raise ParameterError(f"jobs must be a whole number of at least 1, or -1 for one per core, got {jobs!r}.")
+        raise ParameterError(
+            f"jobs must be a whole number of at least 1, or -1 for one per core, got {jobs!r}."
+        )
     by_id = {cell.id: cell for cell in plan(cells, store).todo}
     n_run = 0
     for row in _rows(list(by_id.values()), jobs, backend):
@@ -140,7 +142,9 @@ def _rows(cells: list[Cell], jobs: int, backend: str | None) -> Iterator[Row]:
     if jobs == 1 and backend is None:
         yield from map(run_cell, cells)
         return
-    chosen: AbstractContextManager[Any] = nullcontext() if backend is None else joblib.parallel_config(backend)
+    chosen: AbstractContextManager[Any] = (
+        nullcontext() if backend is None else joblib.parallel_config(backend)
+    )
     with chosen:
         # One cell per message and rows as they finish: nothing that is done waits for its neighbours.
         parallel = joblib.Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")
@@ -160,5 +164,3 @@ def _results(cell: Cell) -> list[dict[str, Any]]:
     from feddbn.experiments.simulated import run_simulated
 
     return run_simulated(cell)
-
-

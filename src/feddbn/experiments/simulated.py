@@ -125,7 +125,12 @@ def _local_results(
 ) -> Iterator[dict[str, Any]]:
     local = LocalNetworks(fed.sites, estimator, settings)
     shared = baselines_of_local_fits(local, settings["w_threshold"], settings["a_threshold"])
-    common = {"lambda_w": settings["lambda_w"], "lambda_a": settings["lambda_a"], "rounds": 1, "converged": True}
+    common = {
+        "lambda_w": settings["lambda_w"],
+        "lambda_a": settings["lambda_a"],
+        "rounds": 1,
+        "converged": True,
+    }
     for name, (dbn, _) in shared.items():
         yield {"variant": name, **common, **_scores(fed, dbn)}
     best = min(local.networks.values(), key=lambda dbn: _distance(fed, dbn))

@@ -47,7 +47,9 @@ class RowStore:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise FileError(f"out={str(self.directory)!r} cannot be made a directory ({error.strerror}).") from error
+            raise FileError(
+                f"out={str(self.directory)!r} cannot be made a directory ({error.strerror})."
+            ) from error
         self._lock = _locked(self.directory / "rows.lock")
         content = self.file.read_bytes() if self.file.is_file() else b""
         self._rows, n_whole = _parse(content, self.file)

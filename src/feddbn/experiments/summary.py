@@ -89,7 +89,9 @@ def summary_page(tables: Iterable[ResultTable]) -> str:
             continue
         protocols = table.protocols
         header = ["measure", "at", "method", "paper"]
-        header += [f"paper's method, {p}" for p in protocols] + [f"recommended, {p}" for p in protocols] + ["why"]
+        header += (
+            [f"paper's method, {p}" for p in protocols] + [f"recommended, {p}" for p in protocols] + ["why"]
+        )
         lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
         for row in quoted_rows(table):
             cells = [measure_name(row.quoted.measure), number(row.at), row.quoted.column, f"{row.value:g}"]
@@ -103,7 +105,9 @@ def _index(tables: list[ResultTable]) -> Iterator[str]:
         experiment = table.experiment
         low, high = table.n_seeds()
         seeds = f"{low}" if low == high else f"{low} to {high}"
-        state = "real data" if experiment.kind in ("dream4", "netsim") else f"{seeds} of {experiment.seeds} seeds"
+        state = (
+            "real data" if experiment.kind in ("dream4", "netsim") else f"{seeds} of {experiment.seeds} seeds"
+        )
         yield f"- [{experiment.title}]({experiment.name}.md): {'; '.join(experiment.figures)} ({state})"
 
 

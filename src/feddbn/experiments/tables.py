@@ -77,7 +77,9 @@ class ResultTable:
         self.errors = [(cell, str(row["error"])) for cell, row in found if "error" in row]
         self.versions = sorted({str(row["version"]) for _, row in found})
         self.seconds = float(sum(row.get("seconds", 0.0) for _, row in found))
-        self.extras = [(cell, result) for cell, row in found for result in row["results"] if "weights" in result]
+        self.extras = [
+            (cell, result) for cell, row in found for result in row["results"] if "weights" in result
+        ]
         self.results = pd.DataFrame(
             [self._flat(cell, result) for cell, row in found for result in row["results"]],
         )
@@ -153,6 +155,14 @@ class ResultTable:
         w, a = surface.idxmin()  # type: ignore[misc]
         return float(w), float(a)
 
+    def best_threshold(self, method: str, at: float | str | None) -> str | None:
+        """NetSim: the threshold with the highest mean AUROC by the paper's protocol, chosen with the truth."""
+        part = self._of(method, "data", at)
+        tried = part[part["variant"].astype(str).str.startswith("threshold")]
+        if tried.empty:
+            return None
+        return str(tried.groupby("variant")["cut_diagonal"].mean().idxmax())
+
     def surface(self, method: str, protocol: str, at: float | str) -> pd.Series:
         """(lambda_w, lambda_a) -> mean SHD of W plus SHD of A (FP + FN, as the paper counts)."""
         part = self._of(method, protocol, at)
@@ -192,11 +202,14 @@ class ResultTable:
         part = self._of(column.method, protocol, where)
         if part.empty:
             return part
-        variant = part["variant"].astype(object).where(part["variant"].notna(), None)
-        part = part[[v == column.variant for v in variant]]
+        variants = part["variant"].astype(object).where(part["variant"].notna(), None)
+        if column.pick == "best" and self.experiment.kind == "netsim":
+            part = part[variants == self.best_threshold(column.method, where)]
+        else:
+            part = part[[variant == column.variant for variant in variants]]
         if item is not None:
             part = part[part["item"] == item]
-        if column.pick == "best" and where is not None:
+        if column.pick == "best" and where is not None and self.experiment.kind != "netsim":
             pair = self.best_pair(column.method, protocol, where)
             if pair is not None:
                 part = part[(part["lambda_w"] == pair[0]) & (part["lambda_a"] == pair[1])]

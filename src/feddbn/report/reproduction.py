@@ -83,7 +83,9 @@ def _lines(table: ResultTable, protocol: str) -> Any:
                 colour, marker, line = _STYLES.get(column.label, ("black", ".", "-"))
                 x, y = [at for at, _ in there], [outcome.mean for _, outcome in there]
                 error = [outcome.spread / max(outcome.n, 1) ** 0.5 for _, outcome in there]
-                ax.errorbar(x, y, error, color=colour, marker=marker, ls=line, ms=4, lw=1.2, label=column.label)
+                ax.errorbar(
+                    x, y, error, color=colour, marker=marker, ls=line, ms=4, lw=1.2, label=column.label
+                )
             if experiment.axis == "n_sites":
                 ax.set_xscale("log", base=2)
             ax.set_xticks(positions, [f"{at:g}" for at in positions])
@@ -118,7 +120,15 @@ def _heatmaps(table: ResultTable, protocol: str) -> Any:
         ax.imshow(image, cmap="viridis_r", origin="lower")
         middle = (image.min() + image.max()) / 2
         for (i, j), value in np.ndenumerate(image):
-            ax.text(j, i, f"{value:.0f}", ha="center", va="center", fontsize=6, color="white" if value < middle else "k")
+            ax.text(
+                j,
+                i,
+                f"{value:.0f}",
+                ha="center",
+                va="center",
+                fontsize=6,
+                color="white" if value < middle else "k",
+            )
         i, j = np.unravel_index(int(image.argmin()), image.shape)
         ax.plot(j, i, "s", ms=14, mfc="none", mec="red")
         ax.set_xticks(range(len(grid.columns)), [f"{v:g}" for v in grid.columns], fontsize=6)
