@@ -63,17 +63,17 @@ PROTOCOLS = {
 class Point(_Frozen):
     """One setting on an experiment's axis; a simulated federation, a DREAM4 network or a NetSim simulation."""
 
-    d: int | None = Field(None, ge=2)
-    n_lags: int = Field(1, ge=0)
-    n_sites: int | None = Field(None, ge=1)
-    n_samples: int | None = Field(None, ge=1)
-    mean_degree: float = Field(4.0, ge=0)
-    lag_degree: float = Field(1.0, ge=0)
+    d: int | None = Field(default=None, ge=2)
+    n_lags: int = Field(default=1, ge=0)
+    n_sites: int | None = Field(default=None, ge=1)
+    n_samples: int | None = Field(default=None, ge=1)
+    mean_degree: float = Field(default=4.0, ge=0)
+    lag_degree: float = Field(default=1.0, ge=0)
     heterogeneity: float | Literal["independent"] = 0.0
     connectivity: Literal["low", "high", "mixed"] | None = None
-    participants: int | None = Field(None, ge=1)
-    network: int | None = Field(None, ge=0, le=5)
-    sim: int | None = Field(None, ge=1, le=3)
+    participants: int | None = Field(default=None, ge=1)
+    network: int | None = Field(default=None, ge=0, le=5)
+    sim: int | None = Field(default=None, ge=1, le=3)
 
     def axes(self) -> dict[str, Any]:
         """The keys that were given or differ from their default, for names, hashes and tables."""
@@ -84,7 +84,7 @@ class Quick(_Frozen):
     """What ``--quick`` keeps: positions of points, number of seeds, protocols, size of lambda paths."""
 
     points: tuple[int, ...] = (0,)
-    seeds: int = Field(1, ge=1)
+    seeds: int = Field(default=1, ge=1)
     protocols: tuple[str, ...] = ("paper-text",)
     methods: tuple[str, ...] | None = None
 
@@ -174,7 +174,7 @@ class Experiment(_Frozen):
     points: tuple[Point, ...]
     methods: tuple[str, ...] = tuple(dict.fromkeys(column.method for column in STANDARD_COLUMNS))
     columns: tuple[Column, ...] = STANDARD_COLUMNS
-    seeds: int = Field(10, ge=1)
+    seeds: int = Field(default=10, ge=1)
     quick: Quick = Quick()
     quoted: tuple[Quoted, ...] = ()
     claims: tuple[Claim, ...] = ()

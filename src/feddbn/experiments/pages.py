@@ -111,7 +111,8 @@ def _state(table: ResultTable) -> str:
     return (
         f"{done}: {seeds} seed{'s' if high != 1 else ''} behind each number, of {table.experiment.seeds} planned. "
         "Mean ± standard deviation over seeds; – has not been run. SHD counts FP + FN, as the paper does. "
-        "“tuned” columns choose lambda with the truth (an upper bound), the others without it; Best needs the truth too."
+        "“tuned” columns choose lambda with the truth (an upper bound), the others without it; "
+        "Best needs the truth too."
     )
 
 

@@ -185,7 +185,8 @@ def _site_weights(model: Any, site: str, personal: bool) -> tuple[FloatArray, Fl
 
 def _ranker_scores(model: Any) -> FloatArray:
     if hasattr(model, "probabilities_"):
-        return np.asarray(model.probabilities_).max(axis=0)
+        largest: FloatArray = np.max(np.asarray(model.probabilities_), axis=0)
+        return largest
     scores = np.array(model.scores_)
     np.fill_diagonal(scores, 1.0)  # a node's own past is certain
     return scores

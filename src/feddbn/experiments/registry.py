@@ -6,6 +6,7 @@ without the truth. A class that cannot be imported makes its cells wait, not fai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -31,6 +32,15 @@ GRID = (0.05, 0.1, 0.2, 0.35, 0.5)
 # 1.1^100 = 1.4e4, so nothing moves any more: more rounds change nothing.
 _PAPER = {"schedule": "paper", "weighting": "sites", "refit": False, "max_rounds": 100}
 _PAPER_CUT = {"w_threshold": 0.3, "a_threshold": 0.3}
+# [fdbnl] Algorithm 2: one multiplier for all sites, the mean over this round's participants, unweighted losses.
+_PAPER_PERSONAL = {
+    "mu": 0.1,
+    "schedule": "paper",
+    "alpha": "shared",
+    "average": "participants",
+    "weighting": "sites",
+    "refit": False,
+}
 _NO_CUT = {"w_threshold": 0.0, "a_threshold": 0.0, "refit": False}
 # [fdbnl] fMRI: "lambda_W = 0.05 and lambda_A = 0.01 work well"; the authors' notebook cuts at 0.2.
 _FMRI = {"lambda_w": 0.05, "lambda_a": 0.01, "w_threshold": 0.2, "a_threshold": 0.2, "refit": False}
@@ -123,10 +133,10 @@ class Method:
             return self.seconds_real if kind == "dream4" else 0.3 * self.seconds_real
         settings = self.settings_for(point, kind, quick)
         fits = max(1, len(settings.get("lambdas", ())), len(settings.get("select", ())))
-        size = ((point.d or 10) / 10) ** 1.2
+        size = math.pow((point.d or 10) / 10, 1.2)
         sites = (point.n_sites or 10) / 10
         share = sites if self.run == "local" else 0.4 + 0.6 * sites
-        return self.seconds * fits * size * (1.0 if self.run in ("rank",) else share)
+        return self.seconds * fits * size * share
 
 
 _METHODS = (
@@ -198,16 +208,15 @@ _METHODS = (
         "pfdbnl-paper",
         "feddbn.methods.pfdbnl:PFDBNL",
         # [fdbnl] mu = 0.1, lambdas by d, the paper's schedule.
-        simulated={"mu": 0.1, "schedule": "paper", **_PAPER_CUT, "refit": False, "lambdas_by_d": True},
+        simulated={**_PAPER_PERSONAL, **_PAPER_CUT, "max_rounds": 100, "lambdas_by_d": True},
         dream4={
-            "mu": 0.1,
-            "schedule": "paper",
+            **_PAPER_PERSONAL,
             **_NO_CUT,
             "lambda_w": 0.001,
             "lambda_a": 0.001,
             "max_rounds": 30,
         },
-        netsim={"mu": 0.1, "schedule": "paper", **_FMRI, **_CUTS, "lambda_w": 0.01, "lambda_a": 0.01},
+        netsim={**_PAPER_PERSONAL, **_FMRI, **_CUTS, "lambda_w": 0.01, "lambda_a": 0.01},
         personal=True,
         joint=True,
         seconds=2.0,
@@ -227,7 +236,7 @@ _METHODS = (
         "oneshot",
         "feddbn.methods.oneshot:OneShotDBN",
         simulated={},
-        seconds=0.4,
+        seconds=0.6,
     ),
     Method(
         "ranker",

@@ -152,8 +152,8 @@ class ResultTable:
         surface = self.surface(method, protocol, at)
         if surface.empty:
             return None
-        w, a = surface.idxmin()  # type: ignore[misc]
-        return float(w), float(a)
+        pair: Any = surface.idxmin()
+        return float(pair[0]), float(pair[1])
 
     def best_threshold(self, method: str, at: float | str | None) -> str | None:
         """NetSim: the threshold with the highest mean AUROC by the paper's protocol, chosen with the truth."""
