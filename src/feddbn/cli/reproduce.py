@@ -1,0 +1,153 @@
+"""``feddbn reproduce``: run the paper's experiments, resume them, write their pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from feddbn.cli.options import Json
+from feddbn.cli.terminal import print_json, remark, say
+from feddbn.errors import MissingExtra, ParameterError
+
+__all__ = ["reproduce"]
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="An experiment, a TOML file of your own, or all.")] = "all",
+    seeds: Annotated[int | None, typer.Option(min=1, help="Simulated data sets per setting.")] = None,
+    jobs: Annotated[int, typer.Option(help="Processes at the same time; -1 for one per core.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="Small grids: all in under five minutes.")] = False,
+    out: Annotated[Path, typer.Option(help="Where rows are recorded; run again to resume.")] = Path(
+        "results"
+    ),
+    pages: Annotated[
+        Path | None,
+        typer.Option(help="Run nothing; write pages and figures from the rows into this directory."),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="A Dask scheduler that runs the cells, such as tcp://host:8786.")
+    ] = None,
+    list_names: Annotated[bool, typer.Option("--list", help="List the experiments and stop.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Reproduce the paper's figures and tables.
+
+    Rows are kept in OUT/rows.jsonl as they are finished. Stop at any time: the same command goes on where it
+    was. Simulated experiments run under two protocols; DREAM4 and NetSim are read from FEDDBN_DATA or
+    downloaded.
+    """
+    if list_names:
+        _list(as_json)
+    elif pages is not None:
+        _write(name, seeds, quick, out, pages, as_json)
+    else:
+        _run(name, seeds, jobs, quick, out, scheduler, as_json)
+
+
+def _list(as_json: bool) -> None:
+    from feddbn.experiments.cells import expand
+    from feddbn.experiments.config import load_experiments
+
+    found = [{"name": one.name, "title": one.title, "cells": len(expand(one))} for one in load_experiments()]
+    if as_json:
+        print_json(found)
+        return
+    for one in found:
+        say(f"{one['name']}: {one['title']} ({one['cells']} cells)")
+
+
+def _run(
+    name: str, seeds: int | None, jobs: int, quick: bool, out: Path, scheduler: str | None, as_json: bool
+) -> None:
+    from feddbn.experiments.cells import Cell, expand
+    from feddbn.experiments.config import load_experiments
+    from feddbn.experiments.runner import plan, run_cells
+    from feddbn.experiments.store import RowStore
+
+    cells = [
+        cell for experiment in load_experiments(name) for cell in expand(experiment, seeds=seeds, quick=quick)
+    ]
+    backend = None if scheduler is None else _connect(scheduler)
+    n_refused = 0
+    with RowStore(out) as store:
+        todo = plan(cells, store)
+        for reason, count in todo.waiting.items():
+            remark(f"{count} cells wait: {reason}")
+        remark(f"{todo.n_done} cells are recorded in {out}, {len(todo.todo)} to run.")
+        with _bar(len(todo.todo), todo.cost) as advance:
+
+            def observe(cell: Cell, row: dict[str, Any]) -> None:
+                nonlocal n_refused
+                n_refused += "error" in row
+                advance(f"{cell.kind} {cell.method}", cell.cost)
+
+            n_run = run_cells(cells, store, jobs=jobs, backend=backend, observe=observe)
+    if as_json:
+        print_json({"run": n_run, "before": todo.n_done, "refused": n_refused, "waiting": todo.waiting})
+        return
+    refused = f", {n_refused} of them refused by their method" if n_refused else ""
+    say(f"{n_run} cells run{refused}; they are in {out}. Write pages with --pages DIR.")
+
+
+@contextmanager
+def _bar(n_cells: int, cost: float) -> Iterator[Callable[[str, float], None]]:
+    """A bar whose time left counts expected seconds, because cells differ a hundredfold."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, highlight=False)
+    columns = (
+        TextColumn("{task.fields[count]}"),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task("", total=cost, count=f"0/{n_cells}")
+        n_done = 0
+
+        def advance(what: str, seconds: float) -> None:
+            nonlocal n_done
+            n_done += 1
+            bars.update(bar, advance=seconds, description=what, count=f"{n_done}/{n_cells}")
+
+        yield advance
+
+
+def _connect(scheduler: str) -> str:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise MissingExtra("distributed", "dask") from None
+    try:
+        Client(scheduler, timeout=10)
+    except (OSError, ValueError) as error:
+        raise ParameterError(
+            f"scheduler={scheduler!r} does not answer ({type(error).__name__}); start it or correct the address."
+        ) from None
+    return "dask"
+
+
+def _write(name: str, seeds: int | None, quick: bool, out: Path, pages: Path, as_json: bool) -> None:
+    from feddbn.experiments.config import load_experiments
+    from feddbn.experiments.pages import write_pages
+    from feddbn.experiments.store import ROWS_FILE, read_rows
+    from feddbn.experiments.tables import ResultTable
+    from feddbn.report.reproduction import draw_reproduction_figures
+
+    rows = read_rows(out)
+    if not rows:
+        raise ParameterError(f"out={str(out)!r} has no {ROWS_FILE}; run feddbn reproduce first.")
+    tables = [ResultTable(one, rows, seeds=seeds, quick=quick) for one in load_experiments(name)]
+    figures = draw_reproduction_figures(tables, pages)
+    written = write_pages(tables, pages, figures)
+    if as_json:
+        print_json({"pages": [str(path) for path in written]})
+        return
+    say(f"{len(written)} pages written to {pages}.")

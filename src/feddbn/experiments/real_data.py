@@ -1,0 +1,223 @@
+"""Cells on DREAM4 and NetSim: fit, combine W and A into one score per ordered pair, rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+from feddbn.datasets import Dataset, dream4, netsim
+from feddbn.datasets.netsim import PAPER_SUBJECTS
+from feddbn.experiments.cells import Cell
+from feddbn.experiments.simulated import LocalNetworks, baselines_of_local_fits
+from feddbn.metrics import ranking_scores
+
+__all__ = ["PERSONAL_SUBJECTS", "fmri_scores", "run_dream4", "run_netsim", "split_subject"]
+
+FloatArray = NDArray[np.float64]
+
+PERSONAL_SUBJECTS: dict[int, tuple[int, ...]] = {1: (2, 4, 6, 8, 10), 2: (1, 3, 5, 7, 9), 3: (1, 3, 5, 7, 9)}
+"""Subjects of the paper's PFDBNL experiment, counted from 1."""
+N_PARTS = 5
+
+
+def run_dream4(cell: Cell) -> list[dict[str, Any]]:
+    """Average precision, trapezoid AUPR and AUROC over the 9,900 ordered pairs of each network."""
+    settings, method = dict(cell.config["settings"]), cell.settings
+    networks = range(1, 6) if method.joint else (cell.point.network or 1,)
+    stimulus = settings.get("center_by") == "stimulus"
+    data = {number: dream4(number, stimulus=stimulus) for number in networks}
+    if method.joint:
+        # The paper's personalised setting: each data set is a client, its ten series the recordings.
+        sites = {f"network-{n}": [f for fs in data[n].sites.values() for f in fs] for n in networks}
+        model = method.load()(**settings).fit(sites)
+        scores = {n: _combined(_site_weights(model, f"network-{n}", method.personal)) for n in networks}
+        return [_dream4_result(n, data[n], scores[n], None, model) for n in networks]
+    number, one = next(iter(data.items()))
+    return [
+        _dream4_result(number, one, score, variant, model)
+        for variant, score, model in _shared_scores(cell, settings, one.sites)
+    ]
+
+
+def run_netsim(cell: Cell) -> list[dict[str, Any]]:
+    """AUROC of each of the paper's five subjects, by every protocol of `fmri_scores`."""
+    settings, method, sim = dict(cell.config["settings"]), cell.settings, cell.point.sim or 3
+    cuts = settings.pop("cuts", [])
+    if method.personal and method.run == "fit":
+        subjects = netsim(sim, PERSONAL_SUBJECTS[sim])
+        model = method.load()(**settings).fit(subjects.sites)
+        return [
+            result
+            for name in subjects.sites
+            for result in _netsim_results(
+                name,
+                subjects.truths[name],
+                _site_weights(model, name, True),
+                (model.dbns_[name].W, model.dbns_[name].A),
+                cuts,
+            )
+        ]
+    chosen = netsim(sim, PAPER_SUBJECTS[sim])
+    results = []
+    for name, frames in chosen.sites.items():
+        truth = chosen.truths[name]
+        if method.run in ("fit", "select"):
+            model = method.load()(**settings).fit(split_subject(frames[0]))
+            raw, final = (model.W_raw_, model.A_raw_), (model.W_, model.A_)
+            results += _netsim_results(name, truth, raw, final, cuts)
+            continue
+        sites = split_subject(frames[0]) if method.run == "local" else {name: frames}
+        for variant, score, model in _shared_scores(cell, settings, sites):
+            cut = None if model is None else _is_edge(model.W_, model.A_)
+            results.append(_netsim_result(name, truth, score, cut, variant))
+    if method.run == "rank":
+        model = method.load()(**settings).fit(chosen.sites)
+        results.append(
+            _netsim_result("all", chosen.truth, _ranker_scores(model), None, "five subjects summed")
+        )
+    return results
+
+
+def _netsim_results(
+    name: str,
+    truth: NDArray[np.int_],
+    raw: tuple[FloatArray, FloatArray],
+    final: tuple[FloatArray, FloatArray],
+    cuts: Iterable[float],
+) -> list[dict[str, Any]]:
+    """The result at the method's own thresholds, and one variant for each other threshold."""
+    score = _combined(raw)
+    results = [_netsim_result(name, truth, score, _is_edge(*final), None)]
+    for cut in cuts:
+        kept = [np.where(np.abs(part) > cut, part, 0.0) for part in raw]
+        results.append(_netsim_result(name, truth, score, _is_edge(*kept), f"threshold {cut:g}"))
+    return results
+
+
+def _is_edge(W: FloatArray, A: FloatArray) -> NDArray[np.bool_]:
+    edges: NDArray[np.bool_] = _total(W, A) != 0
+    return edges
+
+
+def split_subject(frame: pd.DataFrame) -> dict[str, list[pd.DataFrame]]:
+    """One subject's time steps as five clients of equal length, in time order."""
+    parts = np.array_split(np.arange(len(frame)), N_PARTS)
+    return {f"client-{k + 1}": [frame.iloc[part].reset_index(drop=True)] for k, part in enumerate(parts)}
+
+
+def fmri_scores(
+    truth: NDArray[np.int_], score: FloatArray, cut: NDArray[np.bool_] | None
+) -> dict[str, float]:
+    """AUROC of scores (d, d), [from, to].
+
+    ``off`` ranks ordered pairs of different nodes; ``diagonal`` counts the self-loops as true edges, as the paper
+    does; ``skeleton`` ignores directions. ``cut_*`` use the 0/1 predictions after thresholds (the paper's).
+    """
+    off = ~np.eye(len(truth), dtype=bool)
+    with_loops = np.where(off, truth, 1)
+    upper = np.triu_indices(len(truth), k=1)
+    either, both = np.maximum(truth, truth.T), np.maximum(score, score.T)
+    result = {
+        "off": _auroc(truth[off], score[off]),
+        "diagonal": _auroc(with_loops.ravel(), score.ravel()),
+        "skeleton": _auroc(either[upper], both[upper]),
+    }
+    if cut is not None:
+        claimed = cut.astype(float)
+        result["cut_off"] = _auroc(truth[off], claimed[off])
+        result["cut_diagonal"] = _auroc(with_loops.ravel(), claimed.ravel())
+    return result
+
+
+def _shared_scores(
+    cell: Cell, settings: Mapping[str, Any], sites: Mapping[str, Any]
+) -> Iterable[tuple[str | None, FloatArray, Any]]:
+    """(variant, score, fitted model or None) of a method that learns one network."""
+    estimator = cell.settings.load()
+    if cell.settings.run == "context":
+        recordings = [frame.to_numpy(dtype=float) for frames in sites.values() for frame in frames]
+        yield None, estimator(recordings, **settings), None
+    elif cell.settings.run == "rank":
+        yield None, _ranker_scores(estimator(**settings).fit(sites)), None
+    elif cell.settings.run == "local":
+        local = LocalNetworks(sites, estimator, settings)
+        shared = baselines_of_local_fits(local, settings["w_threshold"], settings["a_threshold"])
+        d = len(local.variables)
+        for name, (dbn, raw) in shared.items():
+            yield name, np.abs(_total(raw[:d], raw[d:].reshape(-1, d, d))), _Cut(dbn.W, dbn.A)
+        for raw in local.raw.values():
+            total = _total(raw[:d], raw[d:].reshape(-1, d, d))
+            cut = [np.where(np.abs(part) > 0.2, part, 0.0) for part in (raw[:d], raw[d:].reshape(-1, d, d))]
+            yield "LocalOnly", np.abs(total), _Cut(*cut)
+    else:
+        model = estimator(**settings).fit(sites)
+        yield None, _combined((model.W_raw_, model.A_raw_)), model
+
+
+class _Cut:
+    """Thresholded weights, where no estimator holds them."""
+
+    def __init__(self, W: FloatArray, A: FloatArray) -> None:
+        self.W_, self.A_ = W, A
+
+
+def _total(W: FloatArray, A: FloatArray) -> FloatArray:
+    """[fdbnl] Application in FMRI: "we combine these two matrices using an element-wise sum"."""
+    total: FloatArray = W + A.sum(axis=0)
+    return total
+
+
+def _combined(weights: tuple[FloatArray, FloatArray]) -> FloatArray:
+    return np.abs(_total(*weights))
+
+
+def _site_weights(model: Any, site: str, personal: bool) -> tuple[FloatArray, FloatArray]:
+    if not personal:
+        return model.W_raw_, model.A_raw_
+    raw = getattr(model, "dbns_raw_", None) or model.dbns_
+    return raw[site].W, raw[site].A
+
+
+def _ranker_scores(model: Any) -> FloatArray:
+    if hasattr(model, "probabilities_"):
+        largest: FloatArray = np.max(np.asarray(model.probabilities_), axis=0)
+        return largest
+    scores = np.array(model.scores_)
+    np.fill_diagonal(scores, 1.0)  # a node's own past is certain
+    return scores
+
+
+def _dream4_result(
+    number: int, data: Dataset, score: FloatArray, variant: str | None, model: Any
+) -> dict[str, Any]:
+    ranks = ranking_scores(data.truth, score)
+    result: dict[str, Any] = {
+        "item": f"network {number}",
+        "ap": round(ranks.average_precision, 6),
+        "aupr": round(ranks.aupr, 6),
+        "auroc": round(ranks.auroc, 6),
+    }
+    if variant is not None:
+        result["variant"] = variant
+    if hasattr(model, "status_"):
+        result["converged"] = bool(model.status_.is_converged)
+        result["rounds"] = int(model.n_rounds_)
+    return result
+
+
+def _netsim_result(
+    name: str, truth: NDArray[np.int_], score: FloatArray, cut: NDArray[np.bool_] | None, variant: str | None
+) -> dict[str, Any]:
+    result: dict[str, Any] = {"item": name.replace("-", " "), **fmri_scores(truth, score, cut)}
+    if variant is not None:
+        result["variant"] = variant
+    return result
+
+
+def _auroc(truth: NDArray[np.int_], score: FloatArray) -> float:
+    return round(float(roc_auc_score(truth, score)), 6)

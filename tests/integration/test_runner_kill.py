@@ -1,0 +1,82 @@
+"""A runner that is killed loses what it was computing, and nothing else."""
+
+import multiprocessing
+import random
+import time
+from pathlib import Path
+
+from feddbn.experiments.cells import expand
+from feddbn.experiments.config import Experiment, parse_experiment
+from feddbn.experiments.runner import run_cells
+from feddbn.experiments.store import ROWS_FILE, RowStore, read_rows
+
+N_KILLS = 20
+EXPERIMENT = """
+name = "kill"
+title = "Killed"
+kind = "federation"
+figures = []
+what = ""
+axis = "n_sites"
+axis_label = "K"
+protocols = ["paper-text", "strong"]
+points = [
+  { d = 3, n_sites = 2, n_samples = 40, mean_degree = 1.0 },
+  { d = 3, n_sites = 4, n_samples = 40, mean_degree = 1.0 },
+]
+methods = ["alldata", "local"]
+columns = []
+seeds = 8
+"""
+
+
+def _experiment() -> Experiment:
+    return parse_experiment(EXPERIMENT, "kill.toml")
+
+
+def _run(directory: str, ready) -> None:
+    with RowStore(directory) as store:
+        ready.set()
+        run_cells(expand(_experiment()), store)
+
+
+def _without_time(rows):
+    return {cell: {k: v for k, v in row.items() if k != "seconds"} for cell, row in rows.items()}
+
+
+def test_rows_after_twenty_kills_equal_those_of_an_uninterrupted_run(tmp_path: Path):
+    cells = expand(_experiment())
+    started = time.monotonic()
+    with RowStore(tmp_path / "whole") as store:
+        run_cells(cells, store)
+    whole_seconds = time.monotonic() - started
+    expected = _without_time(read_rows(tmp_path / "whole"))
+    assert len(expected) == len(cells)
+
+    # Children come from a clean, single-threaded server process that has everything imported: a kill then
+    # falls into the work, not into the imports.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["feddbn.experiments.runner", "feddbn.experiments.simulated"])
+    rng = random.Random(20)
+    kept: dict = {}
+    n_killed = n_progress = 0
+    for _ in range(N_KILLS):
+        ready = context.Event()
+        child = context.Process(target=_run, args=(str(tmp_path / "killed"), ready))
+        child.start()
+        assert ready.wait(60)
+        time.sleep(rng.uniform(0.0, 2.0 * whole_seconds / N_KILLS))
+        n_killed += child.is_alive()
+        child.kill()
+        child.join()
+        now = _without_time(read_rows(tmp_path / "killed"))
+        assert {cell: now[cell] for cell in kept} == kept, "a kill lost or changed a recorded row"
+        n_progress += len(now) > len(kept)
+        kept = now
+    assert n_killed >= N_KILLS // 2, "too few kills hit a running runner for the test to mean anything"
+    assert n_progress >= 3
+
+    with RowStore(tmp_path / "killed") as store:
+        assert run_cells(cells, store) == len(cells) - len(kept)
+    assert _without_time(read_rows(tmp_path / "killed")) == expected
+    assert (tmp_path / "killed" / ROWS_FILE).read_bytes().count(b"\n") == len(cells)

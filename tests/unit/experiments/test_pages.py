@@ -1,0 +1,131 @@
+import re
+
+import pytest
+
+from feddbn.experiments.cells import expand
+from feddbn.experiments.config import load_experiments
+from feddbn.experiments.pages import experiment_page, markdown_table, write_pages
+from feddbn.experiments.runner import run_cells
+from feddbn.experiments.store import RowStore, read_rows
+from feddbn.experiments.summary import measure_name
+from feddbn.experiments.tables import Outcome, ResultTable
+from feddbn.report.reproduction import draw_reproduction_figures
+
+
+def made_rows(experiment, tpr=0.5):
+    """Rows as a run would leave them, with numbers that are easy to check by hand."""
+    rows = {}
+    for cell in expand(experiment):
+        parts = {
+            part: {"shd": 1, "shd_paper": 2 + cell.seed, "tpr": tpr, "fdr": 0.1, "f1": 0.5}
+            for part in ("W", "A")
+        }
+        if cell.method == "local":
+            results = [{"variant": v, **parts} for v in ("Ave", "LocalOnly")]
+        else:
+            results = []
+            for value in (0.02, 0.05):
+                shift = {p: {**s, "shd_paper": s["shd_paper"] - (value == 0.02)} for p, s in parts.items()}
+                results.append({"lambda_w": value, "lambda_a": value, **shift})
+        rows[cell.id] = {"version": "9.9", "results": results, "seconds": 1.0}
+    return rows
+
+
+def test_means_and_spreads_are_over_seeds(tiny):
+    table = ResultTable(tiny, made_rows(tiny))
+    ave = next(c for c in tiny.columns if c.label == "Ave")
+    outcome = table.outcome(ave, "strong", 2.0, "W.shd_paper")
+    assert (outcome.mean, outcome.spread, outcome.n) == (3.0, 1.0, 3)
+    assert outcome.text(1) == "3.0 ± 1.0"
+    assert table.n_seeds() == (3, 3)
+
+
+def test_a_tuned_column_takes_the_penalty_with_the_lowest_mean_shd_and_a_fixed_one_its_own(tiny):
+    table = ResultTable(tiny, made_rows(tiny))
+    fixed, tuned = tiny.columns[0], tiny.columns[1]
+    assert table.best_pair("alldata", "strong", 2.0) == (0.02, 0.02)
+    assert table.outcome(tuned, "strong", 2.0, "W.shd_paper").mean == 2.0
+    assert table.outcome(fixed, "strong", 2.0, "W.shd_paper").mean == 3.0
+
+
+def test_a_claim_is_checked_at_every_position(tiny):
+    rows = made_rows(tiny)
+    claim = tiny.claims[0]
+    assert ResultTable(tiny, rows).holds(claim, "strong") == ([], [2.0, 4.0])
+    stronger = claim.model_copy(update={"column": "Alldata (tuned)"})
+    assert ResultTable(tiny, rows).holds(stronger, "strong") == ([2.0, 4.0], [2.0, 4.0])
+
+
+def test_a_page_states_seeds_command_and_the_papers_number(tiny):
+    text = experiment_page(ResultTable(tiny, made_rows(tiny)), ["tiny-strong.svg"])
+    assert "feddbn reproduce tiny --seeds 3" in text
+    assert "24 of 24 cells" in text
+    assert "3 seeds behind each number, of 3 planned" in text
+    assert "![Tiny](tiny-strong.svg)" in text
+    assert "| Table 0 | 2 | W: TPR | 0.7 | 0.50 | 0.50 | 0.50 | 0.50 |" in text
+    assert "Nothing to add." in text
+
+
+def test_a_page_of_half_a_run_says_so_and_leaves_gaps(tiny):
+    rows = made_rows(tiny)
+    kept = {cell.id: rows[cell.id] for cell in expand(tiny) if cell.method == "local" and cell.seed == 0}
+    text = experiment_page(ResultTable(tiny, kept), [])
+    assert "4 of 24 cells" in text
+    assert "1 seed behind each number, of 3 planned" in text
+    assert "| Table 0 | 2 | W: TPR | 0.7 | 0.50 | 0.50 | – | – |" in text
+
+
+def test_a_refusal_and_a_fit_that_did_not_converge_are_reported(tiny):
+    rows = made_rows(tiny)
+    cells = expand(tiny)
+    rows[cells[0].id] = {"version": "9.9", "results": [], "error": "too few rows.", "seconds": 0}
+    rows[cells[2].id]["results"][0]["converged"] = False
+    text = experiment_page(ResultTable(tiny, rows), [])
+    assert "too few rows." in text
+    assert re.search(r"1 of \d+ fits ended before every tolerance was met", text)
+
+
+def test_the_summary_has_every_quoted_number_and_its_reason(tiny, tmp_path):
+    written = write_pages([ResultTable(tiny, made_rows(tiny, tpr=0.25))], tmp_path, {})
+    assert [path.name for path in written] == ["tiny.md", "README.md"]
+    summary = written[-1].read_text()
+    assert "| W: TPR | 4 | Ave | 0.6 | 0.25 | 0.25 | 0.25 | 0.25 | a reason |" in summary
+    assert "3 of 3 seeds" in summary
+
+
+def test_figures_are_small_and_the_same_each_time(tiny, tmp_path):
+    table = ResultTable(tiny, made_rows(tiny))
+    names = draw_reproduction_figures([table], tmp_path / "a")
+    assert names == {"tiny": ["tiny-paper-text.svg", "tiny-strong.svg"]}
+    draw_reproduction_figures([table], tmp_path / "b")
+    first, second = ((tmp_path / folder / "tiny-strong.svg").read_bytes() for folder in "ab")
+    assert first == second
+    assert 5_000 < len(first) < 150_000
+
+
+def test_every_shipped_experiment_makes_a_page_from_nothing_but_real_rows(tiny, tmp_path):
+    """One real run of a tiny grid goes through the whole chain."""
+    with RowStore(tmp_path) as store:
+        run_cells(expand(tiny, quick=True), store)
+    table = ResultTable(tiny, read_rows(tmp_path), quick=True)
+    text = experiment_page(table, [])
+    assert "2 of 2 cells" in text
+    assert "| LocalOnly |" in text
+
+
+def test_experiments_without_rows_get_no_page(tmp_path):
+    tables = [ResultTable(one, {}) for one in load_experiments()]
+    assert [path.name for path in write_pages(tables, tmp_path, {})] == ["README.md"]
+
+
+@pytest.mark.parametrize(
+    ("measure", "name"),
+    [("W.shd_paper", "W: SHD"), ("A.tpr", "A: TPR"), ("ap", "average precision"), ("lambda_w", "lambda_w")],
+)
+def test_measures_have_readable_names(measure, name):
+    assert measure_name(measure) == name
+
+
+def test_one_repetition_has_no_spread():
+    assert Outcome(0.5, 0.0, 1).text() == "0.50"
+    assert markdown_table(["a"], [["b"]]) == "| a |\n|---|\n| b |"

@@ -1,0 +1,93 @@
+import dataclasses
+from types import MappingProxyType
+
+import pytest
+
+from feddbn.errors import DataError, ParameterError
+from feddbn.experiments import runner
+from feddbn.experiments.cells import expand
+from feddbn.experiments.registry import METHODS
+from feddbn.experiments.runner import plan, run_cell, run_cells
+from feddbn.experiments.store import RowStore, read_rows
+
+
+def without_time(rows):
+    return {cell: {k: v for k, v in row.items() if k != "seconds"} for cell, row in rows.items()}
+
+
+def test_a_row_says_what_was_run_by_which_version(tiny):
+    cell = expand(tiny, quick=True)[0]
+    row = run_cell(cell)
+    assert row["cell"] == cell.id
+    assert row["version"]
+    assert row["settings"]["lambdas"] == [[0.05, 0.05]]
+    assert set(row["results"][0]["W"]) == {"shd", "shd_paper", "tpr", "fdr", "f1"}
+
+
+def test_a_second_run_runs_nothing_and_a_longer_one_only_what_is_new(tiny, tmp_path):
+    with RowStore(tmp_path) as store:
+        assert run_cells(expand(tiny, seeds=1), store) == 8
+        assert run_cells(expand(tiny, seeds=1), store) == 0
+        assert run_cells(expand(tiny, seeds=2), store) == 8
+    assert len(read_rows(tmp_path)) == 16
+
+
+def test_two_processes_record_the_same_rows_as_one(tiny, tmp_path):
+    cells = expand(tiny, seeds=1)
+    with RowStore(tmp_path / "one") as store:
+        run_cells(cells, store)
+    with RowStore(tmp_path / "two") as store:
+        run_cells(cells, store, jobs=2)
+    assert without_time(read_rows(tmp_path / "one")) == without_time(read_rows(tmp_path / "two"))
+
+
+def test_a_method_that_is_missing_waits_with_a_sentence_and_runs_later(tiny, tmp_path, monkeypatch):
+    cells = expand(tiny, seeds=1)
+    absent = dataclasses.replace(METHODS["local"], where="feddbn.methods.tomorrow:Later")
+    table = MappingProxyType({**METHODS, "local": absent})
+    with RowStore(tmp_path) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(runner, "METHODS", table)
+            waiting = plan(cells, store).waiting
+            assert waiting == {
+                "local is not available: feddbn.methods.tomorrow:Later cannot be imported.": len(cells) // 2
+            }
+            assert run_cells(cells, store) == len(cells) // 2
+        assert run_cells(cells, store) == len(cells) // 2
+
+
+def test_a_refusal_is_recorded_and_a_bug_is_raised(tiny, monkeypatch):
+    cell = expand(tiny, quick=True)[0]
+
+    def refuse(_):
+        raise DataError("this site has no rows.")
+
+    def crash(_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(runner, "_results", refuse)
+    row = run_cell(cell)
+    assert (row["results"], row["error"]) == ([], "this site has no rows.")
+    monkeypatch.setattr(runner, "_results", crash)
+    with pytest.raises(ZeroDivisionError):
+        run_cell(cell)
+
+
+def test_real_data_that_are_absent_make_their_cells_wait(tmp_path, monkeypatch):
+    from feddbn.experiments.config import load_experiment
+
+    monkeypatch.setenv("FEDDBN_DATA", str(tmp_path / "empty"))
+    runner._data_obstacle.cache_clear()
+    try:
+        with RowStore(tmp_path) as store:
+            todo = plan(expand(load_experiment("fmri")), store)
+        assert todo.todo == []
+        assert any("FEDDBN_DATA names" in reason for reason in todo.waiting)
+    finally:
+        runner._data_obstacle.cache_clear()
+
+
+@pytest.mark.parametrize("jobs", [0, -2, True])
+def test_an_impossible_number_of_jobs_is_refused(tiny, tmp_path, jobs):
+    with RowStore(tmp_path) as store, pytest.raises(ParameterError, match="jobs must be a whole number"):
+        run_cells(expand(tiny, quick=True), store, jobs=jobs)
