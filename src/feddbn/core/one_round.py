@@ -16,7 +16,12 @@ import numpy as np
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.lagged import FloatArray
 from feddbn.core.moments import Moments
-from feddbn.core.order_average import OrderPosterior, average_orders, median_graph
+from feddbn.core.order_average import (
+    OrderPosterior,
+    average_orders,
+    average_within_order,
+    median_graph,
+)
 from feddbn.core.order_search import Criterion, NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.orientation import (
     STRONG_EVIDENCE,
@@ -40,8 +45,10 @@ __all__ = [
 ]
 
 FEW_ROWS = 200
-"""Below this many rows averaging over orders beats the single best order (simulated networks); above, not."""
+"""With free variances, above this many rows the single best network is reported: an average would leave out
+edges whose direction alone is open."""
 MOST_NODES_TO_AVERAGE = 40
+"""Orders of more variables than this are not averaged: sampling them takes longer than the search."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,7 @@ class Learned:
     units
         Evidence on the units; None with free variances, which cannot depend on them.
     posterior
-        Edge probabilities, if orders were averaged.
+        Edge probabilities, over orders or given the order found.
     score
         Criterion of the network.
     network
@@ -114,7 +121,7 @@ class Learned:
     noise: NoiseChoice
     orientation: tuple[EdgeOrientation, ...]
     units: UnitsCheck | None
-    posterior: OrderPosterior | None
+    posterior: OrderPosterior
     score: float
     network: OrderResult
     search: OrderSearch
@@ -131,13 +138,8 @@ def learn_network(
     """Return the network of moments of lagged rows."""
     searches, noise = _choose_noise(moments, d, n_lags, constraints, options, rng)
     search, best = searches[noise.kind]
-    posterior: OrderPosterior | None = None
-    average = options.average
-    if average == "auto":
-        average = moments.n < FEW_ROWS and d <= MOST_NODES_TO_AVERAGE
-    if average:
-        starts = _varied_starts(moments, d, n_lags, constraints, noise.kind, search, rng)
-        posterior = average_orders(search.regressions, starts, constraints, rng)
+    posterior, averaged = _edge_posterior(moments, d, n_lags, constraints, options, search, best, rng)
+    if averaged:
         network = best = search.adopt(median_graph(posterior.probability, constraints.required))
         orientation = _posterior_directions(search, best, posterior)
     else:
@@ -249,6 +251,25 @@ def _choose_noise(
         f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}"
     )
     return searches, NoiseChoice(kind, reason, equal.score, free_score)
+
+
+def _edge_posterior(
+    moments: Moments,
+    d: int,
+    n_lags: int,
+    constraints: EdgeConstraints,
+    options: LearnOptions,
+    search: OrderSearch,
+    best: OrderResult,
+    rng: np.random.Generator,
+) -> tuple[OrderPosterior, bool]:
+    """Edge probabilities, and whether the network is to be read off them."""
+    if options.average is False or (options.average == "auto" and d > MOST_NODES_TO_AVERAGE):
+        return average_within_order(search.regressions, best, constraints), False
+    starts = _varied_starts(moments, d, n_lags, constraints, search.noise_variance, search, rng)
+    posterior = average_orders(search.regressions, [*starts, best], constraints, rng)
+    few = moments.n < FEW_ROWS or search.noise_variance == "equal"
+    return posterior, bool(options.average is True or few)
 
 
 def _varied_starts(

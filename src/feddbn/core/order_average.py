@@ -7,7 +7,7 @@ sum of squares T:
     equal variances   log ML = 1/2 g/(1+g) R^2 T / s2  - k/2 log(1+g)
     free variances    log ML = -(n-1)/2 log(1 - g/(1+g) R^2) - k/2 log(1+g)
 
-or, if the data say strongly that weights keep away from zero, a moment prior: the same times beta^2 of every
+or, if that has the larger evidence (weights keep away from zero), a moment prior: the same times beta^2 of every
 weight (Johnson and Rossell 2012), which asks for more before a small weight counts.
 
 Theory of operation: each node gets a table over all subsets of its most promising columns, and from it, by
@@ -23,7 +23,7 @@ over networks; the memory is d 2^(table size) numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,10 +33,9 @@ from feddbn.core.lagged import FloatArray
 from feddbn.core.order_search import OrderResult
 from feddbn.core.parents import BoolArray, ParentRegressions
 
-__all__ = ["Hyper", "OrderPosterior", "average_orders", "median_graph"]
+__all__ = ["Hyper", "OrderPosterior", "average_orders", "average_within_order", "median_graph"]
 
 _MAX_G_RATIO = 10.0
-_SLAB_EVIDENCE = 5.0
 _LINEAR_RANGE = 650.0
 
 
@@ -64,13 +63,16 @@ class OrderPosterior:
     hyper
         The fitted prior.
     n_orders
-        Orders averaged over.
+        Orders averaged over; 1 if the order was given.
+    n_chains
+        Chains averaged over: those that arrived where the best one is.
     """
 
     probability: FloatArray
     precedes: FloatArray
     hyper: Hyper
     n_orders: int
+    n_chains: int = 1
 
 
 def average_orders(
@@ -100,33 +102,96 @@ def average_orders(
         Updates of the prior's parameters, each after a fifth of the sweeps.
     """
     best = starts[0]
-    tables = [
-        _NodeTable(regressions, j, _nominees(regressions, j, starts, constraints, table_size), constraints)
-        for j in range(regressions.d)
-    ]
+    tables = _tables(regressions, starts, constraints, table_size)
     free = best.noise_variance == "free"
     chain = _Chain(tables, list(best.order), rng)
-    fitted = [
-        _fit_hyper(
-            _first_hyper(regressions, best, moment_prior), chain, regressions, best, free, n_em, n_sweeps // 5
-        )
-        for moment_prior in (False, True)
-    ]
-    hyper = fitted[1][1] if fitted[1][0] > fitted[0][0] + _SLAB_EVIDENCE else fitted[0][1]
+
+    def sampled() -> _Totals:
+        totals = _Totals(regressions)
+        for sweep in range(max(n_sweeps // 5, 10)):
+            chain.sweep()
+            if sweep >= 5:
+                totals.add(chain)
+        return totals
+
+    hyper = _fit_hyper(sampled, chain, regressions, best, n_em)
     for table in tables:
         table.weigh(hyper, regressions, free)
-    totals = _Totals(regressions)
+    runs = []
     for index in range(n_chains):
         chain.restart(
             list(best.order)
             if index == 0
             else chain.feasible(rng.permutation(regressions.d).tolist(), constraints)
         )
+        totals = _Totals(regressions)
         for sweep in range(n_sweeps + n_sweeps // 5):
             chain.sweep()
             if sweep >= n_sweeps // 5:
                 totals.add(chain)
-    return OrderPosterior(totals.edges / totals.count, totals.precedes / totals.count, hyper, totals.count)
+        runs.append(totals)
+    return _posterior(_arrived(runs), hyper)
+
+
+def average_within_order(
+    regressions: ParentRegressions,
+    found: OrderResult,
+    constraints: EdgeConstraints,
+    table_size: int = 11,
+    n_em: int = 6,
+) -> OrderPosterior:
+    """Return edge probabilities given the order of a network, averaged over parent sets only.
+
+    What the direction of an edge rests on is not part of the average: an edge against the order has
+    probability 0.
+    """
+    rank = np.empty(regressions.d, dtype=int)
+    rank[list(found.order)] = np.arange(regressions.d)
+    allowed = constraints.allowed.copy()
+    allowed[: regressions.d] &= rank[:, None] < rank[None, :]
+    limits = EdgeConstraints(allowed, constraints.required)
+    tables = _tables(regressions, [found], limits, table_size)
+    chain = _Chain(tables, list(found.order), np.random.default_rng(0))
+
+    def given() -> _Totals:
+        totals = _Totals(regressions)
+        totals.add(chain)
+        return totals
+
+    hyper = _fit_hyper(given, chain, regressions, found, n_em)
+    for table in tables:
+        table.weigh(hyper, regressions, found.noise_variance == "free")
+    return _posterior([given()], hyper)
+
+
+def _tables(
+    regressions: ParentRegressions,
+    starts: Sequence[OrderResult],
+    constraints: EdgeConstraints,
+    table_size: int,
+) -> list[_NodeTable]:
+    return [
+        _NodeTable(regressions, j, _nominees(regressions, j, starts, constraints, table_size), constraints)
+        for j in range(regressions.d)
+    ]
+
+
+def _arrived(runs: list[_Totals]) -> list[_Totals]:
+    """The chains whose orders are about as probable as those of the best chain.
+
+    With many rows the posterior is so narrow that a chain from a random order may stay in a worse mode; to
+    average over it would mix in networks that the data exclude.
+    """
+    best = max(runs, key=lambda run: float(np.mean(run.log_sums)))
+    least = float(np.mean(best.log_sums)) - 4 * float(np.std(best.log_sums)) - 3
+    return [run for run in runs if float(np.mean(run.log_sums)) >= least]
+
+
+def _posterior(runs: list[_Totals], hyper: Hyper) -> OrderPosterior:
+    count = sum(run.count for run in runs)
+    edges = sum((run.edges for run in runs), np.zeros_like(runs[0].edges)) / count
+    precedes = sum((run.precedes for run in runs), np.zeros_like(runs[0].precedes)) / count
+    return OrderPosterior(edges, precedes, hyper, count, len(runs))
 
 
 def _first_hyper(regressions: ParentRegressions, best: OrderResult, moment_prior: bool) -> Hyper:
@@ -141,29 +206,27 @@ def _first_hyper(regressions: ParentRegressions, best: OrderResult, moment_prior
 
 
 def _fit_hyper(
-    hyper: Hyper,
+    collect: Callable[[], _Totals],
     chain: _Chain,
     regressions: ParentRegressions,
     best: OrderResult,
-    free: bool,
     n_em: int,
-    n_sweeps: int,
-) -> tuple[float, Hyper]:
-    """Mean log evidence over sampled orders, and the prior after `n_em` EM steps."""
-    evidence = -np.inf
-    chain.restart(list(best.order))
-    for _ in range(n_em):
-        for table in chain.tables:
-            table.weigh(hyper, regressions, free)
-        chain.restart(chain.order)
-        totals = _Totals(regressions)
-        for sweep in range(max(n_sweeps, 10)):
-            chain.sweep()
-            if sweep >= 5:
-                totals.add(chain)
-        evidence = totals.evidence(hyper, free)
-        hyper = _updated(hyper, totals, regressions, free)
-    return evidence, hyper
+) -> Hyper:
+    """The prior after `n_em` EM steps, with a moment prior if it has the larger evidence."""
+    free = best.noise_variance == "free"
+    fitted = []
+    for moment_prior in (False, True):
+        hyper, evidence = _first_hyper(regressions, best, moment_prior), -np.inf
+        chain.restart(list(best.order))
+        for _ in range(n_em):
+            for table in chain.tables:
+                table.weigh(hyper, regressions, free)
+            chain.restart(chain.order)
+            totals = collect()
+            evidence = totals.evidence(hyper, free)
+            hyper = _updated(hyper, totals, regressions, free)
+        fitted.append((evidence, hyper))
+    return max(fitted, key=lambda pair: pair[0])[1]
 
 
 def median_graph(probability: FloatArray, required: BoolArray) -> BoolArray:
@@ -359,14 +422,14 @@ class _Totals:
         self.edges = np.zeros((regressions.q, d))
         self.precedes = np.zeros((d, d))
         self.explained = np.zeros(d)
-        self.log_sum = 0.0
+        self.log_sums: list[float] = []
         self.count = 0
 
     def evidence(self, hyper: Hyper, free: bool) -> float:
         """Mean over the sampled orders of the log marginal likelihood given the order."""
         d, n = self.regressions.d, self.regressions.n
         n_lagged = (self.regressions.q - d) * d
-        value = self.log_sum / self.count
+        value = float(np.mean(self.log_sums))
         value += d * (d - 1) / 2 * np.log1p(-hyper.pi_present) + n_lagged * np.log1p(-hyper.pi_lagged)
         if not free:
             value -= (n - 1) * d / 2 * np.log(hyper.noise_variance)
@@ -376,9 +439,10 @@ class _Totals:
     def add(self, chain: _Chain) -> None:
         """Add what the chain's order implies."""
         self.count += 1
+        total = 0.0
         for table, mask in zip(chain.tables, chain.masks, strict=True):
             log_all = table.log_sum[mask]
-            self.log_sum += float(log_all)
+            total += float(log_all)
             bits = [b for b in range(len(table.columns)) if mask >> b & 1]
             if bits:
                 without = table.log_sum[[mask & ~(1 << b) for b in bits]]
@@ -386,6 +450,7 @@ class _Totals:
                     np.minimum(without - log_all, 0)
                 )
             self.explained[table.node] += np.exp(table.log_fit[mask] - log_all)
+        self.log_sums.append(total)
         position = np.empty(chain.d, dtype=int)
         position[chain.order] = np.arange(chain.d)
         self.precedes += position[:, None] < position[None, :]

@@ -198,9 +198,7 @@ class OneShotDBN(DBNEstimator):
             [(names[e.source], names[e.target], e.score_difference, e.oriented) for e in learned.orientation],
             columns=["source", "target", "score_difference", "oriented"],
         )
-        self.edge_probabilities_ = None
-        if learned.posterior is not None:
-            self.edge_probabilities_ = _edge_table(learned.posterior.probability, C, names)
+        self.edge_probabilities_ = _edge_table(learned.posterior.probability, C, names)
         self.units_, self.nongaussian_ = learned.units, outcome.nongaussian
         self.score_ = learned.score
         self.n_rounds_ = outcome.n_sums
