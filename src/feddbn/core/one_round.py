@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.criterion import Criterion
 from feddbn.core.lagged import FloatArray
 from feddbn.core.moments import Moments
 from feddbn.core.order_average import (
@@ -22,7 +23,7 @@ from feddbn.core.order_average import (
     average_within_order,
     median_graph,
 )
-from feddbn.core.order_search import Criterion, NoiseVariance, OrderResult, OrderSearch
+from feddbn.core.order_search import NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.orientation import (
     STRONG_EVIDENCE,
     EdgeOrientation,
@@ -30,13 +31,14 @@ from feddbn.core.orientation import (
     fixed_directions,
     settle_directions,
 )
-from feddbn.core.parents import BoolArray
+from feddbn.core.parents import BoolArray, ParentRegressions
 from feddbn.core.units import varsortability
 
 __all__ = [
     "LearnOptions",
     "Learned",
     "NoiseChoice",
+    "PathPoint",
     "UnitsCheck",
     "choose_lags",
     "firmness_of",
@@ -57,8 +59,10 @@ class LearnOptions:
 
     noise_variance: Literal["auto", "equal", "free"] = "auto"
     criterion: Criterion = field(default_factory=Criterion)
-    n_restarts: int = 5
+    n_restarts: int = 2
     average: bool | Literal["auto"] = "auto"
+    lambdas: tuple[float, ...] | None = None
+    """Penalties of a DYNOTEARS path instead of a search over orders; empty: a grid from the data."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,8 @@ class Learned:
         Before edges were selected at their full price: where questions about neighbouring networks start.
     search
         The search that found it, which answers them.
+    path
+        What a DYNOTEARS path found at each penalty, largest first.
     """
 
     support: BoolArray
@@ -125,6 +131,18 @@ class Learned:
     score: float
     network: OrderResult
     search: OrderSearch
+    path: tuple[PathPoint, ...] = ()
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """The network at one penalty: its edges at lag 0 and beyond after the refit, and its score."""
+
+    penalty: float
+    n_present: int
+    n_lagged: int
+    score: float
+    converged: bool
 
 
 def learn_network(
@@ -231,8 +249,10 @@ def _choose_noise(
     kinds: tuple[NoiseVariance, ...] = ("equal", "free")
     asked = kinds if options.noise_variance == "auto" else (options.noise_variance,)
     searches: Searches = {}
+    # The fits of a node on a set of parents are the same under both noise models.
+    regressions = ParentRegressions(moments.scatter, moments.n, d)
     for kind in asked:
-        search = OrderSearch(moments, d, n_lags, constraints, options.criterion.for_orders, kind)
+        search = OrderSearch(moments, d, n_lags, constraints, options.criterion.for_orders, kind, regressions)
         searches[kind] = (search, search.run(options.n_restarts, rng))
     if options.noise_variance != "auto":
         score = searches[options.noise_variance][1].score
@@ -322,7 +342,7 @@ def _check_units(
     sd = np.sqrt(np.diag(moments.scatter)[:d] / moments.n)
     scaled = moments.scaled(np.tile(np.where(sd > 0, sd, 1.0), n_lags + 1))
     search = OrderSearch(scaled, d, n_lags, constraints, options.criterion.for_orders, "equal")
-    other = search.run(options.n_restarts, rng)
+    other = search.run(min(options.n_restarts, 1), rng)
     if options.noise_variance == "auto":
         free = searches["free"][1]
         # The free score in the new units differs by the same constant as every other score.

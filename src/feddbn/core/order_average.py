@@ -7,8 +7,8 @@ sum of squares T:
     equal variances   log ML = 1/2 g/(1+g) R^2 T / s2  - k/2 log(1+g)
     free variances    log ML = -(n-1)/2 log(1 - g/(1+g) R^2) - k/2 log(1+g)
 
-or, if that has the larger evidence (weights keep away from zero), a moment prior: the same times beta^2 of every
-weight (Johnson and Rossell 2012), which asks for more before a small weight counts.
+or, if that has the larger evidence (weights keep away from zero), a moment prior: the same times beta^2 of
+every weight (Johnson and Rossell 2012), which asks for more before a small weight counts.
 
 Theory of operation: each node gets a table over all subsets of its most promising columns, and from it, by
 one transform, the log of the summed posterior weight of all subsets of every subset. After that an order's
@@ -31,23 +31,12 @@ import numpy as np
 from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.lagged import FloatArray
 from feddbn.core.order_search import OrderResult
+from feddbn.core.parent_tables import Hyper, NodeTable
 from feddbn.core.parents import BoolArray, ParentRegressions
 
 __all__ = ["Hyper", "OrderPosterior", "average_orders", "average_within_order", "median_graph"]
 
 _MAX_G_RATIO = 10.0
-_LINEAR_RANGE = 650.0
-
-
-@dataclass(frozen=True)
-class Hyper:
-    """Prior edge probabilities (lag 0, lags >= 1), prior-to-noise ratio g, noise variance, kind of prior."""
-
-    pi_present: float
-    pi_lagged: float
-    g: float
-    noise_variance: float
-    moment_prior: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,9 +70,9 @@ def average_orders(
     constraints: EdgeConstraints,
     rng: np.random.Generator,
     table_size: int = 14,
-    n_sweeps: int = 100,
+    n_sweeps: int = 60,
     n_chains: int = 3,
-    n_em: int = 6,
+    n_em: int = 4,
 ) -> OrderPosterior:
     """Return edge probabilities averaged over sampled orders.
 
@@ -169,9 +158,9 @@ def _tables(
     starts: Sequence[OrderResult],
     constraints: EdgeConstraints,
     table_size: int,
-) -> list[_NodeTable]:
+) -> list[NodeTable]:
     return [
-        _NodeTable(regressions, j, _nominees(regressions, j, starts, constraints, table_size), constraints)
+        NodeTable(regressions, j, _nominees(regressions, j, starts, constraints, table_size), constraints)
         for j in range(regressions.d)
     ]
 
@@ -248,96 +237,10 @@ def median_graph(probability: FloatArray, required: BoolArray) -> BoolArray:
     return support
 
 
-class _NodeTable:
-    """All subsets of one node's nominated columns; bit b of a subset stands for columns[b]."""
-
-    def __init__(
-        self, regressions: ParentRegressions, node: int, columns: list[int], constraints: EdgeConstraints
-    ) -> None:
-        self.node, self.columns = node, columns
-        self.explained = 1.0 - _subset_rss(regressions.correlation, columns, node)
-        masks = np.arange(2 ** len(columns))
-        self.is_present = [m < regressions.d for m in columns]
-        self.n_present = np.zeros(len(masks))
-        self.n_all = np.zeros(len(masks))
-        self.possible = np.ones(len(masks), dtype=bool)
-        for b, m in enumerate(columns):
-            has = (masks >> b) & 1
-            self.n_all += has
-            self.n_present += has * self.is_present[b]
-            if constraints.required[m, node]:
-                self.possible &= has == 1
-        self.bit_of = {m: b for b, m in enumerate(columns)}
-        self.lag_mask = sum(1 << b for b, present in enumerate(self.is_present) if not present)
-        self.log_sum: FloatArray = np.zeros(len(masks))
-        self.log_fit: FloatArray = np.zeros(len(masks))
-
-    def weigh(self, hyper: Hyper, regressions: ParentRegressions, free: bool) -> None:
-        """Recompute the summed weights for a prior."""
-        shrink = hyper.g / (1 + hyper.g)
-        if free:
-            fit = -(regressions.n - 1) / 2 * np.log1p(-shrink * np.minimum(self.explained, 1 - 1e-12))
-        else:
-            fit = 0.5 * shrink * self.explained * regressions.total[self.node] / hyper.noise_variance
-        weight = fit - 0.5 * self.n_all * np.log1p(hyper.g)
-        weight = weight + self.n_present * _logit(hyper.pi_present)
-        weight += (self.n_all - self.n_present) * _logit(hyper.pi_lagged)
-        if hyper.moment_prior:
-            for b in range(len(self.columns)):
-                explained = self.explained.reshape(-1, 2, 1 << b)
-                rise = explained[:, 1] - explained[:, 0]
-                if free:
-                    z2 = regressions.n * rise / np.maximum(1 - explained[:, 1], 1e-9)
-                else:
-                    z2 = rise * (regressions.total[self.node] / hyper.noise_variance)
-                # Posterior mean of beta^2 over its prior mean, with the other weights at their estimates.
-                weight.reshape(-1, 2, 1 << b)[:, 1] += np.log((shrink * z2 + 1) * shrink / hyper.g)
-        weight[~self.possible] = -np.inf
-        self.log_fit = _subset_sums(weight + np.log(np.maximum(self.explained, 1e-12)))
-        self.log_sum = _subset_sums(weight)
-
-
-def _subset_rss(correlation: FloatArray, columns: list[int], node: int) -> FloatArray:
-    """(2^k,) residual sum of squares of `node` on every subset of `columns`, by sweeps.
-
-    After step b the array holds, for every subset of the first b columns, the residual cross-products of
-    what is left.
-    """
-    index = [*columns, node]
-    rest = correlation[np.ix_(index, index)][None]
-    for _ in columns:
-        pivot = rest[:, 0, 0]
-        tail = rest[:, 1:, 1:]
-        row = rest[:, 0, 1:]
-        safe = np.where(pivot > 1e-9, pivot, np.inf)
-        swept = tail - row[:, :, None] * row[:, None, :] / safe[:, None, None]
-        rest = np.concatenate([tail, swept])
-    return np.clip(rest[:, 0, 0], 1e-12, 1.0)
-
-
-def _subset_sums(log_weight: FloatArray) -> FloatArray:
-    """(2^k,) log of the sum of exp(log_weight) over the subsets of every subset."""
-    top = float(log_weight.max())
-    finite = log_weight[np.isfinite(log_weight)]
-    if top - float(finite.min(initial=top)) < _LINEAR_RANGE:
-        # Within the range of a double the sums can be taken as they are, ten times faster.
-        total = np.exp(log_weight - top)
-        for b in range(len(total).bit_length() - 1):
-            view = total.reshape(-1, 2, 1 << b)
-            view[:, 1] += view[:, 0]
-        with np.errstate(divide="ignore"):
-            return np.asarray(top + np.log(total))
-    total = log_weight.copy()
-    for b in range(len(total).bit_length() - 1):
-        view = total.reshape(-1, 2, 1 << b)
-        np.logaddexp(view[:, 0], view[:, 1], out=view[:, 1])
-    return total
-
-
 class _Chain:
     """A sampler of orders."""
 
-    def __init__(self, tables: list[_NodeTable], order: list[int], rng: np.random.Generator) -> None:
+    def __init__(self, tables: list[NodeTable], order: list[int], rng: np.random.Generator) -> None:
         self.tables, self.rng, self.d = tables, rng, len(tables)
         self.order: list[int] = []
         self.masks: list[int] = []
@@ -510,7 +413,3 @@ def _nominees(
 
 def _share(count: float, possible: float) -> float:
     return float(np.clip((count + 0.5) / (possible + 1.0), 1e-4, 0.95))
-
-
-def _logit(probability: float) -> float:
-    return float(np.log(probability) - np.log1p(-probability))
