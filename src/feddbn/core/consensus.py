@@ -141,6 +141,10 @@ class Consensus:
         else:
             self.stage = Stage.WARM if options.schedule.is_adaptive else Stage.ACYCLIC
 
+    def start_at(self, C: FloatArray) -> None:
+        """Begin from the weights C instead of zero; before the first sum only."""
+        self.C = self._iterate = self._iterate_before = np.where(self._allowed, C, 0.0)
+
     @property
     def round(self) -> int:
         """Number of sums received."""

@@ -29,11 +29,16 @@ def penalty_matrix(constraints: EdgeConstraints, lambda_w: float, lambda_a: floa
     return L
 
 
-def solve_dynotears(G: FloatArray, options: ConsensusOptions) -> Consensus:
-    """Return the finished run for the Gram matrix G = Z'Z/n (``C_raw`` penalised, ``C`` pruned and refitted)."""
+def solve_dynotears(G: FloatArray, options: ConsensusOptions, start: FloatArray | None = None) -> Consensus:
+    """Return the finished run for the Gram matrix G = Z'Z/n (``C_raw`` penalised, ``C`` pruned and refitted).
+
+    `start` (q, d) are weights to begin from, for example those at the next larger penalty.
+    """
     q, d = options.penalty.shape
     problem = LocalProblem.from_gram(G, 1.0, d, options.metric)
     run = Consensus(options)
+    if start is not None:
+        run.start_at(start)
     member = SiteMember.start(q, d)
     while not run.is_done:
         convex = run.convex_problem

@@ -14,10 +14,16 @@ from typing import Literal
 import numpy as np
 
 from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.criterion import Criterion
 from feddbn.core.lagged import FloatArray
 from feddbn.core.moments import Moments
-from feddbn.core.order_average import OrderPosterior, average_orders, median_graph
-from feddbn.core.order_search import Criterion, NoiseVariance, OrderResult, OrderSearch
+from feddbn.core.order_average import (
+    OrderPosterior,
+    average_orders,
+    average_within_order,
+    median_graph,
+)
+from feddbn.core.order_search import NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.orientation import (
     STRONG_EVIDENCE,
     EdgeOrientation,
@@ -25,13 +31,14 @@ from feddbn.core.orientation import (
     fixed_directions,
     settle_directions,
 )
-from feddbn.core.parents import BoolArray
+from feddbn.core.parents import BoolArray, ParentRegressions
 from feddbn.core.units import varsortability
 
 __all__ = [
     "LearnOptions",
     "Learned",
     "NoiseChoice",
+    "PathPoint",
     "UnitsCheck",
     "choose_lags",
     "firmness_of",
@@ -40,8 +47,10 @@ __all__ = [
 ]
 
 FEW_ROWS = 200
-"""Below this many rows averaging over orders beats the single best order (simulated networks); above, not."""
+"""With free variances, above this many rows the single best network is reported: an average would leave out
+edges whose direction alone is open."""
 MOST_NODES_TO_AVERAGE = 40
+"""Orders of more variables than this are not averaged: sampling them takes longer than the search."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +59,10 @@ class LearnOptions:
 
     noise_variance: Literal["auto", "equal", "free"] = "auto"
     criterion: Criterion = field(default_factory=Criterion)
-    n_restarts: int = 5
+    n_restarts: int = 2
     average: bool | Literal["auto"] = "auto"
+    lambdas: tuple[float, ...] | None = None
+    """Penalties of a DYNOTEARS path instead of a search over orders; empty: a grid from the data."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +111,15 @@ class Learned:
     units
         Evidence on the units; None with free variances, which cannot depend on them.
     posterior
-        Edge probabilities, if orders were averaged.
+        Edge probabilities, over orders or given the order found.
     score
         Criterion of the network.
     network
         Before edges were selected at their full price: where questions about neighbouring networks start.
     search
         The search that found it, which answers them.
+    path
+        What a DYNOTEARS path found at each penalty, largest first.
     """
 
     support: BoolArray
@@ -114,10 +127,22 @@ class Learned:
     noise: NoiseChoice
     orientation: tuple[EdgeOrientation, ...]
     units: UnitsCheck | None
-    posterior: OrderPosterior | None
+    posterior: OrderPosterior
     score: float
     network: OrderResult
     search: OrderSearch
+    path: tuple[PathPoint, ...] = ()
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """The network at one penalty: its edges at lag 0 and beyond after the refit, and its score."""
+
+    penalty: float
+    n_present: int
+    n_lagged: int
+    score: float
+    converged: bool
 
 
 def learn_network(
@@ -131,13 +156,8 @@ def learn_network(
     """Return the network of moments of lagged rows."""
     searches, noise = _choose_noise(moments, d, n_lags, constraints, options, rng)
     search, best = searches[noise.kind]
-    posterior: OrderPosterior | None = None
-    average = options.average
-    if average == "auto":
-        average = moments.n < FEW_ROWS and d <= MOST_NODES_TO_AVERAGE
-    if average:
-        starts = _varied_starts(moments, d, n_lags, constraints, noise.kind, search, rng)
-        posterior = average_orders(search.regressions, starts, constraints, rng)
+    posterior, averaged = _edge_posterior(moments, d, n_lags, constraints, options, search, best, rng)
+    if averaged:
         network = best = search.adopt(median_graph(posterior.probability, constraints.required))
         orientation = _posterior_directions(search, best, posterior)
     else:
@@ -229,8 +249,10 @@ def _choose_noise(
     kinds: tuple[NoiseVariance, ...] = ("equal", "free")
     asked = kinds if options.noise_variance == "auto" else (options.noise_variance,)
     searches: Searches = {}
+    # The fits of a node on a set of parents are the same under both noise models.
+    regressions = ParentRegressions(moments.scatter, moments.n, d)
     for kind in asked:
-        search = OrderSearch(moments, d, n_lags, constraints, options.criterion.for_orders, kind)
+        search = OrderSearch(moments, d, n_lags, constraints, options.criterion.for_orders, kind, regressions)
         searches[kind] = (search, search.run(options.n_restarts, rng))
     if options.noise_variance != "auto":
         score = searches[options.noise_variance][1].score
@@ -249,6 +271,25 @@ def _choose_noise(
         f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}"
     )
     return searches, NoiseChoice(kind, reason, equal.score, free_score)
+
+
+def _edge_posterior(
+    moments: Moments,
+    d: int,
+    n_lags: int,
+    constraints: EdgeConstraints,
+    options: LearnOptions,
+    search: OrderSearch,
+    best: OrderResult,
+    rng: np.random.Generator,
+) -> tuple[OrderPosterior, bool]:
+    """Edge probabilities, and whether the network is to be read off them."""
+    if options.average is False or (options.average == "auto" and d > MOST_NODES_TO_AVERAGE):
+        return average_within_order(search.regressions, best, constraints), False
+    starts = _varied_starts(moments, d, n_lags, constraints, search.noise_variance, search, rng)
+    posterior = average_orders(search.regressions, [*starts, best], constraints, rng)
+    few = moments.n < FEW_ROWS or search.noise_variance == "equal"
+    return posterior, bool(options.average is True or few)
 
 
 def _varied_starts(
@@ -301,7 +342,7 @@ def _check_units(
     sd = np.sqrt(np.diag(moments.scatter)[:d] / moments.n)
     scaled = moments.scaled(np.tile(np.where(sd > 0, sd, 1.0), n_lags + 1))
     search = OrderSearch(scaled, d, n_lags, constraints, options.criterion.for_orders, "equal")
-    other = search.run(options.n_restarts, rng)
+    other = search.run(min(options.n_restarts, 1), rng)
     if options.noise_variance == "auto":
         free = searches["free"][1]
         # The free score in the new units differs by the same constant as every other score.

@@ -7,8 +7,8 @@ sum of squares T:
     equal variances   log ML = 1/2 g/(1+g) R^2 T / s2  - k/2 log(1+g)
     free variances    log ML = -(n-1)/2 log(1 - g/(1+g) R^2) - k/2 log(1+g)
 
-or, if the data say strongly that weights keep away from zero, a moment prior: the same times beta^2 of every
-weight (Johnson and Rossell 2012), which asks for more before a small weight counts.
+or, if that has the larger evidence (weights keep away from zero), a moment prior: the same times beta^2 of
+every weight (Johnson and Rossell 2012), which asks for more before a small weight counts.
 
 Theory of operation: each node gets a table over all subsets of its most promising columns, and from it, by
 one transform, the log of the summed posterior weight of all subsets of every subset. After that an order's
@@ -23,7 +23,7 @@ over networks; the memory is d 2^(table size) numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,24 +31,12 @@ import numpy as np
 from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.lagged import FloatArray
 from feddbn.core.order_search import OrderResult
+from feddbn.core.parent_tables import Hyper, NodeTable
 from feddbn.core.parents import BoolArray, ParentRegressions
 
-__all__ = ["Hyper", "OrderPosterior", "average_orders", "median_graph"]
+__all__ = ["Hyper", "OrderPosterior", "average_orders", "average_within_order", "median_graph"]
 
 _MAX_G_RATIO = 10.0
-_SLAB_EVIDENCE = 5.0
-_LINEAR_RANGE = 650.0
-
-
-@dataclass(frozen=True)
-class Hyper:
-    """Prior edge probabilities (lag 0, lags >= 1), prior-to-noise ratio g, noise variance, kind of prior."""
-
-    pi_present: float
-    pi_lagged: float
-    g: float
-    noise_variance: float
-    moment_prior: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,13 +52,16 @@ class OrderPosterior:
     hyper
         The fitted prior.
     n_orders
-        Orders averaged over.
+        Orders averaged over; 1 if the order was given.
+    n_chains
+        Chains averaged over: those that arrived where the best one is.
     """
 
     probability: FloatArray
     precedes: FloatArray
     hyper: Hyper
     n_orders: int
+    n_chains: int = 1
 
 
 def average_orders(
@@ -79,9 +70,9 @@ def average_orders(
     constraints: EdgeConstraints,
     rng: np.random.Generator,
     table_size: int = 14,
-    n_sweeps: int = 100,
+    n_sweeps: int = 60,
     n_chains: int = 3,
-    n_em: int = 6,
+    n_em: int = 4,
 ) -> OrderPosterior:
     """Return edge probabilities averaged over sampled orders.
 
@@ -100,33 +91,96 @@ def average_orders(
         Updates of the prior's parameters, each after a fifth of the sweeps.
     """
     best = starts[0]
-    tables = [
-        _NodeTable(regressions, j, _nominees(regressions, j, starts, constraints, table_size), constraints)
-        for j in range(regressions.d)
-    ]
+    tables = _tables(regressions, starts, constraints, table_size)
     free = best.noise_variance == "free"
     chain = _Chain(tables, list(best.order), rng)
-    fitted = [
-        _fit_hyper(
-            _first_hyper(regressions, best, moment_prior), chain, regressions, best, free, n_em, n_sweeps // 5
-        )
-        for moment_prior in (False, True)
-    ]
-    hyper = fitted[1][1] if fitted[1][0] > fitted[0][0] + _SLAB_EVIDENCE else fitted[0][1]
+
+    def sampled() -> _Totals:
+        totals = _Totals(regressions)
+        for sweep in range(max(n_sweeps // 5, 10)):
+            chain.sweep()
+            if sweep >= 5:
+                totals.add(chain)
+        return totals
+
+    hyper = _fit_hyper(sampled, chain, regressions, best, n_em)
     for table in tables:
         table.weigh(hyper, regressions, free)
-    totals = _Totals(regressions)
+    runs = []
     for index in range(n_chains):
         chain.restart(
             list(best.order)
             if index == 0
             else chain.feasible(rng.permutation(regressions.d).tolist(), constraints)
         )
+        totals = _Totals(regressions)
         for sweep in range(n_sweeps + n_sweeps // 5):
             chain.sweep()
             if sweep >= n_sweeps // 5:
                 totals.add(chain)
-    return OrderPosterior(totals.edges / totals.count, totals.precedes / totals.count, hyper, totals.count)
+        runs.append(totals)
+    return _posterior(_arrived(runs), hyper)
+
+
+def average_within_order(
+    regressions: ParentRegressions,
+    found: OrderResult,
+    constraints: EdgeConstraints,
+    table_size: int = 11,
+    n_em: int = 6,
+) -> OrderPosterior:
+    """Return edge probabilities given the order of a network, averaged over parent sets only.
+
+    What the direction of an edge rests on is not part of the average: an edge against the order has
+    probability 0.
+    """
+    rank = np.empty(regressions.d, dtype=int)
+    rank[list(found.order)] = np.arange(regressions.d)
+    allowed = constraints.allowed.copy()
+    allowed[: regressions.d] &= rank[:, None] < rank[None, :]
+    limits = EdgeConstraints(allowed, constraints.required)
+    tables = _tables(regressions, [found], limits, table_size)
+    chain = _Chain(tables, list(found.order), np.random.default_rng(0))
+
+    def given() -> _Totals:
+        totals = _Totals(regressions)
+        totals.add(chain)
+        return totals
+
+    hyper = _fit_hyper(given, chain, regressions, found, n_em)
+    for table in tables:
+        table.weigh(hyper, regressions, found.noise_variance == "free")
+    return _posterior([given()], hyper)
+
+
+def _tables(
+    regressions: ParentRegressions,
+    starts: Sequence[OrderResult],
+    constraints: EdgeConstraints,
+    table_size: int,
+) -> list[NodeTable]:
+    return [
+        NodeTable(regressions, j, _nominees(regressions, j, starts, constraints, table_size), constraints)
+        for j in range(regressions.d)
+    ]
+
+
+def _arrived(runs: list[_Totals]) -> list[_Totals]:
+    """The chains whose orders are about as probable as those of the best chain.
+
+    With many rows the posterior is so narrow that a chain from a random order may stay in a worse mode; to
+    average over it would mix in networks that the data exclude.
+    """
+    best = max(runs, key=lambda run: float(np.mean(run.log_sums)))
+    least = float(np.mean(best.log_sums)) - 4 * float(np.std(best.log_sums)) - 3
+    return [run for run in runs if float(np.mean(run.log_sums)) >= least]
+
+
+def _posterior(runs: list[_Totals], hyper: Hyper) -> OrderPosterior:
+    count = sum(run.count for run in runs)
+    edges = sum((run.edges for run in runs), np.zeros_like(runs[0].edges)) / count
+    precedes = sum((run.precedes for run in runs), np.zeros_like(runs[0].precedes)) / count
+    return OrderPosterior(edges, precedes, hyper, count, len(runs))
 
 
 def _first_hyper(regressions: ParentRegressions, best: OrderResult, moment_prior: bool) -> Hyper:
@@ -141,29 +195,27 @@ def _first_hyper(regressions: ParentRegressions, best: OrderResult, moment_prior
 
 
 def _fit_hyper(
-    hyper: Hyper,
+    collect: Callable[[], _Totals],
     chain: _Chain,
     regressions: ParentRegressions,
     best: OrderResult,
-    free: bool,
     n_em: int,
-    n_sweeps: int,
-) -> tuple[float, Hyper]:
-    """Mean log evidence over sampled orders, and the prior after `n_em` EM steps."""
-    evidence = -np.inf
-    chain.restart(list(best.order))
-    for _ in range(n_em):
-        for table in chain.tables:
-            table.weigh(hyper, regressions, free)
-        chain.restart(chain.order)
-        totals = _Totals(regressions)
-        for sweep in range(max(n_sweeps, 10)):
-            chain.sweep()
-            if sweep >= 5:
-                totals.add(chain)
-        evidence = totals.evidence(hyper, free)
-        hyper = _updated(hyper, totals, regressions, free)
-    return evidence, hyper
+) -> Hyper:
+    """The prior after `n_em` EM steps, with a moment prior if it has the larger evidence."""
+    free = best.noise_variance == "free"
+    fitted = []
+    for moment_prior in (False, True):
+        hyper, evidence = _first_hyper(regressions, best, moment_prior), -np.inf
+        chain.restart(list(best.order))
+        for _ in range(n_em):
+            for table in chain.tables:
+                table.weigh(hyper, regressions, free)
+            chain.restart(chain.order)
+            totals = collect()
+            evidence = totals.evidence(hyper, free)
+            hyper = _updated(hyper, totals, regressions, free)
+        fitted.append((evidence, hyper))
+    return max(fitted, key=lambda pair: pair[0])[1]
 
 
 def median_graph(probability: FloatArray, required: BoolArray) -> BoolArray:
@@ -185,96 +237,10 @@ def median_graph(probability: FloatArray, required: BoolArray) -> BoolArray:
     return support
 
 
-class _NodeTable:
-    """All subsets of one node's nominated columns; bit b of a subset stands for columns[b]."""
-
-    def __init__(
-        self, regressions: ParentRegressions, node: int, columns: list[int], constraints: EdgeConstraints
-    ) -> None:
-        self.node, self.columns = node, columns
-        self.explained = 1.0 - _subset_rss(regressions.correlation, columns, node)
-        masks = np.arange(2 ** len(columns))
-        self.is_present = [m < regressions.d for m in columns]
-        self.n_present = np.zeros(len(masks))
-        self.n_all = np.zeros(len(masks))
-        self.possible = np.ones(len(masks), dtype=bool)
-        for b, m in enumerate(columns):
-            has = (masks >> b) & 1
-            self.n_all += has
-            self.n_present += has * self.is_present[b]
-            if constraints.required[m, node]:
-                self.possible &= has == 1
-        self.bit_of = {m: b for b, m in enumerate(columns)}
-        self.lag_mask = sum(1 << b for b, present in enumerate(self.is_present) if not present)
-        self.log_sum: FloatArray = np.zeros(len(masks))
-        self.log_fit: FloatArray = np.zeros(len(masks))
-
-    def weigh(self, hyper: Hyper, regressions: ParentRegressions, free: bool) -> None:
-        """Recompute the summed weights for a prior."""
-        shrink = hyper.g / (1 + hyper.g)
-        if free:
-            fit = -(regressions.n - 1) / 2 * np.log1p(-shrink * np.minimum(self.explained, 1 - 1e-12))
-        else:
-            fit = 0.5 * shrink * self.explained * regressions.total[self.node] / hyper.noise_variance
-        weight = fit - 0.5 * self.n_all * np.log1p(hyper.g)
-        weight = weight + self.n_present * _logit(hyper.pi_present)
-        weight += (self.n_all - self.n_present) * _logit(hyper.pi_lagged)
-        if hyper.moment_prior:
-            for b in range(len(self.columns)):
-                explained = self.explained.reshape(-1, 2, 1 << b)
-                rise = explained[:, 1] - explained[:, 0]
-                if free:
-                    z2 = regressions.n * rise / np.maximum(1 - explained[:, 1], 1e-9)
-                else:
-                    z2 = rise * (regressions.total[self.node] / hyper.noise_variance)
-                # Posterior mean of beta^2 over its prior mean, with the other weights at their estimates.
-                weight.reshape(-1, 2, 1 << b)[:, 1] += np.log((shrink * z2 + 1) * shrink / hyper.g)
-        weight[~self.possible] = -np.inf
-        self.log_fit = _subset_sums(weight + np.log(np.maximum(self.explained, 1e-12)))
-        self.log_sum = _subset_sums(weight)
-
-
-def _subset_rss(correlation: FloatArray, columns: list[int], node: int) -> FloatArray:
-    """(2^k,) residual sum of squares of `node` on every subset of `columns`, by sweeps.
-
-    After step b the array holds, for every subset of the first b columns, the residual cross-products of
-    what is left.
-    """
-    index = [*columns, node]
-    rest = correlation[np.ix_(index, index)][None]
-    for _ in columns:
-        pivot = rest[:, 0, 0]
-        tail = rest[:, 1:, 1:]
-        row = rest[:, 0, 1:]
-        safe = np.where(pivot > 1e-9, pivot, np.inf)
-        swept = tail - row[:, :, None] * row[:, None, :] / safe[:, None, None]
-        rest = np.concatenate([tail, swept])
-    return np.clip(rest[:, 0, 0], 1e-12, 1.0)
-
-
-def _subset_sums(log_weight: FloatArray) -> FloatArray:
-    """(2^k,) log of the sum of exp(log_weight) over the subsets of every subset."""
-    top = float(log_weight.max())
-    finite = log_weight[np.isfinite(log_weight)]
-    if top - float(finite.min(initial=top)) < _LINEAR_RANGE:
-        # Within the range of a double the sums can be taken as they are, ten times faster.
-        total = np.exp(log_weight - top)
-        for b in range(len(total).bit_length() - 1):
-            view = total.reshape(-1, 2, 1 << b)
-            view[:, 1] += view[:, 0]
-        with np.errstate(divide="ignore"):
-            return np.asarray(top + np.log(total))
-    total = log_weight.copy()
-    for b in range(len(total).bit_length() - 1):
-        view = total.reshape(-1, 2, 1 << b)
-        np.logaddexp(view[:, 0], view[:, 1], out=view[:, 1])
-    return total
-
-
 class _Chain:
     """A sampler of orders."""
 
-    def __init__(self, tables: list[_NodeTable], order: list[int], rng: np.random.Generator) -> None:
+    def __init__(self, tables: list[NodeTable], order: list[int], rng: np.random.Generator) -> None:
         self.tables, self.rng, self.d = tables, rng, len(tables)
         self.order: list[int] = []
         self.masks: list[int] = []
@@ -359,14 +325,14 @@ class _Totals:
         self.edges = np.zeros((regressions.q, d))
         self.precedes = np.zeros((d, d))
         self.explained = np.zeros(d)
-        self.log_sum = 0.0
+        self.log_sums: list[float] = []
         self.count = 0
 
     def evidence(self, hyper: Hyper, free: bool) -> float:
         """Mean over the sampled orders of the log marginal likelihood given the order."""
         d, n = self.regressions.d, self.regressions.n
         n_lagged = (self.regressions.q - d) * d
-        value = self.log_sum / self.count
+        value = float(np.mean(self.log_sums))
         value += d * (d - 1) / 2 * np.log1p(-hyper.pi_present) + n_lagged * np.log1p(-hyper.pi_lagged)
         if not free:
             value -= (n - 1) * d / 2 * np.log(hyper.noise_variance)
@@ -376,9 +342,10 @@ class _Totals:
     def add(self, chain: _Chain) -> None:
         """Add what the chain's order implies."""
         self.count += 1
+        total = 0.0
         for table, mask in zip(chain.tables, chain.masks, strict=True):
             log_all = table.log_sum[mask]
-            self.log_sum += float(log_all)
+            total += float(log_all)
             bits = [b for b in range(len(table.columns)) if mask >> b & 1]
             if bits:
                 without = table.log_sum[[mask & ~(1 << b) for b in bits]]
@@ -386,6 +353,7 @@ class _Totals:
                     np.minimum(without - log_all, 0)
                 )
             self.explained[table.node] += np.exp(table.log_fit[mask] - log_all)
+        self.log_sums.append(total)
         position = np.empty(chain.d, dtype=int)
         position[chain.order] = np.arange(chain.d)
         self.precedes += position[:, None] < position[None, :]
@@ -445,7 +413,3 @@ def _nominees(
 
 def _share(count: float, possible: float) -> float:
     return float(np.clip((count + 0.5) / (possible + 1.0), 1e-4, 0.95))
-
-
-def _logit(probability: float) -> float:
-    return float(np.log(probability) - np.log1p(-probability))

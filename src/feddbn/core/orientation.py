@@ -19,6 +19,7 @@ __all__ = [
     "EdgeOrientation",
     "compelled_edges",
     "covered_edges",
+    "edge_firmness",
     "fixed_directions",
     "settle_directions",
 ]
@@ -121,6 +122,11 @@ def settle_directions(search: OrderSearch, result: OrderResult) -> tuple[OrderRe
         result = better
     search.adopt(result.support)
     return result, _ask(search, result)[0]
+
+
+def edge_firmness(search: OrderSearch, result: OrderResult) -> list[EdgeOrientation]:
+    """How firmly each edge of a given network is directed, by turning each once."""
+    return _ask(search, result)[0]
 
 
 def fixed_directions(search: OrderSearch, support: BoolArray) -> BoolArray:

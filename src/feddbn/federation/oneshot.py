@@ -15,6 +15,7 @@ import numpy as np
 
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.lagged import FloatArray, lagged_rows
+from feddbn.core.lambda_path import learn_by_path
 from feddbn.core.moments import Moments
 from feddbn.core.nongaussian import (
     N_FEATURES,
@@ -33,7 +34,13 @@ from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_
 from feddbn.federation.statistics import moments_program
 from feddbn.federation.task import ServerProgram, Task
 
-__all__ = ["NonGaussianReport", "OneShotOptions", "OneShotOutcome", "oneshot_program"]
+__all__ = [
+    "NonGaussianReport",
+    "OneShotOptions",
+    "OneShotOutcome",
+    "learn_from_moments",
+    "oneshot_program",
+]
 
 T = TypeVar("T")
 
@@ -109,8 +116,26 @@ def oneshot_program(
     rng: np.random.Generator,
 ) -> ServerProgram[OneShotOutcome]:
     """Ask for the moments, learn, and direct what is left open by the noise if it is not Gaussian."""
+    moments, n_sums = yield from _counted(moments_program(variables, options.n_lags, options.center))
+    outcome = learn_from_moments(moments, variables, constraints, options, rng)
+    learned, report, by_path = outcome.learned, None, options.learn.lambdas is not None
+    if options.use_nongaussian and learned.noise.kind == "free" and not by_path:
+        learned, report, asked = yield from _direct_by_noise(
+            outcome.moments, outcome.n_lags, learned, options
+        )
+        n_sums += asked
+    return replace(outcome, learned=learned, nongaussian=report, n_sums=n_sums)
+
+
+def learn_from_moments(
+    moments: Moments,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    options: OneShotOptions,
+    rng: np.random.Generator,
+) -> OneShotOutcome:
+    """What the server learns from the sum of moments alone, without any further sum."""
     d, p = len(variables), options.n_lags
-    moments, n_sums = yield from _counted(moments_program(variables, p, options.center))
     _require_rows(moments, p)
     # Large means were asked about an origin near them, so only rounding of the values themselves is left.
     check_variances(variables, np.diag(moments.scatter)[:d] / moments.n, moments.mean[:d], rtol=1e-28)
@@ -125,12 +150,11 @@ def oneshot_program(
         kept = np.arange((p + 1) * d)
         working, moments = working.select(kept), moments.select(kept)
         constraints = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
-    learned = learn_network(working, d, p, constraints, options.learn, rng)
-    report = None
-    if options.use_nongaussian and learned.noise.kind == "free":
-        learned, report, asked = yield from _direct_by_noise(moments, p, learned, options)
-        n_sums += asked
-    return OneShotOutcome(learned, moments, p, lag_scores, report, n_sums)
+    if options.learn.lambdas is not None:
+        learned = learn_by_path(working, d, p, constraints, options.learn)
+    else:
+        learned = learn_network(working, d, p, constraints, options.learn, rng)
+    return OneShotOutcome(learned, moments, p, lag_scores, None, 0)
 
 
 def _direct_by_noise(

@@ -115,7 +115,13 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
             self._fit(self.federation, None, observer)
             return self
         sites = read_sites(
-            data, site=site, series=series, time=time, variables=variables, freq=freq, label=label
+            data,
+            site=site,
+            series=series,
+            time=time,
+            variables=variables,
+            freq=freq,
+            label=self._label_column(label),
         )
         check_sites(sites, self._largest_lag)
         self._set_variables(tuple(next(iter(sites.values())).variables))
@@ -130,6 +136,10 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
         raise NotImplementedError
+
+    def _label_column(self, label: str | None) -> str | None:
+        """Column of row labels; an estimator that needs one says so here."""
+        return label
 
     def _set_variables(self, variables: tuple[str, ...]) -> None:
         self.feature_names_in_ = np.array(variables, dtype=object)

@@ -11,25 +11,22 @@ from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 
 from feddbn.core.constraints import Edge, EdgeConstraints
-from feddbn.core.edge_probability import EdgePosterior, average_parent_sets, score_parent_sets
-from feddbn.core.features import DEFAULT_KNOTS, callable_map, feature_map, register_feature_map
+from feddbn.core.features import DEFAULT_KNOTS
 from feddbn.core.lagged import Block, FloatArray
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.feature_statistics import (
-    Candidate,
-    FeatureStatistics,
-    feature_statistics_program,
-    pair_direction_program,
+from feddbn.federation.feature_statistics import pair_direction_program
+from feddbn.federation.lagged_posterior import (
+    LaggedOptions,
+    LaggedPosterior,
+    feature_candidates,
+    lagged_posterior_program,
 )
 from feddbn.federation.site import Site
 from feddbn.federation.task import Federation, Sum, Task, run_program
 from feddbn.runtime.in_process import InProcessFederation
 
-__all__ = ["ContemporaneousEdgeRanker", "LaggedEdgeRanker"]
-
-AUTO_FEATURES = ("linear", "quadratic", "spline")
-AUTO_SMOOTHING = (1.0, 0.8, 0.6, 0.4, 0.2)
+__all__ = ["ContemporaneousEdgeRanker", "LaggedEdgeRanker", "lagged_edge_table", "selection_table"]
 
 
 class _Ranker(BaseEstimator):  # type: ignore[misc]
@@ -141,122 +138,72 @@ class LaggedEdgeRanker(_Ranker):
         d = len(names)
         if d < 2:
             raise DataError(f"edges need at least 2 variables, got {d}.")
-        rate = min(0.5, 2.0 / d) if self.edge_rate is None else self.edge_rate
         constraints = EdgeConstraints.from_edges(names, int(self.n_lags), self.forbidden_edges)
-        self.n_sums_, self.n_numbers_ = 0, 0
-        program = feature_statistics_program(
-            d,
+        options = LaggedOptions(
             int(self.n_lags),
-            self._candidates(d),
-            centring={None: "shared", "recording": "recording"}.get(self.center_by, "label"),
-            baseline=self.baseline,
-            standardise=self.standardise,
-            knots=tuple(self.knots),
+            feature_candidates(self.features, self.smoothing, d),
+            self.center_by,
+            self.baseline,
+            self.standardise,
+            tuple(self.knots),
+            self.edge_rate,
+            self.n_hub_steps,
+            self.ridge,
         )
-        statistics, units = run_program(program, federation, self._count)
+        self.n_sums_, self.n_numbers_ = 0, 0
         with threadpool_limits(1, user_api="blas"):
-            posteriors = [self._average(s, constraints.allowed[d:], rate) for s in statistics]
-        best = int(np.argmax([posterior.log_marginal_likelihood for posterior in posteriors]))
-        self._report_choice(statistics, posteriors, best)
-        self._report_edges(posteriors[best], statistics[best], units, names, constraints.allowed[d:])
+            program = lagged_posterior_program(d, constraints.allowed[d:], options)
+            self._report(run_program(program, federation, self._count), names, constraints.allowed[d:])
         return self
 
-    def _candidates(self, d: int) -> list[Candidate]:
-        if callable(self.features):
-            own = callable_map(self.features, d)
-            register_feature_map(own)
-            names: tuple[str, ...] = (own.name,)
-        elif self.features == "auto":
-            names = AUTO_FEATURES
-        else:
-            names = (feature_map(str(self.features)).name,)
-        if self.smoothing == "auto":
-            grid: tuple[float, ...] = AUTO_SMOOTHING
-        elif self.smoothing is None:
-            grid = (1.0,)
-        elif isinstance(self.smoothing, (int, float)) and 0.0 < self.smoothing <= 1.0:
-            grid = (float(self.smoothing),)
-        else:
-            raise ParameterError(
-                f"smoothing must be None, 'auto' or a number in (0, 1], got {self.smoothing!r}."
-            )
-        return [Candidate(name, s) for name in names for s in grid]
-
-    def _average(self, statistics: FeatureStatistics, allowed: np.ndarray, rate: float) -> EdgePosterior:
-        scores = score_parent_sets(
-            statistics.cross,
-            statistics.n,
-            statistics.n_intercepts,
-            statistics.layout,
-            allowed=allowed,
-            ridge=self.ridge,
-        )
-        variable = np.tile(np.arange(statistics.layout.d), statistics.layout.n_lags)
-        return average_parent_sets(
-            scores, edge_rate=rate, regulator_of=variable, n_hub_steps=self.n_hub_steps
-        )
-
-    def _report_choice(
-        self, statistics: Sequence[FeatureStatistics], posteriors: Sequence[EdgePosterior], best: int
-    ) -> None:
-        self.selection_ = pd.DataFrame(
-            {
-                "features": [s.candidate.features for s in statistics],
-                "smoothing": [s.candidate.smoothing for s in statistics],
-                "log_marginal_likelihood": [p.log_marginal_likelihood for p in posteriors],
-            }
-        )
-        chosen = statistics[best].candidate
+    def _report(self, result: LaggedPosterior, names: tuple[str, ...], allowed: np.ndarray) -> None:
+        d, p = len(names), int(self.n_lags)
+        self.selection_ = selection_table(result)
+        chosen = result.chosen.candidate
         self.features_, self.smoothing_ = chosen.features, chosen.smoothing
-        self.log_marginal_likelihood_ = posteriors[best].log_marginal_likelihood
-        self.n_rows_ = round(statistics[best].n)
-        self.reason_ = f"features {chosen.features!r} with smoothing {chosen.smoothing:g} were given"
-        if len(statistics) > 1:
-            ranked = self.selection_["log_marginal_likelihood"].sort_values(ascending=False)
-            second = statistics[int(ranked.index[1])].candidate
-            self.reason_ = (
-                f"features {chosen.features!r} with smoothing {chosen.smoothing:g} have the largest log"
-                f" marginal likelihood of {len(statistics)} candidates, {ranked.iloc[0] - ranked.iloc[1]:.1f}"
-                f" above {second.features!r} with smoothing {second.smoothing:g}"
-            )
-
-    def _report_edges(
-        self,
-        posterior: EdgePosterior,
-        statistics: FeatureStatistics,
-        units: FloatArray,
-        names: tuple[str, ...],
-        allowed: np.ndarray,
-    ) -> None:
-        layout = statistics.layout
-        d, p = layout.d, layout.n_lags
-        spread = np.sqrt(np.maximum(np.diag(statistics.cross), 0.0) / statistics.n)
-        of_target, of_regulator = spread[:d] * units[1], spread[layout.features()[:, 0]]
-        if feature_map(statistics.candidate.features).has_identity:
-            of_regulator = of_regulator * np.tile(units[1], p)
-        of_regulator = np.where(of_regulator > 0, of_regulator, 1.0)
-        weight = posterior.weight * of_target[None, :] / of_regulator[:, None]
-        self.probabilities_ = posterior.probability.reshape(p, d, d).copy()
+        self.log_marginal_likelihood_ = result.posterior.log_marginal_likelihood
+        self.n_rows_ = round(result.chosen.n)
+        self.reason_ = result.reason
+        self.probabilities_ = result.posterior.probability.reshape(p, d, d).copy()
         self.probabilities_[:, np.arange(d), np.arange(d)] = 1.0
+        weight = result.weights()
         self.weights_ = weight.reshape(p, d, d)
-        self.edge_rates_ = posterior.rates[:d]
+        self.edge_rates_ = result.posterior.rates[:d]
         self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = d
-        regulator, target = np.nonzero(allowed)
-        other = regulator % d != target
-        regulator, target = regulator[other], target[other]
-        table = pd.DataFrame(
-            {
-                "source": self.feature_names_in_[regulator % d],
-                "target": self.feature_names_in_[target],
-                "lag": regulator // d + 1,
-                "weight": weight[regulator, target],
-                "probability": posterior.probability[regulator, target],
-            }
-        )
-        self.edge_probabilities_ = table.sort_values(
-            "probability", ascending=False, kind="stable", ignore_index=True
-        )
+        self.edge_probabilities_ = lagged_edge_table(result.posterior.probability, weight, names, allowed)
+
+
+def selection_table(result: LaggedPosterior) -> pd.DataFrame:
+    """DataFrame features, smoothing, log_marginal_likelihood: one row per candidate."""
+    return pd.DataFrame(
+        {
+            "features": [s.candidate.features for s in result.statistics],
+            "smoothing": [s.candidate.smoothing for s in result.statistics],
+            "log_marginal_likelihood": [p.log_marginal_likelihood for p in result.posteriors],
+        }
+    )
+
+
+def lagged_edge_table(
+    probability: FloatArray, weight: FloatArray, names: tuple[str, ...], allowed: np.ndarray
+) -> pd.DataFrame:
+    """DataFrame source, target, lag, weight, probability of the allowed edges between different variables."""
+    d = len(names)
+    regulator, target = np.nonzero(allowed)
+    other = regulator % d != target
+    regulator, target = regulator[other], target[other]
+    label = np.array(names, dtype=object)
+    table = pd.DataFrame(
+        {
+            "source": label[regulator % d],
+            "target": label[target],
+            "lag": regulator // d + 1,
+            "weight": weight[regulator, target],
+            "probability": probability[regulator, target],
+        }
+    )
+    return table.sort_values("probability", ascending=False, kind="stable", ignore_index=True)
 
 
 class ContemporaneousEdgeRanker(_Ranker):

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 from feddbn.core.constraints import Edge
+from feddbn.core.criterion import Criterion
 from feddbn.core.lagged import FloatArray
-from feddbn.core.one_round import LearnOptions, refit
-from feddbn.core.order_search import Criterion
+from feddbn.core.moments import Moments
+from feddbn.core.one_round import LearnOptions, PathPoint, UnitsCheck, refit
 from feddbn.core.status import Status
 from feddbn.data import SiteData
-from feddbn.errors import ParameterError, UnitsWarning
-from feddbn.federation.oneshot import OneShotOptions, OneShotOutcome, oneshot_program
+from feddbn.errors import DataError, ParameterError, UnitsWarning
+from feddbn.federation.lagged_posterior import LaggedOptions, feature_candidates, lagged_posterior_program
+from feddbn.federation.oneshot import (
+    NonGaussianReport,
+    OneShotOptions,
+    OneShotOutcome,
+    learn_from_moments,
+    oneshot_program,
+)
 from feddbn.federation.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
+from feddbn.methods.edge_ranking import lagged_edge_table, selection_table
 from feddbn.model.dbn import DBN
 
 __all__ = ["OneShotDBN"]
 
+_ORIENTATION = ["source", "target", "score_difference", "oriented"]
 _DEFAULT_PENALTY = {"bic": (2.0, 0.0), "ebic": (1.0, 0.5)}
 
 
@@ -39,7 +50,11 @@ class OneShotDBN(DBNEstimator):
     max_lags
         Largest number considered by ``n_lags="auto"``.
     search
-        "order": search over orders of the variables.
+        "order": search over orders of the variables. "dynotears": DYNOTEARS on the same sum, at `lambda_`, its
+        edges refitted without penalty.
+    lambda_
+        Penalty of ``search="dynotears"``, or "path": a falling grid from the data, of which BIC picks one
+        (`lambda_path_`). No penalty more costs a sum.
     noise_variance
         "equal" reads the order off the scales and so depends on the units; "free" does not depend on them
         but leaves
@@ -52,13 +67,25 @@ class OneShotDBN(DBNEstimator):
         it does not charge for choosing among many candidates.
     average
         Average over orders and parent sets and take the edges with probability above one half, instead of
-        the single best network. "auto": below 200 rows, where that makes fewer mistakes.
+        the single best network. "auto": with equal noise variances, or below 200 rows, up to 40 variables.
+        False: probabilities are given the order found, which is faster.
     n_restarts
         How often the search shakes its best order and tries again.
     use_nongaussian
         Direct what second moments leave open (free variances only) by sums of nonlinear functions of the
         residuals. "auto": if they are clearly not Gaussian; that is tested by one more sum, and only if
         something is open.
+    features
+        "linear", "quadratic", "spline", a function ``(n, d) -> (n, d, m)`` of standardised values, or "auto".
+        Other maps than "linear", `smoothing` and `center_by` give a model of lagged effects only, averaged
+        over at most two regulators per variable and the variable's own past: W_ is 0, A_ holds the linear
+        part of edges above one half. See `LaggedEdgeRanker`, which has more settings.
+    smoothing
+        Weight in (0, 1] of the newest value in the regulators' causal moving average, None, or "auto". "auto"
+        here and in `features` takes the candidate with the largest marginal likelihood.
+    center_by
+        Label column of a stimulus: rows labelled 0, False, empty or missing share one mean, rows with another
+        label have a mean per recording and label; or "recording": a mean per recording.
     forbidden_edges, required_edges
         ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
     center
@@ -90,13 +117,18 @@ class OneShotDBN(DBNEstimator):
         DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's
         ends exchanged scores. 0 means that the data cannot tell.
     edge_probabilities_
-        DataFrame source, target, lag, weight, probability (only where orders were averaged, else None).
+        DataFrame source, target, lag, weight, probability, most probable first; over orders up to 40
+        variables, else given the order found. `weight` is that of the network, 0 without the edge.
     units_
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
     nongaussian_
         What the noise decided, or None if it was not asked.
+    lambda_path_
+        DataFrame lambda, n_present, n_lagged, score, converged, chosen (``search="dynotears"``, else None).
+    features_, smoothing_, selection_
+        The feature map and smoothing used, and a DataFrame of all candidates (None for linear models).
     score_
-        Criterion of the network.
+        Criterion of the network; with features minus twice the log marginal likelihood.
     n_rounds_
         Number of sums.
     n_samples_
@@ -105,18 +137,27 @@ class OneShotDBN(DBNEstimator):
         Variables.
     """
 
+    selection_: pd.DataFrame | None
+    lambda_path_: pd.DataFrame | None
+    units_: UnitsCheck | None
+    nongaussian_: NonGaussianReport | None
+
     def __init__(
         self,
         n_lags: int | str = 1,
         *,
         max_lags: int = 3,
         search: str = "order",
+        lambda_: float | str = "path",
         noise_variance: str = "auto",
         criterion: str = "bic",
         penalty: float | None = None,
         average: bool | str = "auto",
-        n_restarts: int = 5,
+        n_restarts: int = 2,
         use_nongaussian: bool | str = "auto",
+        features: str | Callable[[FloatArray], FloatArray] = "linear",
+        smoothing: float | str | None = None,
+        center_by: str | None = None,
         forbidden_edges: Sequence[Edge] | None = None,
         required_edges: Sequence[Edge] | None = None,
         center: str = "none",
@@ -127,12 +168,16 @@ class OneShotDBN(DBNEstimator):
         self.n_lags = n_lags  # type: ignore[assignment]
         self.max_lags = max_lags
         self.search = search
+        self.lambda_ = lambda_
         self.noise_variance = noise_variance
         self.criterion = criterion
         self.penalty = penalty
         self.average = average
         self.n_restarts = n_restarts
         self.use_nongaussian = use_nongaussian
+        self.features = features
+        self.smoothing = smoothing
+        self.center_by = center_by
         self.forbidden_edges = forbidden_edges
         self.required_edges = required_edges
         self.center = center
@@ -147,13 +192,87 @@ class OneShotDBN(DBNEstimator):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
+        options = self._options()
+        if self._has_features:
+            self._fit_features(federation, observer)
+            return
         rng = np.random.default_rng(self.random_state)
-        program = oneshot_program(self._variables, self._constraints(), self._options(), rng)
+        program = oneshot_program(self._variables, self._constraints(), options, rng)
         outcome, _ = self._run(program, federation, observer)
         self._report(outcome)
 
+    def fit_moments(self, moments: Moments, variables: Sequence[str]) -> DBN:
+        """Learn from the summed moments of lagged rows alone, set the same attributes, return the network.
+
+        What needs further sums (directions by non-Gaussian noise) is left out.
+        """
+        if self._has_features:
+            raise ParameterError(
+                "fit_moments needs the moments of a linear model; features, smoothing and center_by have others."
+            )
+        self._set_variables(tuple(str(name) for name in variables))
+        options, constraints = self._options(), self._constraints()
+        if moments.q != len(constraints.allowed):
+            raise ParameterError(
+                f"moments have {moments.q} columns; {len(self._variables)} variables and n_lags={options.n_lags} "
+                f"need {len(constraints.allowed)}."
+            )
+        rng = np.random.default_rng(self.random_state)
+        with threadpool_limits(1):
+            self._report(learn_from_moments(moments, self._variables, constraints, options, rng))
+        return self.dbn_
+
+    @property
+    def _has_features(self) -> bool:
+        linear = isinstance(self.features, str) and self.features == "linear"
+        return not linear or self.smoothing is not None or self.center_by is not None
+
+    def _label_column(self, label: str | None) -> str | None:
+        if self.center_by in (None, "recording"):
+            return label
+        if label not in (None, self.center_by):
+            raise ParameterError(f"label={label!r} must be the column of center_by={self.center_by!r}.")
+        return self.center_by
+
+    def _fit_features(self, federation: Federation, observer: Observer | None) -> None:
+        """Lagged effects through feature maps: the average over parent sets is the model."""
+        names, d = self._variables, len(self._variables)
+        if isinstance(self.n_lags, str) or self.n_lags < 1:
+            raise ParameterError(
+                f"features, smoothing and center_by need n_lags of at least 1, got {self.n_lags!r}."
+            )
+        if self.required_edges or self.search != "order":
+            raise ParameterError(
+                "features, smoothing and center_by go with neither required_edges nor search='dynotears'."
+            )
+        if d < 2:
+            raise DataError(f"edges need at least 2 variables, got {d}.")
+        allowed = self._constraints().allowed[d:]
+        options = LaggedOptions(
+            self.n_lags, feature_candidates(self.features, self.smoothing, d), self.center_by
+        )
+        result, seconds = self._run(lagged_posterior_program(d, allowed, options), federation, observer)
+        probability, weight = result.posterior.probability, result.weights()
+        present = (probability > 0.5) & allowed
+        A = np.where(present, weight, 0.0).reshape(self.n_lags, d, d)
+        own, variances = result.own_past(present)
+        A[:, np.arange(d), np.arange(d)] = own
+        dbn = DBN(np.zeros((d, d)), A, names, np.zeros(d), variances)
+        self._set_network(dbn, dbn)
+        self.status_ = Status.EXACT
+        self.n_lags_, self.lag_scores_, self.lambda_path_ = self.n_lags, None, None
+        self.order_ = list(names)
+        self.noise_variance_, self.reason_ = "free", result.reason
+        self.orientation_ = pd.DataFrame(columns=_ORIENTATION)
+        self.features_, self.smoothing_ = result.chosen.candidate.features, result.chosen.candidate.smoothing
+        self.selection_ = selection_table(result)
+        self.edge_probabilities_ = lagged_edge_table(probability, weight, names, allowed)
+        self.units_ = self.nongaussian_ = None
+        self.score_ = -2 * result.posterior.log_marginal_likelihood
+        self.n_rounds_, self.n_samples_ = len(seconds), round(result.chosen.n)
+
     def _options(self) -> OneShotOptions:
-        _require_choice("search", self.search, ("order",))
+        _require_choice("search", self.search, ("order", "dynotears"))
         _require_choice("noise_variance", self.noise_variance, ("auto", "equal", "free"))
         _require_choice("criterion", self.criterion, tuple(_DEFAULT_PENALTY))
         _require_choice("center", self.center, ("none", "recording"))
@@ -178,8 +297,18 @@ class OneShotDBN(DBNEstimator):
         scale: Any = self.scale
         use_nongaussian: Any = self.use_nongaussian
         n_restarts = _whole("n_restarts", self.n_restarts)
-        learn = LearnOptions(noise_variance, Criterion(c, gamma), n_restarts, average)
+        learn = LearnOptions(noise_variance, Criterion(c, gamma), n_restarts, average, self._lambdas())
         return OneShotOptions(n_lags, is_auto, center, scale, use_nongaussian, learn)
+
+    def _lambdas(self) -> tuple[float, ...] | None:
+        if self.search == "order":
+            return None
+        value = self.lambda_
+        if isinstance(value, str) and value == "path":
+            return ()
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+            raise ParameterError(f"lambda_ must be 'path' or a number of at least 0, got {value!r}.")
+        return (float(value),)
 
     def _report(self, outcome: OneShotOutcome) -> None:
         learned, names = outcome.learned, self._variables
@@ -196,11 +325,11 @@ class OneShotDBN(DBNEstimator):
         self.noise_variance_, self.reason_ = learned.noise.kind, learned.noise.reason
         self.orientation_ = pd.DataFrame(
             [(names[e.source], names[e.target], e.score_difference, e.oriented) for e in learned.orientation],
-            columns=["source", "target", "score_difference", "oriented"],
+            columns=_ORIENTATION,
         )
-        self.edge_probabilities_ = None
-        if learned.posterior is not None:
-            self.edge_probabilities_ = _edge_table(learned.posterior.probability, C, names)
+        self.edge_probabilities_ = _edge_table(learned.posterior.probability, C, names)
+        self.features_, self.smoothing_, self.selection_ = "linear", 1.0, None
+        self.lambda_path_ = _path_table(learned.path) if learned.path else None
         self.units_, self.nongaussian_ = learned.units, outcome.nongaussian
         self.score_ = learned.score
         self.n_rounds_ = outcome.n_sums
@@ -227,6 +356,13 @@ def _edge_table(probability: FloatArray, C: FloatArray, names: tuple[str, ...]) 
     ]
     table = pd.DataFrame(rows, columns=["source", "target", "lag", "weight", "probability"])
     return table.sort_values("probability", ascending=False, kind="stable", ignore_index=True)
+
+
+def _path_table(path: Sequence[PathPoint]) -> pd.DataFrame:
+    rows = [(p.penalty, p.n_present, p.n_lagged, p.score, p.converged) for p in path]
+    table = pd.DataFrame(rows, columns=["lambda", "n_present", "n_lagged", "score", "converged"])
+    table["chosen"] = table.index == table["score"].idxmin()
+    return table
 
 
 def _require_choice(name: str, value: object, choices: tuple[object, ...]) -> None:

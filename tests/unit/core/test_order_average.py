@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from simulated_moments import simulated
 
-from feddbn.core import order_average
+from feddbn.core import parent_tables
 from feddbn.core.constraints import EdgeConstraints, has_cycle
-from feddbn.core.order_average import Hyper, average_orders, median_graph
-from feddbn.core.order_search import Criterion, OrderSearch
+from feddbn.core.criterion import Criterion
+from feddbn.core.order_average import average_orders, median_graph
+from feddbn.core.order_search import OrderSearch
+from feddbn.core.parent_tables import Hyper
 from feddbn.core.parents import ParentRegressions
 
 
@@ -60,7 +62,7 @@ def test_probabilities_agree_with_enumeration_of_all_orders_and_parent_sets():
 @pytest.mark.parametrize("spread", [1.0, 300.0])
 def test_sums_over_subsets_agree_with_direct_sums(spread):
     log = np.random.default_rng(0).normal(size=32) * spread
-    sums = order_average._subset_sums(log)
+    sums = parent_tables.subset_sums(log)
     for mask in range(32):
         inside = [log[s] for s in range(32) if s & mask == s]
         assert sums[mask] == pytest.approx(np.logaddexp.reduce(inside))
@@ -70,7 +72,7 @@ def test_residuals_of_all_subsets_agree_with_least_squares():
     rng = np.random.default_rng(0)
     z = rng.standard_normal((50, 5)) @ rng.standard_normal((5, 5))
     R = np.corrcoef(z.T)
-    rss = order_average._subset_rss(R, [1, 2, 4], 0)
+    rss = parent_tables.subset_rss(R, [1, 2, 4], 0)
     for mask in range(8):
         S = [c for b, c in enumerate([1, 2, 4]) if mask >> b & 1]
         expected = 1 - (R[0, S] @ np.linalg.solve(R[np.ix_(S, S)], R[S, 0]) if S else 0)

@@ -3,7 +3,8 @@ import pytest
 from simulated_moments import simulated
 
 from feddbn.core.constraints import EdgeConstraints, has_cycle
-from feddbn.core.order_search import Criterion, OrderSearch, search_order
+from feddbn.core.criterion import Criterion
+from feddbn.core.order_search import OrderSearch, search_order
 
 
 def wrong(result, truth):

@@ -5,8 +5,9 @@ import pytest
 from simulated_moments import simulated
 
 from feddbn.core.constraints import EdgeConstraints, has_cycle
+from feddbn.core.criterion import Criterion
 from feddbn.core.moments import Moments
-from feddbn.core.order_search import Criterion, OrderSearch
+from feddbn.core.order_search import OrderSearch
 from feddbn.core.orientation import compelled_edges, covered_edges, settle_directions
 
 
