@@ -190,9 +190,8 @@ def test_a_foreign_certificate_and_a_borrowed_one_do_not_let_a_site_in(federatio
     try:
         end = time.monotonic() + 40
         while time.monotonic() < end:
-            if (
-                "CERTIFICATE_VERIFY_FAILED" in logs[foreign].read_text()
-                and IDENTITY in federation.log(SERVER)
+            if "CERTIFICATE_VERIFY_FAILED" in logs[foreign].read_text() and IDENTITY in federation.log(
+                SERVER
             ):
                 break
             time.sleep(0.2)
