@@ -10,7 +10,7 @@ The adaptive path:
     WARM      the lasso without acyclicity
     ACYCLIC   acyclicity gains weight slowly, from almost nothing: a homotopy
     LASSO     h is small: W keeps the order it has found; the convex problem within it is solved to tolerance
-    SUPPORT   (refit) no penalty, only the edges found so far
+    SUPPORT   (refit) no penalty, only the edges whose penalised weight comes near their threshold
     FINAL     (refit) no penalty, only the edges above their thresholds
 
 Up to ACYCLIC the sites are asked for gradients, whose sum is the pooled gradient whatever the split; so the path
@@ -47,6 +47,9 @@ __all__ = ["Consensus", "ConsensusOptions", "RoundRecord", "Stage"]
 
 BoolArray = NDArray[np.bool_]
 _RELAXATION = 1.6
+# A refit of everything L1 let through follows the noise when rows are few. Edges whose penalised weight is at least this
+# share of their threshold are refitted: chosen on simulated seeds 50-55 (d = 10, 20; n = 50 to 512).
+_CANDIDATE_SHARE = 0.75
 _FOLLOW = 0.02
 _PATIENCE = 15
 
@@ -365,10 +368,9 @@ class Consensus:
             self.dropped += dropped
             support = self.C != 0
             support[:d] = W != 0
-            if stage is Stage.FINAL:
-                support &= (
-                    threshold(self.C, constraints.required, options.w_threshold, options.a_threshold) != 0
-                )
+            share = 1.0 if stage is Stage.FINAL else _CANDIDATE_SHARE
+            limits = (share * options.w_threshold, share * options.a_threshold)
+            support &= threshold(self.C, constraints.required, *limits) != 0
             self._allowed = support | constraints.required
             self._penalty = np.zeros_like(options.penalty)
         self.stage, self._stage_start = stage, self.round
