@@ -19,7 +19,7 @@ from feddbn.runtime.nvflare_kit import ALLOWED_CLASSES, make_kits, start_command
 from mischief import CLASSES
 from nvflare_federation import SERVER, children
 
-IDENTITY = "failed to verify client identity"
+IDENTITY = "authenticated as 'site-a' but claimed endpoint 'site-x'"
 SITES = ("site-a", "site-b", "site-c")
 
 

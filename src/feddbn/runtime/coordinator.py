@@ -43,6 +43,7 @@ from feddbn.federation.task import Sum, Task
 __all__ = ["Coordinator", "Log", "MemoryJournal", "ServerEvent", "run_study"]
 
 MAX_BACKOFF = 16
+SAME_ANSWER = 5
 
 
 class Log(Protocol):
@@ -128,6 +129,7 @@ class Coordinator:
         self._misses: Counter[str] = Counter()
         self._resting: dict[str, int] = {}
         self._refused: dict[str, str] = {}
+        self._said: dict[str, str] = {}
         stored = log.read()
         if stored is None:
             header = Header(run_id, study.to_json(), study.digest, __version__, tuple(sorted(study.sites)))
@@ -237,7 +239,9 @@ class Coordinator:
         vectors: dict[str, FloatArray] = {}
         pending = self._awake(participants, seq)
         attempt = 0
+        heard: Counter[tuple[str, str]] = Counter()
         while pending:
+            self._said = {}
             messages = {
                 site: encode_request(
                     task_request(task, self._run_id, seq, self._counted.get(site, -1), attempt)
@@ -247,7 +251,7 @@ class Coordinator:
             vectors.update(self._vectors(self._ask(messages, task.name, seq), task_digest(task)))
             pending = [site for site in pending if site not in vectors]
             self._note_attendance(vectors, pending, seq)
-            insists = [site for site in pending if site in self._refused]
+            insists = any(site in self._refused for site in pending) or self._is_in_vain(heard)
             if rules.when_missing != "wait" or not pending or insists:
                 break
             if time.monotonic() - start >= rules.max_wait_s:
@@ -279,7 +283,9 @@ class Coordinator:
             self._secure = (courier, SecureFederation(courier, self._run_id, self._study.privacy.min_sites))
         courier, secure = self._secure
         new_keys = False
+        heard: Counter[tuple[str, str]] = Counter()
         while True:
+            self._said = {}
             courier.begin(seq, self._counted, participants, rules.when_missing == "continue")
             try:
                 if new_keys:
@@ -290,16 +296,23 @@ class Coordinator:
             except (Incomplete, AggregationError) as error:
                 new_keys = True
                 waited = time.monotonic() - start
-                if rules.when_missing == "abort" or waited >= rules.max_wait_s:
-                    raise NotEnoughSites(f"task {seq} ({task.name!r}): {error}") from None
-                time.sleep(self._pause_s)
+                if rules.when_missing == "abort" or waited >= rules.max_wait_s or self._is_in_vain(heard):
+                    reasons = " ".join(self._said[site] for site in sorted(self._said))
+                    raise NotEnoughSites(f"task {seq} ({task.name!r}): {error} {reasons}".rstrip()) from None
+                    time.sleep(self._pause_s)
         self._require(answer.contributors, participants, f"task {seq} ({task.name!r})")
         seconds = time.monotonic() - start
         names = answer.contributors
         self._on_event(ServerEvent("sum", seq, task.name, sites=names, note=task.note, seconds=seconds))
         return answer
 
+    def _is_in_vain(self, heard: Counter[tuple[str, str]]) -> bool:
+        """Whether a site refused the same task with the same sentence again and again: no accident of the network."""
+        heard.update((site, said) for site, said in self._said.items() if "refused:" in said)
+        return any(count >= SAME_ANSWER for count in heard.values())
+
     def _note_refusal(self, site: str, error: Exception) -> None:
+        self._said[site] = str(error)
         self._on_event(ServerEvent("refused", self._seq, "secagg", site, str(error)))
 
     def _ask(self, messages: Mapping[str, bytes], what: str, seq: int) -> dict[str, Reply | Exception]:
@@ -314,6 +327,7 @@ class Coordinator:
                 self._refused.pop(site, None)
             except (FederationError, PrivacyError) as error:
                 answers[site] = error
+                self._said[site] = str(error)
                 if isinstance(error, SiteRefused | StateError | PrivacyError):
                     self._refused[site] = str(error)
                 self._on_event(ServerEvent("refused", seq, what, site, str(error)))
@@ -352,7 +366,8 @@ class Coordinator:
         needed = min(rules.min_sites, len(asked)) if rules.when_missing == "continue" else len(asked)
         if len(present) >= max(needed, 1):
             return
-        reasons = " ".join(self._refused[site] for site in missing if site in self._refused)
+        said = {**self._refused, **self._said}
+        reasons = " ".join(said[site] for site in missing if site in said)
         sentence = f"{what} has {len(present)} of the {needed} sites it needs; missing: {', '.join(missing)}."
         raise NotEnoughSites(f"{sentence} {reasons}".rstrip())
 

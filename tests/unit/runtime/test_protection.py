@@ -52,7 +52,9 @@ def make_study(method="oneshot", parameters=None, **changes):
         "method": method,
         "variables": ("u", "v"),
         "sites": NAMES,
-        "parameters": {"n_lags": 1, "use_nongaussian": False} if parameters is None else parameters,
+        "parameters": {"n_lags": 1, "use_nongaussian": False, "noise_variance": "free"}
+        if parameters is None
+        else parameters,
         "attendance": {"when_missing": "abort"},
     }
     return Study(**{**values, **changes})

@@ -1,0 +1,119 @@
+"""What every runtime must do, run on each that lives in one process; the engines run the same studies in
+tests/integration.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import study_programs  # noqa: F401
+from feddbn import FDBNL, simulate
+from feddbn.data import read_sites
+from feddbn.errors import FederationError, ProtocolError
+from feddbn.federation.endpoint import SiteEndpoint
+from feddbn.federation.site import Site
+from feddbn.federation.store_format import MemoryStore
+from feddbn.federation.study import Study
+from feddbn.federation.task import Task
+from feddbn.privacy.keys import Identity, pinned_keys
+from feddbn.runtime.coordinator import Coordinator, MemoryJournal
+from feddbn.runtime.faults import LocalExchange
+from feddbn.runtime.in_process import InProcessFederation
+from feddbn.runtime.masking import site_masking
+from feddbn.runtime.secure import secure_federation
+
+pytest.importorskip("cryptography")
+MADE = simulate(d=4, n_lags=1, n_sites=4, n_samples=200, mean_degree=2, random_state=1)
+NAMES = tuple(MADE.sites)
+VARIABLES = ("x0", "x1", "x2", "x3")
+MASKED_ERROR = 1e-9
+
+
+def in_process():
+    return InProcessFederation({n: Site(n, s) for n, s in read_sites(MADE.sites).items()})
+
+
+def masked_in_process():
+    return secure_federation({n: Site(n, s) for n, s in read_sites(MADE.sites).items()})
+
+
+def messages(masked=False):
+    data = read_sites(MADE.sites)
+    identities = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}
+
+    def make(name):
+        keys = site_masking(name, identities[name], pinned_keys(identities), 3)
+        return SiteEndpoint(Site(name, data[name]), MemoryStore(name), masked=keys)
+
+    study = Study(
+        name="s", method="m", variables=VARIABLES, sites=NAMES, privacy={"secure_aggregation": masked}
+    )
+    coordinator = Coordinator(LocalExchange(NAMES, make), study, "run-1", MemoryJournal(), pause_s=0.0)
+    coordinator.hello()
+    return coordinator
+
+
+def masked_messages():
+    return messages(masked=True)
+
+
+@pytest.fixture(
+    params=[in_process, masked_in_process, messages, masked_messages], ids=lambda make: make.__name__
+)
+def federation(request):
+    made = request.param()
+    made.variables_of_study = VARIABLES
+    return made
+
+
+def walk(participants=None, centre=0.0):
+    return Task("walk", {"centre": np.full(4, centre)}, {"step": 0.1, "pause_s": 0.0}, participants)
+
+
+def test_the_sites_are_named_in_order(federation):
+    assert federation.sites == tuple(sorted(NAMES))
+
+
+def test_a_sum_is_over_all_sites_and_says_so(federation):
+    answer = federation.sum(walk())
+    assert answer.contributors == tuple(sorted(NAMES))
+    assert answer.value[-1] == pytest.approx(len(NAMES), abs=MASKED_ERROR)
+    np.testing.assert_allclose(answer.value, in_process().sum(walk()).value, rtol=0, atol=MASKED_ERROR)
+
+
+def test_a_sum_over_some_leaves_the_state_of_the_others_alone(federation):
+    some = NAMES[:3]
+    reference = in_process()
+    # Masks are never opened for one task and two sets of sites: each sum has its own task.
+    for k, participants in enumerate((some, None, some)):
+        task = walk(participants, 0.1 * k)
+        found, expected = federation.sum(task), reference.sum(task)
+        assert found.contributors == expected.contributors
+        np.testing.assert_allclose(found.value, expected.value, rtol=0, atol=MASKED_ERROR)
+
+
+def test_the_result_cannot_be_changed(federation):
+    with pytest.raises(ValueError, match="read-only"):
+        federation.sum(walk()).value[0] = 1.0
+
+
+def test_a_stranger_among_the_participants_is_refused(federation):
+    with pytest.raises(ProtocolError, match="names the site 'nobody', which is not in this federation"):
+        federation.sum(walk((*NAMES, "nobody")))
+
+
+def test_an_unknown_task_is_refused_with_a_sentence(federation):
+    with pytest.raises(FederationError, match="no site program answers task 'unheard-of'"):
+        federation.sum(Task("unheard-of"))
+
+
+def test_fdbnl_learns_the_same_network(federation):
+    if not hasattr(federation, "variables") or federation.variables is None:
+        federation.variables = VARIABLES
+    found = FDBNL(max_rounds=25, federation=federation).fit(None)
+    expected = FDBNL(max_rounds=25).fit(MADE.sites)
+    np.testing.assert_allclose(found.W_raw_, expected.W_raw_, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(found.W_ != 0, expected.W_ != 0)
