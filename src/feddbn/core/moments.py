@@ -16,6 +16,9 @@ from feddbn.core.lagged import Block, FloatArray
 __all__ = ["Moments", "sums_length"]
 
 
+_CHUNK_VALUES = 1 << 17
+
+
 def sums_length(q: int) -> int:
     """Return the length of `Moments.to_sums` for q columns: a count, q totals, the upper triangle."""
     return 1 + q + q * (q + 1) // 2
@@ -73,7 +76,7 @@ class Moments:
         return total.moments()
 
     @classmethod
-    def of_blocks(cls, blocks: Iterable[Block], n_lags: int, d: int, chunk_rows: int = 4096) -> Moments:
+    def of_blocks(cls, blocks: Iterable[Block], n_lags: int, d: int, chunk_rows: int | None = None) -> Moments:
         """Moments of the lagged rows ``z_t = [x_t, ..., x_{t-p}]`` of blocks (n, d), without forming z.
 
         Within a segment the cross-products of lags (a, b) and (a-1, b-1) run over the same rows but for one
@@ -84,10 +87,11 @@ class Moments:
         Equal to ``of_chunks(lagged_rows(blocks, n_lags), (n_lags + 1) * d)`` up to rounding.
         """
         total = _Accumulator((n_lags + 1) * d)
-        for values in _pieces(blocks, n_lags, chunk_rows):
+        # About a megabyte: large enough that calls cost nothing, small enough to stay in cache.
+        for values in _pieces(blocks, n_lags, chunk_rows or max(1024, _CHUNK_VALUES // d)):
             m = len(values) - n_lags
             origin = total.origin(values)[:d]
-            centred = np.subtract(values, origin, out=total.buffer(len(values), d))
+            centred = _shifted(values, origin, total.buffer(len(values), d))
             totals, cross = _lagged_sums(centred, n_lags, m, d)
             total.add(m, np.tile(origin, n_lags + 1), totals, cross)
         return total.moments()
@@ -201,6 +205,20 @@ def _pieces(blocks: Iterable[Block], n_lags: int, chunk_rows: int) -> Iterator[F
             yield values[start : min(start + chunk_rows, n_usable) + n_lags]
         if tail is None:
             tail = values[max(len(values) - n_lags, 0) :]
+
+
+def _shifted(x: FloatArray, origin: FloatArray, out: FloatArray) -> FloatArray:
+    """Write x - origin into out; many short rows are handled as few long ones, which is twice as fast."""
+    n, d = x.shape
+    fold = max(1, 256 // d)
+    whole = n - n % fold
+    if x.flags.c_contiguous and whole:
+        long = np.tile(origin, fold)
+        np.subtract(x[:whole].reshape(-1, fold * d), long, out=out[:whole].reshape(-1, fold * d))
+        np.subtract(x[whole:], origin, out=out[whole:])
+    else:
+        np.subtract(x, origin, out=out)
+    return out
 
 
 def _lagged_sums(x: FloatArray, n_lags: int, m: int, d: int) -> tuple[FloatArray, FloatArray]:

@@ -1,0 +1,83 @@
+"""Every measurement of speed: one table each, ratios within this run, JSON and a plot under benchmarks/results.
+
+    python benchmarks/run.py --quick        under three minutes on a free machine
+    python benchmarks/run.py --full         everything, about half an hour
+    python benchmarks/run.py --only scaling
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+# Before numpy is loaded: ratios are of one thread against one thread.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"
+sys.path.insert(0, str(Path(__file__).parent))
+
+RESULTS = Path(__file__).parent / "results"
+PARTS = ("against_naive", "scaling", "against_peers")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="small sizes, one seed (default)")
+    size.add_argument("--full", action="store_true", help="all sizes and seeds")
+    parser.add_argument("--only", choices=PARTS, action="append", help="run this part; may be given more than once")
+    options = parser.parse_args()
+    RESULTS.mkdir(exist_ok=True)
+    started = time.perf_counter()
+    found = []
+    for part in options.only or PARTS:
+        module = __import__(part)
+        for table in module.tables(options.full):
+            print(table.text(), flush=True)
+            found.append({"part": part, **vars(table)})
+            record = {
+                "size": "full" if options.full else "quick",
+                "python": platform.python_version(),
+                "machine": platform.machine(),
+                "seconds": time.perf_counter() - started,
+                "tables": found,
+            }
+            (RESULTS / "bench.json").write_text(json.dumps(record, indent=1))
+    plot(found, RESULTS / "bench.png")
+    print(f"\nWrote {RESULTS / 'bench.json'} and {RESULTS / 'bench.png'} in {time.perf_counter() - started:.0f} s.")
+
+
+def plot(found: list[dict], path: Path) -> None:
+    """Seconds over each axis, log-log, and the ratios to the naive transcription."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    curves = [t for t in found if t["title"].startswith("FDBNL over ")]
+    ratios = [t for t in found if t["title"].startswith("FDBNL against the paper")]
+    if not curves and not ratios:
+        return
+    figure, axes = plt.subplots(1, len(curves) + len(ratios), figsize=(3.6 * (len(curves) + len(ratios)), 3.2), squeeze=False)
+    for ax, table in zip(axes[0], curves, strict=False):
+        axis = table["title"].rsplit(" ", 1)[1]
+        column = table["columns"].index(axis)
+        ax.loglog([row[column] for row in table["rows"]], [row[4] for row in table["rows"]], "o-")
+        ax.set_xlabel(axis)
+        ax.set_ylabel("CPU seconds of a fit")
+    for ax, table in zip(axes[0][len(curves) :], ratios, strict=True):
+        labels = [f"d={r[0]}\nK={r[1]}" for r in table["rows"]]
+        ax.bar(range(len(labels)), [r[9] for r in table["rows"]])
+        ax.set_xticks(range(len(labels)), labels, fontsize=7)
+        ax.set_ylabel("times faster than the naive fit")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()
