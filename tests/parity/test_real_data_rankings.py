@@ -14,6 +14,7 @@ from feddbn.datasets import dream4, netsim
 from feddbn.datasets.netsim import PAPER_SUBJECTS
 from feddbn.datasets.source import CHECKSUMS
 from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
+from feddbn.methods.oneshot import OneShotDBN
 
 _DIRECTORY = Path(os.environ.get("FEDDBN_DATA", ""))
 pytestmark = [
@@ -46,6 +47,18 @@ def test_dream4_reaches_the_stated_precision(stimulus, precision, auroc):
     mean = np.mean(found, axis=0)
     assert mean[0] >= precision
     assert mean[1] >= auroc
+
+
+def test_the_recommended_method_ranks_dream4_by_marginal_likelihood_alone():
+    data = dream4(1, stimulus=True)
+    model = OneShotDBN(features="auto", smoothing="auto", center_by="stimulus")
+    model.fit(data.sites, label="stimulus")
+    position = {name: i for i, name in enumerate(data.variables)}
+    table = model.edge_probabilities_
+    truth = data.truth[table.source.map(position), table.target.map(position)]
+    assert model.smoothing_ < 1
+    assert average_precision_score(truth, table.probability) >= 0.40
+    assert roc_auc_score(truth, table.probability) >= 0.82
 
 
 def test_marginal_likelihood_alone_chooses_smoothing_and_squares_on_dream4():

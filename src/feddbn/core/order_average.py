@@ -7,8 +7,8 @@ sum of squares T:
     equal variances   log ML = 1/2 g/(1+g) R^2 T / s2  - k/2 log(1+g)
     free variances    log ML = -(n-1)/2 log(1 - g/(1+g) R^2) - k/2 log(1+g)
 
-or, if that has the larger evidence (weights keep away from zero), a moment prior: the same times beta^2 of
-every weight (Johnson and Rossell 2012), which asks for more before a small weight counts.
+or, if that has the larger evidence (weights keep away from zero), a moment prior of order r = 1, 2 or 3: the
+same times beta^2r of every weight (Johnson and Rossell 2012), which asks for more before a small weight counts.
 
 Theory of operation: each node gets a table over all subsets of its most promising columns, and from it, by
 one transform, the log of the summed posterior weight of all subsets of every subset. After that an order's
@@ -37,6 +37,7 @@ from feddbn.core.parents import BoolArray, ParentRegressions
 __all__ = ["Hyper", "OrderPosterior", "average_orders", "average_within_order", "median_graph"]
 
 _MAX_G_RATIO = 10.0
+_HIGHEST_MOMENT = 3
 
 
 @dataclass(frozen=True)
@@ -183,15 +184,15 @@ def _posterior(runs: list[_Totals], hyper: Hyper) -> OrderPosterior:
     return OrderPosterior(edges, precedes, hyper, count, len(runs))
 
 
-def _first_hyper(regressions: ParentRegressions, best: OrderResult, moment_prior: bool) -> Hyper:
+def _first_hyper(regressions: ParentRegressions, best: OrderResult, moment_order: int) -> Hyper:
     d, n = regressions.d, regressions.n
     n_lags = regressions.q // d - 1
     n_present = max(float(best.support[:d].sum()), 1.0)
     n_lagged = max(float(best.support[d:].sum()), 1.0)
     s2 = float(best.rss.sum()) / max(n * d - n_present - n_lagged, 1.0)
-    # A moment prior of scale g has three times the variance of a normal one, so it starts at a third.
-    g = n / (9 if moment_prior else 3)
-    return Hyper(_share(n_present, d * (d - 1) / 2), _share(n_lagged, n_lags * d * d), g, s2, moment_prior)
+    # A moment prior of scale g and order r has 2r + 1 times the variance of a normal one.
+    g = n / (3 * (2 * moment_order + 1))
+    return Hyper(_share(n_present, d * (d - 1) / 2), _share(n_lagged, n_lags * d * d), g, s2, moment_order)
 
 
 def _fit_hyper(
@@ -201,21 +202,28 @@ def _fit_hyper(
     best: OrderResult,
     n_em: int,
 ) -> Hyper:
-    """The prior after `n_em` EM steps, with a moment prior if it has the larger evidence."""
+    """The prior after `n_em` EM steps, at the order of the moment prior with the largest evidence."""
     free = best.noise_variance == "free"
-    fitted = []
-    for moment_prior in (False, True):
-        hyper, evidence = _first_hyper(regressions, best, moment_prior), -np.inf
-        chain.restart(list(best.order))
-        for _ in range(n_em):
-            for table in chain.tables:
-                table.weigh(hyper, regressions, free)
-            chain.restart(chain.order)
-            totals = collect()
-            evidence = totals.evidence(hyper, free)
-            hyper = _updated(hyper, totals, regressions, free)
-        fitted.append((evidence, hyper))
-    return max(fitted, key=lambda pair: pair[0])[1]
+    fitted: dict[int, tuple[float, Hyper]] = {}
+
+    def evidence(order: int) -> float:
+        if order not in fitted:
+            hyper, value = _first_hyper(regressions, best, order), -np.inf
+            chain.restart(list(best.order))
+            for _ in range(n_em):
+                for table in chain.tables:
+                    table.weigh(hyper, regressions, free)
+                chain.restart(chain.order)
+                totals = collect()
+                value = totals.evidence(hyper, free)
+                hyper = _updated(hyper, totals, regressions, free)
+            fitted[order] = (value, hyper)
+        return fitted[order][0]
+
+    order = 0 if evidence(0) >= evidence(1) else 1
+    while 0 < order < _HIGHEST_MOMENT and evidence(order + 1) > evidence(order):
+        order += 1
+    return fitted[order][1]
 
 
 def median_graph(probability: FloatArray, required: BoolArray) -> BoolArray:
@@ -374,7 +382,7 @@ def _updated(hyper: Hyper, totals: _Totals, regressions: ParentRegressions, free
         residual = (1 - shrink * explained) * regressions.total
         s2 = float(residual.sum()) / ((n - 1) * d)
         ratio = float((explained * regressions.total).sum()) / s2
-    g = (ratio / max(n_present + n_lagged, 1.0) - 1) / (3 if hyper.moment_prior else 1)
+    g = (ratio / max(n_present + n_lagged, 1.0) - 1) / (2 * hyper.moment_order + 1)
     g = float(np.clip(g, 1.0, _MAX_G_RATIO * n))
     return replace(
         hyper,

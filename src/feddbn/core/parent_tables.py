@@ -13,17 +13,25 @@ from feddbn.core.parents import ParentRegressions
 __all__ = ["Hyper", "NodeTable", "subset_rss", "subset_sums"]
 
 _LINEAR_RANGE = 650.0
+_EVEN_MOMENTS = {
+    1: lambda x: 1 + x,
+    2: lambda x: 1 + x * (2 + x / 3),
+    3: lambda x: 1 + x * (3 + x * (1 + x / 15)),
+}
+"""E[beta^2r] of a normal with mean^2 / variance = x, in units of the same with mean 0."""
 
 
 @dataclass(frozen=True)
 class Hyper:
-    """Prior edge probabilities (lag 0, lags >= 1), prior-to-noise ratio g, noise variance, kind of prior."""
+    """Prior edge probabilities (lag 0, lags >= 1), prior-to-noise ratio g, noise variance, order of the
+    moment prior (0: normal).
+    """
 
     pi_present: float
     pi_lagged: float
     g: float
     noise_variance: float
-    moment_prior: bool = False
+    moment_order: int = 0
 
 
 class NodeTable:
@@ -60,7 +68,8 @@ class NodeTable:
         weight = fit - 0.5 * self.n_all * np.log1p(hyper.g)
         weight = weight + self.n_present * _logit(hyper.pi_present)
         weight += (self.n_all - self.n_present) * _logit(hyper.pi_lagged)
-        if hyper.moment_prior:
+        if hyper.moment_order:
+            moment = _EVEN_MOMENTS[hyper.moment_order]
             for b in range(len(self.columns)):
                 explained = self.explained.reshape(-1, 2, 1 << b)
                 rise = explained[:, 1] - explained[:, 0]
@@ -68,8 +77,9 @@ class NodeTable:
                     z2 = regressions.n * rise / np.maximum(1 - explained[:, 1], 1e-9)
                 else:
                     z2 = rise * (regressions.total[self.node] / hyper.noise_variance)
-                # Posterior mean of beta^2 over its prior mean, with the other weights at their estimates.
-                weight.reshape(-1, 2, 1 << b)[:, 1] += np.log((shrink * z2 + 1) * shrink / hyper.g)
+                # Posterior mean of beta^2r over its prior mean, with the other weights at their estimates.
+                ratio = np.log(moment(shrink * z2)) + hyper.moment_order * np.log(shrink / hyper.g)
+                weight.reshape(-1, 2, 1 << b)[:, 1] += ratio
         weight[~self.possible] = -np.inf
         self.log_fit = subset_sums(weight + np.log(np.maximum(self.explained, 1e-12)))
         self.log_sum = subset_sums(weight)

@@ -67,7 +67,8 @@ class OneShotDBN(DBNEstimator):
         it does not charge for choosing among many candidates.
     average
         Average over orders and parent sets and take the edges with probability above one half, instead of
-        the single best network. "auto": with equal noise variances, or below 200 rows, up to 40 variables.
+        the single best network. "auto": with equal noise variances, or below 200 rows, up to 40 variables,
+        unless a `penalty` or "ebic" is asked for, which only the single best network obeys.
         False: probabilities are given the order found, which is faster.
     n_restarts
         How often the search shakes its best order and tries again.
@@ -292,7 +293,8 @@ class OneShotDBN(DBNEstimator):
             c = float(self.penalty)
         # The choices were checked above, which the type checker cannot see.
         noise_variance: Any = self.noise_variance
-        average: Any = self.average
+        default_price = self.criterion == "bic" and self.penalty is None
+        average: Any = self.average if default_price or self.average != "auto" else False
         center: Any = self.center
         scale: Any = self.scale
         use_nongaussian: Any = self.use_nongaussian

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from simulated_moments import simulated
 
-from feddbn.core import parent_tables
+from feddbn.core import order_average, parent_tables
 from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.criterion import Criterion
-from feddbn.core.order_average import average_orders, median_graph
+from feddbn.core.order_average import average_orders, average_within_order, median_graph
 from feddbn.core.order_search import OrderSearch
 from feddbn.core.parent_tables import Hyper
 from feddbn.core.parents import ParentRegressions
@@ -39,7 +39,7 @@ def test_probabilities_agree_with_enumeration_of_all_orders_and_parent_sets():
     result = posterior(moments, d, n_sweeps=1500)
     regressions = ParentRegressions(moments.scatter, moments.n, d)
     hyper = result.hyper
-    if hyper.moment_prior:
+    if hyper.moment_order:
         pytest.fail("this seed must choose the plain prior for the enumeration to apply")
     expected, norm = np.zeros((2 * d, d)), 0.0
     for order in itertools.permutations(range(d)):
@@ -128,3 +128,47 @@ def test_hyper_parameters_approach_the_generating_density():
     assert isinstance(result.hyper, Hyper)
     assert 0.3 < result.hyper.pi_present / (truth[:8].sum() / 28) < 2.0
     assert 0.7 < result.hyper.noise_variance < 1.4
+
+
+def test_probabilities_within_an_order_agree_with_enumeration():
+    d = 3
+    moments, _ = simulated(d, 30, 4, mean_degree=1.5)
+    limits = EdgeConstraints.none(d, 1)
+    search = OrderSearch(moments, d, 1, limits, Criterion(1.0), "equal")
+    found = search.run(0, np.random.default_rng(0))
+    result = average_within_order(search.regressions, found, limits)
+    assert result.n_orders == 1
+    if result.hyper.moment_order:
+        pytest.fail("this seed must choose the normal prior for the enumeration to apply")
+    expected = np.zeros((2 * d, d))
+    for k, node in enumerate(found.order):
+        candidates = [*found.order[:k], *range(d, 2 * d)]
+        total = 0.0
+        for size in range(len(candidates) + 1):
+            for S in itertools.combinations(candidates, size):
+                w = np.exp(log_weight(search.regressions, node, S, result.hyper))
+                total += w
+                expected[list(S), node] += w
+        expected[:, node] /= total
+    np.testing.assert_allclose(result.probability, expected, atol=1e-6)
+
+
+def test_a_chain_that_stays_in_a_worse_mode_is_left_out():
+    moments, _ = simulated(3, 50, 0)
+    regressions = ParentRegressions(moments.scatter, moments.n, 3)
+    runs = []
+    for level in (-100.0, -101.0, -150.0):
+        run = order_average._Totals(regressions)
+        run.log_sums = [level - 1, level, level + 1]
+        runs.append(run)
+    assert order_average._arrived(runs) == runs[:2]
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_moments_of_a_normal_agree_with_quadrature(order):
+    nodes, weights = np.polynomial.hermite_e.hermegauss(20)
+
+    def moment(mean):
+        return weights @ (mean + nodes) ** (2 * order)
+
+    assert parent_tables._EVEN_MOMENTS[order](1.7**2) == pytest.approx(moment(1.7) / moment(0.0))
