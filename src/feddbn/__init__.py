@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from feddbn.methods.dynotears import Dynotears
     from feddbn.methods.fdbnl import FDBNL
     from feddbn.methods.oneshot import OneShotDBN
+    from feddbn.methods.pfdbnl import PFDBNL
     from feddbn.methods.scoring import Scores, SiteScores, score, score_sites
     from feddbn.methods.simulation import SimulatedFederation, simulate
     from feddbn.model.dbn import DBN
@@ -27,6 +28,7 @@ _WHERE = {
     "FDBNL": "feddbn.methods.fdbnl",
     "LocalOnly": "feddbn.methods.baselines",
     "OneShotDBN": "feddbn.methods.oneshot",
+    "PFDBNL": "feddbn.methods.pfdbnl",
     "Scores": "feddbn.methods.scoring",
     "SimulatedFederation": "feddbn.methods.simulation",
     "SiteScores": "feddbn.methods.scoring",
@@ -39,6 +41,7 @@ _WHERE = {
 __all__ = [
     "DBN",
     "FDBNL",
+    "PFDBNL",
     "Average",
     "BestSite",
     "Dynotears",

@@ -50,10 +50,14 @@ def network(
     return DBN(C[:d], C[d:].reshape(-1, d, d), variables, intercept, variances)
 
 
-def history_frame(history: Iterable[RoundRecord], seconds: Iterable[float] | None = None) -> pd.DataFrame:
+def history_frame(history: Iterable[object], seconds: Iterable[float] | None = None) -> pd.DataFrame:
     """One row per round."""
     rows = [vars(record) for record in history]
+<<<<<<< HEAD
     frame = pd.DataFrame(rows, columns=list(RoundRecord.__dataclass_fields__))
+=======
+    frame = pd.DataFrame(rows, columns=None if rows else [f for f in RoundRecord.__dataclass_fields__])
+>>>>>>> ef367cf (PFDBNL: personal graphs by two-block ADMM over sums, with partial participation)
     times = [] if seconds is None else list(seconds)
     frame["seconds"] = times[-len(frame) :] if len(times) >= len(frame) else np.nan
     return frame

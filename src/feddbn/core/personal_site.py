@@ -1,0 +1,108 @@
+"""What a site does when a stage of PFDBNL begins: its own order, its own support, its own threshold.
+
+None of it leaves the site. The stages come from the server; a site that missed some of them catches up here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddbn.core.consensus import Stage
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.graph import break_cycles, threshold, topological_order
+from feddbn.core.lagged import FloatArray
+from feddbn.core.local_step import LocalProblem
+from feddbn.core.personal_step import PersonalMember, objective_given, solve_given
+
+__all__ = ["PersonalSite", "order_of"]
+
+BoolArray = NDArray[np.bool_]
+
+
+def order_of(C: FloatArray, constraints: EdgeConstraints) -> BoolArray:
+    """Return the (q, d) mask of edges allowed by the order of C's W, its weakest cycle edges left out."""
+    d = constraints.d
+    W, _ = break_cycles(np.where(constraints.allowed[:d], C[:d], 0.0), constraints.required[:d])
+    edges = (W != 0) | constraints.required[:d]
+    return constraints.within_order(topological_order(edges)).allowed
+
+
+@dataclass(frozen=True)
+class PersonalSite:
+    """A site between rounds.
+
+    Attributes
+    ----------
+    member
+        C_k and its companions.
+    allowed
+        (q, d) edges the current stage permits.
+    orders
+        Masks of the orders found so far, one per pass.
+    is_ordered
+        Whether `allowed` is within the order that stays.
+    raw
+        The penalised personal weights, once the penalised stages are over.
+    """
+
+    member: PersonalMember
+    allowed: BoolArray
+    orders: tuple[BoolArray, ...] = field(default=())
+    is_ordered: bool = False
+    raw: FloatArray | None = None
+
+    def enter(
+        self,
+        stage: Stage,
+        problem: LocalProblem,
+        penalty: FloatArray,
+        constraints: EdgeConstraints,
+        mu: float,
+        Cbar: FloatArray,
+        thresholds: tuple[float, float],
+    ) -> PersonalSite:
+        """Return the site at the beginning of `stage`; `penalty` carries the site's weight."""
+        if stage in (Stage.WARM, Stage.ACYCLIC):
+            member = replace(self.member, alpha=0.0, curvature=0.0)
+            return replace(self, member=member, allowed=constraints.allowed)
+        if stage is Stage.ORDER:
+            order = order_of(self.member.C, constraints)
+            return replace(self, member=replace(self.member, h=0.0), allowed=order, orders=(*self.orders, order))
+        site = self if self.is_ordered else self._choose_order(problem, penalty, constraints, mu, Cbar)
+        if stage is Stage.LASSO:
+            return site
+        if site.raw is None:
+            site = site.polished(problem, penalty, mu, Cbar)
+        support = site.member.C != 0
+        if stage is Stage.FINAL:
+            support &= threshold(site.member.C, constraints.required, *thresholds) != 0
+        return replace(site, allowed=support | (constraints.required & site.allowed))
+
+    def _choose_order(
+        self, problem: LocalProblem, penalty: FloatArray, constraints: EdgeConstraints, mu: float, Cbar: FloatArray
+    ) -> PersonalSite:
+        """Keep the order in which the site's own convex problem, with the centre as it is, ends lowest."""
+        orders = self.orders or (order_of(self.member.C, constraints),)
+        # The others' order costs one small lasso and is often the better one where own data are few.
+        best: tuple[float, BoolArray, FloatArray] | None = None
+        for order in (*orders, order_of(Cbar, constraints)):
+            C = solve_given(problem, mu, Cbar, penalty, order, self.member.C, tol=1e-5)
+            value = objective_given(problem, mu, Cbar, penalty, C)
+            if best is None or value < best[0]:
+                best = (value, order, C)
+        assert best is not None
+        member = replace(self.member, C=best[2], h=0.0)
+        return replace(self, member=member, allowed=best[1], is_ordered=True)
+
+    def polished(self, problem: LocalProblem, penalty: FloatArray, mu: float, Cbar: FloatArray) -> PersonalSite:
+        """Return the site with C_k solved exactly for the centre Cbar, kept as `raw` too.
+
+        Only edges that the rounds have kept are solved for: with a strong pull, zeros of the centre are known to the
+        rounds' tolerance only, and an exact answer to them would not be sparse.
+        """
+        kept = self.allowed & (self.member.C != 0)
+        C = solve_given(problem, mu, Cbar, penalty, kept, self.member.C)
+        return replace(self, member=replace(self.member, C=C), raw=C)
