@@ -26,10 +26,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from feddbn.core.acyclicity import Acyclicity, expm_value_and_grad
-from feddbn.core.consensus import Stage
 from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.lagged import FloatArray
-from feddbn.core.personal_step import PersonalRound
+from feddbn.core.personal_step import PersonalRound, PersonalStage
 from feddbn.core.schedules import Schedule
 from feddbn.core.status import Status
 
@@ -51,6 +50,8 @@ class PersonalOptions:
         One multiplier of h for all sites, driven by the mean of h (the paper), or one per site.
     is_running
         Average over all who ever joined, instead of this round's participants.
+    passes
+        (start, growth per update) of rho1 for each pass of the adaptive schedule; every site keeps its best order.
     """
 
     mu: float
@@ -67,6 +68,7 @@ class PersonalOptions:
     is_alpha_shared: bool = False
     is_running: bool = True
     acyclicity: Acyclicity = expm_value_and_grad
+    passes: tuple[tuple[float, float], ...] = ((1.0, 1.3),)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class PersonalRun:
     options: PersonalOptions
     n_sites: int
     C: FloatArray = field(init=False)
-    stage: Stage = field(init=False)
+    stage: PersonalStage = field(init=False)
     serial: int = 0
     n_joined: int = 0
     alpha: float = 0.0
@@ -105,13 +107,12 @@ class PersonalRun:
         self._total = np.zeros(options.penalty.shape)
         self.rho1 = options.schedule.rho1
         self.rho2 = self.rho2_before = options.schedule.rho2
-        self.unit = 1.0
         self._pass = 0
         self._time = self._stage_start = 0.0
         if not has_cycle(options.constraints.allowed[: options.constraints.d]):
-            self.stage = Stage.LASSO
+            self.stage = PersonalStage.LASSO
         else:
-            self.stage = Stage.WARM if options.schedule.is_adaptive else Stage.ACYCLIC
+            self.stage = PersonalStage.WARM if options.schedule.is_adaptive else PersonalStage.ACYCLIC
 
     @property
     def round(self) -> int:
@@ -121,7 +122,7 @@ class PersonalRun:
     def rules(self) -> PersonalRound:
         """Return what this round asks of the participants."""
         options, adaptive = self.options, self.options.schedule.is_adaptive
-        acyclic = self.stage is Stage.ACYCLIC
+        acyclic = self.stage is PersonalStage.ACYCLIC
         return PersonalRound(
             mu=options.mu,
             rho=2.0,
@@ -157,18 +158,18 @@ class PersonalRun:
             )
         )
         share = n_participants / self.n_sites
-        if self.stage is Stage.ACYCLIC:
+        if self.stage is PersonalStage.ACYCLIC:
             self._tighten(h, share)
         scale = max(1.0, float(np.sqrt(np.sum(self.options.metric[:, None] * C * C))))
         if self._stage_is_finished(max(primal, dual) / scale, h) and self._next_stage():
             return
         if self.round >= self.options.max_rounds:
-            self._finish(Status.NOT_ACYCLIC if self.stage is Stage.ACYCLIC else Status.MAX_ROUNDS)
+            self._finish(Status.NOT_ACYCLIC if self.stage is PersonalStage.ACYCLIC else Status.MAX_ROUNDS)
 
     def _tighten(self, h: float, share: float) -> None:
         """Raise the price of cycles by what one round is worth."""
         schedule = self.options.schedule
-        growth = schedule.passes[self._pass][1] if schedule.is_adaptive else schedule.phi1
+        growth = self.options.passes[self._pass][1] if schedule.is_adaptive else schedule.phi1
         self.alpha += share * self.rho1 * h
         self.rho1 = min(self.rho1 * growth**share, schedule.rho1_max)
         self.rho2_before = self.rho2
@@ -177,40 +178,46 @@ class PersonalRun:
     def _stage_is_finished(self, residual: float, h: float) -> bool:
         options = self.options
         elapsed = self._time - self._stage_start
-        if self.stage is Stage.WARM:
+        if self.stage is PersonalStage.WARM:
             return elapsed > 5 and (residual <= 0.02 or elapsed > 40)
-        if self.stage is Stage.ACYCLIC and options.schedule.is_adaptive:
+        if self.stage is PersonalStage.ACYCLIC and options.schedule.is_adaptive:
             return elapsed > 5 and (h <= options.schedule.h_switch or elapsed > 150)
-        tol = 1e-2 if self.stage is Stage.ORDER else 1e-3 if self.stage is Stage.SUPPORT else options.tol
+        tol = (
+            1e-2
+            if self.stage is PersonalStage.ORDER
+            else 1e-3
+            if self.stage is PersonalStage.SUPPORT
+            else options.tol
+        )
         # A sampled round sees only some sites; each must have had time to object.
         small = elapsed > 2 and residual <= tol
-        return small and (self.stage is not Stage.ACYCLIC or h <= options.h_tol)
+        return small and (self.stage is not PersonalStage.ACYCLIC or h <= options.h_tol)
 
     def _next_stage(self) -> bool:
         """Enter the next stage; True if the run is over."""
         options = self.options
-        if self.stage is Stage.WARM:
-            self._enter(Stage.ACYCLIC)
-        elif self.stage is Stage.ACYCLIC and options.schedule.is_adaptive:
-            self._enter(Stage.ORDER)
-        elif self.stage is Stage.ORDER:
+        if self.stage is PersonalStage.WARM:
+            self._enter(PersonalStage.ACYCLIC)
+        elif self.stage is PersonalStage.ACYCLIC and options.schedule.is_adaptive:
+            self._enter(PersonalStage.ORDER)
+        elif self.stage is PersonalStage.ORDER:
             self._pass += 1
-            self._enter(Stage.ACYCLIC if self._pass < len(options.schedule.passes) else Stage.LASSO)
-        elif self.stage in (Stage.ACYCLIC, Stage.LASSO) and options.refit:
-            self._enter(Stage.SUPPORT)
-        elif self.stage is Stage.SUPPORT:
-            self._enter(Stage.FINAL)
+            self._enter(PersonalStage.ACYCLIC if self._pass < len(options.passes) else PersonalStage.LASSO)
+        elif self.stage in (PersonalStage.ACYCLIC, PersonalStage.LASSO) and options.refit:
+            self._enter(PersonalStage.SUPPORT)
+        elif self.stage is PersonalStage.SUPPORT:
+            self._enter(PersonalStage.FINAL)
         else:
             self._finish(Status.CONVERGED)
             return True
         return False
 
-    def _enter(self, stage: Stage) -> None:
+    def _enter(self, stage: PersonalStage) -> None:
         self.stage, self._stage_start = stage, self._time
         self.serial += 1
-        if stage is Stage.ACYCLIC:
+        if stage is PersonalStage.ACYCLIC:
             self.alpha = 0.0
-            self.rho1 = self.options.schedule.passes[self._pass][0] * self.unit
+            self.rho1 = self.options.passes[self._pass][0]
 
     def _finish(self, status: Status) -> None:
         self.status, self.is_done = status, True

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.consensus import Stage
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.graph import threshold, topological_order
 from feddbn.core.lagged import FloatArray
 from feddbn.core.local_step import LocalProblem
-from feddbn.core.personal_step import PersonalMember, objective_given, solve_given
+from feddbn.core.personal_step import PersonalMember, PersonalStage, objective_given, solve_given
 
 __all__ = ["PersonalSite", "order_of"]
 
@@ -70,7 +69,7 @@ class PersonalSite:
 
     def enter(
         self,
-        stage: Stage,
+        stage: PersonalStage,
         problem: LocalProblem,
         penalty: FloatArray,
         constraints: EdgeConstraints,
@@ -79,24 +78,31 @@ class PersonalSite:
         thresholds: tuple[float, float],
     ) -> PersonalSite:
         """Return the site at the beginning of `stage`; `penalty` carries the site's weight."""
-        if stage in (Stage.WARM, Stage.ACYCLIC):
+        if stage in (PersonalStage.WARM, PersonalStage.ACYCLIC):
             member = replace(self.member, alpha=0.0, curvature=0.0)
             return replace(self, member=member, allowed=constraints.allowed)
-        if stage is Stage.ORDER:
+        if stage is PersonalStage.ORDER:
             order = order_of(self.member.C, constraints)
-            return replace(self, member=replace(self.member, h=0.0), allowed=order, orders=(*self.orders, order))
+            return replace(
+                self, member=replace(self.member, h=0.0), allowed=order, orders=(*self.orders, order)
+            )
         site = self if self.is_ordered else self._choose_order(problem, penalty, constraints, mu, Cbar)
-        if stage is Stage.LASSO:
+        if stage is PersonalStage.LASSO:
             return site
         if site.raw is None:
             site = site.polished(problem, penalty, mu, Cbar)
         support = site.member.C != 0
-        if stage is Stage.FINAL:
+        if stage is PersonalStage.FINAL:
             support &= threshold(site.member.C, constraints.required, *thresholds) != 0
         return replace(site, allowed=support | (constraints.required & site.allowed))
 
     def _choose_order(
-        self, problem: LocalProblem, penalty: FloatArray, constraints: EdgeConstraints, mu: float, Cbar: FloatArray
+        self,
+        problem: LocalProblem,
+        penalty: FloatArray,
+        constraints: EdgeConstraints,
+        mu: float,
+        Cbar: FloatArray,
     ) -> PersonalSite:
         """Keep the order in which the site's own convex problem, with the centre as it is, ends lowest."""
         orders = self.orders or (order_of(self.member.C, constraints),)
@@ -111,7 +117,9 @@ class PersonalSite:
         member = replace(self.member, C=best[2], h=0.0)
         return replace(self, member=member, allowed=best[1], is_ordered=True)
 
-    def polished(self, problem: LocalProblem, penalty: FloatArray, mu: float, Cbar: FloatArray) -> PersonalSite:
+    def polished(
+        self, problem: LocalProblem, penalty: FloatArray, mu: float, Cbar: FloatArray
+    ) -> PersonalSite:
         """Return the site with C_k solved exactly for the centre Cbar, kept as `raw` too.
 
         Only edges that the rounds have kept are solved for: with a strong pull, zeros of the centre are known to the

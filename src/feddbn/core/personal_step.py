@@ -25,6 +25,7 @@ FDBNL. `schedule="paper"` keeps the paper's alternation (`solve_personal`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +36,29 @@ from feddbn.core.lagged import FloatArray
 from feddbn.core.lasso import penalty_value, soft_threshold, solve_lasso
 from feddbn.core.local_step import LocalProblem
 
-__all__ = ["PersonalMember", "PersonalRound", "auxiliary", "coupling", "objective_given", "solve_given", "solve_personal"]
+__all__ = [
+    "PersonalMember",
+    "PersonalRound",
+    "PersonalStage",
+    "auxiliary",
+    "coupling",
+    "objective_given",
+    "solve_given",
+    "solve_personal",
+]
 
 BoolArray = NDArray[np.bool_]
+
+
+class PersonalStage(Enum):
+    """What the rounds are solving at the moment."""
+
+    WARM = "warm"
+    ACYCLIC = "acyclic"
+    ORDER = "order"
+    LASSO = "lasso"
+    SUPPORT = "support"
+    FINAL = "final"
 
 
 @dataclass(frozen=True)
@@ -140,7 +161,9 @@ class PersonalMember:
         T = auxiliary(member.C, Cbar, U, rules.mu, kappa2)
         moved = member.C - self.C
         split = X - member.C
-        norms = np.array([np.sum(D * gap * gap), np.sum(D * split * split), np.sum(D * moved * moved), np.sum(U * U / D)])
+        norms = np.array(
+            [np.sum(D * gap * gap), np.sum(D * split * split), np.sum(D * moved * moved), np.sum(U * U / D)]
+        )
         return replace(member, T=T, U=U, Y=Y), norms
 
     def _prox(
@@ -223,7 +246,12 @@ def solve_personal(
             new = allowed * soft_threshold(C - gradient / M, penalty / M)
             step = new - C
             h_new, grad_new = acyclicity(new[:d])
-            value = 0.5 * float(np.sum(new * (H @ new))) - float(np.sum(B * new)) + alpha * h_new + 0.5 * rho1 * h_new * h_new
+            value = (
+                0.5 * float(np.sum(new * (H @ new)))
+                - float(np.sum(B * new))
+                + alpha * h_new
+                + 0.5 * rho1 * h_new * h_new
+            )
             bound = smooth + float(np.sum(gradient * step)) + 0.5 * M * float(np.sum(step * step))
             if value <= bound + 1e-12 * max(1.0, abs(smooth)) or M > 1e20:
                 break
@@ -259,7 +287,9 @@ def solve_given(
     return solve_lasso(H, penalty, allowed, C0, tol=tol, linear=B)
 
 
-def objective_given(problem: LocalProblem, mu: float, centre: FloatArray, penalty: FloatArray, C: FloatArray) -> float:
+def objective_given(
+    problem: LocalProblem, mu: float, centre: FloatArray, penalty: FloatArray, C: FloatArray
+) -> float:
     """Return w loss(C) + sum(penalty o |C|) + mu |C - centre|^2."""
     pull = 0.0 if np.isinf(mu) else mu * float(np.sum((C - centre) ** 2))
     return float(problem.target_loss(C).sum()) + penalty_value(C, penalty) + pull

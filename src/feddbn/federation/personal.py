@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.acyclicity import get_acyclicity
-from feddbn.core.consensus import Stage
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.dynotears import penalty_matrix
 from feddbn.core.graph import break_cycles, threshold
@@ -24,7 +23,13 @@ from feddbn.core.lagged import FloatArray
 from feddbn.core.local_step import LocalProblem
 from feddbn.core.personal import PersonalOptions, PersonalRun
 from feddbn.core.personal_site import PersonalSite
-from feddbn.core.personal_step import PersonalMember, PersonalRound, objective_given, solve_given
+from feddbn.core.personal_step import (
+    PersonalMember,
+    PersonalRound,
+    PersonalStage,
+    objective_given,
+    solve_given,
+)
 from feddbn.core.schedules import make_schedule
 from feddbn.errors import ParameterError
 from feddbn.federation.admm import ConsensusSettings, check_summary
@@ -51,11 +56,15 @@ class PersonalSettings(ConsensusSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.mu, (bool, str)) or not self.mu > 0:
-            raise ParameterError(f"mu={self.mu!r} must be positive (infinity gives one graph for all), or 'auto'.")
+            raise ParameterError(
+                f"mu={self.mu!r} must be positive (infinity gives one graph for all), or 'auto'."
+            )
         if self.alpha not in ALPHAS:
             raise ParameterError(f"alpha={self.alpha!r} is not known; choose 'site' or 'shared'.")
         if self.average not in AVERAGES:
-            raise ParameterError(f"average={self.average!r} is not known; choose 'running' or 'participants'.")
+            raise ParameterError(
+                f"average={self.average!r} is not known; choose 'running' or 'participants'."
+            )
         n_participants(self.participation, 1)
 
 
@@ -89,7 +98,9 @@ class PersonalFit:
     never_joined: tuple[str, ...]
 
 
-def personal_options(settings: PersonalSettings, preparation: Preparation, constraints: EdgeConstraints) -> PersonalOptions:
+def personal_options(
+    settings: PersonalSettings, preparation: Preparation, constraints: EdgeConstraints
+) -> PersonalOptions:
     """Return the options of the core solver."""
     schedule = make_schedule(
         settings.schedule,
@@ -102,8 +113,13 @@ def personal_options(settings: PersonalSettings, preparation: Preparation, const
     )
     if schedule.is_adaptive and settings.rho2 is None:
         # Two springs in series: the site's loss (about 2 in the metric D) and the pull 2 mu.
-        schedule = replace(schedule, rho2=2.0 if np.isinf(settings.mu) else 2.0 * settings.mu / (1.0 + settings.mu))
-    metric = preparation.variance if schedule.is_adaptive else np.ones(len(constraints.allowed))
+        schedule = replace(
+            schedule, rho2=2.0 if np.isinf(settings.mu) else 2.0 * settings.mu / (1.0 + settings.mu)
+        )
+    floor = 1e-9 * float(preparation.variance.mean())
+    metric = (
+        np.maximum(preparation.variance, floor) if schedule.is_adaptive else np.ones(len(constraints.allowed))
+    )
     return PersonalOptions(
         mu=float(settings.mu),
         penalty=penalty_matrix(constraints, settings.lambda_w, settings.lambda_a),
@@ -119,6 +135,7 @@ def personal_options(settings: PersonalSettings, preparation: Preparation, const
         is_alpha_shared=settings.alpha == "shared",
         is_running=settings.average == "running",
         acyclicity=get_acyclicity(settings.acyclicity),
+        passes=((schedule.rho1, schedule.phi1),),
     )
 
 
@@ -144,8 +161,14 @@ def personal_program(
     counted = dict.fromkeys(sites, -1)
     n = n_participants(settings.participation, len(sites))
     arrays = {"center": preparation.center, "scale": preparation.scale, "metric": options.metric}
-    if not (constraints.allowed == EdgeConstraints.none(d, settings.n_lags).allowed).all() or constraints.required.any():
-        arrays |= {"allowed": constraints.allowed.astype(float), "required": constraints.required.astype(float)}
+    if (
+        not (constraints.allowed == EdgeConstraints.none(d, settings.n_lags).allowed).all()
+        or constraints.required.any()
+    ):
+        arrays |= {
+            "allowed": constraints.allowed.astype(float),
+            "required": constraints.required.astype(float),
+        }
     constant: dict[str, Param] = {
         "n_lags": settings.n_lags,
         "variables": variables,
@@ -174,11 +197,15 @@ def personal_program(
             "counted": tuple(counted[name] for name in sites),
             **{key: value for key, value in vars(rules).items() if key != "mu"},
         }
-        answer = yield Task("personal-step", {**arrays, "C": run.C}, stage, participants=asked, note=_progress(run))
+        answer = yield Task(
+            "personal-step", {**arrays, "C": run.C}, stage, participants=asked, note=_progress(run)
+        )
         for name in answer.contributors:
             counted[name] = run.round
         run.advance(answer.value, len(answer.contributors))
-    return (yield from _finish(settings, run, preparation, constraints, {**arrays, "C": run.C}, stage, counted))
+    return (
+        yield from _finish(settings, run, preparation, constraints, {**arrays, "C": run.C}, stage, counted)
+    )
 
 
 def _finish(
@@ -239,8 +266,8 @@ class _Asked:
         return float(self.params[name])  # type: ignore[arg-type]
 
     @property
-    def stage(self) -> Stage:
-        return Stage(self.params["stage"])
+    def stage(self) -> PersonalStage:
+        return PersonalStage(self.params["stage"])
 
     @property
     def counted(self) -> int:
@@ -250,7 +277,11 @@ class _Asked:
 
     def penalty(self, weight: float) -> FloatArray:
         """The stage's penalty: none while refitting."""
-        return np.zeros_like(self.L) if self.stage in (Stage.SUPPORT, Stage.FINAL) else weight * self.L
+        return (
+            np.zeros_like(self.L)
+            if self.stage in (PersonalStage.SUPPORT, PersonalStage.FINAL)
+            else weight * self.L
+        )
 
     def rules(self) -> PersonalRound:
         alpha = self.params["alpha"]
@@ -337,7 +368,7 @@ def _run_finish(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState
     limits = (asked.number("w_threshold"), asked.number("a_threshold"))
     has_joined = asked.counted >= 0
     if has_joined:
-        last = Stage.FINAL if task.params["refit"] else Stage.LASSO
+        last = PersonalStage.FINAL if task.params["refit"] else PersonalStage.LASSO
         site = memory.site.enter(last, memory.problem, L, asked.constraints, mu, asked.C, limits)
         if not task.params["refit"]:
             site = site.polished(memory.problem, L, mu, asked.C)
@@ -373,7 +404,9 @@ def personal_arrays(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 register_site_task(
-    SiteTask("personal-step", _run_step, "one round of PFDBNL: change of the auxiliary weights", needs_name=True)
+    SiteTask(
+        "personal-step", _run_step, "one round of PFDBNL: change of the auxiliary weights", needs_name=True
+    )
 )
 register_site_task(
     SiteTask("personal-finish", _run_finish, "end of PFDBNL: loss of the shared network", needs_name=True)

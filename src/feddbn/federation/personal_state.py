@@ -136,9 +136,13 @@ def unpack(state: Mapping[str, np.ndarray]) -> SiteMemory:
     if _PREFIX + "C" not in state:
         raise StateError("this site has no personal state of this run; it joins with its first round.")
     get = {name.removeprefix(_PREFIX): array for name, array in state.items() if name.startswith(_PREFIX)}
-    alpha, h, curvature, is_ordered, weight, n, serial, run, offered_round = (float(x) for x in get["numbers"])
+    alpha, h, curvature, is_ordered, weight, n, serial, run, offered_round = (
+        float(x) for x in get["numbers"]
+    )
     member = PersonalMember(get["C"], get["T"], get["U"], get["Y"], alpha, h, curvature)
     orders = tuple(order.astype(bool) for order in get["orders"])
     site = PersonalSite(member, get["allowed"].astype(bool), orders, bool(is_ordered), get.get("raw"))
     problem = LocalProblem(get["wG"], get["V"], get["e"], get["metric"], member.C.shape[1])
-    return SiteMemory(site, problem, weight, n, int(serial), int(run), get["sent"], get["offered"], int(offered_round))
+    return SiteMemory(
+        site, problem, weight, n, int(serial), int(run), get["sent"], get["offered"], int(offered_round)
+    )

@@ -105,9 +105,13 @@ def _held_out_moments(data: SiteData, fold: tuple[int, ...], n_lags: int, within
     total = Moments.empty((n_lags + 1) * d)
     for recording in data.recordings():
         moments = Moments.of_blocks(held_out_part(recording, fold, n_lags).blocks(), n_lags, d)
-        total = total.merge(Moments(moments.n, np.zeros_like(moments.mean), moments.scatter) if within else moments)
+        total = total.merge(
+            Moments(moments.n, np.zeros_like(moments.mean), moments.scatter) if within else moments
+        )
     if total.n == 0:
-        raise DataError("no held-out row of this site has its lags before it; lower n_lags or test on a larger share.")
+        raise DataError(
+            "no held-out row of this site has its lags before it; lower n_lags or test on a larger share."
+        )
     return total
 
 
@@ -122,5 +126,9 @@ def _run_sums(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, 
     return state, np.concatenate([difference, difference**2])
 
 
-register_site_task(SiteTask("held-out-loss", _run_loss, "loss of a candidate on later rows that it was not fitted to"))
-register_site_task(SiteTask("held-out-sums", _run_sums, "sums and squares of held-out losses of all candidates"))
+register_site_task(
+    SiteTask("held-out-loss", _run_loss, "loss of a candidate on later rows that it was not fitted to")
+)
+register_site_task(
+    SiteTask("held-out-sums", _run_sums, "sums and squares of held-out losses of all candidates")
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,7 +66,7 @@ def history_frame(history: Iterable[object], seconds: Iterable[float] | None = N
 class DBNEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of all estimators; a subclass stores its arguments unchanged and implements `_fit`."""
 
-    n_lags: int
+    n_lags: Any
     forbidden_edges: Iterable[Edge] | None
     required_edges: Iterable[Edge] | None
     federation: Federation | None
@@ -104,6 +104,25 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         observer
             Called after every sum with the task and the answer; for progress bars.
         """
+        read = {"site": site, "series": series, "time": time, "variables": variables, "freq": freq, "label": label}
+
+        def run(federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
+            self._fit(federation, sites, observer)
+
+        self._on_federation(data, run, None, **read)
+        return self
+
+    def _on_federation(
+        self,
+        data: Any,
+        run: Callable[[Federation, Mapping[str, SiteData] | None], None],
+        longest_lag: int | None,
+        **read: Any,
+    ) -> None:
+        """Call `run` with the federation given by ``federation=``, or with one that simulates the sites of `data`.
+
+        `longest_lag` replaces n_lags where several numbers of lags will be tried.
+        """
         if self.federation is not None:
             if data is not None:
                 raise ParameterError(
@@ -116,6 +135,7 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
                 )
             self._set_variables(tuple(names))
             self.sites_ = pd.DataFrame(index=pd.Index(self.federation.sites, name="site"))
+<<<<<<< HEAD
             self._fit(self.federation, None, observer)
             return self
         sites = read_sites(
@@ -131,10 +151,31 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         self._set_variables(tuple(next(iter(sites.values())).variables))
         self.sites_ = summary(sites, self._largest_lag)
         federation = StackedFederation({name: Site(name, site) for name, site in sites.items()})
+=======
+            run(self.federation, None)
+            return
+        sites = read_sites(data, **read)
+        n_lags = self._lags_to_check(sites) if longest_lag is None else longest_lag
+        check_sites(sites, n_lags)
+        self._set_variables(tuple(next(iter(sites.values())).variables))
+        self.sites_ = summary(sites, n_lags)
+        federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
+>>>>>>> 820279c (Choose mu, penalties and lags by held-out loss, summed over sites)
         # Small products: more BLAS threads than one cost several times what they gain.
         with threadpool_limits(1):
-            self._fit(federation, sites, observer)
-        return self
+            run(federation, sites)
+
+    def _lags_to_check(self, sites: Mapping[str, SiteData]) -> int:
+        """Return the number of lags every site must have rows for; with n_lags="auto", as many as are tried."""
+        if self.n_lags != "auto":
+            return self.n_lags
+        from feddbn.methods.selection import AUTO_GRIDS
+
+        return max(AUTO_GRIDS["n_lags"])
+
+    def _value(self, name: str) -> Any:
+        """Return a parameter: what was selected for it, else what was given."""
+        return getattr(self, "selected_", {}).get(name, getattr(self, name))
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
@@ -160,9 +201,13 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         return tuple(str(name) for name in self.feature_names_in_)
 
     def _constraints(self) -> EdgeConstraints:
+<<<<<<< HEAD
         return EdgeConstraints.from_edges(
             self._variables, self._largest_lag, self.forbidden_edges, self.required_edges
         )
+=======
+        return EdgeConstraints.from_edges(self._variables, self._value("n_lags"), self.forbidden_edges, self.required_edges)
+>>>>>>> 820279c (Choose mu, penalties and lags by held-out loss, summed over sites)
 
     def _set_network(self, dbn: DBN, raw: DBN) -> None:
         self.dbn_ = dbn

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from feddbn.core.constraints import Edge
+from feddbn.core.lagged import FloatArray
 from feddbn.data import SiteData
 from feddbn.federation.personal import PersonalFit, PersonalSettings, personal_arrays, personal_program
 from feddbn.federation.statistics import Preparation
-from feddbn.federation.task import Federation, Observer
+from feddbn.federation.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
+from feddbn.methods.selection import resolve_auto
 from feddbn.model.dbn import DBN
 from feddbn.runtime.in_process import InProcessFederation
 
@@ -30,7 +32,7 @@ class PFDBNL(DBNEstimator):
     Parameters
     ----------
     mu
-        Pull of every site towards the common weights; `numpy.inf` for one graph.
+        Pull of every site towards the common weights; `numpy.inf` for one graph, "auto" to choose by held-out loss.
     n_lags, lambda_w, lambda_a
         As in `FDBNL`; the penalties act on every site's own graph.
     participation
@@ -68,10 +70,10 @@ class PFDBNL(DBNEstimator):
 
     def __init__(
         self,
-        mu: float = 0.5,
-        n_lags: int = 1,
-        lambda_w: float = 0.05,
-        lambda_a: float = 0.05,
+        mu: float | str = 0.5,
+        n_lags: int | str = 1,
+        lambda_w: float | str = 0.05,
+        lambda_a: float | str = 0.05,
         *,
         participation: float | int = 1.0,
         schedule: str = "adaptive",
@@ -125,19 +127,31 @@ class PFDBNL(DBNEstimator):
 
     def _settings(self) -> PersonalSettings:
         names = PersonalSettings.__dataclass_fields__
-        return PersonalSettings(**{name: getattr(self, name) for name in names})
+        return PersonalSettings(**{name: self._value(name) for name in names})
 
-    def _fit(self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None) -> None:
-        program = personal_program(
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
+        resolve_auto(self, federation, observer)
+        fit, seconds = self._run(self._program(federation, 0), federation, observer)
+        self._set_fit(fit, seconds)
+        self._collect(federation, fit)
+
+    def _program(self, federation: Federation, run_number: int) -> ServerProgram[PersonalFit]:
+        return personal_program(
             self._settings(),
             self._variables,
             self._constraints(),
             tuple(federation.sites),
             np.random.default_rng(self.random_state),
+            run_number=run_number,
         )
-        fit, seconds = self._run(program, federation, observer)
-        self._set_fit(fit, seconds)
-        self._collect(federation, fit)
+
+    def _candidate(
+        self, federation: Federation, run_number: int
+    ) -> ServerProgram[tuple[FloatArray | None, Preparation]]:
+        fit = yield from self._program(federation, run_number)
+        return None, fit.preparation
 
     def _set_fit(self, fit: PersonalFit, seconds: list[float]) -> None:
         run, variables = fit.run, self._variables
@@ -152,7 +166,9 @@ class PFDBNL(DBNEstimator):
         self.never_joined_ = fit.never_joined
         if fit.never_joined:
             names = ", ".join(fit.never_joined[:5])
-            self.warnings_.append(f"{len(fit.never_joined)} sites never took part and got the shared network: {names}.")
+            self.warnings_.append(
+                f"{len(fit.never_joined)} sites never took part and got the shared network: {names}."
+            )
         if not run.status.is_converged:
             self.warnings_.append(f"the fit {run.status.message}.")
 
