@@ -14,9 +14,12 @@ happened to be sampled (``average="participants"`` keeps it).
 
 Time is counted in local updates per site: a round in which j of K sites take part advances every schedule by j / K.
 
-Stages, as in `core.consensus`: WARM (no acyclicity), then ACYCLIC and ORDER once per pass, LASSO (every site in its best
-order), SUPPORT and FINAL (refit). A site that was away when a stage began enters it when it returns. The orders, the
-supports and the thresholds are each site's own business.
+Stages: WARM (no acyclicity), then ACYCLIC and ORDER once per pass, LASSO (every site in its best order), SUPPORT (refit:
+no L1 penalty, the edges found so far, the same pull). What is left, the thresholds, is done at each site with the last C.
+A site that was away when a stage began enters it when it returns. Orders and supports are each site's own business.
+
+Slots: with M models (clusters of sites) C is (M, q, d); a site puts its change into its own slot and zeros elsewhere, so
+that it is still one sum and the server does not learn who is in which cluster.
 """
 
 from __future__ import annotations
@@ -34,8 +37,8 @@ from feddbn.core.status import Status
 
 __all__ = ["NORMS", "PersonalOptions", "PersonalRecord", "PersonalRun"]
 
-# What a participant adds after its (q, d) change: four residual norms, h, its objective, whether it is new.
-NORMS = 7
+# What a participant adds after its (M, q, d) change: four residual norms, h, its objective.
+NORMS = 6
 
 
 @dataclass(frozen=True)
@@ -92,10 +95,10 @@ class PersonalRun:
 
     options: PersonalOptions
     n_sites: int
+    n_slots: int = 1
     C: FloatArray = field(init=False)
     stage: PersonalStage = field(init=False)
     serial: int = 0
-    n_joined: int = 0
     alpha: float = 0.0
     status: Status | None = None
     history: list[PersonalRecord] = field(default_factory=list)
@@ -103,8 +106,9 @@ class PersonalRun:
 
     def __post_init__(self) -> None:
         options = self.options
-        self.C = np.zeros(options.penalty.shape)
-        self._total = np.zeros(options.penalty.shape)
+        shape = (self.n_slots, *options.penalty.shape)
+        self.C, self._total = np.zeros(shape), np.zeros(shape)
+        self.held = np.zeros((self.n_slots, 1, 1))
         self.rho1 = options.schedule.rho1
         self.rho2 = self.rho2_before = options.schedule.rho2
         self._pass = 0
@@ -113,6 +117,12 @@ class PersonalRun:
             self.stage = PersonalStage.LASSO
         else:
             self.stage = PersonalStage.WARM if options.schedule.is_adaptive else PersonalStage.ACYCLIC
+
+    @property
+    def shared(self) -> FloatArray:
+        """(q, d) mean over all sites that joined, whatever their slot."""
+        mean: FloatArray = self._total.sum(axis=0) / np.maximum(self.held.sum(axis=0), 1.0)
+        return mean if self.options.is_running else self.C.mean(axis=0)
 
     @property
     def round(self) -> int:
@@ -137,18 +147,19 @@ class PersonalRun:
 
     def advance(self, total: FloatArray, n_participants: int) -> None:
         """Take the sum of one round's answers and decide what comes next."""
-        q, d = self.C.shape
-        change = total[: q * d].reshape(q, d)
-        primal, split, moved, _, h, objective, n_new = total[q * d : q * d + NORMS]
-        self.n_joined += round(float(n_new))
+        size = self.C.size
+        self.rho2_before = self.rho2
+        change = total[:size].reshape(self.C.shape)
+        primal, split, moved, _, h, objective = total[size : size + NORMS]
+        self.held = self.held + np.round(total[size + NORMS :]).reshape(self.held.shape)
         if self.options.is_running:
             self._total = self._total + change
-            C = self._total / self.n_joined
+            C = self._total / np.maximum(self.held, 1.0)
         else:
             C = change / n_participants
         before, self.C = self.C, C
         self._time += n_participants / self.n_sites
-        step = float(np.sum(self.options.metric[:, None] * (C - before) ** 2))
+        step = float(np.sum(self.options.metric[:, None] * (C - before) ** 2)) / self.n_slots
         h /= n_participants
         primal = float(np.sqrt(max(primal + split, 0.0) / n_participants))
         dual = float(np.sqrt(max(moved, 0.0) / n_participants + step))
@@ -160,7 +171,7 @@ class PersonalRun:
         share = n_participants / self.n_sites
         if self.stage is PersonalStage.ACYCLIC:
             self._tighten(h, share)
-        scale = max(1.0, float(np.sqrt(np.sum(self.options.metric[:, None] * C * C))))
+        scale = max(1.0, float(np.sqrt(np.sum(self.options.metric[:, None] * C * C) / self.n_slots)))
         if self._stage_is_finished(max(primal, dual) / scale, h) and self._next_stage():
             return
         if self.round >= self.options.max_rounds:
@@ -172,7 +183,6 @@ class PersonalRun:
         growth = self.options.passes[self._pass][1] if schedule.is_adaptive else schedule.phi1
         self.alpha += share * self.rho1 * h
         self.rho1 = min(self.rho1 * growth**share, schedule.rho1_max)
-        self.rho2_before = self.rho2
         self.rho2 *= schedule.phi2**share
 
     def _stage_is_finished(self, residual: float, h: float) -> bool:
@@ -182,13 +192,7 @@ class PersonalRun:
             return elapsed > 5 and (residual <= 0.02 or elapsed > 40)
         if self.stage is PersonalStage.ACYCLIC and options.schedule.is_adaptive:
             return elapsed > 5 and (h <= options.schedule.h_switch or elapsed > 150)
-        tol = (
-            1e-2
-            if self.stage is PersonalStage.ORDER
-            else 1e-3
-            if self.stage is PersonalStage.SUPPORT
-            else options.tol
-        )
+        tol = 1e-2 if self.stage is PersonalStage.ORDER else options.tol
         # A sampled round sees only some sites; each must have had time to object.
         small = elapsed > 2 and residual <= tol
         return small and (self.stage is not PersonalStage.ACYCLIC or h <= options.h_tol)
@@ -205,8 +209,6 @@ class PersonalRun:
             self._enter(PersonalStage.ACYCLIC if self._pass < len(options.passes) else PersonalStage.LASSO)
         elif self.stage in (PersonalStage.ACYCLIC, PersonalStage.LASSO) and options.refit:
             self._enter(PersonalStage.SUPPORT)
-        elif self.stage is PersonalStage.SUPPORT:
-            self._enter(PersonalStage.FINAL)
         else:
             self._finish(Status.CONVERGED)
             return True
@@ -218,6 +220,9 @@ class PersonalRun:
         if stage is PersonalStage.ACYCLIC:
             self.alpha = 0.0
             self.rho1 = self.options.passes[self._pass][0]
+        elif not self.options.schedule.is_adaptive:
+            # The paper's growing rho2 has frozen C by now; the refit is an ordinary convex problem.
+            self.rho2 = self.options.schedule.rho2
 
     def _finish(self, status: Status) -> None:
         self.status, self.is_done = status, True

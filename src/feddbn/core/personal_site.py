@@ -75,7 +75,6 @@ class PersonalSite:
         constraints: EdgeConstraints,
         mu: float,
         Cbar: FloatArray,
-        thresholds: tuple[float, float],
     ) -> PersonalSite:
         """Return the site at the beginning of `stage`; `penalty` carries the site's weight."""
         if stage in (PersonalStage.WARM, PersonalStage.ACYCLIC):
@@ -91,10 +90,34 @@ class PersonalSite:
             return site
         if site.raw is None:
             site = site.polished(problem, penalty, mu, Cbar)
-        support = site.member.C != 0
-        if stage is PersonalStage.FINAL:
-            support &= threshold(site.member.C, constraints.required, *thresholds) != 0
-        return replace(site, allowed=support | (constraints.required & site.allowed))
+        return replace(site, allowed=(site.member.C != 0) | (constraints.required & site.allowed))
+
+    def finished(
+        self,
+        problem: LocalProblem,
+        penalty: FloatArray,
+        constraints: EdgeConstraints,
+        mu: float,
+        Cbar: FloatArray,
+        thresholds: tuple[float, float],
+        refit: bool,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the personal weights and the penalised ones they came from.
+
+        With `refit`: no penalty but the pull, on the support; thresholded; once more on what is left. The centre is not
+        averaged again after thresholds: that would pull every site's own edges down (docs/pfdbnl.md).
+        """
+        stage = PersonalStage.SUPPORT if refit else PersonalStage.LASSO
+        site = self.enter(stage, problem, penalty, constraints, mu, Cbar)
+        if not refit:
+            raw = site.polished(problem, penalty, mu, Cbar).member.C
+            return threshold(raw, constraints.required, *thresholds), raw
+        assert site.raw is not None
+        nothing = np.zeros_like(penalty)
+        C = solve_given(problem, mu, Cbar, nothing, site.allowed, site.member.C)
+        kept = threshold(C, constraints.required & site.allowed, *thresholds) != 0
+        C = solve_given(problem, mu, Cbar, nothing, kept | (constraints.required & site.allowed), C)
+        return threshold(C, constraints.required, *thresholds), site.raw
 
     def _choose_order(
         self,
@@ -106,9 +129,11 @@ class PersonalSite:
     ) -> PersonalSite:
         """Keep the order in which the site's own convex problem, with the centre as it is, ends lowest."""
         orders = self.orders or (order_of(self.member.C, constraints),)
-        # The others' order costs one small lasso and is often the better one where own data are few.
+        # The others' order costs one small lasso and is often the better one where own data are few. Where all must
+        # agree it is the only one.
+        common = order_of(Cbar, constraints)
         best: tuple[float, BoolArray, FloatArray] | None = None
-        for order in (*orders, order_of(Cbar, constraints)):
+        for order in (common,) if np.isinf(mu) else (*orders, common):
             C = solve_given(problem, mu, Cbar, penalty, order, self.member.C, tol=1e-5)
             value = objective_given(problem, mu, Cbar, penalty, C)
             if best is None or value < best[0]:

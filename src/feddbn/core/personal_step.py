@@ -58,7 +58,6 @@ class PersonalStage(Enum):
     ORDER = "order"
     LASSO = "lasso"
     SUPPORT = "support"
-    FINAL = "final"
 
 
 @dataclass(frozen=True)

@@ -20,22 +20,17 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.dynotears import penalty_matrix
 from feddbn.core.graph import break_cycles, threshold
 from feddbn.core.lagged import FloatArray
-from feddbn.core.local_step import LocalProblem
 from feddbn.core.personal import PersonalOptions, PersonalRun
-from feddbn.core.personal_site import PersonalSite
-from feddbn.core.personal_step import (
-    PersonalMember,
-    PersonalRound,
-    PersonalStage,
-    objective_given,
-    solve_given,
-)
+from feddbn.core.personal_step import objective_given
 from feddbn.core.schedules import make_schedule
 from feddbn.errors import ParameterError
 from feddbn.federation.admm import ConsensusSettings, check_summary
-from feddbn.federation.personal_state import Entries, SiteMemory, pack, unpack
+from feddbn.federation.clusters import cluster_program
+from feddbn.federation.entry_moments import entry_moments_program
+from feddbn.federation.personal_asked import Asked, remember
+from feddbn.federation.personal_state import pack
 from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
-from feddbn.federation.statistics import Preparation, local_moments, prepare, summary_program
+from feddbn.federation.statistics import Preparation, prepare, summary_program
 from feddbn.federation.task import Param, ServerProgram, Task
 
 __all__ = ["PersonalFit", "PersonalSettings", "personal_arrays", "personal_program", "sample_sites"]
@@ -50,6 +45,7 @@ class PersonalSettings(ConsensusSettings):
 
     mu: float = 0.5
     participation: float | int = 1.0
+    n_clusters: int = 1
     alpha: str = "site"
     average: str = "running"
 
@@ -65,7 +61,13 @@ class PersonalSettings(ConsensusSettings):
             raise ParameterError(
                 f"average={self.average!r} is not known; choose 'running' or 'participants'."
             )
+        if np.isinf(self.mu) and self.schedule == "paper":
+            raise ParameterError("mu=inf needs schedule='adaptive'; the paper's alternation cannot move then.")
         n_participants(self.participation, 1)
+        if isinstance(self.n_clusters, bool) or not isinstance(self.n_clusters, int) or self.n_clusters < 1:
+            raise ParameterError(f"n_clusters={self.n_clusters!r} must be a whole number of at least 1, or 'auto'.")
+        if self.average == "participants" and self.n_clusters > 1:
+            raise ParameterError("average='participants' is the paper's rule for one model; use 'running' with n_clusters.")
 
 
 def n_participants(participation: float | int, n_sites: int) -> int:
@@ -88,11 +90,12 @@ def sample_sites(sites: tuple[str, ...], n: int, rng: np.random.Generator) -> tu
 
 @dataclass(frozen=True)
 class PersonalFit:
-    """A finished run: the shared weights, how it went, and which sites never took part."""
+    """A finished run: the shared weights (and those of each cluster), how it went, and which sites never took part."""
 
     run: PersonalRun
     preparation: Preparation
     shared: FloatArray
+    clusters: FloatArray
     objective: float
     target_loss: FloatArray
     never_joined: tuple[str, ...]
@@ -146,21 +149,32 @@ def personal_program(
     sites: tuple[str, ...],
     rng: np.random.Generator,
     *,
-    preparation: Preparation | None = None,
     run_number: int = 0,
+    site_lags: Mapping[str, int] | None = None,
+    is_partial: bool = False,
 ) -> ServerProgram[PersonalFit]:
-    """Yield the tasks of one PFDBNL run; the result is a `PersonalFit`."""
+    """Yield the tasks of one PFDBNL run; the result is a `PersonalFit`.
+
+    `site_lags` gives some sites fewer lags; `is_partial` says that some sites hold only some of the variables.
+    """
     d = len(variables)
     center = "recording" if settings.center == "recording" else "none"
-    if preparation is None:
+    if is_partial and settings.n_clusters > 1:
+        raise ParameterError("n_clusters cannot be combined with sites that hold different variables or lags.")
+    lags = {name: (site_lags or {}).get(name, settings.n_lags) for name in sites}
+    arrays = {}
+    if is_partial:
+        preparation, fill = yield from entry_moments_program(variables, sites, lags, settings.center, settings.scale)
+        arrays["fill"] = fill
+    else:
         summary = yield from summary_program(variables, settings.n_lags, center)
         preparation = prepare(summary, d, settings.center, settings.scale)
     check_summary(variables, preparation)
     options = personal_options(settings, preparation, constraints)
-    run = PersonalRun(options, len(sites))
+    run = PersonalRun(options, len(sites), settings.n_clusters)
     counted = dict.fromkeys(sites, -1)
     n = n_participants(settings.participation, len(sites))
-    arrays = {"center": preparation.center, "scale": preparation.scale, "metric": options.metric}
+    arrays |= {"center": preparation.center, "scale": preparation.scale, "metric": options.metric}
     if (
         not (constraints.allowed == EdgeConstraints.none(d, settings.n_lags).allowed).all()
         or constraints.required.any()
@@ -184,7 +198,11 @@ def personal_program(
         "acyclicity": settings.acyclicity,
         "average": settings.average,
         "names": sites,
+        "lags": tuple(lags[name] for name in sites),
+        "n_slots": settings.n_clusters,
     }
+    if settings.n_clusters > 1:
+        yield from cluster_program(arrays, constant, rng)
     while not run.is_done:
         # Sites that the runtime cannot reach are missing from the answer, and simply have not taken part.
         asked = sample_sites(sites, n, rng) if n < len(sites) else sites
@@ -218,15 +236,18 @@ def _finish(
     counted: dict[str, int],
 ) -> ServerProgram[PersonalFit]:
     d = constraints.d
-    shared = threshold(run.C, constraints.required, settings.w_threshold, settings.a_threshold)
-    shared[:d], _ = break_cycles(shared[:d], constraints.required[:d])
+    def graph(C: FloatArray) -> FloatArray:
+        C = threshold(C, constraints.required, settings.w_threshold, settings.a_threshold)
+        C[:d], _ = break_cycles(C[:d], constraints.required[:d])
+        return C
+
+    shared = graph(run.shared)
     finish = {**params, "counted": tuple(counted.values()), "refit": settings.refit}
     answer = yield Task("personal-finish", {**arrays, "shared": shared}, finish)
-    n, losses = answer.value[1 : 1 + d], answer.value[1 + d : 1 + 2 * d]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        target_loss = np.where(n > 0, losses / n, 0.5)
+    target_loss = answer.value[2:] / answer.value[1]
     never = tuple(name for name, last in counted.items() if last < 0)
-    return PersonalFit(run, preparation, shared, float(answer.value[0]), target_loss, never)
+    clusters = np.array([graph(C) for C in run.C])
+    return PersonalFit(run, preparation, shared, clusters, float(answer.value[0]), target_loss, never)
 
 
 def _progress(run: PersonalRun) -> dict[str, float]:
@@ -237,156 +258,50 @@ def _progress(run: PersonalRun) -> dict[str, float]:
     return note
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A task as the site understands it: its own part of every array."""
-
-    entries: Entries
-    C: FloatArray
-    constraints: EdgeConstraints
-    L: FloatArray
-    params: Mapping[str, Param]
-
-    @classmethod
-    def of(cls, data: SiteData, task: Task) -> _Asked:
-        params = task.params
-        variables: tuple[str, ...] = tuple(params["variables"])  # type: ignore[arg-type]
-        n_lags = int(params["n_lags"])  # type: ignore[arg-type]
-        entries = Entries.of(tuple(data.variables), variables, n_lags, n_lags)
-        if "allowed" in task.arrays:
-            constraints = EdgeConstraints(
-                entries.take(task.arrays["allowed"]) != 0, entries.take(task.arrays["required"]) != 0
-            )
-        else:
-            constraints = EdgeConstraints.none(len(entries.columns), n_lags)
-        L = penalty_matrix(constraints, float(params["lambda_w"]), float(params["lambda_a"]))  # type: ignore[arg-type]
-        return cls(entries, entries.take(task.arrays["C"]), constraints, L, params)
-
-    def number(self, name: str) -> float:
-        return float(self.params[name])  # type: ignore[arg-type]
-
-    @property
-    def stage(self) -> PersonalStage:
-        return PersonalStage(self.params["stage"])
-
-    @property
-    def counted(self) -> int:
-        """The last round in which this site's answer was counted; -1 if it never was."""
-        names, rounds = tuple(self.params["names"]), tuple(self.params["counted"])  # type: ignore[arg-type]
-        return int(rounds[names.index(self.params["site"])])
-
-    def penalty(self, weight: float) -> FloatArray:
-        """The stage's penalty: none while refitting."""
-        return (
-            np.zeros_like(self.L)
-            if self.stage in (PersonalStage.SUPPORT, PersonalStage.FINAL)
-            else weight * self.L
-        )
-
-    def rules(self) -> PersonalRound:
-        alpha = self.params["alpha"]
-        return PersonalRound(
-            mu=self.number("mu"),
-            rho=self.number("rho"),
-            rho1=self.number("rho1"),
-            rho2=self.number("rho2"),
-            rho2_before=self.number("rho2_before"),
-            alpha=None if alpha is None else float(alpha),  # type: ignore[arg-type]
-            acyclic_steps=int(self.number("acyclic_steps")),
-            is_exact=bool(self.params["is_exact"]),
-            tol=self.number("tol"),
-        )
-
-    def entered(self, memory: SiteMemory) -> SiteMemory:
-        """Return the memory in the stage the server is in."""
-        serial = int(self.number("serial"))
-        if memory.serial == serial:
-            return memory
-        site = memory.site.enter(
-            self.stage,
-            memory.problem,
-            memory.weight * self.L,
-            self.constraints,
-            self.number("mu"),
-            self.C,
-            (self.number("w_threshold"), self.number("a_threshold")),
-        )
-        return replace(memory, site=site, serial=serial)
-
-
-def _join(data: SiteData, state: SiteState, task: Task, asked: _Asked) -> tuple[SiteState, SiteMemory]:
-    """Return a site's memory before its first round: its Gram matrix decomposed, itself at the consensus."""
-    own = replace(task, params={**task.params, "variables": tuple(data.variables)})
-    state, moments = local_moments(data, state, own)
-    scale, d = asked.entries.take(task.arrays["scale"]), len(asked.entries.columns)
-    G = moments.about(asked.entries.take(task.arrays["center"])) / moments.n / np.outer(scale, scale)
-    weight = moments.n / asked.number("mean_rows") if task.params["weighting"] == "samples" else 1.0
-    problem = LocalProblem.from_gram(G, weight, d, asked.entries.take(task.arrays["metric"]))
-    site = PersonalSite(PersonalMember.start(asked.C), asked.constraints.allowed)
-    nothing = np.zeros_like(asked.C)
-    run = int(asked.number("run"))
-    return state, SiteMemory(site, problem, weight, moments.n, -1, run, nothing, nothing, -1)
-
-
-def _remember(data: SiteData, state: SiteState, task: Task, asked: _Asked) -> tuple[SiteState, SiteMemory]:
-    if "personal.C" in state:
-        memory = unpack(state)
-        if memory.run == int(asked.number("run")):
-            return state, memory.acknowledged(asked.counted)
-    return _join(data, state, task, asked)
-
-
 def _run_step(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    asked = _Asked.of(data, task)
-    state, memory = _remember(data, state, task, asked)
+    asked = Asked.of(task)
+    state, memory = remember(data, state, task, asked)
     memory = asked.entered(memory)
     rules, acyclicity = asked.rules(), get_acyclicity(str(task.params["acyclicity"]))
-    L = asked.penalty(1.0)
+    L, C = asked.penalty(), asked.centre(memory.slot)
     member, norms = memory.site.member.step(
-        memory.problem, memory.weight, L, memory.site.allowed, asked.C, rules, acyclicity
+        memory.problem, memory.weight, L, memory.site.allowed, C, rules, acyclicity
     )
     offered = member.T + member.U / (rules.rho2 * memory.problem.metric[:, None])
     change = offered - memory.sent if task.params["average"] == "running" else offered
-    objective = objective_given(memory.problem, rules.mu, asked.C, memory.weight * L, member.C)
-    is_new = float(asked.counted < 0)
+    whole = np.zeros((asked.n_slots, *change.shape))
+    whole[memory.slot] = change
+    objective = objective_given(memory.problem, rules.mu, C, memory.weight * L, member.C)
     memory = replace(
         memory,
         site=replace(memory.site, member=member),
         offered=offered,
         offered_round=int(asked.number("round")),
     )
-    vector = np.concatenate([asked.entries.put(change).ravel(), norms, [member.h, objective, is_new]])
+    vector = np.concatenate([whole.ravel(), norms, [member.h, objective], asked.new_member(memory.slot)])
     return pack(state, memory), vector
 
 
 def _run_finish(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
     """Close the run at the site: its personal graph in its own state; what leaves is about the shared one."""
-    asked = _Asked.of(data, task)
-    state, memory = _remember(data, state, task, asked)
-    shared = asked.entries.take(task.arrays["shared"])
+    asked = Asked.of(task)
+    state, memory = remember(data, state, task, asked)
+    shared = task.arrays["shared"]
     mu, L = asked.number("mu"), memory.weight * asked.L
     limits = (asked.number("w_threshold"), asked.number("a_threshold"))
     has_joined = asked.counted >= 0
+    C = asked.centre(memory.slot)
     if has_joined:
-        last = PersonalStage.FINAL if task.params["refit"] else PersonalStage.LASSO
-        site = memory.site.enter(last, memory.problem, L, asked.constraints, mu, asked.C, limits)
-        if not task.params["refit"]:
-            site = site.polished(memory.problem, L, mu, asked.C)
-            final = site.member.C
-        else:
-            final = solve_given(memory.problem, mu, asked.C, np.zeros_like(L), site.allowed, site.member.C)
-        final = threshold(final, asked.constraints.required, *limits)
-        raw = site.raw if site.raw is not None else final
-        objective = objective_given(memory.problem, mu, asked.C, L, raw)
+        final, raw = memory.site.finished(
+            memory.problem, L, asked.constraints, mu, C, limits, bool(task.params["refit"])
+        )
+        objective = objective_given(memory.problem, mu, C, L, raw)
     else:
         # A site that never took part has nothing of its own: it gets the consensus model.
-        final, raw, objective = shared, asked.C, 0.0
+        final, raw, objective = shared, C, 0.0
     # The problem carries the weight; n / weight turns it into a sum over the site's rows.
     rows = memory.n / memory.weight
-    columns = asked.entries.columns
-    sums = np.zeros((2, asked.entries.d))
-    sums[0, columns] = memory.n
-    sums[1, columns] = rows * memory.problem.target_loss(shared)
+    losses = rows * memory.problem.target_loss(shared)
     new = {
         **pack(state, memory),
         "personal.final": final,
@@ -394,7 +309,7 @@ def _run_finish(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState
         "personal.final_loss": memory.problem.target_loss(final) / memory.weight,
         "personal.has_joined": np.array(float(has_joined)),
     }
-    return new, np.concatenate([[objective], sums.ravel()])
+    return new, np.concatenate([[objective, memory.n], losses])
 
 
 def personal_arrays(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -53,7 +53,8 @@ class Entries:
         """Return the site's part of a (q, d) or (q,) array."""
         if self.is_whole:
             return C
-        return C[self.rows] if C.ndim == 1 else C[np.ix_(self.rows, self.columns)]
+        part: FloatArray = C[self.rows] if C.ndim == 1 else C[np.ix_(self.rows, self.columns)]
+        return part
 
     def put(self, C: FloatArray) -> FloatArray:
         """Return the site's (q_k, d_k) array among zeros, (q, d)."""
@@ -74,6 +75,8 @@ class SiteMemory:
         (q_k, d_k) sum of all changes that the server has counted.
     run
         Number of the run this belongs to; a site forgets it when another one starts.
+    slot
+        Which of the broadcast models the site belongs to; 0 if there is one.
     offered
         (q_k, d_k) value whose change was sent in round `offered_round`; it counts once the server says so.
     """
@@ -84,6 +87,7 @@ class SiteMemory:
     n: float
     serial: int
     run: int
+    slot: int
     sent: FloatArray
     offered: FloatArray
     offered_round: int
@@ -122,6 +126,7 @@ def pack(state: SiteState, memory: SiteMemory) -> SiteState:
                 memory.n,
                 memory.serial,
                 memory.run,
+                memory.slot,
                 memory.offered_round,
             ]
         ),
@@ -136,7 +141,7 @@ def unpack(state: Mapping[str, np.ndarray]) -> SiteMemory:
     if _PREFIX + "C" not in state:
         raise StateError("this site has no personal state of this run; it joins with its first round.")
     get = {name.removeprefix(_PREFIX): array for name, array in state.items() if name.startswith(_PREFIX)}
-    alpha, h, curvature, is_ordered, weight, n, serial, run, offered_round = (
+    alpha, h, curvature, is_ordered, weight, n, serial, run, slot, offered_round = (
         float(x) for x in get["numbers"]
     )
     member = PersonalMember(get["C"], get["T"], get["U"], get["Y"], alpha, h, curvature)
@@ -144,5 +149,5 @@ def unpack(state: Mapping[str, np.ndarray]) -> SiteMemory:
     site = PersonalSite(member, get["allowed"].astype(bool), orders, bool(is_ordered), get.get("raw"))
     problem = LocalProblem(get["wG"], get["V"], get["e"], get["metric"], member.C.shape[1])
     return SiteMemory(
-        site, problem, weight, n, int(serial), int(run), get["sent"], get["offered"], int(offered_round)
+        site, problem, weight, n, int(serial), int(run), int(slot), get["sent"], get["offered"], int(offered_round)
     )

@@ -44,7 +44,6 @@ def held_out_program(
     preparation: Preparation,
     center: str,
     C: FloatArray | None = None,
-    key: str = "personal",
 ) -> ServerProgram[float]:
     """Ask every site for the loss of a shared C, or (None) of its own personal weights, on its held-out rows."""
     arrays = {"center": preparation.center, "scale": preparation.scale}
@@ -57,7 +56,6 @@ def held_out_program(
         "n_lags": n_lags,
         "variables": variables,
         "center": center,
-        "key": key,
     }
     answer = yield Task("held-out-loss", arrays, params)
     return float(answer.value[0] / answer.value[1])
@@ -86,10 +84,7 @@ def _run_loss(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, 
     moments = _held_out_moments(data, fold, n_lags, task.params["center"] == "recording")
     scale = entries.take(task.arrays["scale"])
     scatter = moments.about(entries.take(task.arrays["center"])) / np.outer(scale, scale)
-    if "C" in task.arrays:
-        C = entries.take(task.arrays["C"])
-    else:
-        C = state[f"{task.params['key']}.final"]
+    C = entries.take(task.arrays["C"] if "C" in task.arrays else state["personal.final"])
     d = len(entries.columns)
     loss = float(LocalProblem(scatter, scatter, scale, scale, d).target_loss(C).sum())
     losses = state.get("selection.losses", np.zeros((2, m)))

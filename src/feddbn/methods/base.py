@@ -154,10 +154,10 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
 =======
             run(self.federation, None)
             return
-        sites = read_sites(data, **read)
-        n_lags = self._lags_to_check(sites) if longest_lag is None else longest_lag
-        check_sites(sites, n_lags)
-        self._set_variables(tuple(next(iter(sites.values())).variables))
+        sites = self._read(data, read)
+        n_lags = self._lags_to_check() if longest_lag is None else longest_lag
+        self._check(sites, n_lags)
+        self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
         federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
 >>>>>>> 820279c (Choose mu, penalties and lags by held-out loss, summed over sites)
@@ -165,7 +165,13 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         with threadpool_limits(1):
             run(federation, sites)
 
-    def _lags_to_check(self, sites: Mapping[str, SiteData]) -> int:
+    def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
+        return read_sites(data, **read)
+
+    def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
+        check_sites(sites, n_lags)
+
+    def _lags_to_check(self) -> Any:
         """Return the number of lags every site must have rows for; with n_lags="auto", as many as are tried."""
         if self.n_lags != "auto":
             return self.n_lags

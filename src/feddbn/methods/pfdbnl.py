@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from feddbn.core.constraints import Edge
 from feddbn.core.lagged import FloatArray
-from feddbn.data import SiteData
+from feddbn.data import SiteData, check_sites, read_sites
+from feddbn.errors import ParameterError
 from feddbn.federation.personal import PersonalFit, PersonalSettings, personal_arrays, personal_program
+from feddbn.federation.personal_state import Entries
 from feddbn.federation.statistics import Preparation
 from feddbn.federation.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
@@ -37,6 +41,15 @@ class PFDBNL(DBNEstimator):
         As in `FDBNL`; the penalties act on every site's own graph.
     participation
         Share of the sites, or their number, that is drawn for each round; the others keep their state.
+    n_clusters
+        Number of common models: every site picks the one that fits its own data best, in secret; "auto" chooses by
+        held-out loss.
+    site_lags
+        Site name -> its own number of lags, at most `n_lags`.
+    different_variables
+        Whether sites may hold different variables (`feature_names_in_` is the union of their names). What a site has
+        not measured, its parents outside included, is completed by the others' second moments: one more sum, entry by
+        entry. Its network in `dbns_` shows the variables it has.
     schedule
         "adaptive", or "paper": the published penalties and the published alternation.
     alpha
@@ -62,6 +75,8 @@ class PFDBNL(DBNEstimator):
         network stays at its site.
     dbn_, W_, A_
         The shared network: the common weights, thresholded and without cycles.
+    cluster_dbns_
+        The common network of each cluster; the server knows these, not which site is in which.
     never_joined_
         Sites that were not part of any round; they get the shared network.
     n_rounds_, status_, history_, objective_
@@ -76,6 +91,9 @@ class PFDBNL(DBNEstimator):
         lambda_a: float | str = 0.05,
         *,
         participation: float | int = 1.0,
+        n_clusters: int | str = 1,
+        site_lags: Mapping[str, int] | None = None,
+        different_variables: bool = False,
         schedule: str = "adaptive",
         alpha: str = "site",
         average: str = "running",
@@ -103,6 +121,9 @@ class PFDBNL(DBNEstimator):
         self.lambda_w = lambda_w
         self.lambda_a = lambda_a
         self.participation = participation
+        self.n_clusters = n_clusters
+        self.site_lags = site_lags
+        self.different_variables = different_variables
         self.schedule = schedule
         self.alpha = alpha
         self.average = average
@@ -132,6 +153,8 @@ class PFDBNL(DBNEstimator):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
+        if self.site_lags and "auto" in (self.mu, self.n_lags, self.lambda_w, self.lambda_a, self.n_clusters):
+            raise ParameterError("site_lags cannot be combined with 'auto'; choose first, with the same lags everywhere.")
         resolve_auto(self, federation, observer)
         fit, seconds = self._run(self._program(federation, 0), federation, observer)
         self._set_fit(fit, seconds)
@@ -145,6 +168,8 @@ class PFDBNL(DBNEstimator):
             tuple(federation.sites),
             np.random.default_rng(self.random_state),
             run_number=run_number,
+            site_lags=self.site_lags,
+            is_partial=bool(self.different_variables or self.site_lags),
         )
 
     def _candidate(
@@ -153,15 +178,40 @@ class PFDBNL(DBNEstimator):
         fit = yield from self._program(federation, run_number)
         return None, fit.preparation
 
+    def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
+        """Return the sites; with `different_variables` each as it is, over the union of all names."""
+        if not self.different_variables:
+            return super()._read(data, read)
+        if not isinstance(data, Mapping):
+            raise ParameterError("different_variables=True needs data as a dict from site name to its recordings.")
+        sites: dict[str, SiteData] = {}
+        for name, own in data.items():
+            sites |= read_sites({str(name): own}, **read)
+        return sites
+
+    def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
+        lags = dict(self.site_lags or {})
+        for name, p in lags.items():
+            if name not in sites:
+                raise ParameterError(f"site_lags names {name!r}, which is not a site of the data.")
+            if isinstance(p, bool) or not isinstance(p, int) or not 0 <= p <= n_lags:
+                raise ParameterError(f"site_lags[{name!r}]={p!r} must be a whole number from 0 to n_lags={n_lags}.")
+        if not (lags or self.different_variables):
+            super()._check(sites, n_lags)
+            return
+        for name, site in sites.items():
+            check_sites({name: site}, lags.get(name, n_lags))
+
     def _set_fit(self, fit: PersonalFit, seconds: list[float]) -> None:
         run, variables = fit.run, self._variables
         assert run.status is not None
         shared = network(fit.shared, fit.preparation, variables, fit.target_loss)
-        self._set_network(shared, network(run.C, fit.preparation, variables))
+        self._set_network(shared, network(run.shared, fit.preparation, variables))
         self.objective_ = fit.objective
         self.n_rounds_ = run.round
         self.status_ = run.status
         self.history_ = history_frame(run.history, seconds)
+        self.cluster_dbns_ = [network(C, fit.preparation, variables) for C in fit.clusters]
         self.center_ = fit.preparation.center_rule
         self.never_joined_ = fit.never_joined
         if fit.never_joined:
@@ -178,10 +228,19 @@ class PFDBNL(DBNEstimator):
         self.dbns_raw_: dict[str, DBN] = {}
         if not isinstance(federation, InProcessFederation):
             return
+        variables = self._variables
         for name in federation.sites:
             site = federation.site(name)
             own = personal_arrays(site.state)
-            preparation: Preparation = fit.preparation
             names = tuple(site.data.variables)
-            self.dbns_[name] = network(own["C"], preparation, names, own["target_loss"])
-            self.dbns_raw_[name] = network(own["C_raw"], preparation, names)
+            n_lags = (self.site_lags or {}).get(name, self._value("n_lags"))
+            entries = Entries.of(names, variables, n_lags, self._value("n_lags"))
+            preparation = _part(fit.preparation, entries)
+            loss = own["target_loss"][entries.columns]
+            self.dbns_[name] = network(entries.take(own["C"]), preparation, names, loss)
+            self.dbns_raw_[name] = network(entries.take(own["C_raw"]), preparation, names)
+
+
+def _part(preparation: Preparation, entries: Entries) -> Preparation:
+    """Return the preparation of the entries a site holds."""
+    return replace(preparation, center=entries.take(preparation.center), scale=entries.take(preparation.scale))

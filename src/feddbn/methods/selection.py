@@ -31,9 +31,10 @@ AUTO_GRIDS: dict[str, tuple[Any, ...]] = {
     "n_lags": (0, 1, 2, 3),
     "lambda_w": (0.2, 0.1, 0.05, 0.025, 0.0125),
     "lambda_a": (0.2, 0.1, 0.05, 0.025, 0.0125),
-    "mu": (3.0, 1.0, 0.3, 0.1, 0.03, 0.01),
+    "n_clusters": (1, 2, 3, 4),
+    "mu": (2.0, 1.0, 0.5, 0.25, 0.1, 0.03),
 }
-_START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "mu": 0.5}
+_START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "n_clusters": 1, "mu": 0.5}
 # For mu the best is taken: more pull is not "simpler" for a site that differs, and the curve is flat near its minimum.
 _RULES = {
     "n_lags": "one-standard-error",
@@ -100,7 +101,7 @@ def resolve_auto(estimator: Any, federation: Federation, observer: Observer | No
         if group == ["lambda_w"] and "lambda_a" in names:
             group.append(names.pop(0))
         candidates = [dict.fromkeys(group, value) for value in _grid(estimator, group[0])]
-        selection = _select(estimator, federation, candidates, settled, HeldOut(), _RULES[group[0]], observer)
+        selection = _select(estimator, federation, candidates, settled, HeldOut(), _RULES.get(group[0], "one-standard-error"), observer)
         settled |= selection.chosen
         tables.append(
             selection.table.melt(
