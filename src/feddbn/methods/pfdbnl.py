@@ -14,10 +14,12 @@ from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation.personal import PersonalFit, PersonalSettings, personal_arrays, personal_program
 from feddbn.federation.personal_state import Entries
+from feddbn.federation.shared_edges import edge_counts_program
 from feddbn.federation.statistics import Preparation
 from feddbn.federation.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
 from feddbn.methods.selection import resolve_auto
+from feddbn.methods.shared_edges import SharedEdges, shared_edges_of
 from feddbn.model.dbn import DBN
 from feddbn.runtime.in_process import InProcessFederation
 
@@ -159,6 +161,21 @@ class PFDBNL(DBNEstimator):
         fit, seconds = self._run(self._program(federation, 0), federation, observer)
         self._set_fit(fit, seconds)
         self._collect(federation, fit)
+        self._federation, self._shared = federation, fit.shared
+
+    def shared_edges(self, min_count: int = 1, opt_out: Iterable[str] = ()) -> SharedEdges:
+        """Return in how many sites each edge is present, its shared weight and each site's deviation.
+
+        One sum of indicators and weights. Counts below `min_count` are not shown; sites in `opt_out` are counted only
+        for edges of the shared network. The weights are those of the prepared variables, back in the data's units.
+        """
+        if not hasattr(self, "_federation"):
+            raise ParameterError("shared_edges needs a fitted PFDBNL; call fit first.")
+        counts, _ = self._run(edge_counts_program(self._shared, tuple(opt_out)), self._federation, None)
+        scale = self._scale
+        d = len(self._variables)
+        in_units = replace(counts, mean_weight=counts.mean_weight * scale[:d] / scale[:, None])
+        return shared_edges_of(in_units, self.dbn_, self.dbns_, min_count)
 
     def _program(self, federation: Federation, run_number: int) -> ServerProgram[PersonalFit]:
         return personal_program(
@@ -214,6 +231,7 @@ class PFDBNL(DBNEstimator):
         self.cluster_dbns_ = [network(C, fit.preparation, variables) for C in fit.clusters]
         self.center_ = fit.preparation.center_rule
         self.never_joined_ = fit.never_joined
+        self._scale = fit.preparation.scale
         if fit.never_joined:
             names = ", ".join(fit.never_joined[:5])
             self.warnings_.append(
