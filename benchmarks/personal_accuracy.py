@@ -1,6 +1,6 @@
 """PFDBNL(mu="auto") against LocalOnly and FDBNL: d=10, K=6, n_k=60, weights .3-.5, mean degree 4.
 
-    python benchmarks/personal_accuracy.py [n_seeds] [heterogeneity ...]
+python benchmarks/personal_accuracy.py [n_seeds] [heterogeneity ...]
 """
 
 import sys
@@ -31,8 +31,12 @@ def main(n_seeds: int, settings: list[float | str]) -> None:
             }
             for name, model in models.items():
                 shd[name].append(feddbn.score_sites(fed.truths, model)["W"]["mshd"])
-        text = "  ".join(f"{name} {np.mean(v):.2f} ± {np.std(v) / len(v) ** 0.5:.2f}" for name, v in shd.items())
-        print(f"heterogeneity {heterogeneity}: {text}  mu {chosen}  cpu {seconds / n_seeds:.1f} s", flush=True)
+        text = "  ".join(
+            f"{name} {np.mean(v):.2f} ± {np.std(v) / len(v) ** 0.5:.2f}" for name, v in shd.items()
+        )
+        print(
+            f"heterogeneity {heterogeneity}: {text}  mu {chosen}  cpu {seconds / n_seeds:.1f} s", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,9 @@ def cluster_program(
         raise ParameterError(f"n_clusters={m} is more than the {len(names)} sites.")  # type: ignore[arg-type]
     q, d = len(arrays["center"]), len(params["variables"])  # type: ignore[arg-type]
 
-    def ask(mode: str, extra: Mapping[str, FloatArray] | None = None, **more: Param) -> ServerProgram[FloatArray]:
+    def ask(
+        mode: str, extra: Mapping[str, FloatArray] | None = None, **more: Param
+    ) -> ServerProgram[FloatArray]:
         answer = yield Task("cluster-step", {**arrays, **(extra or {})}, {**params, "mode": mode, **more})
         return answer.value
 
@@ -108,4 +110,6 @@ def _run(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, Float
     return new, np.concatenate([vector.ravel(), tallies.ravel()])
 
 
-register_site_task(SiteTask("cluster-step", _run, "the site's regressions, in the slot of its cluster", needs_name=True))
+register_site_task(
+    SiteTask("cluster-step", _run, "the site's regressions, in the slot of its cluster", needs_name=True)
+)

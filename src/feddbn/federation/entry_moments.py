@@ -51,7 +51,11 @@ def entry_moments_program(
     n = np.diag(counts)
     mean = totals / n
     variance = np.diag(cross) / n - mean * mean
-    lagged = np.diag(cross, k=d)[:d] / np.diag(counts, k=d)[:d] - mean[:d] * mean[d : 2 * d] if n_lags else np.zeros(d)
+    lagged = (
+        np.diag(cross, k=d)[:d] / np.diag(counts, k=d)[:d] - mean[:d] * mean[d : 2 * d]
+        if n_lags
+        else np.zeros(d)
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         r = np.where(variance[:d] > 0, lagged / variance[:d], 0.0)
     preparation = prepare(Summary(rows, mean, variance, np.clip(r, -0.99, 0.99)), d, center, scale)

@@ -34,7 +34,7 @@ def make_fold(block: int, n_blocks: int, share: float) -> Fold:
 def fold_of(task: Task) -> tuple[int, ...]:
     """Return the task's fold, or () if it is about all rows."""
     fold = task.params.get("fold")
-    return () if fold is None else tuple(int(x) for x in fold)  # type: ignore[union-attr, arg-type]
+    return () if fold is None else tuple(int(x) for x in fold)  # type: ignore[union-attr]
 
 
 def on_fold(program: ServerProgram[T], fold: Fold) -> ServerProgram[T]:

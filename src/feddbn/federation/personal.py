@@ -62,12 +62,18 @@ class PersonalSettings(ConsensusSettings):
                 f"average={self.average!r} is not known; choose 'running' or 'participants'."
             )
         if np.isinf(self.mu) and self.schedule == "paper":
-            raise ParameterError("mu=inf needs schedule='adaptive'; the paper's alternation cannot move then.")
+            raise ParameterError(
+                "mu=inf needs schedule='adaptive'; the paper's alternation cannot move then."
+            )
         n_participants(self.participation, 1)
         if isinstance(self.n_clusters, bool) or not isinstance(self.n_clusters, int) or self.n_clusters < 1:
-            raise ParameterError(f"n_clusters={self.n_clusters!r} must be a whole number of at least 1, or 'auto'.")
+            raise ParameterError(
+                f"n_clusters={self.n_clusters!r} must be a whole number of at least 1, or 'auto'."
+            )
         if self.average == "participants" and self.n_clusters > 1:
-            raise ParameterError("average='participants' is the paper's rule for one model; use 'running' with n_clusters.")
+            raise ParameterError(
+                "average='participants' is the paper's rule for one model; use 'running' with n_clusters."
+            )
 
 
 def n_participants(participation: float | int, n_sites: int) -> int:
@@ -160,11 +166,15 @@ def personal_program(
     d = len(variables)
     center = "recording" if settings.center == "recording" else "none"
     if is_partial and settings.n_clusters > 1:
-        raise ParameterError("n_clusters cannot be combined with sites that hold different variables or lags.")
+        raise ParameterError(
+            "n_clusters cannot be combined with sites that hold different variables or lags."
+        )
     lags = {name: (site_lags or {}).get(name, settings.n_lags) for name in sites}
     arrays = {}
     if is_partial:
-        preparation, fill = yield from entry_moments_program(variables, sites, lags, settings.center, settings.scale)
+        preparation, fill = yield from entry_moments_program(
+            variables, sites, lags, settings.center, settings.scale
+        )
         arrays["fill"] = fill
     else:
         summary = yield from summary_program(variables, settings.n_lags, center)
@@ -236,6 +246,7 @@ def _finish(
     counted: dict[str, int],
 ) -> ServerProgram[PersonalFit]:
     d = constraints.d
+
     def graph(C: FloatArray) -> FloatArray:
         C = threshold(C, constraints.required, settings.w_threshold, settings.a_threshold)
         C[:d], _ = break_cycles(C[:d], constraints.required[:d])

@@ -26,9 +26,15 @@ __all__ = ["Asked", "join", "local_gram", "own_number", "remember"]
 def own_number(params: Mapping[str, Param], key: str) -> int:
     """Return this site's number in a list that is in the order of ``names``."""
     names, values = params["names"], params[key]
-    if not isinstance(names, (tuple, list)) or not isinstance(values, (tuple, list)) or params["site"] not in names:
-        raise ProtocolError(f"the task does not say what {key!r} is for this site; its name is not in the study.")
-    return int(values[list(names).index(params["site"])])  # type: ignore[arg-type]
+    if (
+        not isinstance(names, (tuple, list))
+        or not isinstance(values, (tuple, list))
+        or params["site"] not in names
+    ):
+        raise ProtocolError(
+            f"the task does not say what {key!r} is for this site; its name is not in the study."
+        )
+    return int(values[list(names).index(params["site"])])
 
 
 @dataclass(frozen=True)

@@ -149,5 +149,14 @@ def unpack(state: Mapping[str, np.ndarray]) -> SiteMemory:
     site = PersonalSite(member, get["allowed"].astype(bool), orders, bool(is_ordered), get.get("raw"))
     problem = LocalProblem(get["wG"], get["V"], get["e"], get["metric"], member.C.shape[1])
     return SiteMemory(
-        site, problem, weight, n, int(serial), int(run), int(slot), get["sent"], get["offered"], int(offered_round)
+        site,
+        problem,
+        weight,
+        n,
+        int(serial),
+        int(run),
+        int(slot),
+        get["sent"],
+        get["offered"],
+        int(offered_round),
     )

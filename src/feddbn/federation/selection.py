@@ -19,7 +19,7 @@ from feddbn.federation.folds import Fold, fold_of, held_out_part
 from feddbn.federation.personal_state import Entries
 from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
 from feddbn.federation.statistics import Preparation
-from feddbn.federation.task import ServerProgram, Task
+from feddbn.federation.task import Param, ServerProgram, Task
 
 __all__ = ["Comparison", "comparison_program", "held_out_program"]
 
@@ -49,7 +49,7 @@ def held_out_program(
     arrays = {"center": preparation.center, "scale": preparation.scale}
     if C is not None:
         arrays["C"] = C
-    params = {
+    params: dict[str, Param] = {
         "candidate": candidate,
         "n_candidates": n_candidates,
         "fold": fold,

@@ -70,14 +70,10 @@ UnitProgram = Callable[[SiteData, SiteState, Task, str], Iterator[FloatArray]]
 
 @dataclass(frozen=True)
 class SiteTask:
-<<<<<<< HEAD
-    """A named site program; `units` yields its vector split by unit of privacy, where that is possible."""
-=======
-    """A named site program; `units` yields the same vector split by unit of privacy, where that is possible.
+    """A named site program; `units` yields its vector split by unit of privacy, where that is possible.
 
     With `needs_name` the program finds the site's own name as the task's parameter ``site``.
     """
->>>>>>> ef367cf (PFDBNL: personal graphs by two-block ADMM over sums, with partial participation)
 
     name: str
     run: SiteProgram
@@ -161,9 +157,10 @@ class Site:
 
     def answer(self, task: Task, channel: Channel = PLAIN) -> FloatArray:
         """Return the vector for `task` and keep the new state."""
-<<<<<<< HEAD
         try:
             program = site_task(task.name)
+            if program.needs_name:
+                task = replace(task, params={**task.params, "site": self.name})
             for guard in self.guards:
                 guard.before(task, self.state, channel)
             state, vector = self._make(program, task, channel)
@@ -173,16 +170,6 @@ class Site:
             for guard in self.guards:
                 guard.refused(task, error, channel)
             raise
-=======
-        program = site_task(task.name)
-        if program.needs_name:
-            task = replace(task, params={**task.params, "site": self.name})
-        for guard in self.guards:
-            guard.before(task, self.state)
-        state, vector = program.run(self.data, self.state, task)
-        for guard in self.guards:
-            vector = guard.after(task, vector)
->>>>>>> ef367cf (PFDBNL: personal graphs by two-block ADMM over sums, with partial participation)
         self.state = state
         return vector
 

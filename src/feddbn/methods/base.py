@@ -53,11 +53,7 @@ def network(
 def history_frame(history: Iterable[object], seconds: Iterable[float] | None = None) -> pd.DataFrame:
     """One row per round."""
     rows = [vars(record) for record in history]
-<<<<<<< HEAD
-    frame = pd.DataFrame(rows, columns=list(RoundRecord.__dataclass_fields__))
-=======
-    frame = pd.DataFrame(rows, columns=None if rows else [f for f in RoundRecord.__dataclass_fields__])
->>>>>>> ef367cf (PFDBNL: personal graphs by two-block ADMM over sums, with partial participation)
+    frame = pd.DataFrame(rows, columns=None if rows else list(RoundRecord.__dataclass_fields__))
     times = [] if seconds is None else list(seconds)
     frame["seconds"] = times[-len(frame) :] if len(times) >= len(frame) else np.nan
     return frame
@@ -104,7 +100,15 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         observer
             Called after every sum with the task and the answer; for progress bars.
         """
-        read = {"site": site, "series": series, "time": time, "variables": variables, "freq": freq, "label": label}
+        self.selected_: dict[str, Any] = {}
+        read = {
+            "site": site,
+            "series": series,
+            "time": time,
+            "variables": variables,
+            "freq": freq,
+            "label": label,
+        }
 
         def run(federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
             self._fit(federation, sites, observer)
@@ -135,32 +139,15 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
                 )
             self._set_variables(tuple(names))
             self.sites_ = pd.DataFrame(index=pd.Index(self.federation.sites, name="site"))
-<<<<<<< HEAD
-            self._fit(self.federation, None, observer)
-            return self
-        sites = read_sites(
-            data,
-            site=site,
-            series=series,
-            time=time,
-            variables=variables,
-            freq=freq,
-            label=self._label_column(label),
-        )
-        check_sites(sites, self._largest_lag)
-        self._set_variables(tuple(next(iter(sites.values())).variables))
-        self.sites_ = summary(sites, self._largest_lag)
-        federation = StackedFederation({name: Site(name, site) for name, site in sites.items()})
-=======
             run(self.federation, None)
             return
+        read["label"] = self._label_column(read.get("label"))
         sites = self._read(data, read)
-        n_lags = self._lags_to_check() if longest_lag is None else longest_lag
+        n_lags = self._largest_lag if longest_lag is None else longest_lag
         self._check(sites, n_lags)
         self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
-        federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
->>>>>>> 820279c (Choose mu, penalties and lags by held-out loss, summed over sites)
+        federation = StackedFederation({name: Site(name, site) for name, site in sites.items()})
         # Small products: more BLAS threads than one cost several times what they gain.
         with threadpool_limits(1):
             run(federation, sites)
@@ -170,14 +157,6 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
         check_sites(sites, n_lags)
-
-    def _lags_to_check(self) -> Any:
-        """Return the number of lags every site must have rows for; with n_lags="auto", as many as are tried."""
-        if self.n_lags != "auto":
-            return self.n_lags
-        from feddbn.methods.selection import AUTO_GRIDS
-
-        return max(AUTO_GRIDS["n_lags"])
 
     def _value(self, name: str) -> Any:
         """Return a parameter: what was selected for it, else what was given."""
@@ -199,21 +178,22 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _largest_lag(self) -> int:
-        """How far back a row must reach; an estimator that chooses the number of lags overrides it."""
-        return self.n_lags
+        """How far back a row must reach; with n_lags="auto", until it is chosen, as far as will be tried."""
+        chosen = self._value("n_lags")
+        if chosen != "auto":
+            return chosen  # type: ignore[no-any-return]
+        from feddbn.methods.selection import AUTO_GRIDS
+
+        return int(max(AUTO_GRIDS["n_lags"]))
 
     @property
     def _variables(self) -> tuple[str, ...]:
         return tuple(str(name) for name in self.feature_names_in_)
 
     def _constraints(self) -> EdgeConstraints:
-<<<<<<< HEAD
         return EdgeConstraints.from_edges(
             self._variables, self._largest_lag, self.forbidden_edges, self.required_edges
         )
-=======
-        return EdgeConstraints.from_edges(self._variables, self._value("n_lags"), self.forbidden_edges, self.required_edges)
->>>>>>> 820279c (Choose mu, penalties and lags by held-out loss, summed over sites)
 
     def _set_network(self, dbn: DBN, raw: DBN) -> None:
         self.dbn_ = dbn

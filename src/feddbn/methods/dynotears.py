@@ -31,18 +31,14 @@ class Dynotears(ConsensusEstimator):
     after one pass.
     """
 
-<<<<<<< HEAD
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-=======
-    def _fit(self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None) -> None:
         resolve_auto(self, federation, observer)
         fit, _ = self._run(self._program(federation), federation, observer)
         self._set_fit(fit)
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
->>>>>>> 820279c (Choose mu, penalties and lags by held-out loss, summed over sites)
         self._settings()
         center = "recording" if self.center == "recording" else "none"
         moments = yield from moments_program(self._variables, self._value("n_lags"), center)

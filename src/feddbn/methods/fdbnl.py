@@ -69,7 +69,9 @@ class ConsensusEstimator(DBNEstimator):
         self.federation = federation
 
     def _settings(self) -> ConsensusSettings:
-        return ConsensusSettings(**{name: self._value(name) for name in ConsensusSettings.__dataclass_fields__})
+        return ConsensusSettings(
+            **{name: self._value(name) for name in ConsensusSettings.__dataclass_fields__}
+        )
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
         """Yield the tasks of one fit."""
@@ -148,17 +150,11 @@ class FDBNL(ConsensusEstimator):
         What "auto" chose, and the held-out losses it chose from.
     """
 
-<<<<<<< HEAD
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        program = fdbnl_program(self._settings(), self._variables, self._constraints(), len(federation.sites))
-        fit, seconds = self._run(program, federation, observer)
-=======
-    def _fit(self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None) -> None:
         resolve_auto(self, federation, observer)
         fit, seconds = self._run(self._program(federation), federation, observer)
->>>>>>> 820279c (Choose mu, penalties and lags by held-out loss, summed over sites)
         self._set_fit(fit, seconds)
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:

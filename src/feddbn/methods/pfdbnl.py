@@ -156,7 +156,9 @@ class PFDBNL(DBNEstimator):
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
         if self.site_lags and "auto" in (self.mu, self.n_lags, self.lambda_w, self.lambda_a, self.n_clusters):
-            raise ParameterError("site_lags cannot be combined with 'auto'; choose first, with the same lags everywhere.")
+            raise ParameterError(
+                "site_lags cannot be combined with 'auto'; choose first, with the same lags everywhere."
+            )
         resolve_auto(self, federation, observer)
         fit, seconds = self._run(self._program(federation, 0), federation, observer)
         self._set_fit(fit, seconds)
@@ -200,7 +202,9 @@ class PFDBNL(DBNEstimator):
         if not self.different_variables:
             return super()._read(data, read)
         if not isinstance(data, Mapping):
-            raise ParameterError("different_variables=True needs data as a dict from site name to its recordings.")
+            raise ParameterError(
+                "different_variables=True needs data as a dict from site name to its recordings."
+            )
         sites: dict[str, SiteData] = {}
         for name, own in data.items():
             sites |= read_sites({str(name): own}, **read)
@@ -212,7 +216,9 @@ class PFDBNL(DBNEstimator):
             if name not in sites:
                 raise ParameterError(f"site_lags names {name!r}, which is not a site of the data.")
             if isinstance(p, bool) or not isinstance(p, int) or not 0 <= p <= n_lags:
-                raise ParameterError(f"site_lags[{name!r}]={p!r} must be a whole number from 0 to n_lags={n_lags}.")
+                raise ParameterError(
+                    f"site_lags[{name!r}]={p!r} must be a whole number from 0 to n_lags={n_lags}."
+                )
         if not (lags or self.different_variables):
             super()._check(sites, n_lags)
             return
@@ -261,4 +267,6 @@ class PFDBNL(DBNEstimator):
 
 def _part(preparation: Preparation, entries: Entries) -> Preparation:
     """Return the preparation of the entries a site holds."""
-    return replace(preparation, center=entries.take(preparation.center), scale=entries.take(preparation.scale))
+    return replace(
+        preparation, center=entries.take(preparation.center), scale=entries.take(preparation.scale)
+    )

@@ -101,7 +101,15 @@ def resolve_auto(estimator: Any, federation: Federation, observer: Observer | No
         if group == ["lambda_w"] and "lambda_a" in names:
             group.append(names.pop(0))
         candidates = [dict.fromkeys(group, value) for value in _grid(estimator, group[0])]
-        selection = _select(estimator, federation, candidates, settled, HeldOut(), _RULES.get(group[0], "one-standard-error"), observer)
+        selection = _select(
+            estimator,
+            federation,
+            candidates,
+            settled,
+            HeldOut(),
+            _RULES.get(group[0], "one-standard-error"),
+            observer,
+        )
         settled |= selection.chosen
         tables.append(
             selection.table.melt(

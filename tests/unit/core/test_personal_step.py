@@ -68,7 +68,16 @@ def test_exact_personal_step_is_stationary() -> None:
     mu, alpha, rho1 = 0.3, 0.8, 2.0
     H, B = G + 2 * mu * np.eye(Q), G[:, :D] + 2 * mu * T
     C, h = solve_personal(
-        H, B, L, constraints.allowed, alpha, rho1, np.zeros((Q, D)), expm_value_and_grad, tol=1e-10, max_steps=20000
+        H,
+        B,
+        L,
+        constraints.allowed,
+        alpha,
+        rho1,
+        np.zeros((Q, D)),
+        expm_value_and_grad,
+        tol=1e-10,
+        max_steps=20000,
     )
     gradient = H @ C - B
     gradient[:D] += (alpha + rho1 * h) * expm_value_and_grad(C[:D])[1]

@@ -14,5 +14,7 @@ def test_simplest_candidate_within_one_standard_error_is_taken() -> None:
 
 
 def test_unknown_rule_is_refused() -> None:
-    with pytest.raises(ParameterError, match=r"rule='first' is not known; choose one of one-standard-error, best\."):
+    with pytest.raises(
+        ParameterError, match=r"rule='first' is not known; choose one of one-standard-error, best\."
+    ):
         choose(np.zeros(2), np.zeros(2), "first")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -37,9 +39,7 @@ class FlakyFederation(InProcessFederation):
             for name in names:
                 if t in self.lost.get(name, ()):
                     self.site(name).answer(task)
-            names = [
-                n for n in names if t not in self.away.get(n, ()) and t not in self.lost.get(n, ())
-            ]
+            names = [n for n in names if t not in self.away.get(n, ()) and t not in self.lost.get(n, ())]
         answer = super().sum(Task(task.name, task.arrays, task.params, tuple(names), task.note))
         self.messages.append((task, answer))
         return answer
@@ -113,7 +113,9 @@ def test_site_that_never_took_part_gets_the_shared_network(fed: feddbn.Simulated
     assert m.objective_ == pytest.approx(alone.objective_, rel=0.02)
 
 
-def test_absence_and_return_and_late_joining_do_not_change_the_answer(fed: feddbn.SimulatedFederation) -> None:
+def test_absence_and_return_and_late_joining_do_not_change_the_answer(
+    fed: feddbn.SimulatedFederation,
+) -> None:
     full = PFDBNL(tol=1e-5).fit(fed.sites)
     away = {"site-0": range(0, 12), "site-1": range(20, 30), "site-3": range(25, 35)}
     m = PFDBNL(federation=FlakyFederation(fed.sites, away), tol=1e-5).fit(None)
@@ -150,18 +152,23 @@ def test_sites_left_out_of_a_round_keep_their_state(fed: feddbn.SimulatedFederat
 
     def watch(task: Task, answer: Sum) -> None:
         if task.name == "personal-step":
-            states = {n: federation.site(n).state.get("personal.C", np.zeros(1)).tobytes() for n in federation.sites}
+            states = {
+                n: federation.site(n).state.get("personal.C", np.zeros(1)).tobytes() for n in federation.sites
+            }
             seen.append((set(answer.contributors), states))
 
     PFDBNL(participation=1, max_rounds=10, federation=federation).fit(None, observer=watch)
-    for (_, before), (asked, after) in zip(seen, seen[1:], strict=False):
+    for (_, before), (asked, after) in pairwise(seen):
         assert all(before[name] == after[name] for name in before if name not in asked)
 
 
 def test_clusters_are_found_and_the_server_sees_one_sum() -> None:
     fed = simulate(d=5, n_sites=6, n_samples=900, mean_degree=3, n_clusters=2, random_state=0)
     one, two = PFDBNL(mu=1.0).fit(fed.sites), PFDBNL(mu=1.0, n_clusters=2).fit(fed.sites)
-    assert feddbn.score_sites(fed.truths, two.dbns_)["W"]["mshd"] < feddbn.score_sites(fed.truths, one.dbns_)["W"]["mshd"]
+    assert (
+        feddbn.score_sites(fed.truths, two.dbns_)["W"]["mshd"]
+        < feddbn.score_sites(fed.truths, one.dbns_)["W"]["mshd"]
+    )
     assert len(two.cluster_dbns_) == 2
     W = [two.dbns_[f"site-{k}"].W for k in range(4)]
     assert np.abs(W[0] - W[2]).max() < np.abs(W[0] - W[1]).max()
@@ -193,8 +200,13 @@ def test_fewer_lags_at_one_site() -> None:
 
 def test_variables_that_no_two_sites_share_are_refused_with_a_sentence() -> None:
     fed = simulate(d=4, n_sites=2, n_samples=200, random_state=0)
-    data = {"a": [x[["x0", "x1"]] for x in fed.sites["site-0"]], "b": [x[["x1", "x2"]] for x in fed.sites["site-1"]]}
-    with pytest.raises(DataError, match=r"no site holds 'x0' and 'x2' together, so an edge between them cannot be learned"):
+    data = {
+        "a": [x[["x0", "x1"]] for x in fed.sites["site-0"]],
+        "b": [x[["x1", "x2"]] for x in fed.sites["site-1"]],
+    }
+    with pytest.raises(
+        DataError, match=r"no site holds 'x0' and 'x2' together, so an edge between them cannot be learned"
+    ):
         PFDBNL(different_variables=True).fit(data)
 
 

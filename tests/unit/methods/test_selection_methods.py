@@ -46,7 +46,9 @@ def test_held_out_loss_equals_the_loss_of_a_fit_to_the_earlier_rows() -> None:
 
 def test_auto_mu_tells_shared_from_independent_sites() -> None:
     together = simulate(d=5, n_sites=4, n_samples=160, mean_degree=3, random_state=1)
-    apart = simulate(d=5, n_sites=4, n_samples=160, mean_degree=3, heterogeneity="independent", random_state=1)
+    apart = simulate(
+        d=5, n_sites=4, n_samples=160, mean_degree=3, heterogeneity="independent", random_state=1
+    )
     mu = [PFDBNL(mu="auto").fit(fed.sites).selected_["mu"] for fed in (together, apart)]
     assert mu[0] > mu[1]
 
@@ -57,7 +59,9 @@ def test_auto_penalty_and_lags(fed: feddbn.SimulatedFederation) -> None:
     assert m.selection_["chosen"].sum() == 2
     again = FDBNL(lambda_w=m.selected_["lambda_w"], lambda_a=m.selected_["lambda_a"]).fit(fed.sites)
     assert np.array_equal(m.W_, again.W_)
-    two_lags = simulate(d=3, n_lags=2, n_sites=2, n_samples=800, mean_degree=1, lag_degree=1.5, decay=1.0, random_state=0)
+    two_lags = simulate(
+        d=3, n_lags=2, n_sites=2, n_samples=800, mean_degree=1, lag_degree=1.5, decay=1.0, random_state=0
+    )
     lags = Dynotears(n_lags="auto").fit(two_lags.sites)
     assert lags.selected_["n_lags"] == 2
     assert lags.A_.shape == (2, 3, 3)
