@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from feddbn.methods.dynotears import Dynotears
     from feddbn.methods.fdbnl import FDBNL
     from feddbn.methods.oneshot import OneShotDBN
+    from feddbn.methods.pfdbnl import PFDBNL
     from feddbn.methods.scoring import Scores, SiteScores, score, score_sites
+    from feddbn.methods.selection import Selection, select
     from feddbn.methods.simulation import SimulatedFederation, simulate
     from feddbn.model.dbn import DBN
 
@@ -27,30 +29,36 @@ _WHERE = {
     "FDBNL": "feddbn.methods.fdbnl",
     "LocalOnly": "feddbn.methods.baselines",
     "OneShotDBN": "feddbn.methods.oneshot",
+    "PFDBNL": "feddbn.methods.pfdbnl",
     "Scores": "feddbn.methods.scoring",
+    "Selection": "feddbn.methods.selection",
     "SimulatedFederation": "feddbn.methods.simulation",
     "SiteScores": "feddbn.methods.scoring",
     "Vote": "feddbn.methods.baselines",
     "score": "feddbn.methods.scoring",
     "score_sites": "feddbn.methods.scoring",
+    "select": "feddbn.methods.selection",
     "simulate": "feddbn.methods.simulation",
 }
 
 __all__ = [
     "DBN",
     "FDBNL",
+    "PFDBNL",
     "Average",
     "BestSite",
     "Dynotears",
     "LocalOnly",
     "OneShotDBN",
     "Scores",
+    "Selection",
     "SimulatedFederation",
     "SiteScores",
     "Vote",
     "__version__",
     "score",
     "score_sites",
+    "select",
     "simulate",
 ]
 

@@ -11,7 +11,7 @@ Rules of this file
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -70,12 +70,16 @@ UnitProgram = Callable[[SiteData, SiteState, Task, str], Iterator[FloatArray]]
 
 @dataclass(frozen=True)
 class SiteTask:
-    """A named site program; `units` yields its vector split by unit of privacy, where that is possible."""
+    """A named site program; `units` yields its vector split by unit of privacy, where that is possible.
+
+    With `needs_name` the program finds the site's own name as the task's parameter ``site``.
+    """
 
     name: str
     run: SiteProgram
     purpose: str
     units: UnitProgram | None = None
+    needs_name: bool = False
 
 
 _REGISTRY: dict[str, SiteTask] = {}
@@ -155,6 +159,8 @@ class Site:
         """Return the vector for `task` and keep the new state."""
         try:
             program = site_task(task.name)
+            if program.needs_name:
+                task = replace(task, params={**task.params, "site": self.name})
             for guard in self.guards:
                 guard.before(task, self.state, channel)
             state, vector = self._make(program, task, channel)

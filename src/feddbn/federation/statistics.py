@@ -18,6 +18,7 @@ import numpy as np
 from feddbn.core.lagged import FloatArray, lagged_rows
 from feddbn.core.moments import Moments
 from feddbn.errors import DataError, ParameterError, ProtocolError
+from feddbn.federation.folds import fold_of, training_part
 from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
 from feddbn.federation.task import Param, ServerProgram, Task
 
@@ -40,7 +41,8 @@ _FAR_FROM_ZERO = 1e3
 def local_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, Moments]:
     """Return the site's moments of lagged rows, from its state if it has read them before.
 
-    With ``center="recording"`` every recording is centred on its own mean first.
+    With ``center="recording"`` every recording is centred on its own mean first. With a ``fold`` only the rows before
+    the held-out block count (see `federation.held_out`).
     """
     n_lags, within = int(_param(task, "n_lags")), task.params.get("center") == "recording"
     wanted = task.params.get("variables")
@@ -49,13 +51,15 @@ def local_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteSta
             f"task {task.name!r} is about the variables {wanted}, but this site has {tuple(data.variables)}; "
             "agree on the same variables in the same order."
         )
-    key = np.array([n_lags, int(within)])
+    fold = fold_of(task)
+    key = np.array([n_lags, int(within), *fold])
     if "moments.key" in state and np.array_equal(state["moments.key"], key):
         return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
     d = len(data.variables)
     total = Moments.empty((n_lags + 1) * d)
     for recording in data.recordings():
-        total = total.merge(_recording_moments(recording, n_lags, d, within))
+        part = training_part(recording, fold) if fold else recording
+        total = total.merge(_recording_moments(part, n_lags, d, within))
     if total.n == 0:
         raise DataError(
             f"no row of this site has n_lags={n_lags} rows before it; lower n_lags or leave the site out."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -50,10 +50,10 @@ def network(
     return DBN(C[:d], C[d:].reshape(-1, d, d), variables, intercept, variances)
 
 
-def history_frame(history: Iterable[RoundRecord], seconds: Iterable[float] | None = None) -> pd.DataFrame:
+def history_frame(history: Iterable[object], seconds: Iterable[float] | None = None) -> pd.DataFrame:
     """One row per round."""
     rows = [vars(record) for record in history]
-    frame = pd.DataFrame(rows, columns=list(RoundRecord.__dataclass_fields__))
+    frame = pd.DataFrame(rows, columns=None if rows else list(RoundRecord.__dataclass_fields__))
     times = [] if seconds is None else list(seconds)
     frame["seconds"] = times[-len(frame) :] if len(times) >= len(frame) else np.nan
     return frame
@@ -62,7 +62,7 @@ def history_frame(history: Iterable[RoundRecord], seconds: Iterable[float] | Non
 class DBNEstimator(BaseEstimator):  # type: ignore[misc]
     """Base of all estimators; a subclass stores its arguments unchanged and implements `_fit`."""
 
-    n_lags: int
+    n_lags: Any
     forbidden_edges: Iterable[Edge] | None
     required_edges: Iterable[Edge] | None
     federation: Federation | None
@@ -100,6 +100,33 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         observer
             Called after every sum with the task and the answer; for progress bars.
         """
+        self.selected_: dict[str, Any] = {}
+        read = {
+            "site": site,
+            "series": series,
+            "time": time,
+            "variables": variables,
+            "freq": freq,
+            "label": label,
+        }
+
+        def run(federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
+            self._fit(federation, sites, observer)
+
+        self._on_federation(data, run, None, **read)
+        return self
+
+    def _on_federation(
+        self,
+        data: Any,
+        run: Callable[[Federation, Mapping[str, SiteData] | None], None],
+        longest_lag: int | None,
+        **read: Any,
+    ) -> None:
+        """Call `run` with the federation given by ``federation=``, or with one that simulates the sites of `data`.
+
+        `longest_lag` replaces n_lags where several numbers of lags will be tried.
+        """
         if self.federation is not None:
             if data is not None:
                 raise ParameterError(
@@ -112,25 +139,28 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
                 )
             self._set_variables(tuple(names))
             self.sites_ = pd.DataFrame(index=pd.Index(self.federation.sites, name="site"))
-            self._fit(self.federation, None, observer)
-            return self
-        sites = read_sites(
-            data,
-            site=site,
-            series=series,
-            time=time,
-            variables=variables,
-            freq=freq,
-            label=self._label_column(label),
-        )
-        check_sites(sites, self._largest_lag)
-        self._set_variables(tuple(next(iter(sites.values())).variables))
-        self.sites_ = summary(sites, self._largest_lag)
+            run(self.federation, None)
+            return
+        read["label"] = self._label_column(read.get("label"))
+        sites = self._read(data, read)
+        n_lags = self._largest_lag if longest_lag is None else longest_lag
+        self._check(sites, n_lags)
+        self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
+        self.sites_ = summary(sites, n_lags)
         federation = StackedFederation({name: Site(name, site) for name, site in sites.items()})
         # Small products: more BLAS threads than one cost several times what they gain.
         with threadpool_limits(1):
-            self._fit(federation, sites, observer)
-        return self
+            run(federation, sites)
+
+    def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
+        return read_sites(data, **read)
+
+    def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
+        check_sites(sites, n_lags)
+
+    def _value(self, name: str) -> Any:
+        """Return a parameter: what was selected for it, else what was given."""
+        return getattr(self, "selected_", {}).get(name, getattr(self, name))
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
@@ -148,8 +178,13 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _largest_lag(self) -> int:
-        """How far back a row must reach; an estimator that chooses the number of lags overrides it."""
-        return self.n_lags
+        """How far back a row must reach; with n_lags="auto", until it is chosen, as far as will be tried."""
+        chosen = self._value("n_lags")
+        if chosen != "auto":
+            return chosen  # type: ignore[no-any-return]
+        from feddbn.methods.selection import AUTO_GRIDS
+
+        return int(max(AUTO_GRIDS["n_lags"]))
 
     @property
     def _variables(self) -> tuple[str, ...]:

@@ -13,8 +13,9 @@ from feddbn.data import SiteData
 from feddbn.errors import DataError
 from feddbn.federation.admm import ConsensusFit, check_summary, consensus_options
 from feddbn.federation.statistics import Preparation, moments_program, prepare, summary_of_moments
-from feddbn.federation.task import Federation, Observer
+from feddbn.federation.task import Federation, Observer, ServerProgram
 from feddbn.methods.fdbnl import ConsensusEstimator
+from feddbn.methods.selection import resolve_auto
 from feddbn.model.dbn import DBN
 
 __all__ = ["Dynotears"]
@@ -33,10 +34,15 @@ class Dynotears(ConsensusEstimator):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
+        resolve_auto(self, federation, observer)
+        fit, _ = self._run(self._program(federation), federation, observer)
+        self._set_fit(fit)
+
+    def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
         self._settings()
         center = "recording" if self.center == "recording" else "none"
-        moments, _ = self._run(moments_program(self._variables, self.n_lags, center), federation, observer)
-        self._set_fit(self._solve(moments, self._variables))
+        moments = yield from moments_program(self._variables, self._value("n_lags"), center)
+        return self._solve(moments, self._variables)
 
     def fit_moments(self, moments: Moments, variables: tuple[str, ...]) -> DBN:
         """Fit from the moments of lagged rows and return the network."""

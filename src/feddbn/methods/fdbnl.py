@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from feddbn.core.constraints import Edge
+from feddbn.core.lagged import FloatArray
 from feddbn.data import SiteData
 from feddbn.federation.admm import ConsensusFit, ConsensusSettings, fdbnl_program
-from feddbn.federation.task import Federation, Observer
+from feddbn.federation.statistics import Preparation
+from feddbn.federation.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
+from feddbn.methods.selection import resolve_auto
 
 __all__ = ["FDBNL"]
 
@@ -18,9 +21,9 @@ class ConsensusEstimator(DBNEstimator):
 
     def __init__(
         self,
-        n_lags: int = 1,
-        lambda_w: float = 0.05,
-        lambda_a: float = 0.05,
+        n_lags: int | str = 1,
+        lambda_w: float | str = 0.05,
+        lambda_a: float | str = 0.05,
         *,
         schedule: str = "adaptive",
         weighting: str = "samples",
@@ -67,25 +70,18 @@ class ConsensusEstimator(DBNEstimator):
 
     def _settings(self) -> ConsensusSettings:
         return ConsensusSettings(
-            n_lags=self.n_lags,
-            lambda_w=self.lambda_w,
-            lambda_a=self.lambda_a,
-            schedule=self.schedule,
-            weighting=self.weighting,
-            rho1=self.rho1,
-            rho2=self.rho2,
-            phi1=self.phi1,
-            phi2=self.phi2,
-            max_rounds=self.max_rounds,
-            h_tol=self.h_tol,
-            tol=self.tol,
-            w_threshold=self.w_threshold,
-            a_threshold=self.a_threshold,
-            refit=self.refit,
-            center=self.center,
-            scale=self.scale,
-            acyclicity=self.acyclicity,
+            **{name: self._value(name) for name in ConsensusSettings.__dataclass_fields__}
         )
+
+    def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
+        """Yield the tasks of one fit."""
+        raise NotImplementedError
+
+    def _candidate(
+        self, federation: Federation, run_number: int
+    ) -> ServerProgram[tuple[FloatArray | None, Preparation]]:
+        fit = yield from self._program(federation)
+        return fit.run.graph(), fit.preparation
 
     def _set_fit(self, fit: ConsensusFit, seconds: list[float] | None = None) -> None:
         run, variables = fit.run, self._variables
@@ -118,9 +114,9 @@ class FDBNL(ConsensusEstimator):
     Parameters
     ----------
     n_lags
-        Number of lags p; 0 learns a static network (NOTEARS-ADMM).
+        Number of lags p; 0 learns a static network (NOTEARS-ADMM); "auto" chooses by held-out loss.
     lambda_w, lambda_a
-        L1 penalties of contemporaneous and lagged edges.
+        L1 penalties of contemporaneous and lagged edges; "auto" chooses by held-out loss (see `feddbn.select`).
     schedule
         "adaptive" converges to the pooled optimum; "paper" is the published schedule.
     weighting
@@ -150,11 +146,16 @@ class FDBNL(ConsensusEstimator):
         The network: (d, d), (p, d, d), `DBN`; W_raw_ and A_raw_ are the penalised weights before any threshold.
     n_rounds_, status_, history_, objective_
         How the fit went.
+    selected_, selection_
+        What "auto" chose, and the held-out losses it chose from.
     """
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        program = fdbnl_program(self._settings(), self._variables, self._constraints(), len(federation.sites))
-        fit, seconds = self._run(program, federation, observer)
+        resolve_auto(self, federation, observer)
+        fit, seconds = self._run(self._program(federation), federation, observer)
         self._set_fit(fit, seconds)
+
+    def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
+        return fdbnl_program(self._settings(), self._variables, self._constraints(), len(federation.sites))

@@ -166,7 +166,7 @@ class OneShotDBN(DBNEstimator):
         random_state: int | None = 0,
         federation: Federation | None = None,
     ) -> None:
-        self.n_lags = n_lags  # type: ignore[assignment]
+        self.n_lags = n_lags
         self.max_lags = max_lags
         self.search = search
         self.lambda_ = lambda_

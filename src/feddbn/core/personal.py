@@ -1,0 +1,228 @@
+"""PFDBNL's server: a state machine that is fed with sums only, and never sees a personal graph.
+
+Theory of operation
+-------------------
+A round broadcasts C and a `PersonalRound`; each participant answers with the *change* of ``T_k + U_k / (rho2 D)``
+since its last answer that counted, and a few norms. The server keeps the running total, so that
+
+    C = mean over all sites that ever joined of (T_k + U_k / (rho2 D))
+
+whoever took part in this round. With full participation this is the paper's closed form; with partial participation it
+is randomised block ADMM, which converges, where the paper's mean over the participants of one round follows whoever
+happened to be sampled (``average="participants"`` keeps it).
+# DEVIATES [fdbnl] Algorithm 2, aggregation: see test_running_average_converges_under_partial_participation.
+
+Time is counted in local updates per site: a round in which j of K sites take part advances every schedule by j / K.
+
+Stages: WARM (no acyclicity), then ACYCLIC and ORDER once per pass, LASSO (every site in its best order), SUPPORT (refit:
+no L1 penalty, the edges found so far, the same pull). What is left, the thresholds, is done at each site with the last C.
+A site that was away when a stage began enters it when it returns. Orders and supports are each site's own business.
+
+Slots: with M models (clusters of sites) C is (M, q, d); a site puts its change into its own slot and zeros elsewhere, so
+that it is still one sum and the server does not learn who is in which cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from feddbn.core.acyclicity import Acyclicity, expm_value_and_grad
+from feddbn.core.constraints import EdgeConstraints, has_cycle
+from feddbn.core.lagged import FloatArray
+from feddbn.core.personal_step import PersonalRound, PersonalStage
+from feddbn.core.schedules import Schedule
+from feddbn.core.status import Status
+
+__all__ = ["NORMS", "PersonalOptions", "PersonalRecord", "PersonalRun"]
+
+# What a participant adds after its (M, q, d) change: four residual norms, h, its objective.
+NORMS = 6
+
+
+@dataclass(frozen=True)
+class PersonalOptions:
+    """The problem and its limits; `penalty`, `metric`, `constraints`, `schedule` as in `ConsensusOptions`.
+
+    Attributes
+    ----------
+    mu
+        Pull towards the others; infinity gives one graph for all.
+    is_alpha_shared
+        One multiplier of h for all sites, driven by the mean of h (the paper), or one per site.
+    is_running
+        Average over all who ever joined, instead of this round's participants.
+    passes
+        (start, growth per update) of rho1 for each pass of the adaptive schedule; every site keeps its best order.
+    """
+
+    mu: float
+    penalty: FloatArray
+    metric: FloatArray
+    constraints: EdgeConstraints
+    schedule: Schedule
+    h_tol: float = 1e-8
+    tol: float = 1e-4
+    max_rounds: int = 1000
+    w_threshold: float = 0.0
+    a_threshold: float = 0.0
+    refit: bool = False
+    is_alpha_shared: bool = False
+    is_running: bool = True
+    acyclicity: Acyclicity = expm_value_and_grad
+    passes: tuple[tuple[float, float], ...] = ((1.0, 1.3),)
+
+
+@dataclass(frozen=True)
+class PersonalRecord:
+    """What is known after one round; norms are means over the participants, h is their mean too."""
+
+    round: int
+    stage: str
+    h: float
+    primal: float
+    dual: float
+    objective: float
+    rho1: float
+    rho2: float
+    participants: int
+
+
+@dataclass
+class PersonalRun:
+    """The run so far: broadcast `C`, `rules()`, `stage` and `serial`; feed sums to `advance` until `is_done`."""
+
+    options: PersonalOptions
+    n_sites: int
+    n_slots: int = 1
+    C: FloatArray = field(init=False)
+    stage: PersonalStage = field(init=False)
+    serial: int = 0
+    alpha: float = 0.0
+    status: Status | None = None
+    history: list[PersonalRecord] = field(default_factory=list)
+    is_done: bool = False
+
+    def __post_init__(self) -> None:
+        options = self.options
+        shape = (self.n_slots, *options.penalty.shape)
+        self.C, self._total = np.zeros(shape), np.zeros(shape)
+        self.held = np.zeros((self.n_slots, 1, 1))
+        self.rho1 = options.schedule.rho1
+        self.rho2 = self.rho2_before = options.schedule.rho2
+        self._pass = 0
+        self._time = self._stage_start = 0.0
+        if not has_cycle(options.constraints.allowed[: options.constraints.d]):
+            self.stage = PersonalStage.LASSO
+        else:
+            self.stage = PersonalStage.WARM if options.schedule.is_adaptive else PersonalStage.ACYCLIC
+
+    @property
+    def shared(self) -> FloatArray:
+        """(q, d) mean over all sites that joined, whatever their slot."""
+        mean: FloatArray = self._total.sum(axis=0) / np.maximum(self.held.sum(axis=0), 1.0)
+        return mean if self.options.is_running else self.C.mean(axis=0)
+
+    @property
+    def round(self) -> int:
+        """Number of sums received."""
+        return len(self.history)
+
+    def rules(self) -> PersonalRound:
+        """Return what this round asks of the participants."""
+        options, adaptive = self.options, self.options.schedule.is_adaptive
+        acyclic = self.stage is PersonalStage.ACYCLIC
+        return PersonalRound(
+            mu=options.mu,
+            rho=2.0,
+            rho1=self.rho1,
+            rho2=self.rho2,
+            rho2_before=self.rho2_before,
+            alpha=self.alpha if options.is_alpha_shared else None,
+            acyclic_steps=(10 if adaptive else 500) if acyclic else 0,
+            is_exact=not adaptive and acyclic,
+            tol=1e-3 if adaptive else 1e-5,
+        )
+
+    def advance(self, total: FloatArray, n_participants: int) -> None:
+        """Take the sum of one round's answers and decide what comes next."""
+        size = self.C.size
+        self.rho2_before = self.rho2
+        change = total[:size].reshape(self.C.shape)
+        primal, split, moved, _, h, objective = total[size : size + NORMS]
+        self.held = self.held + np.round(total[size + NORMS :]).reshape(self.held.shape)
+        if self.options.is_running:
+            self._total = self._total + change
+            C = self._total / np.maximum(self.held, 1.0)
+        else:
+            C = change / n_participants
+        before, self.C = self.C, C
+        self._time += n_participants / self.n_sites
+        step = float(np.sum(self.options.metric[:, None] * (C - before) ** 2)) / self.n_slots
+        h /= n_participants
+        primal = float(np.sqrt(max(primal + split, 0.0) / n_participants))
+        dual = float(np.sqrt(max(moved, 0.0) / n_participants + step))
+        self.history.append(
+            PersonalRecord(
+                self.round, self.stage.value, h, primal, dual, objective, self.rho1, self.rho2, n_participants
+            )
+        )
+        share = n_participants / self.n_sites
+        if self.stage is PersonalStage.ACYCLIC:
+            self._tighten(h, share)
+        scale = max(1.0, float(np.sqrt(np.sum(self.options.metric[:, None] * C * C) / self.n_slots)))
+        if self._stage_is_finished(max(primal, dual) / scale, h) and self._next_stage():
+            return
+        if self.round >= self.options.max_rounds:
+            self._finish(Status.NOT_ACYCLIC if self.stage is PersonalStage.ACYCLIC else Status.MAX_ROUNDS)
+
+    def _tighten(self, h: float, share: float) -> None:
+        """Raise the price of cycles by what one round is worth."""
+        schedule = self.options.schedule
+        growth = self.options.passes[self._pass][1] if schedule.is_adaptive else schedule.phi1
+        self.alpha += share * self.rho1 * h
+        self.rho1 = min(self.rho1 * growth**share, schedule.rho1_max)
+        self.rho2 *= schedule.phi2**share
+
+    def _stage_is_finished(self, residual: float, h: float) -> bool:
+        options = self.options
+        elapsed = self._time - self._stage_start
+        if self.stage is PersonalStage.WARM:
+            return elapsed > 5 and (residual <= 0.02 or elapsed > 40)
+        if self.stage is PersonalStage.ACYCLIC and options.schedule.is_adaptive:
+            return elapsed > 5 and (h <= options.schedule.h_switch or elapsed > 150)
+        tol = 1e-2 if self.stage is PersonalStage.ORDER else options.tol
+        # A sampled round sees only some sites; each must have had time to object.
+        small = elapsed > 2 and residual <= tol
+        return small and (self.stage is not PersonalStage.ACYCLIC or h <= options.h_tol)
+
+    def _next_stage(self) -> bool:
+        """Enter the next stage; True if the run is over."""
+        options = self.options
+        if self.stage is PersonalStage.WARM:
+            self._enter(PersonalStage.ACYCLIC)
+        elif self.stage is PersonalStage.ACYCLIC and options.schedule.is_adaptive:
+            self._enter(PersonalStage.ORDER)
+        elif self.stage is PersonalStage.ORDER:
+            self._pass += 1
+            self._enter(PersonalStage.ACYCLIC if self._pass < len(options.passes) else PersonalStage.LASSO)
+        elif self.stage in (PersonalStage.ACYCLIC, PersonalStage.LASSO) and options.refit:
+            self._enter(PersonalStage.SUPPORT)
+        else:
+            self._finish(Status.CONVERGED)
+            return True
+        return False
+
+    def _enter(self, stage: PersonalStage) -> None:
+        self.stage, self._stage_start = stage, self._time
+        self.serial += 1
+        if stage is PersonalStage.ACYCLIC:
+            self.alpha = 0.0
+            self.rho1 = self.options.passes[self._pass][0]
+        elif not self.options.schedule.is_adaptive:
+            # The paper's growing rho2 has frozen C by now; the refit is an ordinary convex problem.
+            self.rho2 = self.options.schedule.rho2
+
+    def _finish(self, status: Status) -> None:
+        self.status, self.is_done = status, True

@@ -1,0 +1,294 @@
+"""The site's half of PFDBNL: a personal graph, its auxiliary copy and their multipliers, one cheap step per round.
+
+    min over C_k, C   sum_k  w_k (loss_k(C_k) + sum(L o |C_k|)) + mu |C_k - C|^2     subject to   W_k acyclic
+
+Splitting. The quadratic loss sees X_k, everything else sees C_k; the pull towards the others sees T_k (the paper's
+tilde), which must agree with the broadcast C:
+
+    X_k = C_k   (multiplier Y_k, weight rho D)                   T_k = C   (multiplier U_k, weight rho2 D)
+
+With {X_k, C} and {C_k, T_k} as the two blocks this is ADMM of two blocks, and every step is closed form or a proximal
+step on h alone:
+
+    U_k += rho2 D (T_k - C)                                                                [fdbnl] Eq. (para), personalised
+    X_k  = argmin w_k loss_k(X) + tr(Y_k'(X - C_k)) + rho/2 |X - C_k|_D^2
+    C_k  = argmin w_k sum(L o |C|) + alpha h + rho1/2 h^2 + rho/2 |X_k + Y_k/(rho D) - C|_D^2 + m/2 |C - (C - U_k/(rho2 D))|^2
+    T_k  = (2 mu C_k + rho2 D C - U_k) / (2 mu + rho2 D)                                   the paper's closed form
+    Y_k += rho D (X_k - C_k)
+
+where m = 2 mu rho2 D / (2 mu + rho2 D) is what mu |C_k - T_k|^2 leaves of its curvature once T_k is minimised out.
+The paper alternates C_k and T_k instead, which crawls when mu is large; with T_k minimised out, mu -> infinity simply is
+FDBNL. `schedule="paper"` keeps the paper's alternation (`solve_personal`).
+# DEVIATES [fdbnl] Algorithm 2: C_k and T_k are minimised together; see test_paper_and_adaptive_solve_the_same_problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddbn.core.acyclicity import Acyclicity
+from feddbn.core.global_step import solve_acyclic_prox
+from feddbn.core.lagged import FloatArray
+from feddbn.core.lasso import penalty_value, soft_threshold, solve_lasso
+from feddbn.core.local_step import LocalProblem
+
+__all__ = [
+    "PersonalMember",
+    "PersonalRound",
+    "PersonalStage",
+    "auxiliary",
+    "coupling",
+    "objective_given",
+    "solve_given",
+    "solve_personal",
+]
+
+BoolArray = NDArray[np.bool_]
+
+
+class PersonalStage(Enum):
+    """What the rounds are solving at the moment."""
+
+    WARM = "warm"
+    ACYCLIC = "acyclic"
+    ORDER = "order"
+    LASSO = "lasso"
+    SUPPORT = "support"
+
+
+@dataclass(frozen=True)
+class PersonalRound:
+    """What the server says about one round besides C.
+
+    Attributes
+    ----------
+    rho
+        Weight of the site's own split X_k = C_k, per unit of the site's weight w_k.
+    acyclic_steps
+        Proximal steps on h at most; 0 where the order is fixed or cycles do not matter yet.
+    alpha
+        The shared multiplier of h; None where every site keeps its own.
+    is_exact
+        The paper's alternation with C_k solved to `tol`, instead of one split step.
+    """
+
+    mu: float
+    rho: float
+    rho1: float
+    rho2: float
+    rho2_before: float
+    alpha: float | None
+    acyclic_steps: int = 0
+    is_exact: bool = False
+    tol: float = 1e-3
+
+
+def coupling(mu: float, kappa: FloatArray) -> FloatArray:
+    """Return 2 mu kappa / (2 mu + kappa): the curvature of min_T mu |C - T|^2 + kappa/2 |T - P|^2 in C."""
+    if np.isinf(mu):
+        return kappa
+    curvature: FloatArray = 2.0 * mu * kappa / (2.0 * mu + kappa)
+    return curvature
+
+
+def auxiliary(C: FloatArray, Cbar: FloatArray, U: FloatArray, mu: float, kappa: FloatArray) -> FloatArray:
+    """Return T = argmin mu |C - T|^2 + tr(U'(T - Cbar)) + kappa/2 |T - Cbar|^2, kappa = rho2 D as (q, 1)."""
+    if np.isinf(mu):
+        return C
+    T: FloatArray = (2.0 * mu * C + kappa * Cbar - U) / (2.0 * mu + kappa)
+    return T
+
+
+@dataclass(frozen=True)
+class PersonalMember:
+    """A site's personal state, all (q, d): C_k, T_k, U_k, Y_k, and what W_k's acyclicity needs.
+
+    Attributes
+    ----------
+    alpha, h, curvature
+        The site's own multiplier of h, h(W_k), and the step length its last proximal step ended with.
+    """
+
+    C: FloatArray
+    T: FloatArray
+    U: FloatArray
+    Y: FloatArray
+    alpha: float = 0.0
+    h: float = 0.0
+    curvature: float = 0.0
+
+    @classmethod
+    def start(cls, Cbar: FloatArray) -> PersonalMember:
+        """State of a site that joins when the consensus is Cbar: it starts there, with nothing to object."""
+        zero = np.zeros_like(Cbar)
+        return cls(Cbar, Cbar, zero, zero)
+
+    def step(
+        self,
+        problem: LocalProblem,
+        weight: float,
+        penalty: FloatArray,
+        allowed: BoolArray,
+        Cbar: FloatArray,
+        rules: PersonalRound,
+        acyclicity: Acyclicity,
+    ) -> tuple[PersonalMember, FloatArray]:
+        """Return the state after the round and [|T - Cbar|^2, |X - C|^2, |C - C_before|^2, |U|^2], in the metric D.
+
+        `penalty` is L, unweighted; `problem` already carries the weight.
+        """
+        D = problem.metric[:, None]
+        gap = self.T - Cbar
+        U = self.U + rules.rho2_before * D * gap
+        kappa2 = rules.rho2 * D
+        if rules.is_exact:
+            H, B = _pulled(problem, 2.0 * rules.mu * np.ones_like(D), self.T)
+            member = self._acyclic(H, B, weight * penalty, allowed, rules, acyclicity)
+            X, Y = member.C, self.Y
+        else:
+            kappa = rules.rho * weight * D
+            X = problem.solve(self.C, self.Y, rules.rho * weight)
+            m = coupling(rules.mu, kappa2)
+            total = kappa + m
+            V = (kappa * X + self.Y + m * (Cbar - U / kappa2)) / total
+            member = self._prox(V, total, weight * penalty, allowed, rules, acyclicity)
+            Y = self.Y + kappa * (X - member.C)
+        T = auxiliary(member.C, Cbar, U, rules.mu, kappa2)
+        moved = member.C - self.C
+        split = X - member.C
+        norms = np.array(
+            [np.sum(D * gap * gap), np.sum(D * split * split), np.sum(D * moved * moved), np.sum(U * U / D)]
+        )
+        return replace(member, T=T, U=U, Y=Y), norms
+
+    def _prox(
+        self,
+        V: FloatArray,
+        kappa: FloatArray,
+        penalty: FloatArray,
+        allowed: BoolArray,
+        rules: PersonalRound,
+        acyclicity: Acyclicity,
+    ) -> PersonalMember:
+        d = V.shape[1]
+        C = allowed * soft_threshold(V, penalty / kappa)
+        if not rules.acyclic_steps:
+            return replace(self, C=C)
+        alpha = self.alpha if rules.alpha is None else rules.alpha
+        step = solve_acyclic_prox(
+            V[:d],
+            kappa[:d],
+            penalty[:d],
+            allowed[:d],
+            alpha,
+            rules.rho1,
+            self.C[:d],
+            acyclicity,
+            curvature=self.curvature,
+            tol=rules.tol,
+            max_steps=rules.acyclic_steps,
+        )
+        C[:d] = step.W
+        return replace(self, C=C, h=step.h, alpha=self.alpha + rules.rho1 * step.h, curvature=step.curvature)
+
+    def _acyclic(
+        self,
+        H: FloatArray,
+        B: FloatArray,
+        penalty: FloatArray,
+        allowed: BoolArray,
+        rules: PersonalRound,
+        acyclicity: Acyclicity,
+    ) -> PersonalMember:
+        if not rules.acyclic_steps:
+            C = solve_lasso(H, penalty, allowed, self.C, linear=B, tol=1e-8)
+            return replace(self, C=C)
+        alpha = self.alpha if rules.alpha is None else rules.alpha
+        C, h = solve_personal(H, B, penalty, allowed, alpha, rules.rho1, self.C, acyclicity, tol=rules.tol)
+        return replace(self, C=C, h=h, alpha=self.alpha + rules.rho1 * h)
+
+
+def solve_personal(
+    H: FloatArray,
+    B: FloatArray,
+    penalty: FloatArray,
+    allowed: BoolArray,
+    alpha: float,
+    rho1: float,
+    C0: FloatArray,
+    acyclicity: Acyclicity,
+    *,
+    tol: float = 1e-6,
+    max_steps: int = 500,
+) -> tuple[FloatArray, float]:
+    """Return C and h(W): the paper's personal step, warm-started, by proximal gradient.
+
+        min_C  1/2 tr(C'HC) - tr(B'C) + sum(L o |C|) + alpha h(W) + rho1/2 h(W)^2
+
+    The step length follows the curvature of the quadratic and h together; a step is taken only if it lies under its
+    own quadratic bound, so the objective never rises.
+    """
+    d = C0.shape[1]
+    C = np.where(allowed, C0, 0.0)
+    h, grad_h = acyclicity(C[:d])
+    M = float(np.linalg.eigvalsh(H)[-1])
+    floor = 0.1 * M
+    for _ in range(max_steps):
+        gradient = H @ C - B
+        smooth = 0.5 * float(np.sum(C * (gradient - B))) + alpha * h + 0.5 * rho1 * h * h
+        gradient[:d] += (alpha + rho1 * h) * grad_h
+        while True:
+            new = allowed * soft_threshold(C - gradient / M, penalty / M)
+            step = new - C
+            h_new, grad_new = acyclicity(new[:d])
+            value = (
+                0.5 * float(np.sum(new * (H @ new)))
+                - float(np.sum(B * new))
+                + alpha * h_new
+                + 0.5 * rho1 * h_new * h_new
+            )
+            bound = smooth + float(np.sum(gradient * step)) + 0.5 * M * float(np.sum(step * step))
+            if value <= bound + 1e-12 * max(1.0, abs(smooth)) or M > 1e20:
+                break
+            M *= 2.0
+        C, h, grad_h = new, h_new, grad_new
+        if np.abs(step).max(initial=0.0) <= tol:
+            break
+        M = max(M / 1.5, floor)
+    return C, h
+
+
+def _pulled(problem: LocalProblem, pull: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return H and B of ``w loss(C) + pull/2 |C - centre|^2 = 1/2 tr(C'HC) - tr(B'C) + const``; pull is (q, 1)."""
+    return problem.wG + np.diag(pull[:, 0]), problem.wG[:, : problem.d] + pull * centre
+
+
+def solve_given(
+    problem: LocalProblem,
+    mu: float,
+    centre: FloatArray,
+    penalty: FloatArray,
+    allowed: BoolArray,
+    C0: FloatArray | None = None,
+    tol: float = 1e-9,
+) -> FloatArray:
+    """Return argmin w loss(C) + sum(penalty o |C|) + mu |C - centre|^2 within `allowed`; convex, exact.
+
+    `penalty` already carries the weight. mu = infinity returns the centre within `allowed`.
+    """
+    if np.isinf(mu):
+        return np.where(allowed, centre, 0.0)
+    H, B = _pulled(problem, np.full((len(centre), 1), 2.0 * mu), centre)
+    return solve_lasso(H, penalty, allowed, C0, tol=tol, linear=B)
+
+
+def objective_given(
+    problem: LocalProblem, mu: float, centre: FloatArray, penalty: FloatArray, C: FloatArray
+) -> float:
+    """Return w loss(C) + sum(penalty o |C|) + mu |C - centre|^2."""
+    pull = 0.0 if np.isinf(mu) else mu * float(np.sum((C - centre) ** 2))
+    return float(problem.target_loss(C).sum()) + penalty_value(C, penalty) + pull

@@ -1,0 +1,164 @@
+"""A PFDBNL task as one site understands it: its own part of every array, its own place in every list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from feddbn.core.completion import completed
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.dynotears import penalty_matrix
+from feddbn.core.lagged import FloatArray
+from feddbn.core.local_step import LocalProblem
+from feddbn.core.personal_site import PersonalSite
+from feddbn.core.personal_step import PersonalMember, PersonalRound, PersonalStage
+from feddbn.errors import ProtocolError
+from feddbn.federation.personal_state import Entries, SiteMemory, unpack
+from feddbn.federation.site import SiteData, SiteState
+from feddbn.federation.statistics import local_moments
+from feddbn.federation.task import Param, Task
+
+__all__ = ["Asked", "join", "local_gram", "own_number", "remember"]
+
+
+def own_number(params: Mapping[str, Param], key: str) -> int:
+    """Return this site's number in a list that is in the order of ``names``."""
+    names, values = params["names"], params[key]
+    if (
+        not isinstance(names, (tuple, list))
+        or not isinstance(values, (tuple, list))
+        or params["site"] not in names
+    ):
+        raise ProtocolError(
+            f"the task does not say what {key!r} is for this site; its name is not in the study."
+        )
+    return int(values[list(names).index(params["site"])])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A task as the site understands it: its own part of every array."""
+
+    models: FloatArray | None
+    constraints: EdgeConstraints
+    L: FloatArray
+    params: Mapping[str, Param]
+
+    @classmethod
+    def of(cls, task: Task) -> Asked:
+        """Read a task."""
+        params = task.params
+        d = len(params["variables"])  # type: ignore[arg-type]
+        if "allowed" in task.arrays:
+            constraints = EdgeConstraints(task.arrays["allowed"] != 0, task.arrays["required"] != 0)
+        else:
+            constraints = EdgeConstraints.none(d, int(params["n_lags"]))  # type: ignore[arg-type]
+        L = penalty_matrix(constraints, float(params["lambda_w"]), float(params["lambda_a"]))  # type: ignore[arg-type]
+        return cls(task.arrays.get("C"), constraints, L, params)
+
+    def number(self, name: str) -> float:
+        return float(self.params[name])  # type: ignore[arg-type]
+
+    @property
+    def stage(self) -> PersonalStage:
+        return PersonalStage(self.params["stage"])
+
+    @property
+    def counted(self) -> int:
+        """The last round in which this site's answer was counted; -1 if it never was."""
+        return own_number(self.params, "counted")
+
+    @property
+    def n_slots(self) -> int:
+        return int(self.number("n_slots"))
+
+    def centre(self, slot: int) -> FloatArray:
+        """The site's part of the model it belongs to."""
+        if self.models is None:
+            raise ProtocolError("this task needs the broadcast array 'C'.")
+        centre: FloatArray = self.models[slot]
+        return centre
+
+    def new_member(self, slot: int) -> FloatArray:
+        """What a site adds to the counts of members: one in its slot, the first time it is counted."""
+        counts = np.zeros(self.n_slots)
+        counts[slot] = float(self.counted < 0)
+        return counts
+
+    def penalty(self) -> FloatArray:
+        """The stage's penalty: none while refitting."""
+        return np.zeros_like(self.L) if self.stage is PersonalStage.SUPPORT else self.L
+
+    def rules(self) -> PersonalRound:
+        alpha = self.params["alpha"]
+        return PersonalRound(
+            mu=self.number("mu"),
+            rho=self.number("rho"),
+            rho1=self.number("rho1"),
+            rho2=self.number("rho2"),
+            rho2_before=self.number("rho2_before"),
+            alpha=None if alpha is None else float(alpha),  # type: ignore[arg-type]
+            acyclic_steps=int(self.number("acyclic_steps")),
+            is_exact=bool(self.params["is_exact"]),
+            tol=self.number("tol"),
+        )
+
+    def entered(self, memory: SiteMemory) -> SiteMemory:
+        """Return the memory in the stage the server is in."""
+        serial = int(self.number("serial"))
+        if memory.serial == serial:
+            return memory
+        site = memory.site.enter(
+            self.stage,
+            memory.problem,
+            memory.weight * self.L,
+            self.constraints,
+            self.number("mu"),
+            self.centre(memory.slot),
+        )
+        return replace(memory, site=site, serial=serial)
+
+
+def local_gram(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray, float]:
+    """Return the site's Gram matrix of prepared variables, (q, q), and its number of rows.
+
+    Where the site lacks variables or lags, the others' moments (``fill``) complete it: given what the site has seen,
+    what it has not seen behaves as in the federation, ``z_missing = B z_own + e`` with B and the variance of e from there.
+    """
+    n_lags, own_lags = int(task.params["n_lags"]), own_number(task.params, "lags")  # type: ignore[arg-type]
+    variables: tuple[str, ...] = tuple(task.params["variables"])  # type: ignore[arg-type]
+    entries = Entries.of(tuple(data.variables), variables, own_lags, n_lags)
+    own = replace(task, params={**task.params, "variables": tuple(data.variables), "n_lags": own_lags})
+    state, moments = local_moments(data, state, own)
+    scale = task.arrays["scale"][entries.rows]
+    G = moments.about(task.arrays["center"][entries.rows]) / moments.n / np.outer(scale, scale)
+    if not entries.is_whole:
+        if "fill" not in task.arrays:
+            raise ProtocolError(
+                "this site holds other variables or lags than the study names; fit with different_variables=True."
+            )
+        G = completed(G, entries.rows, task.arrays["fill"])
+    return state, G, moments.n
+
+
+def join(data: SiteData, state: SiteState, task: Task, asked: Asked) -> tuple[SiteState, SiteMemory]:
+    """Return a site's memory before its first round: its Gram matrix decomposed, itself at the consensus."""
+    state, G, n = local_gram(data, state, task)
+    weight = n / asked.number("mean_rows") if task.params["weighting"] == "samples" else 1.0
+    problem = LocalProblem.from_gram(G, weight, asked.constraints.d, task.arrays["metric"])
+    run = int(asked.number("run"))
+    slot = int(state["cluster.slot"][1]) if "cluster.slot" in state and state["cluster.slot"][0] == run else 0
+    centre = asked.centre(slot)
+    site = PersonalSite(PersonalMember.start(centre), asked.constraints.allowed)
+    nothing = np.zeros_like(centre)
+    return state, SiteMemory(site, problem, weight, n, -1, run, slot, nothing, nothing, -1)
+
+
+def remember(data: SiteData, state: SiteState, task: Task, asked: Asked) -> tuple[SiteState, SiteMemory]:
+    if "personal.C" in state:
+        memory = unpack(state)
+        if memory.run == int(asked.number("run")):
+            return state, memory.acknowledged(asked.counted)
+    return join(data, state, task, asked)

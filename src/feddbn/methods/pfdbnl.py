@@ -1,0 +1,272 @@
+"""PFDBNL: a personal network for every site, which borrows from the others as much as mu says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from feddbn.core.constraints import Edge
+from feddbn.core.lagged import FloatArray
+from feddbn.data import SiteData, check_sites, read_sites
+from feddbn.errors import ParameterError
+from feddbn.federation.personal import PersonalFit, PersonalSettings, personal_arrays, personal_program
+from feddbn.federation.personal_state import Entries
+from feddbn.federation.shared_edges import edge_counts_program
+from feddbn.federation.statistics import Preparation
+from feddbn.federation.task import Federation, Observer, ServerProgram
+from feddbn.methods.base import DBNEstimator, history_frame, network
+from feddbn.methods.selection import resolve_auto
+from feddbn.methods.shared_edges import SharedEdges, shared_edges_of
+from feddbn.model.dbn import DBN
+from feddbn.runtime.in_process import InProcessFederation
+
+__all__ = ["PFDBNL"]
+
+
+class PFDBNL(DBNEstimator):
+    """Personalised federated learning of dynamic Bayesian networks [fdbnl Algorithm 2].
+
+        min over W_k, A_k, W, A   sum_k  w_k (loss_k(W_k, A_k) + lambda_w |W_k|_1 + lambda_a |A_k|_1)
+                                         + mu (|W_k - W|^2 + |A_k - A|^2)         subject to   every W_k acyclic
+
+    mu -> 0 gives separate DYNOTEARS fits, mu -> infinity one graph for all. Each round the server needs only the sum of
+    the participants' answers; the personal graphs stay at their sites.
+
+    Parameters
+    ----------
+    mu
+        Pull of every site towards the common weights; `numpy.inf` for one graph, "auto" to choose by held-out loss.
+    n_lags, lambda_w, lambda_a
+        As in `FDBNL`; the penalties act on every site's own graph.
+    participation
+        Share of the sites, or their number, that is drawn for each round; the others keep their state.
+    n_clusters
+        Number of common models: every site picks the one that fits its own data best, in secret; "auto" chooses by
+        held-out loss.
+    site_lags
+        Site name -> its own number of lags, at most `n_lags`.
+    different_variables
+        Whether sites may hold different variables (`feature_names_in_` is the union of their names). What a site has
+        not measured, its parents outside included, is completed by the others' second moments: one more sum, entry by
+        entry. Its network in `dbns_` shows the variables it has.
+    schedule
+        "adaptive", or "paper": the published penalties and the published alternation.
+    alpha
+        "site": each site keeps its own multiplier of acyclicity; "shared": the paper's one for all.
+    average
+        "running": C is the mean over all sites that ever joined, whoever was drawn; "participants": the paper's mean
+        over this round's sites.
+    weighting
+        "samples": w_k = n_k / mean n; "sites": 1, as in the paper. The same if sites have as many rows.
+    rho1, rho2, phi1, phi2, max_rounds, h_tol, tol
+        As in `FDBNL`; `tol` bounds the residuals of the rounds, personal weights are then solved exactly.
+    w_threshold, a_threshold, refit
+        As in `FDBNL`, applied by each site to its own graph; the refit keeps the pull and drops the L1 penalty.
+    forbidden_edges, required_edges, center, scale, acyclicity, federation
+        As in `FDBNL`.
+    random_state
+        Seed of the draws of participants.
+
+    Attributes
+    ----------
+    dbns_
+        Site name -> its personal `DBN`. Only a simulation in this process can fill it; in a deployment each personal
+        network stays at its site.
+    dbn_, W_, A_
+        The shared network: the common weights, thresholded and without cycles.
+    cluster_dbns_
+        The common network of each cluster; the server knows these, not which site is in which.
+    never_joined_
+        Sites that were not part of any round; they get the shared network.
+    n_rounds_, status_, history_, objective_
+        How the fit went.
+    """
+
+    def __init__(
+        self,
+        mu: float | str = 0.5,
+        n_lags: int | str = 1,
+        lambda_w: float | str = 0.05,
+        lambda_a: float | str = 0.05,
+        *,
+        participation: float | int = 1.0,
+        n_clusters: int | str = 1,
+        site_lags: Mapping[str, int] | None = None,
+        different_variables: bool = False,
+        schedule: str = "adaptive",
+        alpha: str = "site",
+        average: str = "running",
+        weighting: str = "samples",
+        rho1: float | None = None,
+        rho2: float | None = None,
+        phi1: float | None = None,
+        phi2: float | None = None,
+        max_rounds: int = 2000,
+        h_tol: float = 1e-8,
+        tol: float = 1e-4,
+        w_threshold: float = 0.2,
+        a_threshold: float = 0.2,
+        refit: bool = True,
+        forbidden_edges: Iterable[Edge] | None = None,
+        required_edges: Iterable[Edge] | None = None,
+        center: str = "auto",
+        scale: str = "none",
+        acyclicity: str = "expm",
+        random_state: int | None = 0,
+        federation: Federation | None = None,
+    ) -> None:
+        self.mu = mu
+        self.n_lags = n_lags
+        self.lambda_w = lambda_w
+        self.lambda_a = lambda_a
+        self.participation = participation
+        self.n_clusters = n_clusters
+        self.site_lags = site_lags
+        self.different_variables = different_variables
+        self.schedule = schedule
+        self.alpha = alpha
+        self.average = average
+        self.weighting = weighting
+        self.rho1 = rho1
+        self.rho2 = rho2
+        self.phi1 = phi1
+        self.phi2 = phi2
+        self.max_rounds = max_rounds
+        self.h_tol = h_tol
+        self.tol = tol
+        self.w_threshold = w_threshold
+        self.a_threshold = a_threshold
+        self.refit = refit
+        self.forbidden_edges = forbidden_edges
+        self.required_edges = required_edges
+        self.center = center
+        self.scale = scale
+        self.acyclicity = acyclicity
+        self.random_state = random_state
+        self.federation = federation
+
+    def _settings(self) -> PersonalSettings:
+        names = PersonalSettings.__dataclass_fields__
+        return PersonalSettings(**{name: self._value(name) for name in names})
+
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
+        if self.site_lags and "auto" in (self.mu, self.n_lags, self.lambda_w, self.lambda_a, self.n_clusters):
+            raise ParameterError(
+                "site_lags cannot be combined with 'auto'; choose first, with the same lags everywhere."
+            )
+        resolve_auto(self, federation, observer)
+        fit, seconds = self._run(self._program(federation, 0), federation, observer)
+        self._set_fit(fit, seconds)
+        self._collect(federation, fit)
+        self._federation, self._shared = federation, fit.shared
+
+    def shared_edges(self, min_count: int = 1, opt_out: Iterable[str] = ()) -> SharedEdges:
+        """Return in how many sites each edge is present, its shared weight and each site's deviation.
+
+        One sum of indicators and weights. Counts below `min_count` are not shown; sites in `opt_out` are counted only
+        for edges of the shared network. The weights are those of the prepared variables, back in the data's units.
+        """
+        if not hasattr(self, "_federation"):
+            raise ParameterError("shared_edges needs a fitted PFDBNL; call fit first.")
+        counts, _ = self._run(edge_counts_program(self._shared, tuple(opt_out)), self._federation, None)
+        scale = self._scale
+        d = len(self._variables)
+        in_units = replace(counts, mean_weight=counts.mean_weight * scale[:d] / scale[:, None])
+        return shared_edges_of(in_units, self.dbn_, self.dbns_, min_count)
+
+    def _program(self, federation: Federation, run_number: int) -> ServerProgram[PersonalFit]:
+        return personal_program(
+            self._settings(),
+            self._variables,
+            self._constraints(),
+            tuple(federation.sites),
+            np.random.default_rng(self.random_state),
+            run_number=run_number,
+            site_lags=self.site_lags,
+            is_partial=bool(self.different_variables or self.site_lags),
+        )
+
+    def _candidate(
+        self, federation: Federation, run_number: int
+    ) -> ServerProgram[tuple[FloatArray | None, Preparation]]:
+        fit = yield from self._program(federation, run_number)
+        return None, fit.preparation
+
+    def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
+        """Return the sites; with `different_variables` each as it is, over the union of all names."""
+        if not self.different_variables:
+            return super()._read(data, read)
+        if not isinstance(data, Mapping):
+            raise ParameterError(
+                "different_variables=True needs data as a dict from site name to its recordings."
+            )
+        sites: dict[str, SiteData] = {}
+        for name, own in data.items():
+            sites |= read_sites({str(name): own}, **read)
+        return sites
+
+    def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
+        lags = dict(self.site_lags or {})
+        for name, p in lags.items():
+            if name not in sites:
+                raise ParameterError(f"site_lags names {name!r}, which is not a site of the data.")
+            if isinstance(p, bool) or not isinstance(p, int) or not 0 <= p <= n_lags:
+                raise ParameterError(
+                    f"site_lags[{name!r}]={p!r} must be a whole number from 0 to n_lags={n_lags}."
+                )
+        if not (lags or self.different_variables):
+            super()._check(sites, n_lags)
+            return
+        for name, site in sites.items():
+            check_sites({name: site}, lags.get(name, n_lags))
+
+    def _set_fit(self, fit: PersonalFit, seconds: list[float]) -> None:
+        run, variables = fit.run, self._variables
+        assert run.status is not None
+        shared = network(fit.shared, fit.preparation, variables, fit.target_loss)
+        self._set_network(shared, network(run.shared, fit.preparation, variables))
+        self.objective_ = fit.objective
+        self.n_rounds_ = run.round
+        self.status_ = run.status
+        self.history_ = history_frame(run.history, seconds)
+        self.cluster_dbns_ = [network(C, fit.preparation, variables) for C in fit.clusters]
+        self.center_ = fit.preparation.center_rule
+        self.never_joined_ = fit.never_joined
+        self._scale = fit.preparation.scale
+        if fit.never_joined:
+            names = ", ".join(fit.never_joined[:5])
+            self.warnings_.append(
+                f"{len(fit.never_joined)} sites never took part and got the shared network: {names}."
+            )
+        if not run.status.is_converged:
+            self.warnings_.append(f"the fit {run.status.message}.")
+
+    def _collect(self, federation: Federation, fit: PersonalFit) -> None:
+        """Read the personal networks of simulated sites; a real federation has no way to offer them."""
+        self.dbns_: dict[str, DBN] = {}
+        self.dbns_raw_: dict[str, DBN] = {}
+        if not isinstance(federation, InProcessFederation):
+            return
+        variables = self._variables
+        for name in federation.sites:
+            site = federation.site(name)
+            own = personal_arrays(site.state)
+            names = tuple(site.data.variables)
+            n_lags = (self.site_lags or {}).get(name, self._value("n_lags"))
+            entries = Entries.of(names, variables, n_lags, self._value("n_lags"))
+            preparation = _part(fit.preparation, entries)
+            loss = own["target_loss"][entries.columns]
+            self.dbns_[name] = network(entries.take(own["C"]), preparation, names, loss)
+            self.dbns_raw_[name] = network(entries.take(own["C_raw"]), preparation, names)
+
+
+def _part(preparation: Preparation, entries: Entries) -> Preparation:
+    """Return the preparation of the entries a site holds."""
+    return replace(
+        preparation, center=entries.take(preparation.center), scale=entries.take(preparation.scale)
+    )

@@ -1,0 +1,213 @@
+"""Choosing mu, the penalties and the number of lags without the truth and without pooling.
+
+Every candidate is fitted to the earlier rows of all sites and judged by its loss on their later rows; only sums of these
+losses, and of their squared differences, reach the server. The simplest candidate whose loss is within one standard error
+of the best is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from feddbn.core.selection import choose
+from feddbn.errors import ParameterError
+from feddbn.federation.folds import make_fold, on_fold
+from feddbn.federation.selection import comparison_program, held_out_program
+from feddbn.federation.task import Federation, Observer, ServerProgram, run_program
+
+if TYPE_CHECKING:
+    from feddbn.core.lagged import FloatArray
+    from feddbn.federation.statistics import Preparation
+
+__all__ = ["AUTO_GRIDS", "HeldOut", "Selection", "resolve_auto", "select"]
+
+# Simplest first: few lags, strong penalties, a strong pull towards one common graph.
+AUTO_GRIDS: dict[str, tuple[Any, ...]] = {
+    "n_lags": (0, 1, 2, 3),
+    "lambda_w": (0.2, 0.1, 0.05, 0.025, 0.0125),
+    "lambda_a": (0.2, 0.1, 0.05, 0.025, 0.0125),
+    "n_clusters": (1, 2, 3, 4),
+    "mu": (2.0, 1.0, 0.5, 0.25, 0.1, 0.03),
+}
+_START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "n_clusters": 1, "mu": 0.5}
+# For mu the best is taken: more pull is not "simpler" for a site that differs, and the curve is flat near its minimum.
+_RULES = {
+    "n_lags": "one-standard-error",
+    "lambda_w": "one-standard-error",
+    "lambda_a": "one-standard-error",
+    "mu": "best",
+}
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How rows are held out: the last `share` of every recording, in `n_blocks` blocks one after the other."""
+
+    n_blocks: int = 2
+    share: float = 0.3
+
+
+class Selectable(Protocol):
+    """What an estimator offers to be selected."""
+
+    selected_: dict[str, Any]
+    center: str
+
+    def _candidate(
+        self, federation: Federation, run_number: int
+    ) -> ServerProgram[tuple[FloatArray | None, Preparation]]:
+        """Yield the tasks of one fit; the result is the shared weights (None: personal ones), and the preparation."""
+        ...
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The outcome of a selection.
+
+    Attributes
+    ----------
+    table
+        One row per candidate, simplest first: its value, held-out loss per row, standard error of the difference to
+        the best, and whether it was chosen.
+    chosen
+        Parameter name -> chosen value.
+    """
+
+    table: pd.DataFrame
+    chosen: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {"chosen": dict(self.chosen), "candidates": self.table.to_dict(orient="records")}
+
+
+def resolve_auto(estimator: Any, federation: Federation, observer: Observer | None) -> None:
+    """Set ``estimator.selected_`` for every parameter that is "auto", and ``estimator.selection_`` (a table).
+
+    One parameter after the other: n_lags, then the penalties (together if both are "auto"), then mu.
+    """
+    estimator.selected_ = {}
+    names = [name for name in AUTO_GRIDS if getattr(estimator, name, None) == "auto"]
+    tables = []
+    # Parameters that are still to be chosen start at ordinary values.
+    settled: dict[str, Any] = {name: _START[name] for name in names}
+    while names:
+        group = [names.pop(0)]
+        if group == ["lambda_w"] and "lambda_a" in names:
+            group.append(names.pop(0))
+        candidates = [dict.fromkeys(group, value) for value in _grid(estimator, group[0])]
+        selection = _select(
+            estimator,
+            federation,
+            candidates,
+            settled,
+            HeldOut(),
+            _RULES.get(group[0], "one-standard-error"),
+            observer,
+        )
+        settled |= selection.chosen
+        tables.append(
+            selection.table.melt(
+                id_vars=["loss", "standard_error", "chosen"], value_vars=group, var_name="parameter"
+            )
+        )
+    estimator.selected_ = settled
+    if tables:
+        columns = ["parameter", "value", "loss", "standard_error", "chosen"]
+        estimator.selection_ = pd.concat(tables, ignore_index=True)[columns]
+
+
+def _grid(estimator: Any, name: str) -> tuple[Any, ...]:
+    if name != "n_lags":
+        return AUTO_GRIDS[name]
+    longest = int(getattr(estimator, "_longest_lag", max(AUTO_GRIDS["n_lags"])))
+    return tuple(p for p in AUTO_GRIDS["n_lags"] if p <= longest)
+
+
+def _select(
+    estimator: Any,
+    federation: Federation,
+    candidates: Sequence[Mapping[str, Any]],
+    fixed: Mapping[str, Any],
+    held_out: HeldOut,
+    rule: str,
+    observer: Observer | None,
+) -> Selection:
+    if not candidates:
+        raise ParameterError("grid must have at least one candidate, got none.")
+    center = "recording" if estimator.center == "recording" else "none"
+    number = 0
+    try:
+        # Block by block within a candidate, candidates in order: the sites' memory of losses starts anew with the first.
+        for c, candidate in enumerate(candidates):
+            estimator.selected_ = {**fixed, **candidate}
+            for block in range(held_out.n_blocks):
+                fold = make_fold(block, held_out.n_blocks, held_out.share)
+                number += 1
+                program = on_fold(estimator._candidate(federation, number), fold)
+                C, preparation = run_program(program, federation, observer)
+                n_lags = int(estimator._value("n_lags"))
+                judge = held_out_program(
+                    c, len(candidates), fold, n_lags, estimator._variables, preparation, center, C
+                )
+                run_program(judge, federation, observer)
+    finally:
+        estimator.selected_ = {}
+    comparison = run_program(comparison_program(len(candidates)), federation, observer)
+    index = choose(comparison.loss, comparison.standard_error, rule)
+    table = pd.DataFrame([dict(candidate) for candidate in candidates])
+    table["loss"] = comparison.loss
+    table["standard_error"] = comparison.standard_error
+    table["chosen"] = np.arange(len(candidates)) == index
+    return Selection(table, dict(candidates[index]))
+
+
+def select(
+    estimator: Any,
+    data: Any,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    n_blocks: int = 2,
+    share: float = 0.3,
+    rule: str = "one-standard-error",
+    observer: Observer | None = None,
+    **read: Any,
+) -> Selection:
+    """Return the held-out losses of every combination in `grid`, and the one to take.
+
+    Parameters
+    ----------
+    estimator
+        `FDBNL`, `PFDBNL` or `Dynotears`; what the grid does not name is taken from it.
+    data
+        As for ``fit``; `read` are ``fit``'s other arguments (site, series, time, variables, ...).
+    grid
+        Parameter name -> values, simplest first (few lags, large penalties, large mu).
+    n_blocks, share
+        The last `share` of every recording is tested on, in `n_blocks` blocks one after the other.
+    rule
+        "one-standard-error": the first candidate not clearly worse than the best; "best": the lowest loss.
+    """
+    from itertools import product
+
+    unknown = [name for name in grid if name not in AUTO_GRIDS]
+    if unknown or not grid:
+        raise ParameterError(
+            f"grid names {', '.join(unknown) or 'nothing'}; it may name {', '.join(AUTO_GRIDS)}."
+        )
+    candidates = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    longest = max((int(p) for p in grid.get("n_lags", ())), default=None)
+    result: list[Selection] = []
+
+    def run(federation: Federation, _: object) -> None:
+        result.append(
+            _select(estimator, federation, candidates, {}, HeldOut(n_blocks, share), rule, observer)
+        )
+
+    estimator._on_federation(data, run, longest, **read)
+    return result[0]
