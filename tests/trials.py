@@ -23,7 +23,7 @@ def make_study(name, rounds=60, pause_s=0.02, **attendance):
         variables=("x0", "x1", "x2", "x3"),
         sites=SITES,
         parameters={"rounds": rounds, "pause_s": pause_s},
-        attendance={"timeout_s": 3.0, **attendance},
+        attendance={"timeout_s": 4.0, **attendance},
     )
 
 

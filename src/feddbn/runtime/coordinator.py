@@ -108,6 +108,8 @@ class Coordinator:
         Told about agreements, refusals, silent sites, sums.
     pause_s
         Between two attempts of the "wait" policy.
+    opening_s
+        How long the handshake waits at least, whatever the study's rules: sites may still be reading data.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class Coordinator:
         log: Log,
         on_event: Callable[[ServerEvent], None] | None = None,
         pause_s: float = 0.2,
+        opening_s: float = 30.0,
     ) -> None:
         self._exchange = exchange
         self._study = study
@@ -125,6 +128,7 @@ class Coordinator:
         self._log = log
         self._on_event = on_event or (lambda event: None)
         self._pause_s = pause_s
+        self._opening_s = opening_s
         self._seq = 0
         self._misses: Counter[str] = Counter()
         self._resting: dict[str, int] = {}
@@ -166,14 +170,16 @@ class Coordinator:
         present: list[str] = []
         waiting = list(self.sites)
         start = time.monotonic()
+        rules = self._study.attendance
+        insists = rules.when_missing != "continue"
+        # A site reads its data before its first reply, which may take longer than a round: that is no absence.
+        patience = max(rules.max_wait_s if rules.when_missing == "wait" else 0.0, self._opening_s)
         while waiting:
             for site, reply in self._ask(dict.fromkeys(waiting, message), "hello", -1).items():
                 if isinstance(reply, Reply):
                     present.append(site)
             waiting = [site for site in waiting if site not in present and site not in self._refused]
-            if self._study.attendance.when_missing != "wait" or self._refused or not waiting:
-                break
-            if time.monotonic() - start >= self._study.attendance.max_wait_s:
+            if not waiting or (insists and self._refused) or time.monotonic() - start >= patience:
                 break
             time.sleep(self._pause_s)
         self._require(tuple(sorted(present)), self.sites, "the handshake")

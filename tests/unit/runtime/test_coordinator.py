@@ -79,7 +79,7 @@ def reference(study, away=None):
 def run(place, study, log=None, exchange=None, events=None):
     tell = None if events is None else events.append
     coordinator = Coordinator(
-        exchange or place.exchange, study, "run-1", log or MemoryJournal(), tell, pause_s=0.0
+        exchange or place.exchange, study, "run-1", log or MemoryJournal(), tell, pause_s=0.0, opening_s=0.0
     )
     return run_study(coordinator, study)
 
@@ -147,7 +147,7 @@ def test_a_site_that_stays_away_is_left_out_and_counted_again_when_it_returns():
             present[event.seq] = event.sites
             faulty.away = {"b"} if 3 <= event.seq < 12 else set()
 
-    coordinator = Coordinator(faulty, study, "run-1", MemoryJournal(), watch, pause_s=0.0)
+    coordinator = Coordinator(faulty, study, "run-1", MemoryJournal(), watch, pause_s=0.0, opening_s=0.0)
     result, _ = run_study(coordinator, study)
     missed = tuple(seq for seq, sites in present.items() if "b" not in sites)
     assert missed[0] == 4
@@ -184,7 +184,7 @@ def test_abort_and_too_few_sites_stop_with_a_sentence_and_the_run_can_be_resumed
 
     sentence = r"task 3 \('walk'\) has 2 of the 3 sites it needs; missing: c\."
     with pytest.raises(NotEnoughSites, match=sentence):
-        run_study(Coordinator(faulty, study, "run-1", log, watch, pause_s=0.0), study)
+        run_study(Coordinator(faulty, study, "run-1", log, watch, pause_s=0.0, opening_s=0.0), study)
     faulty.away = set()
     result, _ = run(place, study, log, exchange=faulty)
     np.testing.assert_array_equal(result.arrays["centre"], reference(study).arrays["centre"])

@@ -82,7 +82,7 @@ def reference(study, missed=None):
 def run(place, study, log=None, exchange=None, events=None):
     tell = None if events is None else events.append
     coordinator = Coordinator(
-        exchange or place.exchange, study, "run-1", log or MemoryJournal(), tell, pause_s=0.0
+        exchange or place.exchange, study, "run-1", log or MemoryJournal(), tell, pause_s=0.0, opening_s=0.0
     )
     return run_study(coordinator, study)[0].arrays["centre"]
 
@@ -109,7 +109,7 @@ def test_drop_outs_are_left_out_of_masked_sums_and_come_back():
             present[event.seq] = event.sites
             faulty.away = {"c"} if 2 <= event.seq < 6 else set()
 
-    coordinator = Coordinator(faulty, study, "run-1", log, watch, pause_s=0.0)
+    coordinator = Coordinator(faulty, study, "run-1", log, watch, pause_s=0.0, opening_s=0.0)
     found = run_study(coordinator, study)[0].arrays["centre"]
     missed = {"c": [seq for seq, sites in present.items() if "c" not in sites]}
     assert missed["c"]
@@ -141,7 +141,7 @@ def test_too_few_sites_fail_closed_with_a_sentence_and_the_run_resumes():
         faulty.away = {"c", "d"} if event.seq >= 2 else set()
 
     with pytest.raises(NotEnoughSites, match=r"task 3 \('walk'\): "):
-        run_study(Coordinator(faulty, study, "run-1", log, watch, pause_s=0.0), study)
+        run_study(Coordinator(faulty, study, "run-1", log, watch, pause_s=0.0, opening_s=0.0), study)
     faulty.away = set()
     np.testing.assert_allclose(run(place, study, log, faulty), reference(study), rtol=0, atol=1e-9)
 
@@ -154,7 +154,9 @@ def test_a_site_that_restarts_joins_again_with_new_keys():
         if event.what == "sum" and event.seq in (1, 4):
             place.exchange.restart("b")
 
-    coordinator = Coordinator(place.exchange, study, "run-1", MemoryJournal(), watch, pause_s=0.0)
+    coordinator = Coordinator(
+        place.exchange, study, "run-1", MemoryJournal(), watch, pause_s=0.0, opening_s=0.0
+    )
     found = run_study(coordinator, study)[0].arrays["centre"]
     np.testing.assert_allclose(found, reference(study), rtol=0, atol=1e-9)
     assert len(place.executed()) == len(set(place.executed())) == 32
