@@ -5,8 +5,8 @@ import random
 import time
 from pathlib import Path
 
-from feddbn.experiments.cells import expand
-from feddbn.experiments.config import Experiment, parse_experiment
+from feddbn.experiments.cells import Cell, expand
+from feddbn.experiments.config import parse_experiment
 from feddbn.experiments.runner import run_cells
 from feddbn.experiments.store import ROWS_FILE, RowStore, read_rows
 
@@ -26,18 +26,23 @@ points = [
 ]
 methods = ["alldata", "local"]
 columns = []
-seeds = 8
+seeds = 6
+
+[quick]
+points = [0, 1]
+protocols = ["paper-text", "strong"]
+seeds = 6
 """
 
 
-def _experiment() -> Experiment:
-    return parse_experiment(EXPERIMENT, "kill.toml")
+def _cells() -> list[Cell]:
+    return expand(parse_experiment(EXPERIMENT, "kill.toml"), quick=True)
 
 
 def _run(directory: str, ready) -> None:
     with RowStore(directory) as store:
         ready.set()
-        run_cells(expand(_experiment()), store)
+        run_cells(_cells(), store)
 
 
 def _without_time(rows):
@@ -45,7 +50,7 @@ def _without_time(rows):
 
 
 def test_rows_after_twenty_kills_equal_those_of_an_uninterrupted_run(tmp_path: Path):
-    cells = expand(_experiment())
+    cells = _cells()
     started = time.monotonic()
     with RowStore(tmp_path / "whole") as store:
         run_cells(cells, store)

@@ -47,8 +47,8 @@ def test_lambda_is_selected_from_data_alone_and_prefers_a_fitting_network(fed):
 
 
 def test_every_penalty_of_a_path_is_a_result_of_its_own():
-    results = run_simulated(Cell("federation", "strong", POINT, "fdbnl-paper", 0))
-    assert [one["lambda_w"] for one in results] == [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
+    results = run_simulated(Cell("federation", "strong", POINT, "fdbnl-paper", 0, quick=True))
+    assert [one["lambda_w"] for one in results] == [0.05, 0.2, 0.5]
     assert all(0 <= one[part]["tpr"] <= 1 for one in results for part in "WA")
 
 
