@@ -274,16 +274,23 @@ def solve_given(
     penalty: FloatArray,
     allowed: BoolArray,
     C0: FloatArray | None = None,
-    tol: float = 1e-9,
+    tol: float = 1e-7,
 ) -> FloatArray:
     """Return argmin w loss(C) + sum(penalty o |C|) + mu |C - centre|^2 within `allowed`; convex, exact.
 
-    `penalty` already carries the weight. mu = infinity returns the centre within `allowed`.
+    `penalty` already carries the weight; without any, every column is one small linear system. mu = infinity returns the centre within `allowed`.
     """
     if np.isinf(mu):
         return np.where(allowed, centre, 0.0)
     H, B = _pulled(problem, np.full((len(centre), 1), 2.0 * mu), centre)
-    return solve_lasso(H, penalty, allowed, C0, tol=tol, linear=B)
+    if penalty.any():
+        return solve_lasso(H, penalty, allowed, C0, tol=tol, linear=B)
+    C = np.zeros_like(centre)
+    for j in range(problem.d):
+        support = np.flatnonzero(allowed[:, j])
+        if len(support):
+            C[support, j] = np.linalg.solve(H[np.ix_(support, support)], B[support, j])
+    return C
 
 
 def objective_given(
