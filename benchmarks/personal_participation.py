@@ -1,6 +1,6 @@
 """Partial participation (d=10, K=6, n_k=60, heterogeneity .1): mSHD of W for j of 6 sites a round, and a drop-out curve.
 
-    python benchmarks/personal_participation.py [n_seeds]
+python benchmarks/personal_participation.py [n_seeds]
 """
 
 import sys
@@ -34,7 +34,9 @@ def main(n_seeds: int) -> None:
     shd: dict[str, list[float]] = {}
     updates: dict[str, list[float]] = {}
     for seed in range(n_seeds):
-        fed = feddbn.simulate(d=10, n_sites=6, n_samples=360, mean_degree=4, heterogeneity=0.1, random_state=seed)
+        fed = feddbn.simulate(
+            d=10, n_sites=6, n_samples=360, mean_degree=4, heterogeneity=0.1, random_state=seed
+        )
         for j in (6, 5, 4, 3, 2, 1):
             for average in ("running", "participants") if j in (1, 3) else ("running",):
                 m = PFDBNL(participation=j, average=average, max_rounds=200 * 6 // j).fit(fed.sites)
@@ -42,14 +44,21 @@ def main(n_seeds: int) -> None:
                 shd.setdefault(key, []).append(feddbn.score_sites(fed.truths, m.dbns_)["W"]["mshd"])
                 updates.setdefault(key, []).append(m.n_rounds_ * j / 6)
     for key, values in shd.items():
-        print(f"{key}: mSHD {np.mean(values):.2f}  local updates per site {np.mean(updates[key]):.0f}", flush=True)
+        print(
+            f"{key}: mSHD {np.mean(values):.2f}  local updates per site {np.mean(updates[key]):.0f}",
+            flush=True,
+        )
     fed = feddbn.simulate(d=10, n_sites=6, n_samples=360, mean_degree=4, heterogeneity=0.1, random_state=0)
     full = PFDBNL().fit(fed.sites)
     for average in ("running", "participants"):
-        m = PFDBNL(federation=DroppingFederation(fed.sites, range(80, 90)), average=average, max_rounds=300).fit(None)
+        m = PFDBNL(
+            federation=DroppingFederation(fed.sites, range(80, 90)), average=average, max_rounds=300
+        ).fit(None)
         curve = m.history_["primal"].to_numpy()
         text = " ".join(f"{curve[t]:.4f}" for t in range(74, 100, 2) if t < len(curve))
-        print(f"{average}: rounds {m.n_rounds_} ({full.n_rounds_} undisturbed), primal residual 74..98: {text}")
+        print(
+            f"{average}: rounds {m.n_rounds_} ({full.n_rounds_} undisturbed), primal residual 74..98: {text}"
+        )
 
 
 if __name__ == "__main__":

@@ -39,7 +39,13 @@ def naive(sites: list[np.ndarray], mu: float, lam: float, max_rounds: int) -> tu
                 E = expm(c[:d] * c[:d])
                 h = np.trace(E) - d
                 pull = c - T[k]
-                value = 0.5 / n * np.sum(R * R) + mu * np.sum(pull**2) + lam * v.sum() + alpha * h + 0.5 * rho1 * h * h
+                value = (
+                    0.5 / n * np.sum(R * R)
+                    + mu * np.sum(pull**2)
+                    + lam * v.sum()
+                    + alpha * h
+                    + 0.5 * rho1 * h * h
+                )
                 g = -Z.T @ R / n + 2 * mu * pull
                 g[:d] += (alpha + rho1 * h) * 2 * c[:d] * E.T
                 return value, np.concatenate([g.ravel() + lam, -g.ravel() + lam])
@@ -85,7 +91,11 @@ def main(max_rounds: int) -> None:
     W = {name: np.where(np.abs(c[:d]) >= 0.2, c[:d], 0) for name, c in zip(fed.sites, P, strict=True)}
     naive_dbns = {name: feddbn.DBN(W[name], np.zeros((1, d, d)), m.dbn_.variables) for name in W}
     print(f"naive transcription: {theirs:.1f} s, {rounds} rounds; ratio {theirs / ours:.0f}")
-    print("mSHD of W:", feddbn.score_sites(fed.truths, m.dbns_)["W"]["mshd"], feddbn.score_sites(fed.truths, naive_dbns)["W"]["mshd"])
+    print(
+        "mSHD of W:",
+        feddbn.score_sites(fed.truths, m.dbns_)["W"]["mshd"],
+        feddbn.score_sites(fed.truths, naive_dbns)["W"]["mshd"],
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Three sites, 10 variables, each missing two, n_k=500: weights against the fit to complete data, 5 seeds.
 
-    python benchmarks/personal_variables.py [n_seeds]
+python benchmarks/personal_variables.py [n_seeds]
 """
 
 import sys
@@ -24,7 +24,9 @@ def main(n_seeds: int) -> None:
         order = [list(part.feature_names_in_).index(f"x{i}") for i in range(10)]
         gap = np.abs(part.W_[np.ix_(order, order)] - full.W_)
         lag_gap = np.abs(part.A_[0][np.ix_(order, order)] - full.A_[0])
-        holders = sum(np.outer(h, h) for h in (np.array([int(i not in m) for i in range(10)]) for m in MISSING))
+        holders = sum(
+            np.outer(h, h) for h in (np.array([int(i not in m) for i in range(10)]) for m in MISSING)
+        )
         shared = holders >= 2
         edges = (full.W_ != 0) & (holders >= 2)
         all_three = holders == 3

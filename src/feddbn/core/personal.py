@@ -39,6 +39,10 @@ __all__ = ["NORMS", "PersonalOptions", "PersonalRecord", "PersonalRun"]
 
 # What a participant adds after its (M, q, d) change: four residual norms, h, its objective.
 NORMS = 6
+# Cycles get dearer once the weights have followed the last rise, or after so many updates: rushed paths end in worse
+# orders (docs/pfdbnl.md).
+_FOLLOW = 0.02
+_PATIENCE = 3.0
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class PersonalRun:
         self.rho1 = options.schedule.rho1
         self.rho2 = self.rho2_before = options.schedule.rho2
         self._pass = 0
-        self._time = self._stage_start = 0.0
+        self._time = self._stage_start = self._waited = 0.0
         if not has_cycle(options.constraints.allowed[: options.constraints.d]):
             self.stage = PersonalStage.LASSO
         else:
@@ -169,10 +173,14 @@ class PersonalRun:
             )
         )
         share = n_participants / self.n_sites
-        if self.stage is PersonalStage.ACYCLIC:
-            self._tighten(h, share)
         scale = max(1.0, float(np.sqrt(np.sum(self.options.metric[:, None] * C * C) / self.n_slots)))
-        if self._stage_is_finished(max(primal, dual) / scale, h) and self._next_stage():
+        residual = max(primal, dual) / scale
+        if self.stage is PersonalStage.ACYCLIC:
+            self._waited += share
+            if not self.options.schedule.is_adaptive or residual <= _FOLLOW or self._waited >= _PATIENCE:
+                self._waited = 0.0
+                self._tighten(h, share)
+        if self._stage_is_finished(residual, h) and self._next_stage():
             return
         if self.round >= self.options.max_rounds:
             self._finish(Status.NOT_ACYCLIC if self.stage is PersonalStage.ACYCLIC else Status.MAX_ROUNDS)

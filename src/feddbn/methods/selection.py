@@ -1,8 +1,8 @@
 """Choosing mu, the penalties and the number of lags without the truth and without pooling.
 
-Every candidate is fitted to the earlier rows of all sites and judged by its loss on their later rows; only sums of these
-losses, and of their squared differences, reach the server. The simplest candidate whose loss is within one standard error
-of the best is taken.
+Every candidate is fitted to the earlier rows of all sites and judged by its loss on their later rows; only sums of
+these losses, and of their squared differences, reach the server. The simplest candidate whose loss is within one standard
+error of the best is taken.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _select(
     center = "recording" if estimator.center == "recording" else "none"
     number = 0
     try:
-        # Block by block within a candidate, candidates in order: the sites' memory of losses starts anew with the first.
+        # Candidates in order: the sites' memory of losses starts anew with the first block of the first.
         for c, candidate in enumerate(candidates):
             estimator.selected_ = {**fixed, **candidate}
             for block in range(held_out.n_blocks):
