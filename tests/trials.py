@@ -16,7 +16,7 @@ from nvflare_federation import SERVER, command_of
 SITES = ("site-a", "site-b", "site-c")
 
 
-def make_study(name, rounds=60, pause_s=0.02, **attendance):
+def make_study(name, rounds=200, pause_s=0.03, **attendance):
     return Study(
         name=name,
         method="walk",
