@@ -92,10 +92,10 @@ def _meek(i: int, j: int, known: BoolArray, adjacent: BoolArray, lagged: BoolArr
     middle = np.flatnonzero(open_to_i & known[:, j])
     if len(middle) > 1 and not (adjacent[np.ix_(middle, middle)] | np.eye(len(middle), dtype=bool)).all():
         return True
-    for k in np.flatnonzero(open_to_i & ~adjacent[j]):
-        if k != j and (known[k] & known[:, j] & adjacent[i]).any():
-            return True
-    return False
+    return any(
+        k != j and (known[k] & known[:, j] & adjacent[i]).any()
+        for k in np.flatnonzero(open_to_i & ~adjacent[j])
+    )
 
 
 def covered_edges(support: BoolArray) -> list[tuple[int, int]]:

@@ -278,7 +278,8 @@ def solve_given(
 ) -> FloatArray:
     """Return argmin w loss(C) + sum(penalty o |C|) + mu |C - centre|^2 within `allowed`; convex, exact.
 
-    `penalty` already carries the weight; without any, every column is one small linear system. mu = infinity returns the centre within `allowed`.
+    `penalty` already carries the weight; without any, every column is one small linear system.
+    mu = infinity returns the centre within `allowed`.
     """
     if np.isinf(mu):
         return np.where(allowed, centre, 0.0)

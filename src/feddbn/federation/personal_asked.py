@@ -59,10 +59,12 @@ class Asked:
         return cls(task.arrays.get("C"), constraints, L, params)
 
     def number(self, name: str) -> float:
+        """A numeric parameter of the task."""
         return float(self.params[name])  # type: ignore[arg-type]
 
     @property
     def stage(self) -> PersonalStage:
+        """The stage the round belongs to."""
         return PersonalStage(self.params["stage"])
 
     @property
@@ -72,6 +74,7 @@ class Asked:
 
     @property
     def n_slots(self) -> int:
+        """Number of broadcast models: one, or one per cluster."""
         return int(self.number("n_slots"))
 
     def centre(self, slot: int) -> FloatArray:
@@ -92,6 +95,7 @@ class Asked:
         return np.zeros_like(self.L) if self.stage is PersonalStage.SUPPORT else self.L
 
     def rules(self) -> PersonalRound:
+        """The penalties of this round."""
         alpha = self.params["alpha"]
         return PersonalRound(
             mu=self.number("mu"),
@@ -157,6 +161,7 @@ def join(data: SiteData, state: SiteState, task: Task, asked: Asked) -> tuple[Si
 
 
 def remember(data: SiteData, state: SiteState, task: Task, asked: Asked) -> tuple[SiteState, SiteMemory]:
+    """Return the site's memory of this run, from its state or begun anew."""
     if "personal.C" in state:
         memory = unpack(state)
         if memory.run == int(asked.number("run")):

@@ -53,7 +53,15 @@ class SitePolicy(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tasks: tuple[str, ...] = ("summary", "moments", "fdbnl-step", "pfdbnl-step")
+    # What the three methods below ask for; "held-out-loss" and other tasks of selection have to be allowed by name.
+    tasks: tuple[str, ...] = (
+        "summary",
+        "moments",
+        "residual-features",
+        "fdbnl-step",
+        "personal-step",
+        "personal-finish",
+    )
     methods: tuple[str, ...] = ("FDBNL", "PFDBNL", "OneShotDBN")
     features: tuple[str, ...] = ("linear",)
     min_sites: int = Field(default=3, ge=2)
