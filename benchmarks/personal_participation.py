@@ -1,4 +1,5 @@
-"""Partial participation (d=10, K=6, n_k=60, heterogeneity .1): mSHD of W for j of 6 sites a round, and a drop-out curve.
+"""Partial participation (d=10, K=6, n_k=60, heterogeneity .1): mSHD of W for j of 6 sites a round, and a drop-out
+curve.
 
 python benchmarks/personal_participation.py [n_seeds]
 """

@@ -1,3 +1,4 @@
+# ruff: noqa: B007, B023
 """PFDBNL against a naive transcription of Algorithm 2 in the paper's fMRI setting: K=5, n=200, d=15.
 
 The transcription solves every personal step with L-BFGS-B from zero (positive and negative parts) and the auxiliary and

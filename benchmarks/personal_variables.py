@@ -31,7 +31,8 @@ def main(n_seeds: int) -> None:
         edges = (full.W_ != 0) & (holders >= 2)
         all_three = holders == 3
         print(
-            f"seed {seed}: max |dW| over entries held by >= 2 sites {gap[shared].max():.3f}, by all 3 {gap[all_three].max():.3f}, "
+            f"seed {seed}: max |dW| over entries held by >= 2 sites {gap[shared].max():.3f}, "
+            f"by all 3 {gap[all_three].max():.3f}, "
             f"all {gap.max():.3f}; edges beyond .1: {int((gap[edges] > 0.1).sum())} of {int(edges.sum())}; "
             f"max |dA| >= 2 sites {lag_gap[shared].max():.3f}",
             flush=True,

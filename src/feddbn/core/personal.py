@@ -14,12 +14,13 @@ happened to be sampled (``average="participants"`` keeps it).
 
 Time is counted in local updates per site: a round in which j of K sites take part advances every schedule by j / K.
 
-Stages: WARM (no acyclicity), then ACYCLIC and ORDER once per pass, LASSO (every site in its best order), SUPPORT (refit:
-no L1 penalty, the edges found so far, the same pull). What is left, the thresholds, is done at each site with the last C.
-A site that was away when a stage began enters it when it returns. Orders and supports are each site's own business.
+Stages: WARM (no acyclicity), then ACYCLIC and ORDER once per pass, LASSO (every site in its best order), SUPPORT
+(refit: no L1 penalty, the edges found so far, the same pull). What is left, the thresholds, is done at each site
+with the last C. A site that was away when a stage began enters it when it returns. Orders and supports are each
+site's own business.
 
-Slots: with M models (clusters of sites) C is (M, q, d); a site puts its change into its own slot and zeros elsewhere, so
-that it is still one sum and the server does not learn who is in which cluster.
+Slots: with M models (clusters of sites) C is (M, q, d); a site puts its change into its own slot and zeros
+elsewhere, so that it is still one sum and the server does not learn who is in which cluster.
 """
 
 from __future__ import annotations

@@ -10,15 +10,16 @@ tilde), which must agree with the broadcast C:
 With {X_k, C} and {C_k, T_k} as the two blocks this is ADMM of two blocks, and every step is closed form or a proximal
 step on h alone:
 
-    U_k += rho2 D (T_k - C)                                                                [fdbnl] Eq. (para), personalised
+    U_k += rho2 D (T_k - C)  [fdbnl] Eq. (para), personalised
     X_k  = argmin w_k loss_k(X) + tr(Y_k'(X - C_k)) + rho/2 |X - C_k|_D^2
-    C_k  = argmin w_k sum(L o |C|) + alpha h + rho1/2 h^2 + rho/2 |X_k + Y_k/(rho D) - C|_D^2 + m/2 |C - (C - U_k/(rho2 D))|^2
+    C_k  = argmin w_k sum(L o |C|) + alpha h + rho1/2 h^2 + rho/2 |X_k + Y_k/(rho D) - C|_D^2
+                    + m/2 |C - (C - U_k/(rho2 D))|^2
     T_k  = (2 mu C_k + rho2 D C - U_k) / (2 mu + rho2 D)                                   the paper's closed form
     Y_k += rho D (X_k - C_k)
 
 where m = 2 mu rho2 D / (2 mu + rho2 D) is what mu |C_k - T_k|^2 leaves of its curvature once T_k is minimised out.
-The paper alternates C_k and T_k instead, which crawls when mu is large; with T_k minimised out, mu -> infinity simply is
-FDBNL. `schedule="paper"` keeps the paper's alternation (`solve_personal`).
+The paper alternates C_k and T_k instead, which crawls when mu is large; with T_k minimised out, mu -> infinity
+simply is FDBNL. `schedule="paper"` keeps the paper's alternation (`solve_personal`).
 # DEVIATES [fdbnl] Algorithm 2: C_k and T_k are minimised together; see test_paper_and_adaptive_solve_the_same_problem.
 """
 
@@ -278,8 +279,8 @@ def solve_given(
 ) -> FloatArray:
     """Return argmin w loss(C) + sum(penalty o |C|) + mu |C - centre|^2 within `allowed`; convex, exact.
 
-    `penalty` already carries the weight; without any, every column is one small linear system.
-    mu = infinity returns the centre within `allowed`.
+    `penalty` already carries the weight; without any, every column is one small linear system. mu = infinity
+    returns the centre within `allowed`.
     """
     if np.isinf(mu):
         return np.where(allowed, centre, 0.0)

@@ -15,8 +15,8 @@ RULES = ("one-standard-error", "best")
 def choose(loss: FloatArray, standard_error: FloatArray, rule: str = "one-standard-error") -> int:
     """Return the index of the simplest candidate whose loss is not clearly above the lowest.
 
-    Candidates come simplest first; `standard_error` is that of the difference to the best (paired), so it is zero there.
-    "best" ignores it.
+    Candidates come simplest first; `standard_error` is that of the difference to the best (paired), so it is zero
+    there. "best" ignores it.
     """
     if rule not in RULES:
         raise ParameterError(f"rule={rule!r} is not known; choose one of {', '.join(RULES)}.")

@@ -1,8 +1,8 @@
 """Later time blocks of every recording, held out one after the other.
 
-Fold b of B trains on the rows before block b of the last `share` of a recording and tests on block b: the future is never
-used to predict the past. A task with the parameter ``fold = (b, B, share in thousandths)`` is answered from training rows
-only, so every server program can be run on a fold without knowing about it.
+Fold b of B trains on the rows before block b of the last `share` of a recording and tests on block b: the future
+is never used to predict the past. A task with the parameter ``fold = (b, B, share in thousandths)`` is answered
+from training rows only, so every server program can be run on a fold without knowing about it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """PFDBNL over sums: [fdbnl] Algorithm 2 as site tasks and a server program.
 
-What leaves a site in a round: the change of ``T_k + U_k / (rho2 D)`` since its last counted answer, four residual norms,
-h(W_k), its objective and whether it is new; always added up with the other participants. A personal graph, an order or a
-support never leaves; `personal_arrays` reads them from the site's own state.
+What leaves a site in a round: the change of ``T_k + U_k / (rho2 D)`` since its last counted answer, four residual
+norms, h(W_k), its objective and whether it is new; always added up with the other participants. A personal graph, an
+order or a support never leaves; `personal_arrays` reads them from the site's own state.
 
 A site may be away for any number of rounds, for good, or join late. The server says in every broadcast which round's
 answer of which site was the last to count, so an answer lost on the way is simply part of the next change.

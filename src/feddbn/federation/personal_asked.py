@@ -59,12 +59,12 @@ class Asked:
         return cls(task.arrays.get("C"), constraints, L, params)
 
     def number(self, name: str) -> float:
-        """A numeric parameter of the task."""
+        """Return a parameter as a float."""
         return float(self.params[name])  # type: ignore[arg-type]
 
     @property
     def stage(self) -> PersonalStage:
-        """The stage the round belongs to."""
+        """The stage the server is in."""
         return PersonalStage(self.params["stage"])
 
     @property
@@ -74,7 +74,7 @@ class Asked:
 
     @property
     def n_slots(self) -> int:
-        """Number of broadcast models: one, or one per cluster."""
+        """Number of broadcast models."""
         return int(self.number("n_slots"))
 
     def centre(self, slot: int) -> FloatArray:
@@ -95,7 +95,7 @@ class Asked:
         return np.zeros_like(self.L) if self.stage is PersonalStage.SUPPORT else self.L
 
     def rules(self) -> PersonalRound:
-        """The penalties of this round."""
+        """What the round asks of a participant."""
         alpha = self.params["alpha"]
         return PersonalRound(
             mu=self.number("mu"),
@@ -129,7 +129,7 @@ def local_gram(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState,
     """Return the site's Gram matrix of prepared variables, (q, q), and its number of rows.
 
     Where the site lacks variables or lags, the others' moments (``fill``) complete it: given what the site has seen,
-    what it has not seen behaves as in the federation, ``z_missing = B z_own + e`` with B and the variance of e from there.
+    what it has not seen behaves as in the federation, ``z_missing = B z_own + e`` with B and e's variance from there.
     """
     n_lags, own_lags = int(task.params["n_lags"]), own_number(task.params, "lags")  # type: ignore[arg-type]
     variables: tuple[str, ...] = tuple(task.params["variables"])  # type: ignore[arg-type]
@@ -161,7 +161,7 @@ def join(data: SiteData, state: SiteState, task: Task, asked: Asked) -> tuple[Si
 
 
 def remember(data: SiteData, state: SiteState, task: Task, asked: Asked) -> tuple[SiteState, SiteMemory]:
-    """Return the site's memory of this run, from its state or begun anew."""
+    """Return what the site remembers of this run, or its memory before its first round."""
     if "personal.C" in state:
         memory = unpack(state)
         if memory.run == int(asked.number("run")):

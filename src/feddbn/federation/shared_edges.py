@@ -1,7 +1,7 @@
 """In how many sites an edge is present, from sums only.
 
-A site answers with one indicator and one weight per possible edge of its personal graph. A site that opts out counts only
-edges of the shared network, which everybody knows already: what is special about it is never counted.
+A site answers with one indicator and one weight per possible edge of its personal graph. A site that opts out counts
+only edges of the shared network, which everybody knows already: what is special about it is never counted.
 """
 
 from __future__ import annotations

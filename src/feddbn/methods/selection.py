@@ -1,8 +1,8 @@
 """Choosing mu, the penalties and the number of lags without the truth and without pooling.
 
 Every candidate is fitted to the earlier rows of all sites and judged by its loss on their later rows; only sums of
-these losses, and of their squared differences, reach the server. The simplest candidate whose loss is within one standard
-error of the best is taken.
+these losses, and of their squared differences, reach the server. The simplest candidate whose loss is within one
+standard error of the best is taken.
 """
 
 from __future__ import annotations

@@ -76,14 +76,14 @@ def test_exact_personal_step_is_stationary() -> None:
         rho1,
         np.zeros((Q, D)),
         expm_value_and_grad,
-        tol=1e-10,
-        max_steps=20000,
+        tol=1e-8,
+        max_steps=3000,
     )
     gradient = H @ C - B
     gradient[:D] += (alpha + rho1 * h) * expm_value_and_grad(C[:D])[1]
     on, off = constraints.allowed & (C != 0), constraints.allowed & (C == 0)
-    assert np.abs(gradient + L * np.sign(C))[on].max() < 1e-6
-    assert (np.abs(gradient)[off] <= L[off] + 1e-6).all()
+    assert np.abs(gradient + L * np.sign(C))[on].max() < 1e-5
+    assert (np.abs(gradient)[off] <= L[off] + 1e-5).all()
 
 
 def test_weak_pull_is_a_lasso_and_strong_pull_is_the_centre() -> None:
