@@ -9,6 +9,7 @@ TOLERANCE = 1e-12
 PARAMETERS = {
     "oneshot": {"n_lags": 1, "noise_variance": "free"},
     "fdbnl": {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "max_rounds": 40},
+    "pfdbnl": {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "mu": 0.5, "max_rounds": 30},
 }
 
 
@@ -31,6 +32,10 @@ def plans(sites, variables, methods=tuple(PARAMETERS), **changes):
         out[method] = make_study(method, sites, variables, **changes)
         masked = {"secure_aggregation": True, "min_sites": min(3, len(sites))}
         out[f"{method}-masked"] = make_study(method, sites, variables, privacy=masked, **changes)
+    if "pfdbnl" in methods:
+        # Only in the clear: a masked sum over a sample of so few sites is one that must not be opened.
+        sampled = {**PARAMETERS["pfdbnl"], "participation": 2, "max_rounds": 45}
+        out["pfdbnl-sampled"] = make_study("pfdbnl", sites, variables, **{**changes, "parameters": sampled})
     return out
 
 

@@ -31,6 +31,7 @@ from feddbn.federation.personal_asked import Asked, remember
 from feddbn.federation.personal_state import pack
 from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
 from feddbn.federation.statistics import Preparation, prepare, summary_program
+from feddbn.federation.study import register_personal_result
 from feddbn.federation.task import Param, ServerProgram, Task
 
 __all__ = ["PersonalFit", "PersonalSettings", "personal_arrays", "personal_program", "sample_sites"]
@@ -337,3 +338,4 @@ register_site_task(
 register_site_task(
     SiteTask("personal-finish", _run_finish, "end of PFDBNL: loss of the shared network", needs_name=True)
 )
+register_personal_result("pfdbnl", lambda state, result: personal_arrays(state))
