@@ -35,8 +35,6 @@ def test_bartletts_statistic_agrees_with_scipy_and_ignores_equal_scales():
     rng = np.random.default_rng(0)
     samples = rng.standard_normal((40, 4)) * np.array([1.0, 1.0, 1.5, 0.7])
     rss = ((samples - samples.mean(axis=0)) ** 2).sum(axis=0)
-    network = OrderResult(
-        (0, 1, 2, 3), ((), (), (), ()), rss, 0.0, "equal", np.zeros((4, 4), dtype=bool)
-    )
+    network = OrderResult((0, 1, 2, 3), ((), (), (), ()), rss, 0.0, "equal", np.zeros((4, 4), dtype=bool))
     expected = stats.bartlett(*samples.T).statistic
     assert variance_difference(network, 40.0) == pytest.approx(expected)
