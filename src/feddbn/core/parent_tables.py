@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from feddbn.core.parents import ParentRegressions
 __all__ = ["Hyper", "NodeTable", "subset_rss", "subset_sums"]
 
 _LINEAR_RANGE = 650.0
-_EVEN_MOMENTS = {
+_EVEN_MOMENTS: dict[int, Callable[[FloatArray], FloatArray]] = {
     1: lambda x: 1 + x,
     2: lambda x: 1 + x * (2 + x / 3),
     3: lambda x: 1 + x * (3 + x * (1 + x / 15)),
