@@ -44,6 +44,7 @@ __all__ = [
     "firmness_of",
     "learn_network",
     "refit",
+    "variance_difference",
 ]
 
 FEW_ROWS = 200
@@ -235,6 +236,20 @@ def firmness_of(support: BoolArray, asked: Sequence[EdgeOrientation]) -> list[Ed
     return [known.get((i, j), EdgeOrientation(i, j, 0.0, False)) for i, j in edges]
 
 
+def variance_difference(network: OrderResult, n: float) -> float:
+    """Bartlett's statistic of the residual variances of a network: large if they differ.
+
+    With few rows the free-variance search fits noise and its BIC is too good; this statistic knows how many
+    degrees of freedom each node has left.
+    """
+    left = np.array([max(n - 1 - len(parents), 1.0) for parents in network.parents])
+    total = float(left.sum())
+    pooled = float(network.rss.sum()) / total
+    statistic = total * np.log(pooled) - float(left @ np.log(network.rss / left))
+    correction = 1 + (float((1 / left).sum()) - 1 / total) / (3 * max(len(left) - 1, 1))
+    return float(statistic / correction)
+
+
 Searches = dict[NoiseVariance, tuple[OrderSearch, OrderResult]]
 
 
@@ -264,11 +279,14 @@ def _choose_noise(
     equal, free = searches["equal"][1], searches["free"][1]
     # Equal variances are free ones with d - 1 parameters less: BIC's price of them is (d - 1) log n.
     free_score = free.score + (d - 1) * float(np.log(moments.n))
-    kind = "equal" if equal.score <= free_score else "free"
+    price = (d - 1) * float(np.log(moments.n))
+    unequal = variance_difference(equal, moments.n)
+    kind = "free" if free_score < equal.score and unequal > price else "equal"
     variances = free.rss / moments.n
     reason = (
         f"{kind} noise variances: BIC {equal.score:.1f} with equal, {free_score:.1f} with free ones; "
-        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}"
+        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}; "
+        f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
     )
     return searches, NoiseChoice(kind, reason, equal.score, free_score)
 

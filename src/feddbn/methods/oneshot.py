@@ -58,7 +58,8 @@ class OneShotDBN(DBNEstimator):
     noise_variance
         "equal" reads the order off the scales and so depends on the units; "free" does not depend on them
         but leaves
-        some directions open; "auto" decides by BIC (`noise_variance_`, `reason_`).
+        some directions open; "auto" takes "free" if both BIC and
+        Bartlett's statistic of the residuals are for it (`noise_variance_`, `reason_`).
     criterion
         "bic": ``penalty log(n)`` per edge. "ebic": ``penalty log(n)`` per edge plus the log of the number of
         networks of that size, which adapts to the density.
