@@ -76,7 +76,9 @@ class Moments:
         return total.moments()
 
     @classmethod
-    def of_blocks(cls, blocks: Iterable[Block], n_lags: int, d: int, chunk_rows: int | None = None) -> Moments:
+    def of_blocks(
+        cls, blocks: Iterable[Block], n_lags: int, d: int, chunk_rows: int | None = None
+    ) -> Moments:
         """Moments of the lagged rows ``z_t = [x_t, ..., x_{t-p}]`` of blocks (n, d), without forming z.
 
         Within a segment the cross-products of lags (a, b) and (a-1, b-1) run over the same rows but for one
