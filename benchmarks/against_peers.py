@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 from peers import PEERS, STATIC_PEERS, installed
@@ -30,7 +31,9 @@ def compare(d: int, n: int, noise: str, names: list[str], seeds: int, n_lags: in
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for name, method in ours.items():
-                seconds, model = cpu_seconds(lambda method=method, x=x: method(n_lags=n_lags).fit({"a": x}), 1)
+                seconds, model = cpu_seconds(
+                    lambda method=method, x=x: method(n_lags=n_lags).fit({"a": x}), 1
+                )
                 results.setdefault(name, []).append((seconds, shd(fed.truth.W, model.W_)))
             for name in (name for name in names if name in methods):
                 seconds, W = cpu_seconds(lambda name=name, x=x: methods[name](x), 1)
@@ -41,17 +44,23 @@ def compare(d: int, n: int, noise: str, names: list[str], seeds: int, n_lags: in
     for name, values in results.items():
         seconds = float(np.mean([s for s, _ in values]))
         errors = np.array([e for _, e in values], dtype=float)
-        table.add(name, seconds, seconds / base, "-" if np.isnan(errors).any() else f"{errors.mean():.1f} ± {errors.std():.1f}", seeds)
+        table.add(
+            name,
+            seconds,
+            seconds / base,
+            "-" if np.isnan(errors).any() else f"{errors.mean():.1f} ± {errors.std():.1f}",
+            seeds,
+        )
     return table
 
 
-def tables(full: bool) -> list[Table]:
+def tables(full: bool) -> Iterator[Table]:
     everyone = ["VAR OLS", "VARLiNGAM", "PCMCI+"]
-    found = [compare(20, 512, "gaussian", everyone if full else everyone[:2], 3 if full else 1)]
-    found.append(compare(20, 512, "gaussian", ["DirectLiNGAM", "dagma"], 3 if full else 1, n_lags=0))
+    seeds = 3 if full else 1
+    yield compare(20, 512, "gaussian", everyone if full else everyone[:2], seeds)
+    yield compare(20, 512, "gaussian", ["DirectLiNGAM", "dagma"], seeds, n_lags=0)
     if full:
-        found.append(compare(50, 1000, "exponential", ["VAR OLS", "VARLiNGAM"], 1))
-        found.append(compare(100, 1000, "exponential", ["VAR OLS", "VARLiNGAM"], 1))
-        found.append(compare(100, 1000, "gaussian", ["VAR OLS"], 1))
-        found.append(compare(300, 3000, "gaussian", ["VAR OLS"], 1))
-    return found
+        yield compare(50, 1000, "exponential", ["VAR OLS", "VARLiNGAM"], 1)
+        yield compare(100, 1000, "exponential", ["VAR OLS", "VARLiNGAM"], 1)
+        yield compare(100, 1000, "gaussian", ["VAR OLS"], 1)
+        yield compare(300, 3000, "gaussian", ["VAR OLS"], 1)

@@ -50,7 +50,9 @@ class _Blocks:
 
     def loss_and_grad(self, W: np.ndarray, A: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         R = np.eye(len(W)) - W
-        value = 0.5 * np.trace(R.T @ self.S @ R) - np.trace(R.T @ self.M @ A) + 0.5 * np.trace(A.T @ self.N @ A)
+        value = (
+            0.5 * np.trace(R.T @ self.S @ R) - np.trace(R.T @ self.M @ A) + 0.5 * np.trace(A.T @ self.N @ A)
+        )
         return float(value), -self.S @ R + self.M @ A, self.N @ A - self.M.T @ R
 
 
@@ -76,7 +78,13 @@ def _minimise(smooth, d: int, q: int, lambda_w: float, lambda_a: float) -> np.nd
 
 
 def naive_fdbnl(
-    rows: list[Rows], lambda_w: float, lambda_a: float, *, max_rounds: int = 100, max_seconds: float = 1e9, h_tol: float = 1e-8
+    rows: list[Rows],
+    lambda_w: float,
+    lambda_a: float,
+    *,
+    max_rounds: int = 100,
+    max_seconds: float = 1e9,
+    h_tol: float = 1e-8,
 ) -> NaiveFit:
     start = time.process_time()
     sites = [_Blocks(X, Y) for X, Y in rows]
@@ -86,7 +94,7 @@ def naive_fdbnl(
     beta, gamma = [W] * len(sites), [A] * len(sites)
     alpha, rho1, rho2 = 0.0, 1.0, 1.0
     n_evaluations = 0
-    for t in range(1, max_rounds + 1):
+    for n_rounds in range(1, max_rounds + 1):
         for k, s in enumerate(sites):
             P, Q = s.S + rho2 * np.eye(d), s.N + rho2 * np.eye(q - d)
             b1, b2 = s.S - beta[k] + rho2 * W, s.M.T - gamma[k] + rho2 * A
@@ -98,7 +106,11 @@ def naive_fdbnl(
             nonlocal n_evaluations
             n_evaluations += 1
             h, grad_h = acyclicity(W)
-            value, grad_W, grad_A = alpha * h + 0.5 * rho1 * h * h, (alpha + rho1 * h) * grad_h, np.zeros_like(A)
+            value, grad_W, grad_A = (
+                alpha * h + 0.5 * rho1 * h * h,
+                (alpha + rho1 * h) * grad_h,
+                np.zeros_like(A),
+            )
             for k in range(len(sites)):
                 gap_W, gap_A = B[k] - W, D[k] - A
                 value += float(np.sum(beta[k] * gap_W) + np.sum(gamma[k] * gap_A))
@@ -117,7 +129,7 @@ def naive_fdbnl(
         rho1, rho2 = 1.6 * rho1, 1.1 * rho2
         if (h <= h_tol and np.any(W != 0)) or time.process_time() - start > max_seconds:
             break
-    return NaiveFit(C, [], t, time.process_time() - start, n_evaluations, h, h <= h_tol)
+    return NaiveFit(C, [], n_rounds, time.process_time() - start, n_evaluations, h, h <= h_tol)
 
 
 def naive_pfdbnl(
@@ -137,7 +149,7 @@ def naive_pfdbnl(
     personal, T, U = [C] * len(sites), [C] * len(sites), [C] * len(sites)
     alpha, rho1, rho2 = 0.0, 1.0, 1.0
     n_evaluations = 0
-    for t in range(1, max_rounds + 1):
+    for n_rounds in range(1, max_rounds + 1):
         for k, s in enumerate(sites):
 
             def local(W: np.ndarray, A: np.ndarray, s=s, k=k, alpha=alpha, rho1=rho1):
@@ -167,6 +179,8 @@ def naive_pfdbnl(
         h = float(np.mean(hs))
         alpha += rho1 * h
         rho1, rho2 = 1.6 * rho1, 1.1 * rho2
-        if (max(hs) <= h_tol and any(np.any(P[:d] != 0) for P in personal)) or time.process_time() - start > max_seconds:
+        if (
+            max(hs) <= h_tol and any(np.any(P[:d] != 0) for P in personal)
+        ) or time.process_time() - start > max_seconds:
             break
-    return NaiveFit(C, personal, t, time.process_time() - start, n_evaluations, max(hs), max(hs) <= h_tol)
+    return NaiveFit(C, personal, n_rounds, time.process_time() - start, n_evaluations, max(hs), max(hs) <= h_tol)

@@ -68,7 +68,10 @@ PEERS: dict[str, tuple[str, Method]] = {
     "PCMCI+": ("tigramite", pcmci_plus),
     "VAR OLS": ("statsmodels", var_ols),
 }
-STATIC_PEERS: dict[str, tuple[str, Method]] = {"DirectLiNGAM": ("lingam", directlingam), "dagma": ("dagma", dagma)}
+STATIC_PEERS: dict[str, tuple[str, Method]] = {
+    "DirectLiNGAM": ("lingam", directlingam),
+    "dagma": ("dagma", dagma),
+}
 
 
 def installed(peers: dict[str, tuple[str, Method]]) -> tuple[dict[str, Method], list[str]]:

@@ -1,8 +1,8 @@
 """Every measurement of speed: one table each, ratios within this run, JSON and a plot under benchmarks/results.
 
-    python benchmarks/run.py --quick        under three minutes on a free machine
-    python benchmarks/run.py --full         everything, about half an hour
-    python benchmarks/run.py --only scaling
+python benchmarks/run.py --quick        under three minutes on a free machine
+python benchmarks/run.py --full         everything, about half an hour
+python benchmarks/run.py --only scaling
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def main() -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="small sizes, one seed (default)")
     size.add_argument("--full", action="store_true", help="all sizes and seeds")
-    parser.add_argument("--only", choices=PARTS, action="append", help="run this part; may be given more than once")
+    parser.add_argument(
+        "--only", choices=PARTS, action="append", help="run this part; may be given more than once"
+    )
     options = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
     started = time.perf_counter()
@@ -48,7 +50,9 @@ def main() -> None:
             }
             (RESULTS / "bench.json").write_text(json.dumps(record, indent=1))
     plot(found, RESULTS / "bench.png")
-    print(f"\nWrote {RESULTS / 'bench.json'} and {RESULTS / 'bench.png'} in {time.perf_counter() - started:.0f} s.")
+    print(
+        f"\nWrote {RESULTS / 'bench.json'} and {RESULTS / 'bench.png'} in {time.perf_counter() - started:.0f} s."
+    )
 
 
 def plot(found: list[dict], path: Path) -> None:
@@ -62,18 +66,19 @@ def plot(found: list[dict], path: Path) -> None:
     ratios = [t for t in found if t["title"].startswith("FDBNL against the paper")]
     if not curves and not ratios:
         return
-    figure, axes = plt.subplots(1, len(curves) + len(ratios), figsize=(3.6 * (len(curves) + len(ratios)), 3.2), squeeze=False)
+    n_plots = len(curves) + bool(ratios)
+    figure, axes = plt.subplots(1, n_plots, figsize=(3.6 * n_plots, 3.2), squeeze=False)
     for ax, table in zip(axes[0], curves, strict=False):
         axis = table["title"].rsplit(" ", 1)[1]
         column = table["columns"].index(axis)
         ax.loglog([row[column] for row in table["rows"]], [row[4] for row in table["rows"]], "o-")
         ax.set_xlabel(axis)
         ax.set_ylabel("CPU seconds of a fit")
-    for ax, table in zip(axes[0][len(curves) :], ratios, strict=True):
-        labels = [f"d={r[0]}\nK={r[1]}" for r in table["rows"]]
-        ax.bar(range(len(labels)), [r[9] for r in table["rows"]])
-        ax.set_xticks(range(len(labels)), labels, fontsize=7)
-        ax.set_ylabel("times faster than the naive fit")
+    if ratios:
+        rows = [row for table in ratios for row in table["rows"]]
+        axes[0][-1].bar(range(len(rows)), [row[9] for row in rows])
+        axes[0][-1].set_xticks(range(len(rows)), [f"d={row[0]}\nK={row[1]}" for row in rows], fontsize=7)
+        axes[0][-1].set_ylabel("times faster than the naive fit")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)

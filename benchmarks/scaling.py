@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from settings import federation
 from timing import Table, cpu_seconds, exponent, in_fresh_process
@@ -101,7 +103,9 @@ def floor_table(full: bool) -> Table:
 
         bare, _ = cpu_seconds(floor, 5)
         for refit in (False, True):
-            ours, _ = cpu_seconds(lambda sites=fed.sites, refit=refit: feddbn.FDBNL(refit=refit).fit(sites), 3)
+            ours, _ = cpu_seconds(
+                lambda sites=fed.sites, refit=refit: feddbn.FDBNL(refit=refit).fit(sites), 3
+            )
             table.add(d, K, f"{n}{' + refit' if refit else ''}", 1e3 * bare, 1e3 * ours, ours / bare)
     return table
 
@@ -119,12 +123,14 @@ def import_table() -> Table:
     table.add("import feddbn", ours, 2 * stack, ours / stack)
     used = best("from feddbn import FDBNL")
     table.add("from feddbn import FDBNL", used, 2 * stack, used / stack)
-    shown = best("import sys\nsys.argv = ['feddbn', '--help']\nfrom feddbn.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n    pass")
+    shown = best(
+        "import sys\nsys.argv = ['feddbn', '--help']\nfrom feddbn.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n    pass"
+    )
     table.add("feddbn --help", shown, pandas + 0.3, shown / pandas)
     return table
 
 
-def tables(full: bool) -> list[Table]:
+def tables(full: bool) -> Iterator[Table]:
     base = {"d": 10, "K": 10, "n": 1000, "p": 1}
     many = 10_000 if full else 2_000
     axes = {
@@ -133,7 +139,6 @@ def tables(full: bool) -> list[Table]:
         "n": [500, 2000, 8000] + ([32_000, 128_000] if full else []),
         "p": [1, 2, 3] + ([5, 8] if full else []),
     }
-    found = []
     for axis, values in axes.items():
         settings = []
         for value in values:
@@ -143,5 +148,8 @@ def tables(full: bool) -> list[Table]:
             if axis == "K":
                 setting["n"] = max(1000, 10 * value)
             settings.append(setting)
-        found.append(curve(axis, settings, 2 if full else 1))
-    return [*found, many_sites(many), floor_table(full), gram_table(), import_table()]
+        yield curve(axis, settings, 2 if full else 1)
+    yield many_sites(many)
+    yield floor_table(full)
+    yield gram_table()
+    yield import_table()

@@ -66,6 +66,8 @@ def in_fresh_process(code: str) -> tuple[float, float, str]:
         "_u = _r.getrusage(_r.RUSAGE_SELF)\n"
         "print(f'\\n@@{_u.ru_utime + _u.ru_stime} {_u.ru_maxrss / 1024}', file=_s.stderr)\n"
     )
-    done = subprocess.run([sys.executable, "-c", f"{code}\n{meter}"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{meter}"], capture_output=True, text=True, check=True
+    )
     seconds, megabytes = done.stderr.rsplit("@@", 1)[1].split()
     return float(seconds), float(megabytes), done.stdout

@@ -4,11 +4,12 @@ Theory of operation
 -------------------
 A site's round is two products with its eigenvectors (see `core.local_step`). Written in those coordinates,
 
-    c_k = V_k' D C_k,   u_k = V_k' U_k,   z_k = V_k' D Cbar            V_k' D V_k = I,   w_k G_k = D V_k diag(e_k) V_k' D
+    w_k G_k = D V_k diag(e_k) V_k' D,   V_k' D V_k = I
+    c_k = V_k' D C_k,   u_k = V_k' U_k,   z_k = V_k' D Cbar
     c_k = (e_k V_k' D E - u_k + rho2 z_k) / (e_k + rho2)               [fdbnl] Eq. (Local), elementwise
     sum_k C_k + U_k / (rho2 D) = sum_k V_k (c_k + u_k / rho2)
 
-the products of all sites are one matrix product each, ``[V_1 ... V_K]' (D Cbar)`` and ``[V_1 ... V_K] [c_1 + ...; ...]``,
+the products of all sites are one matrix product each, ``[V_1 ... V_K]' (D Cbar)`` and ``[V_1 ... V_K] [c_1; ...]``,
 norms are preserved, and everything else is elementwise. Gradients and losses at the broadcast point are linear in
 w_k G_k, so their sums come from the sum of the Gram matrices. Work goes through chunks of sites to bound memory.
 
