@@ -62,9 +62,11 @@ format: $(VENV)/.test-installed
 bench: $(VENV)/.bench-installed
 	$(BIN)/python benchmarks/demo_table.py 10
 	$(BIN)/python benchmarks/fdbnl_objective.py
+	$(BIN)/python benchmarks/run.py --full
 
 bench-quick: $(VENV)/.bench-installed
 	$(BIN)/python benchmarks/demo_table.py 2
+	$(BIN)/python benchmarks/run.py --quick
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
