@@ -53,7 +53,7 @@ check: $(VENV)/.test-installed
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 format: $(VENV)/.test-installed
 	$(BIN)/ruff check --fix --quiet src tests || true
