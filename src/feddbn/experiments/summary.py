@@ -71,7 +71,8 @@ def summary_page(tables: Iterable[ResultTable]) -> str:
         "# The paper, reproduced",
         "<!-- Written by `feddbn reproduce --pages` from the recorded rows; do not edit by hand. -->",
         "Chen, Ma and Yue: *Federated Learning of Dynamic Bayesian Network via Continuous Optimization from Time "
-        "Series Data* (FDBNL and PFDBNL). Every experiment of the paper that has been run has a page here, written from the recorded "
+        "Series Data* (FDBNL and PFDBNL). Every experiment of the paper that has been run "
+        "has a page here, written from the recorded "
         "rows by one command:",
         "```\nfeddbn reproduce all --out docs/reproduction     # run, or resume; --quick for a tour in minutes\n"
         "feddbn reproduce all --out docs/reproduction --pages docs/reproduction   # write these pages\n```",
