@@ -87,7 +87,9 @@ def expand(experiment: Experiment, *, seeds: int | None = None, quick: bool = Fa
     """
     chosen = experiment.quick
     protocols = chosen.protocols if quick else experiment.protocols
-    points = [experiment.points[i] for i in chosen.points] if quick else list(experiment.points)
+    points = list(experiment.points)
+    if quick:
+        points = list(chosen.settings) or [experiment.points[i] for i in chosen.points]
     methods = chosen.methods if quick and chosen.methods is not None else experiment.methods
     default = chosen.seeds if quick else experiment.seeds
     n_seeds = 1 if experiment.kind in ("dream4", "netsim") else (default if seeds is None else seeds)

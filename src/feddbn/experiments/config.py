@@ -81,9 +81,13 @@ class Point(_Frozen):
 
 
 class Quick(_Frozen):
-    """What ``--quick`` keeps: positions of points, number of seeds, protocols, size of lambda paths."""
+    """What ``--quick`` keeps: positions of points, number of seeds, protocols, methods.
+
+    `settings` are points of the tour alone, smaller than any of the experiment's own; they replace `points`.
+    """
 
     points: tuple[int, ...] = (0,)
+    settings: tuple[Point, ...] = ()
     seeds: int = Field(default=1, ge=1)
     protocols: tuple[str, ...] = ("paper-text",)
     methods: tuple[str, ...] | None = None

@@ -144,6 +144,14 @@ def _cell(outcome: Outcome | None, measure: str) -> str:
     return outcome.text(1 if "shd" in measure else 2)
 
 
+def _ranking_cell(outcome: Outcome | None, n_expected: int) -> str:
+    """The mean, saying so if it is over fewer networks than there are."""
+    if outcome is None:
+        return "–"
+    missing = n_expected and outcome.n % n_expected
+    return outcome.text(3) + (f" (only {outcome.n} of {n_expected})" if missing else "")
+
+
 def _real_data(table: ResultTable) -> list[str]:
     experiment, parts = table.experiment, []
     groups: list[tuple[str, float | str | None, list[str]]]
@@ -157,7 +165,7 @@ def _real_data(table: ResultTable) -> list[str]:
         for column in experiment.columns:
             found = [table.outcome(column, "data", at, measure) for measure in experiment.measures]
             if any(found):
-                rows.append([column.label, *["–" if one is None else one.text(3) for one in found]])
+                rows.append([column.label, *[_ranking_cell(one, len(items)) for one in found]])
         quoted = [
             [
                 f"{one.label} ({one.note})",

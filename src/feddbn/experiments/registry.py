@@ -123,6 +123,9 @@ class Method:
             # [fdbnl] "0.1 works well for d = {5, 10}, while 0.01 is effective for d = {15, 20}"
             value = 0.1 if (point.d or 0) <= 10 else 0.01
             pairs = ((value, value),)
+        if quick and "mu" in settings:
+            # A personal round solves every site's problem by itself; a tour shows the method, not its limit.
+            settings["max_rounds"] = 10
         if pairs:
             settings["lambdas"] = [list(pair) for pair in pairs]
         return settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from feddbn.experiments.config import Column, Quoted
+from feddbn.experiments.config import Column, Quoted, experiment_names
 from feddbn.experiments.tables import ResultTable
 
 __all__ = ["QuotedRow", "measure_name", "number", "quoted_rows", "summary_page"]
@@ -71,10 +71,11 @@ def summary_page(tables: Iterable[ResultTable]) -> str:
         "# The paper, reproduced",
         "<!-- Written by `feddbn reproduce --pages` from the recorded rows; do not edit by hand. -->",
         "Chen, Ma and Yue: *Federated Learning of Dynamic Bayesian Network via Continuous Optimization from Time "
-        "Series Data* (FDBNL and PFDBNL). Every figure and table of the paper has a page here, written from recorded "
+        "Series Data* (FDBNL and PFDBNL). Every experiment of the paper that has been run "
+        "has a page here, written from the recorded "
         "rows by one command:",
-        "```\nfeddbn reproduce all              # run, or resume; --quick for a tour in minutes\n"
-        "feddbn reproduce all --pages docs/reproduction   # write these pages from the rows\n```",
+        "```\nfeddbn reproduce all --out docs/reproduction     # run, or resume; --quick for a tour in minutes\n"
+        "feddbn reproduce all --out docs/reproduction --pages docs/reproduction   # write these pages\n```",
         "Simulated experiments are run under two protocols, because the paper's text and its released generator "
         "disagree: `paper-text` (weights ±[0.3, 0.5]) and `strong` (weights ±[0.5, 2]). Both draw from a correct "
         "structural VAR. “Paper's method” is the paper's algorithm with its schedule, weighting, thresholds and "
@@ -82,6 +83,7 @@ def summary_page(tables: Iterable[ResultTable]) -> str:
         "never looks at the truth.",
         "## Pages",
         "\n".join(_index(kept)),
+        _not_run(kept),
         "## Numbers stated in the paper",
     ]
     for table in kept:
@@ -97,7 +99,14 @@ def summary_page(tables: Iterable[ResultTable]) -> str:
             cells = [measure_name(row.quoted.measure), number(row.at), row.quoted.column, f"{row.value:g}"]
             lines.append("| " + " | ".join([*cells, *row.cells(protocols), row.quoted.reason]) + " |")
         parts += [f"### {table.experiment.title}", f"[page]({table.experiment.name}.md)", "\n".join(lines)]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _not_run(tables: list[ResultTable]) -> str:
+    """Experiments without a single row; a reader must not take their absence for a result."""
+    there = {table.experiment.name for table in tables}
+    absent = [name for name in experiment_names() if name not in there]
+    return f"Not run yet: {', '.join(absent)}." if absent else ""
 
 
 def _index(tables: list[ResultTable]) -> Iterator[str]:
