@@ -178,9 +178,13 @@ def _summary(total: FloatArray, d: int, origin: FloatArray) -> Summary:
     delta = total[1 : 1 + q] / n
     variance = total[1 + q : 1 + 2 * q] / n - delta * delta
     lagged = total[1 + 2 * q :] / n - (delta[:d] * delta[d : 2 * d] if q > d else 0.0)
+    return Summary(n, delta + origin, variance, _autocorrelation(lagged, variance[:d]))
+
+
+def _autocorrelation(lagged: FloatArray, variance: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
-        r = np.where(variance[:d] > 0, lagged / variance[:d], 0.0)
-    return Summary(n, delta + origin, variance, np.clip(r, -0.99, 0.99))
+        r = np.where(variance > 0, lagged / variance, 0.0)
+    return np.clip(r, -0.99, 0.99)
 
 
 def summary_of_moments(moments: Moments, d: int) -> Summary:
@@ -188,9 +192,7 @@ def summary_of_moments(moments: Moments, d: int) -> Summary:
     n = moments.n
     variance = np.diag(moments.scatter) / n
     lagged = np.diag(moments.scatter, k=d)[:d] / n if moments.q > d else np.zeros(d)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r = np.where(variance[:d] > 0, lagged / variance[:d], 0.0)
-    return Summary(n, moments.mean, variance, np.clip(r, -0.99, 0.99))
+    return Summary(n, moments.mean, variance, _autocorrelation(lagged, variance[:d]))
 
 
 def prepare(summary: Summary, d: int, center: str, scale: str) -> Preparation:
