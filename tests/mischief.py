@@ -7,7 +7,7 @@ from nvflare.collab import collab
 
 from feddbn._version import __version__
 from feddbn.errors import FeddbnError
-from feddbn.federation.messages import Request, encode_request, read_reply, task_request
+from feddbn.federation.messages import Request, encode_request, read_reply, read_request, task_request
 from feddbn.federation.study import study_from_json
 from feddbn.federation.task import Task
 from feddbn.runtime.nvflare_site import FeddbnSite
@@ -68,26 +68,30 @@ class BadServer:
 
 
 class BadSite(FeddbnSite):
-    """A site that answers the first tasks with a changed, an old and a 100 MB reply, and calls its neighbours."""
+    """A site that answers its second to fourth task with a changed, an old and a 100 MB reply, then calls its neighbours."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._replies = []
+        self._replies = {}
 
     @collab.publish
     def handle(self, message: bytes) -> bytes:
         reply = super().handle(message)
-        self._replies.append(reply)
+        request = read_request(message)
+        # Counted in tasks, not in messages: a slow start may greet a site more than once.
+        if request.kind != "task" or request.seq in self._replies:
+            return reply
+        self._replies[request.seq] = reply
         n = len(self._replies)
-        if n == 3:
+        if n == 2:
             changed = bytearray(reply)
             changed[-1] ^= 1
             return bytes(changed)
+        if n == 3:
+            return next(iter(self._replies.values()))
         if n == 4:
-            return self._replies[1]
-        if n == 5:
             return b"\1" * (100 * 2**20)
-        if n == 6:
+        if n == 5:
             for neighbour in collab.other_clients:
                 try:
                     read_reply(neighbour(timeout=10.0).handle(message))
