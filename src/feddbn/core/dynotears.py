@@ -3,7 +3,7 @@
     min_{W, A}  1/2 tr((E - C)' G (E - C)) + sum(L o |C|)   subject to   h(W) = 0          [fdbnl] Eq. (V1)
 
 Solved by the state machine that serves many sites, so that federated and pooled fits follow the same path to the same
-local optimum. With the whole Gram matrix at hand the convex stages need no rounds: coordinate descent, least squares.
+local optimum.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import numpy as np
 
 from feddbn.core.consensus import Consensus, ConsensusOptions
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.graph import refit_support
 from feddbn.core.lagged import FloatArray
-from feddbn.core.lasso import solve_lasso
-from feddbn.core.local_step import LocalProblem
-from feddbn.core.member import SiteMember
+from feddbn.core.local_step import LocalLoss
+from feddbn.core.member import gradient_answer
 
 __all__ = ["penalty_matrix", "solve_dynotears"]
 
@@ -34,23 +32,10 @@ def solve_dynotears(G: FloatArray, options: ConsensusOptions, start: FloatArray 
 
     `start` (q, d) are weights to begin from, for example those at the next larger penalty.
     """
-    q, d = options.penalty.shape
-    problem = LocalProblem.from_gram(G, 1.0, d, options.metric)
+    loss = LocalLoss(G, options.penalty.shape[1])
     run = Consensus(options)
     if start is not None:
         run.start_at(start)
-    member = SiteMember.start(q, d)
     while not run.is_done:
-        convex = run.convex_problem
-        if convex is not None:
-            penalty, allowed = convex
-            C = (
-                solve_lasso(G, penalty, allowed, run.C, tol=0.1 * options.tol)
-                if penalty.any()
-                else refit_support(G, allowed)
-            )
-            run.settle(C, problem.target_loss(C))
-            continue
-        member, vector = member.answer(problem, run.ask, run.C, run.rho2_before, run.rho2, run.relaxation)
-        run.advance(vector, 1)
+        run.advance(gradient_answer(loss, run.C), 1)
     return run

@@ -16,35 +16,15 @@ import numpy as np
 
 from feddbn.core.lagged import FloatArray
 
-__all__ = ["LocalProblem"]
+__all__ = ["LocalLoss", "LocalProblem"]
 
 
 @dataclass(frozen=True)
-class LocalProblem:
-    """A site's weighted quadratic ``w/2 tr((E-C)' G (E-C))``, decomposed as ``w D^-1/2 G D^-1/2 = V diag(e) V'``."""
+class LocalLoss:
+    """A site's weighted quadratic ``w/2 tr((E-C)' G (E-C))``; wG is (q, q), d the number of targets."""
 
     wG: FloatArray
-    V: FloatArray
-    e: FloatArray
-    metric: FloatArray
     d: int
-
-    @classmethod
-    def from_gram(
-        cls, G: FloatArray, weight: float, d: int, metric: FloatArray | None = None
-    ) -> LocalProblem:
-        """Decompose once; `metric` (q,) is the diagonal of D. Tiny negative eigenvalues from rounding become zero."""
-        wG = weight * G
-        D = np.ones(len(G)) if metric is None else metric
-        root = np.sqrt(D)
-        e, V = np.linalg.eigh(wG / np.outer(root, root))
-        return cls(wG, V / root[:, None], np.maximum(e, 0.0), D, d)
-
-    def solve(self, Cbar: FloatArray, U: FloatArray, rho2: float) -> FloatArray:
-        """Return C_k."""
-        right = self.wG[:, : self.d] - U + (rho2 * self.metric)[:, None] * Cbar
-        solution: FloatArray = self.V @ ((self.V.T @ right) / (self.e + rho2)[:, None])
-        return solution
 
     def loss_and_grad(self, C: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return (d,) the weighted loss of each target, and (q, d) its gradient ``w G (C - E)``.
@@ -63,3 +43,29 @@ class LocalProblem:
     def target_loss(self, C: FloatArray) -> FloatArray:
         """Return (d,) the weighted loss of each target."""
         return self.loss_and_grad(C)[0]
+
+
+@dataclass(frozen=True)
+class LocalProblem(LocalLoss):
+    """The loss, decomposed as ``w D^-1/2 G D^-1/2 = V diag(e) V'`` for consensus rounds; V is ``D^-1/2`` times it."""
+
+    V: FloatArray
+    e: FloatArray
+    metric: FloatArray
+
+    @classmethod
+    def from_gram(
+        cls, G: FloatArray, weight: float, d: int, metric: FloatArray | None = None
+    ) -> LocalProblem:
+        """Decompose once; `metric` (q,) is the diagonal of D. Tiny negative eigenvalues from rounding become zero."""
+        wG = weight * G
+        D = np.ones(len(G)) if metric is None else metric
+        root = np.sqrt(D)
+        e, V = np.linalg.eigh(wG / np.outer(root, root))
+        return cls(wG, d, V / root[:, None], np.maximum(e, 0.0), D)
+
+    def solve(self, Cbar: FloatArray, U: FloatArray, rho2: float) -> FloatArray:
+        """Return C_k."""
+        right = self.wG[:, : self.d] - U + (rho2 * self.metric)[:, None] * Cbar
+        solution: FloatArray = self.V @ ((self.V.T @ right) / (self.e + rho2)[:, None])
+        return solution

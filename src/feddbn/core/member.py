@@ -8,24 +8,31 @@ from enum import Enum
 import numpy as np
 
 from feddbn.core.lagged import FloatArray
-from feddbn.core.local_step import LocalProblem
+from feddbn.core.local_step import LocalLoss, LocalProblem
 
-__all__ = ["Ask", "SiteMember"]
+__all__ = ["Ask", "SiteMember", "gradient_answer"]
 
 
 class Ask(Enum):
     """What the server asks of a site in one round, always about the broadcast point C.
 
-    GRADIENT  the gradient of the site's loss
-    ZERO      the first round of a consensus whose duals start at zero, as in the paper
-    JOIN      the first round of a consensus that continues from C: the duals make C stationary
+    GRADIENT  the gradient of the site's loss (the adaptive schedule, throughout)
+    ZERO      the first round of a consensus whose duals start at zero (the paper's schedule)
     STEP      a consensus round: update the dual with C, then solve
     """
 
     GRADIENT = "gradient"
     ZERO = "zero"
-    JOIN = "join"
     STEP = "step"
+
+
+def gradient_answer(loss: LocalLoss, C: FloatArray) -> FloatArray:
+    """Return the vector to be summed when gradients are asked for: ``[gradient, flattened; 0; loss per variable]``.
+
+    The zero stands where a consensus round has its residual, so that all rounds of a run have the same shape.
+    """
+    losses, gradient = loss.loss_and_grad(C)
+    return np.concatenate([gradient.ravel(), [0.0], losses])
 
 
 @dataclass(frozen=True)
@@ -51,19 +58,13 @@ class SiteMember:
     ) -> tuple[SiteMember, FloatArray]:
         """Return the state after the round and the vector to be summed.
 
-        The vector is ``[M, flattened; |C_k - Cbar|_D^2; |U_k|_{1/D}^2; loss per variable at Cbar]``, where M is the
-        gradient, or ``C_k + U_k/(rho2 D)`` in a consensus round. With ``relaxation`` > 1 the site reports a point
-        beyond its own solution (Boyd et al. 2011, section 3.4.3).
+        The vector is ``[C_k + U_k/(rho2 D), flattened; |C_k - Cbar|_D^2; loss per variable at Cbar]``. With
+        ``relaxation`` > 1 the site reports a point beyond its own solution (Boyd et al. 2011, section 3.4.3).
         """
-        loss, gradient = problem.loss_and_grad(Cbar)
-        if ask is Ask.GRADIENT:
-            return self, np.concatenate([gradient.ravel(), [0.0, 0.0], loss])
         D = problem.metric[:, None]
         primal = 0.0
         if ask is Ask.ZERO:
             U = np.zeros_like(self.U)
-        elif ask is Ask.JOIN:
-            U = -gradient
         else:
             gap = self.C - Cbar
             primal = float(np.sum(D * gap * gap))
@@ -72,4 +73,4 @@ class SiteMember:
         if relaxation != 1.0:
             C = relaxation * C + (1.0 - relaxation) * Cbar
         message = (C + U / (rho2 * D)).ravel()
-        return SiteMember(C, U), np.concatenate([message, [primal, float(np.sum(U * U / D))], loss])
+        return SiteMember(C, U), np.concatenate([message, [primal], problem.target_loss(Cbar)])

@@ -1,8 +1,8 @@
 """Penalty schedules of the consensus method.
 
 `adaptive` (default) raises the weight of acyclicity only as fast as the weights follow: a homotopy whose path, and so
-whose local optimum, does not depend on how the rows are split among sites; then it solves the convex rest with rho2
-balanced, so that the answer is the pooled optimum within the order found.
+whose local optimum, does not depend on how the rows are split among sites; then it solves the convex rest, so that the
+answer is the pooled optimum within the order found. FDBNL needs no rho2 for it; PFDBNL does.
 
 `paper` is [fdbnl] Eq. (para): both penalties grow every round from 1 by phi1 = 1.6 and phi2 = 1.1.
 """

@@ -1,7 +1,8 @@
 """FDBNL over sums: [fdbnl] Algorithm 1 as a site task and a server program.
 
-One sum per round. A site keeps C_k, U_k and the eigendecomposition of its Gram matrix in its state; the server
-program drives `core.consensus.Consensus` and never needs more than the sum of ``C_k + U_k / (rho2 D)``.
+One sum per round. The server program drives `core.consensus.Consensus` and never needs more than the sum of the sites'
+gradients (adaptive schedule) or of ``C_k + U_k / (rho2 D)`` (the paper's). A site keeps its Gram matrix in its state,
+and for the paper's schedule its eigendecomposition, C_k and U_k.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from feddbn.core.consensus import Consensus, ConsensusOptions
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.dynotears import penalty_matrix
 from feddbn.core.lagged import FloatArray
-from feddbn.core.local_step import LocalProblem
-from feddbn.core.member import Ask, SiteMember
+from feddbn.core.local_step import LocalLoss, LocalProblem
+from feddbn.core.member import Ask, SiteMember, gradient_answer
 from feddbn.core.schedules import make_schedule
 from feddbn.errors import ParameterError, StateError
 from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
@@ -63,6 +64,12 @@ class ConsensusSettings:
             raise ParameterError(f"max_rounds={self.max_rounds!r} must be a whole number of at least 1.")
         if isinstance(self.n_lags, bool) or not isinstance(self.n_lags, (int, np.integer)) or self.n_lags < 0:
             raise ParameterError(f"n_lags={self.n_lags!r} must be a whole number of at least 0.")
+        for name in ("rho2", "phi2"):
+            if self.schedule == "adaptive" and getattr(self, name) is not None:
+                raise ParameterError(
+                    f"{name}={getattr(self, name)!r} has no use with schedule='adaptive'; leave it out or choose "
+                    "schedule='paper'."
+                )
         if self.weighting not in WEIGHTINGS:
             raise ParameterError(f"weighting={self.weighting!r} is not known; choose 'samples' or 'sites'.")
 
@@ -176,27 +183,31 @@ def _progress(run: Consensus) -> dict[str, float]:
 def _run_step(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
     C, metric = task.arrays["C"], task.arrays["metric"]
     q, d = C.shape
-    is_first = task.params["round"] == 0
-    if is_first:
+    if task.params["round"] == 0:
         state, moments = local_moments(data, state, task)
         scale = task.arrays["scale"]
         G = moments.about(task.arrays["center"]) / moments.n / np.outer(scale, scale)
         weight = moments.n / float(task.params["n_total"]) if task.params["weighting"] == "samples" else 1.0  # type: ignore[arg-type]
-        problem = LocalProblem.from_gram(G, weight, d, metric)
-        member = SiteMember.start(q, d)
+        state = {**state, "fdbnl.wG": weight * G}
+    ask = Ask(task.params["ask"])
+    if ("fdbnl.C" if ask is Ask.STEP else "fdbnl.wG") not in state:
+        raise StateError("this site has no state of this run; a run starts with round 0.")
+    wG = state["fdbnl.wG"]
+    if ask is Ask.GRADIENT:
+        return state, gradient_answer(LocalLoss(wG, d), C)
+    if ask is Ask.ZERO:
+        problem, member = LocalProblem.from_gram(wG, 1.0, d, metric), SiteMember.start(q, d)
+        state = {**state, "fdbnl.V": problem.V, "fdbnl.e": problem.e}
     else:
-        if "fdbnl.C" not in state:
-            raise StateError("this site has no state of this run; a run starts with round 0.")
-        problem = LocalProblem(state["fdbnl.wG"], state["fdbnl.V"], state["fdbnl.e"], metric, d)
+        problem = LocalProblem(wG, d, state["fdbnl.V"], state["fdbnl.e"], metric)
         member = SiteMember(state["fdbnl.C"], state["fdbnl.U"])
     rho2_before, rho2, relaxation = (float(task.params[k]) for k in ("rho2_before", "rho2", "relaxation"))  # type: ignore[arg-type]
-    member, vector = member.answer(problem, Ask(task.params["ask"]), C, rho2_before, rho2, relaxation)
-    new = {**state, "fdbnl.C": member.C, "fdbnl.U": member.U}
-    if is_first:
-        new |= {"fdbnl.wG": problem.wG, "fdbnl.V": problem.V, "fdbnl.e": problem.e}
-    return new, vector
+    member, vector = member.answer(problem, ask, C, rho2_before, rho2, relaxation)
+    return {**state, "fdbnl.C": member.C, "fdbnl.U": member.U}, vector
 
 
 register_site_task(
-    SiteTask("fdbnl-step", _run_step, "one round of FDBNL: local weights plus scaled multipliers")
+    SiteTask(
+        "fdbnl-step", _run_step, "one round of FDBNL: gradients, or local weights plus scaled multipliers"
+    )
 )

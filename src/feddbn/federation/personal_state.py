@@ -147,7 +147,7 @@ def unpack(state: Mapping[str, np.ndarray]) -> SiteMemory:
     member = PersonalMember(get["C"], get["T"], get["U"], get["Y"], alpha, h, curvature)
     orders = tuple(order.astype(bool) for order in get["orders"])
     site = PersonalSite(member, get["allowed"].astype(bool), orders, bool(is_ordered), get.get("raw"))
-    problem = LocalProblem(get["wG"], get["V"], get["e"], get["metric"], member.C.shape[1])
+    problem = LocalProblem(get["wG"], member.C.shape[1], get["V"], get["e"], get["metric"])
     return SiteMemory(
         site,
         problem,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.lagged import FloatArray
-from feddbn.core.local_step import LocalProblem
+from feddbn.core.local_step import LocalLoss
 from feddbn.core.moments import Moments
 from feddbn.errors import DataError, StateError
 from feddbn.federation.folds import Fold, fold_of, held_out_part
@@ -86,7 +86,7 @@ def _run_loss(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, 
     scatter = moments.about(entries.take(task.arrays["center"])) / np.outer(scale, scale)
     C = entries.take(task.arrays["C"] if "C" in task.arrays else state["personal.final"])
     d = len(entries.columns)
-    loss = float(LocalProblem(scatter, scatter, scale, scale, d).target_loss(C).sum())
+    loss = float(LocalLoss(scatter, d).target_loss(C).sum())
     losses = state.get("selection.losses", np.zeros((2, m)))
     if losses.shape != (2, m) or (c == 0 and fold[0] == 0):
         losses = np.zeros((2, m))

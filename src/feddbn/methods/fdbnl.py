@@ -122,7 +122,7 @@ class FDBNL(ConsensusEstimator):
     weighting
         "samples" weighs sites by their rows, "sites" equally as in the paper (there lambda acts as lambda / K).
     rho1, rho2, phi1, phi2
-        Replace the schedule's penalties and their growth.
+        Replace the schedule's penalties and their growth; rho2 and phi2 belong to the paper's schedule.
     max_rounds, h_tol, tol
         Limits: number of sums, acyclicity, residuals.
     w_threshold, a_threshold

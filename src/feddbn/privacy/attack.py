@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-Ask = Literal["gradient", "zero", "join", "step"]
+Ask = Literal["gradient", "zero", "step"]
 
 
 class ConsensusAttack:
@@ -83,17 +83,12 @@ class ConsensusAttack:
     ) -> None:
         """Take one round: the broadcast (q, d), the message (its first q d entries are used) and rho2.
 
-        `ask` says what the message is: "gradient" of the site's loss at Cbar; "zero" or "join", the first
-        round of a consensus from zero duals or from duals that make Cbar stationary; "step", any later round.
+        `ask` says what the message is: "gradient" of the site's loss at Cbar; "zero", the first round of a
+        consensus; "step", any later round.
         """
         M = np.asarray(message, dtype=np.float64).ravel()[: self._q * self._d].reshape(self._q, self._d)
         if ask == "gradient":
             self._add(Cbar, M)
-            return
-        if ask == "join":
-            # The site's solution is Cbar itself, so that what it adds to it is its dual, minus the gradient.
-            self._C, self._U = Cbar.copy(), (M - Cbar) * rho2 * self._D
-            self._add(Cbar, -self._U)
             return
         if ask == "zero" or self._C is None:
             self._U = np.zeros((self._q, self._d))

@@ -2,7 +2,8 @@
 
 Theory of operation
 -------------------
-A site's round is two products with its eigenvectors (see `core.local_step`). Written in those coordinates,
+Gradients and losses at the broadcast point are linear in w_k G_k, so their sums come from the sum of the Gram matrices.
+A consensus round is two products with a site's eigenvectors (see `core.local_step`). Written in those coordinates,
 
     w_k G_k = D V_k diag(e_k) V_k' D,   V_k' D V_k = I
     c_k = V_k' D C_k,   u_k = V_k' U_k,   z_k = V_k' D Cbar
@@ -10,8 +11,7 @@ A site's round is two products with its eigenvectors (see `core.local_step`). Wr
     sum_k C_k + U_k / (rho2 D) = sum_k V_k (c_k + u_k / rho2)
 
 the products of all sites are one matrix product each, ``[V_1 ... V_K]' (D Cbar)`` and ``[V_1 ... V_K] [c_1; ...]``,
-norms are preserved, and everything else is elementwise. Gradients and losses at the broadcast point are linear in
-w_k G_k, so their sums come from the sum of the Gram matrices. Work goes through chunks of sites to bound memory.
+norms are preserved, and everything else is elementwise. Work goes through chunks of sites to bound memory.
 
 Rules of the file
 -----------------
@@ -21,13 +21,14 @@ Rules of the file
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from feddbn.core.lagged import FloatArray
-from feddbn.core.member import Ask
+from feddbn.core.local_step import LocalLoss
+from feddbn.core.member import Ask, gradient_answer
 from feddbn.errors import StateError
 from feddbn.federation.site import Site
 from feddbn.federation.statistics import local_moments
@@ -47,17 +48,55 @@ class StackedFederation(InProcessFederation):
         super().__init__(sites)
         self._in_order = [self.site(name) for name in self.sites]
         self._is_guarded = any(site.guards for site in self._in_order)
-        self._members: _Members | None = None
+        self._members: _Gradients | _Members | None = None
 
     def sum(self, task: Task) -> Sum:
         """Return the sum of the sites' vectors."""
         if task.name != "fdbnl-step" or task.participants is not None or self._is_guarded:
             return super().sum(task)
         if task.params["round"] == 0:
-            self._members = _Members.start(self._in_order, task)
+            kind = _Gradients if Ask(task.params["ask"]) is Ask.GRADIENT else _Members
+            self._members = kind.start(self._in_order, task)
         elif self._members is None:
             raise StateError("these sites have no state of this run; a run starts with round 0.")
         return Sum(self._members.answer(task), self.sites)
+
+
+def _grams(sites: list[Site], task: Task) -> Iterator[tuple[int, FloatArray]]:
+    """Yield (number of the first site, (k, q, q) the w_k G_k) of each chunk of sites, reading every site once."""
+    center, scale = task.arrays["center"], task.arrays["scale"]
+    unit = np.outer(scale, scale)
+    q = len(center)
+    size = max(1, _CHUNK // (q * q))
+    share = task.params["weighting"] == "samples"
+    for first in range(0, len(sites), size):
+        chunk = sites[first : first + size]
+        G = np.empty((len(chunk), q, q))
+        for k, site in enumerate(chunk):
+            site.state, moments = local_moments(site.data, site.state, task)
+            weight = moments.n / float(task.params["n_total"]) if share else 1.0  # type: ignore[arg-type]
+            G[k] = weight * (moments.about(center) / moments.n / unit)
+        yield first, G
+
+
+@dataclass
+class _Gradients:
+    """The sum of all sites' losses."""
+
+    loss: LocalLoss
+
+    @classmethod
+    def start(cls, sites: list[Site], task: Task) -> _Gradients:
+        """Read every site once."""
+        q, d = task.arrays["C"].shape
+        gram = np.zeros((q, q))
+        for _, G in _grams(sites, task):
+            gram += G.sum(axis=0)
+        return cls(LocalLoss(gram, d))
+
+    def answer(self, task: Task) -> FloatArray:
+        """Return the sum over sites of `core.member.gradient_answer`."""
+        return gradient_answer(self.loss, task.arrays["C"])
 
 
 @dataclass
@@ -66,8 +105,8 @@ class _Members:
 
     Attributes
     ----------
-    gram
-        (q, q) sum of w_k G_k.
+    loss
+        The sum of all sites' losses.
     Vt
         (K q, q) the V_k' below each other.
     e
@@ -78,7 +117,7 @@ class _Members:
         (K q, d) local weights and duals.
     """
 
-    gram: FloatArray
+    loss: LocalLoss
     metric: FloatArray
     Vt: FloatArray
     e: FloatArray
@@ -91,44 +130,29 @@ class _Members:
     def start(cls, sites: list[Site], task: Task) -> _Members:
         """Read every site once and decompose its Gram matrix."""
         q, d = task.arrays["C"].shape
-        center, scale, metric = (task.arrays[name] for name in ("center", "scale", "metric"))
-        unit = np.outer(scale, scale)
+        metric = task.arrays["metric"]
         root = np.sqrt(metric)
         rows = len(sites) * q
         gram = np.zeros((q, q))
         Vt, e = np.empty((rows, q)), np.empty((rows, 1))
-        size = max(1, _CHUNK // (q * q))
-        for first in range(0, len(sites), size):
-            chunk = sites[first : first + size]
-            G = np.empty((len(chunk), q, q))
-            for k, site in enumerate(chunk):
-                site.state, moments = local_moments(site.data, site.state, task)
-                share = task.params["weighting"] == "samples"
-                weight = moments.n / float(task.params["n_total"]) if share else 1.0  # type: ignore[arg-type]
-                G[k] = weight * (moments.about(center) / moments.n / unit)
+        for first, G in _grams(sites, task):
             gram += G.sum(axis=0)
             values, vectors = np.linalg.eigh(G / np.outer(root, root))
-            at = slice(first * q, first * q + len(chunk) * q)
+            at = slice(first * q, (first + len(G)) * q)
             e[at] = np.maximum(values, 0.0).reshape(-1, 1)
             Vt[at] = vectors.transpose(0, 2, 1).reshape(-1, q) / root
         pull = Vt[:, :d] * metric[:d]
         pull *= e
         empty = np.zeros((rows, d))
-        return cls(gram, metric, Vt, e, pull, empty, empty.copy(), len(sites))
+        return cls(LocalLoss(gram, d), metric, Vt, e, pull, empty, empty.copy(), len(sites))
 
     def answer(self, task: Task) -> FloatArray:
         """Return the sum over sites of `core.member.SiteMember.answer`; the state moves on."""
         Cbar, ask = task.arrays["C"], Ask(task.params["ask"])
         q, d = Cbar.shape
-        R = Cbar.copy()
-        R[:d].flat[:: d + 1] -= 1.0
-        gradient = self.gram @ R
-        loss = 0.5 * np.einsum("ij,ij->j", R, gradient)
-        if ask is Ask.GRADIENT:
-            return np.concatenate([gradient.ravel(), [0.0, 0.0], loss])
         before, rho2, relaxation = (float(task.params[k]) for k in ("rho2_before", "rho2", "relaxation"))  # type: ignore[arg-type]
         DC = self.metric[:, None] * Cbar
-        message, primal, dual = np.zeros((q, d)), 0.0, 0.0
+        message, primal = np.zeros((q, d)), 0.0
         size = max(1, _CHUNK // (q * q)) * q
         for first in range(0, self.n_sites * q, size):
             at = slice(first, first + size)
@@ -136,9 +160,6 @@ class _Members:
             z = Vt @ DC
             if ask is Ask.ZERO:
                 u[:] = 0.0
-            elif ask is Ask.JOIN:
-                np.multiply(e, z, out=u)
-                np.subtract(self.pull[at], u, out=u)
             else:
                 c -= z
                 primal += float(np.vdot(c, c))
@@ -154,5 +175,4 @@ class _Members:
             np.divide(u, rho2, out=z)
             z += c
             message += Vt.T @ z
-            dual += float(np.vdot(u, u))
-        return np.concatenate([message.ravel(), [primal, dual], loss])
+        return np.concatenate([message.ravel(), [primal], self.loss.target_loss(Cbar)])

@@ -5,7 +5,7 @@ from scipy.optimize import minimize
 from feddbn.core.acyclicity import expm_value_and_grad
 from feddbn.core.global_step import solve_acyclic_prox
 from feddbn.core.graph import break_cycles, refit_support, threshold
-from feddbn.core.lasso import loss_value, penalty_value, soft_threshold, solve_lasso
+from feddbn.core.lasso import loss_value, penalty_value, soft_threshold, solve_by_signs, solve_lasso
 from feddbn.core.local_step import LocalProblem
 from feddbn.core.schedules import make_schedule
 from feddbn.errors import ParameterError
@@ -63,6 +63,32 @@ def test_lasso_satisfies_the_optimality_conditions():
     np.testing.assert_allclose(gradient[active], 0.3 * np.sign(C[active]), atol=1e-7)
     assert np.all(np.abs(gradient[~active & allowed]) <= 0.3 + 1e-7)
     assert np.all(C[~allowed] == 0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sign_search_equals_coordinate_descent_from_any_start(seed):
+    G, rng = gram(20 + seed, q=12, n=60), np.random.default_rng(seed)
+    penalty = rng.uniform(0.0, 0.6, (12, 4)) * (rng.random((12, 4)) < 0.9)
+    allowed = rng.random((12, 4)) < 0.8
+    allowed[:4][np.diag_indices(4)] = False
+    expected = solve_lasso(G, penalty, allowed, tol=1e-13, max_sweeps=100_000)
+    for start in (np.zeros((12, 4)), rng.normal(size=(12, 4))):
+        found = solve_by_signs(G, G[:, :4], penalty, allowed, start)
+        np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+def test_sign_search_stays_exact_where_columns_are_nearly_dependent():
+    rng = np.random.default_rng(30)
+    Z = rng.normal(size=(300, 1)) + 1e-3 * rng.normal(size=(300, 8))
+    G = Z.T @ Z / 300
+    penalty = np.full((8, 2), 1e-5)
+    allowed = ~np.eye(8, 2, dtype=bool)
+    C = solve_by_signs(G, G[:, :2], penalty, allowed, np.zeros((8, 2)))
+    gradient = G[:, :2] - G @ C
+    active = C != 0
+    assert active.any(axis=0).all()
+    np.testing.assert_allclose(gradient[active], 1e-5 * np.sign(C[active]), atol=1e-12)
+    assert np.all(np.abs(gradient[~active & allowed]) <= 1e-5 + 1e-12)
 
 
 def test_acyclic_prox_reaches_the_objective_of_an_independent_solver():

@@ -113,6 +113,17 @@ def test_zero_is_not_an_answer(federation):
     assert model.W_.any()
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_strong_weights_split_over_many_small_sites_end_at_the_pooled_optimum(seed):
+    # Nearly dependent columns and eight rows a site: consensus rounds need hundreds here and end elsewhere.
+    fed = feddbn.simulate(d=20, n_sites=64, n_samples=512, w_range=(0.5, 2.0), random_state=seed)
+    federated, pooled = FDBNL().fit(fed.sites), Dynotears().fit(fed.sites)
+    assert federated.status_ is Status.CONVERGED
+    assert federated.n_rounds_ < 120
+    assert federated.objective_ == pytest.approx(pooled.objective_, rel=1e-8)
+    np.testing.assert_allclose(federated.W_, pooled.W_, atol=1e-6)
+
+
 def test_too_few_rounds_are_reported_not_raised(federation):
     model = FDBNL(max_rounds=5).fit(federation.sites)
     assert not model.status_.is_converged
@@ -160,6 +171,10 @@ def test_sklearn_conventions():
         ({"n_lags": 1.5}, "n_lags=1.5 must be a whole number"),
         ({"max_rounds": 0}, "max_rounds=0 must be a whole number of at least 1"),
         ({"tol": 0}, "tol=0 must be positive"),
+        (
+            {"rho2": 2.0},
+            "rho2=2.0 has no use with schedule='adaptive'; leave it out or choose schedule='paper'",
+        ),
         ({"schedule": "fast"}, "schedule='fast' is not known"),
         ({"weighting": "rows"}, "weighting='rows' is not known"),
         ({"center": "median"}, "center='median' is not known"),
