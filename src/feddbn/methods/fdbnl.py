@@ -107,8 +107,9 @@ class FDBNL(ConsensusEstimator):
 
         min_{W, A}  sum_k w_k loss_k(W, A) + lambda_w |W|_1 + lambda_a |A|_1   subject to   W acyclic
 
-    Each round, every site solves its own regularised regression in closed form and the server needs only the *sum* of
-    the sites' answers. With ``weighting="samples"`` (w_k = n_k / n) the problem is exactly pooled DYNOTEARS at the same
+    Each round, every site answers with its gradient (or, with the paper's schedule, the closed-form solution of its own
+    regularised regression) and the server needs only the *sum* of the answers. With ``weighting="samples"``
+    (w_k = n_k / n) the problem is exactly pooled DYNOTEARS at the same
     lambdas, for any split of the rows.
 
     Parameters
