@@ -167,7 +167,7 @@ _METHODS = (
         "feddbn.methods.fdbnl:FDBNL",
         run="select",
         simulated={"select": list(OUR_LAMBDAS)},
-        netsim={**_FMRI, **_CUTS},
+        netsim={"lambda_w": 0.05, "lambda_a": 0.01, **_CUTS},
         seconds=0.45,
     ),
     Method(
@@ -226,10 +226,18 @@ _METHODS = (
         seconds_real=60.0,
     ),
     Method(
+        "pfdbnl-fixed",
+        "feddbn.methods.pfdbnl:PFDBNL",
+        # The paper's mu and penalties with this package's schedule and refit.
+        netsim={"mu": 0.1, "lambda_w": 0.01, "lambda_a": 0.01, **_CUTS},
+        personal=True,
+        seconds_real=10.0,
+    ),
+    Method(
         "pfdbnl",
         "feddbn.methods.pfdbnl:PFDBNL",
         simulated={"mu": "auto"},
-        netsim={"mu": "auto", **_FMRI, **_CUTS, "lambda_w": 0.01, "lambda_a": 0.01},
+        netsim={"mu": "auto", "lambda_w": 0.01, "lambda_a": 0.01, **_CUTS},
         personal=True,
         joint=True,
         seconds=4.0,
