@@ -51,7 +51,9 @@ FEW_ROWS = 200
 """With free variances, above this many rows the single best network is reported: an average would leave out
 edges whose direction alone is open."""
 MOST_NODES_TO_AVERAGE = 40
-"""Orders of more variables than this are not averaged: sampling them takes longer than the search."""
+"""Orders of more variables than this are not averaged: sampling them takes longer than the search. Edges are
+then averaged within the order found. A fixed price per edge would let in more false ones the more columns there
+are to choose from; the average knows how rare edges are."""
 
 
 @dataclass(frozen=True)
@@ -157,13 +159,23 @@ def learn_network(
     """Return the network of moments of lagged rows."""
     searches, noise = _choose_noise(moments, d, n_lags, constraints, options, rng)
     search, best = searches[noise.kind]
-    posterior, averaged = _edge_posterior(moments, d, n_lags, constraints, options, search, best, rng)
-    if averaged:
+    over_orders = options.average is True or (options.average == "auto" and d <= MOST_NODES_TO_AVERAGE)
+    posterior: OrderPosterior | None = None
+    if over_orders:
+        starts = _varied_starts(moments, d, n_lags, constraints, noise.kind, search, rng)
+        posterior = average_orders(search.regressions, [*starts, best], constraints, rng)
+    few = moments.n < FEW_ROWS or noise.kind == "equal"
+    if posterior is not None and (few or options.average is True):
         network = best = search.adopt(median_graph(posterior.probability, constraints.required))
         orientation = _posterior_directions(search, best, posterior)
     else:
         network, asked = settle_directions(search, best)
-        best = search.select_edges(network, options.criterion)
+        if posterior is None:
+            posterior = average_within_order(search.regressions, network, constraints)
+        if over_orders or options.average is False:
+            best = search.select_edges(network, options.criterion)
+        else:
+            best = search.adopt(median_graph(posterior.probability, constraints.required))
         orientation = firmness_of(best.support, asked)
     return Learned(
         best.support,
@@ -288,29 +300,10 @@ def _choose_noise(
     kind: NoiseVariance = "free" if free_score < equal.score else "equal"
     variances = free.rss / moments.n
     reason = (
-        f"{kind} noise variances: {bartlett}; BIC {equal.score:.1f} with equal, {free_score:.1f} with free ones; "
-        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}"
+        f"{kind} noise variances: BIC {equal.score:.1f} with equal, {free_score:.1f} with free ones; "
+        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}; {bartlett}"
     )
     return searches, NoiseChoice(kind, reason, equal.score, free_score)
-
-
-def _edge_posterior(
-    moments: Moments,
-    d: int,
-    n_lags: int,
-    constraints: EdgeConstraints,
-    options: LearnOptions,
-    search: OrderSearch,
-    best: OrderResult,
-    rng: np.random.Generator,
-) -> tuple[OrderPosterior, bool]:
-    """Edge probabilities, and whether the network is to be read off them."""
-    if options.average is False or (options.average == "auto" and d > MOST_NODES_TO_AVERAGE):
-        return average_within_order(search.regressions, best, constraints), False
-    starts = _varied_starts(moments, d, n_lags, constraints, search.noise_variance, search, rng)
-    posterior = average_orders(search.regressions, [*starts, best], constraints, rng)
-    few = moments.n < FEW_ROWS or search.noise_variance == "equal"
-    return posterior, bool(options.average is True or few)
 
 
 def _varied_starts(
@@ -378,4 +371,6 @@ def _check_units(
         & other.support[:d]
         & ~compelled_edges(best.support, best.support[:d] & ~constraints.allowed[:d].T)
     )
-    return UnitsCheck(changed, int(shared.sum()), varsortability(best.support[:d], np.diag(moments.scatter)[:d]))
+    return UnitsCheck(
+        changed, int(shared.sum()), varsortability(best.support[:d], np.diag(moments.scatter)[:d])
+    )

@@ -148,9 +148,7 @@ def average_within_order(
     limits = EdgeConstraints(allowed, constraints.required)
     nominees = [_nominees(regressions, j, [found], limits) for j in range(regressions.d)]
     size = table_size if regressions.n < _FEW_ROWS else min(_SIZE_FOR_PRIOR, table_size)
-    chain = _Chain(
-        _tables(regressions, nominees, limits, size), list(found.order), np.random.default_rng(0)
-    )
+    chain = _Chain(_tables(regressions, nominees, limits, size), list(found.order), np.random.default_rng(0))
 
     def given() -> _Totals:
         totals = _Totals(regressions)

@@ -76,7 +76,6 @@ class NodeTable:
         self.log_fit = subset_sums(weight + np.log(np.maximum(self.explained, 1e-12)))
         self.log_sum = subset_sums(weight)
 
-
     def _moment_ratios(
         self, hyper: Hyper, regressions: ParentRegressions, free: bool, shrink: float
     ) -> FloatArray:
@@ -87,9 +86,7 @@ class NodeTable:
         if free:
             scale = shrink * regressions.n / np.maximum(1 - self.explained, 1e-9)
         else:
-            scale = np.full(
-                len(self.explained), shrink * regressions.total[self.node] / hyper.noise_variance
-            )
+            scale = np.full(len(self.explained), shrink * regressions.total[self.node] / hyper.noise_variance)
         logs = self.n_all * (hyper.moment_order * np.log(shrink / hyper.g))
         product = np.ones(len(logs))
         for b in range(len(self.columns)):

@@ -143,7 +143,7 @@ class ParentRegressions:
 
 def _factor_of_collinear(R: FloatArray) -> FloatArray:
     """Cholesky factor of a correlation matrix that rounding or repeated columns made singular."""
-    return np.linalg.cholesky(R + _COLLINEAR * np.eye(len(R)))
+    return np.asarray(np.linalg.cholesky(R + _COLLINEAR * np.eye(len(R))), dtype=np.float64)
 
 
 @dataclass(frozen=True)
