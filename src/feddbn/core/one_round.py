@@ -51,7 +51,9 @@ FEW_ROWS = 200
 """With free variances, above this many rows the single best network is reported: an average would leave out
 edges whose direction alone is open."""
 MOST_NODES_TO_AVERAGE = 40
-"""Orders of more variables than this are not averaged: sampling them takes longer than the search."""
+"""Orders of more variables than this are not averaged: sampling them takes longer than the search. Edges are
+then averaged within the order found. A fixed price per edge would let in more false ones the more columns there
+are to choose from; the average knows how rare edges are."""
 
 
 @dataclass(frozen=True)
@@ -157,13 +159,23 @@ def learn_network(
     """Return the network of moments of lagged rows."""
     searches, noise = _choose_noise(moments, d, n_lags, constraints, options, rng)
     search, best = searches[noise.kind]
-    posterior, averaged = _edge_posterior(moments, d, n_lags, constraints, options, search, best, rng)
-    if averaged:
+    over_orders = options.average is True or (options.average == "auto" and d <= MOST_NODES_TO_AVERAGE)
+    posterior: OrderPosterior | None = None
+    if over_orders:
+        starts = _varied_starts(moments, d, n_lags, constraints, noise.kind, search, rng)
+        posterior = average_orders(search.regressions, [*starts, best], constraints, rng)
+    few = moments.n < FEW_ROWS or noise.kind == "equal"
+    if posterior is not None and (few or options.average is True):
         network = best = search.adopt(median_graph(posterior.probability, constraints.required))
         orientation = _posterior_directions(search, best, posterior)
     else:
         network, asked = settle_directions(search, best)
-        best = search.select_edges(network, options.criterion)
+        if posterior is None:
+            posterior = average_within_order(search.regressions, network, constraints)
+        if over_orders or options.average is False:
+            best = search.select_edges(network, options.criterion)
+        else:
+            best = search.adopt(median_graph(posterior.probability, constraints.required))
         orientation = firmness_of(best.support, asked)
     return Learned(
         best.support,
@@ -261,53 +273,37 @@ def _choose_noise(
     options: LearnOptions,
     rng: np.random.Generator,
 ) -> tuple[Searches, NoiseChoice]:
-    kinds: tuple[NoiseVariance, ...] = ("equal", "free")
-    asked = kinds if options.noise_variance == "auto" else (options.noise_variance,)
-    searches: Searches = {}
     # The fits of a node on a set of parents are the same under both noise models.
     regressions = ParentRegressions(moments.scatter, moments.n, d)
-    for kind in asked:
+
+    def searched(kind: NoiseVariance) -> tuple[OrderSearch, OrderResult]:
         search = OrderSearch(moments, d, n_lags, constraints, options.criterion.for_orders, kind, regressions)
-        searches[kind] = (search, search.run(options.n_restarts, rng))
-    if options.noise_variance != "auto":
-        score = searches[options.noise_variance][1].score
-        is_equal = options.noise_variance == "equal"
-        reason = f"{options.noise_variance} noise variances, as asked"
-        return searches, NoiseChoice(
-            options.noise_variance, reason, score if is_equal else None, None if is_equal else score
-        )
-    equal, free = searches["equal"][1], searches["free"][1]
+        return search, search.run(options.n_restarts, rng)
+
+    asked = options.noise_variance
+    if asked != "auto":
+        found = searched(asked)
+        score = found[1].score
+        scores = (score, None) if asked == "equal" else (None, score)
+        return {asked: found}, NoiseChoice(asked, f"{asked} noise variances, as asked", *scores)
+    searches: Searches = {"equal": searched("equal")}
+    equal = searches["equal"][1]
     # Equal variances are free ones with d - 1 parameters less: BIC's price of them is (d - 1) log n.
-    free_score = free.score + (d - 1) * float(np.log(moments.n))
     price = (d - 1) * float(np.log(moments.n))
     unequal = variance_difference(equal, moments.n)
-    kind = "free" if free_score < equal.score and unequal > price else "equal"
+    bartlett = f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
+    if unequal <= price:
+        return searches, NoiseChoice("equal", f"equal noise variances: {bartlett}", equal.score, None)
+    searches["free"] = searched("free")
+    free = searches["free"][1]
+    free_score = free.score + price
+    kind: NoiseVariance = "free" if free_score < equal.score else "equal"
     variances = free.rss / moments.n
     reason = (
         f"{kind} noise variances: BIC {equal.score:.1f} with equal, {free_score:.1f} with free ones; "
-        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}; "
-        f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
+        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}; {bartlett}"
     )
     return searches, NoiseChoice(kind, reason, equal.score, free_score)
-
-
-def _edge_posterior(
-    moments: Moments,
-    d: int,
-    n_lags: int,
-    constraints: EdgeConstraints,
-    options: LearnOptions,
-    search: OrderSearch,
-    best: OrderResult,
-    rng: np.random.Generator,
-) -> tuple[OrderPosterior, bool]:
-    """Edge probabilities, and whether the network is to be read off them."""
-    if options.average is False or (options.average == "auto" and d > MOST_NODES_TO_AVERAGE):
-        return average_within_order(search.regressions, best, constraints), False
-    starts = _varied_starts(moments, d, n_lags, constraints, search.noise_variance, search, rng)
-    posterior = average_orders(search.regressions, [*starts, best], constraints, rng)
-    few = moments.n < FEW_ROWS or search.noise_variance == "equal"
-    return posterior, bool(options.average is True or few)
 
 
 def _varied_starts(
@@ -357,21 +353,24 @@ def _check_units(
     """Learn once more from variables scaled to unit variance and count the edges that differ."""
     if noise.kind == "free":
         return None
-    sd = np.sqrt(np.diag(moments.scatter)[:d] / moments.n)
-    scaled = moments.scaled(np.tile(np.where(sd > 0, sd, 1.0), n_lags + 1))
-    search = OrderSearch(scaled, d, n_lags, constraints, options.criterion.for_orders, "equal")
-    other = search.run(min(options.n_restarts, 1), rng)
-    if options.noise_variance == "auto":
-        free = searches["free"][1]
-        # The free score in the new units differs by the same constant as every other score.
-        shift = -2 * moments.n * float(np.log(np.where(sd > 0, sd, 1.0)).sum())
-        if free.score + shift + (d - 1) * float(np.log(moments.n)) < other.score:
-            other = free
     best = searches["equal"][1]
+    sd = np.sqrt(np.diag(moments.scatter)[:d] / moments.n)
+    sd = np.where(sd > 0, sd, 1.0)
+    scaled = moments.scaled(np.tile(sd, n_lags + 1))
+    prices, regressions = options.criterion.for_orders, searches["equal"][0].regressions
+    other = OrderSearch(scaled, d, n_lags, constraints, prices, "equal", regressions.scaled(sd)).run(0, rng)
+    price = (d - 1) * float(np.log(moments.n))
+    if options.noise_variance == "auto" and variance_difference(other, moments.n) > price:
+        search = OrderSearch(scaled, d, n_lags, constraints, prices, "free", regressions.scaled(sd))
+        free = search.run_from(best)
+        if free.score + price < other.score:
+            other = free
     changed = int((other.support != best.support).sum())
     shared = (
         best.support[:d]
         & other.support[:d]
         & ~compelled_edges(best.support, best.support[:d] & ~constraints.allowed[:d].T)
     )
-    return UnitsCheck(changed, int(shared.sum()), varsortability(best.support[:d], sd**2))
+    return UnitsCheck(
+        changed, int(shared.sum()), varsortability(best.support[:d], np.diag(moments.scatter)[:d])
+    )

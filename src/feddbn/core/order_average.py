@@ -38,6 +38,10 @@ __all__ = ["Hyper", "OrderPosterior", "average_orders", "average_within_order", 
 
 _MAX_G_RATIO = 10.0
 _HIGHEST_MOMENT = 3
+_FEW_ROWS = 200
+_SIZE_FOR_PRIOR = 10
+"""Columns of the tables from which the prior's parameters are fitted, unless rows are few: with many rows the
+columns beyond these have no weight to speak of, and the fit is most of the cost."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,9 @@ def average_orders(
         Updates of the prior's parameters, each after a fifth of the sweeps.
     """
     best = starts[0]
-    tables = _tables(regressions, starts, constraints, table_size)
-    free = best.noise_variance == "free"
-    chain = _Chain(tables, list(best.order), rng)
+    nominees = [_nominees(regressions, j, starts, constraints) for j in range(regressions.d)]
+    size = table_size if regressions.n < _FEW_ROWS else min(_SIZE_FOR_PRIOR, table_size)
+    chain = _Chain(_tables(regressions, nominees, constraints, size), list(best.order), rng)
 
     def sampled() -> _Totals:
         totals = _Totals(regressions)
@@ -105,8 +109,10 @@ def average_orders(
         return totals
 
     hyper = _fit_hyper(sampled, chain, regressions, best, n_em)
+    tables = _tables(regressions, nominees, constraints, table_size)
     for table in tables:
-        table.weigh(hyper, regressions, free)
+        table.weigh(hyper, regressions, best.noise_variance == "free")
+    chain = _Chain(tables, list(best.order), rng)
     runs = []
     for index in range(n_chains):
         chain.restart(
@@ -140,8 +146,9 @@ def average_within_order(
     allowed = constraints.allowed.copy()
     allowed[: regressions.d] &= rank[:, None] < rank[None, :]
     limits = EdgeConstraints(allowed, constraints.required)
-    tables = _tables(regressions, [found], limits, table_size)
-    chain = _Chain(tables, list(found.order), np.random.default_rng(0))
+    nominees = [_nominees(regressions, j, [found], limits) for j in range(regressions.d)]
+    size = table_size if regressions.n < _FEW_ROWS else min(_SIZE_FOR_PRIOR, table_size)
+    chain = _Chain(_tables(regressions, nominees, limits, size), list(found.order), np.random.default_rng(0))
 
     def given() -> _Totals:
         totals = _Totals(regressions)
@@ -149,20 +156,19 @@ def average_within_order(
         return totals
 
     hyper = _fit_hyper(given, chain, regressions, found, n_em)
+    tables = _tables(regressions, nominees, limits, table_size)
     for table in tables:
         table.weigh(hyper, regressions, found.noise_variance == "free")
+    chain = _Chain(tables, list(found.order), np.random.default_rng(0))
     return _posterior([given()], hyper)
 
 
 def _tables(
-    regressions: ParentRegressions,
-    starts: Sequence[OrderResult],
-    constraints: EdgeConstraints,
-    table_size: int,
+    regressions: ParentRegressions, nominees: list[list[int]], constraints: EdgeConstraints, size: int
 ) -> list[NodeTable]:
+    """One table per node over the first `size` of its nominees."""
     return [
-        NodeTable(regressions, j, _nominees(regressions, j, starts, constraints, table_size), constraints)
-        for j in range(regressions.d)
+        NodeTable(regressions, j, sorted(columns[:size]), constraints) for j, columns in enumerate(nominees)
     ]
 
 
@@ -213,7 +219,7 @@ def _fit_hyper(
             for _ in range(n_em):
                 for table in chain.tables:
                     table.weigh(hyper, regressions, free)
-                chain.restart(chain.order)
+                chain.restart(chain.order.tolist())
                 totals = collect()
                 value = totals.evidence(hyper, free)
                 hyper = _updated(hyper, totals, regressions, free)
@@ -246,26 +252,33 @@ def median_graph(probability: FloatArray, required: BoolArray) -> BoolArray:
 
 
 class _Chain:
-    """A sampler of orders."""
+    """A sampler of orders.
+
+    `masks[k]` is the set of columns of table k that may be parents in the present order; the log of its
+    summed posterior weight is entry ``start[k] + masks[k]`` of the concatenated tables.
+    """
 
     def __init__(self, tables: list[NodeTable], order: list[int], rng: np.random.Generator) -> None:
         self.tables, self.rng, self.d = tables, rng, len(tables)
-        self.order: list[int] = []
-        self.masks: list[int] = []
+        sizes = [len(table.log_sum) for table in tables]
+        self._start = np.cumsum([0, *sizes[:-1]])
+        self._lag_masks = np.array([table.lag_mask for table in tables])
+        # bit[m, k]: the bit that stands for node m in table k, 0 if m is not in it.
+        self._bit = np.zeros((self.d, self.d), dtype=np.int64)
+        for k, table in enumerate(tables):
+            for m, b in table.bit_of.items():
+                if m < self.d:
+                    self._bit[m, k] = 1 << b
         self.restart(order)
 
     def restart(self, order: list[int]) -> None:
-        """Continue from another order."""
-        self.order = list(order)
-        self.masks = []
-        rank = {node: k for k, node in enumerate(order)}
-        for table in self.tables:
-            mask = table.lag_mask
-            for m, b in table.bit_of.items():
-                if m < self.d and rank[m] < rank[table.node]:
-                    mask |= 1 << b
-            self.masks.append(mask)
-        self._logs = [table.log_sum.tolist() for table in self.tables]
+        """Continue from another order, or with tables that were weighed anew."""
+        self.order = np.array(order)
+        rank = np.empty(self.d, dtype=np.int64)
+        rank[self.order] = np.arange(self.d)
+        before = rank[:, None] < rank[None, :]
+        self.masks = self._lag_masks + (self._bit * before).sum(axis=0)
+        self._logs = np.concatenate([table.log_sum for table in self.tables])
 
     @staticmethod
     def feasible(order: list[int], constraints: EdgeConstraints) -> list[int]:
@@ -280,48 +293,30 @@ class _Chain:
 
     def sweep(self) -> None:
         """Draw the place of every node, in random sequence, from its conditional distribution."""
-        for node in self.rng.permutation(self.d).tolist():
-            self._place(node)
+        for node, share in zip(
+            self.rng.permutation(self.d).tolist(), self.rng.random(self.d).tolist(), strict=True
+        ):
+            self._place(node, share)
 
-    def _place(self, node: int) -> None:
-        here = self.order.index(node)
-        others = self.order[:here] + self.order[here + 1 :]
-        own_table, own_logs = self.tables[node], self._logs[node]
-        own = own_table.lag_mask
+    def _place(self, node: int, share: float) -> None:
+        others = self.order[self.order != node]
+        bit = self._bit[node, others]
+        start, without = self._start[others], self.masks[others] & ~bit
         # Going left to right, the node starts in front of everyone: all others have it as a predecessor.
-        with_node, without_node, jump = [], [], [0.0] * self.d
-        total = 0.0
-        for k in others:
-            bit = self.tables[k].bit_of.get(node)
-            if bit is None:
-                with_node.append(-1)
-                without_node.append(-1)
-                continue
-            before, after = self.masks[k] | (1 << bit), self.masks[k] & ~(1 << bit)
-            with_node.append(before)
-            without_node.append(after)
-            total += self._logs[k][before]
-        jump[0] = total + own_logs[own]
-        own_masks = [own]
-        for place, k in enumerate(others):
-            if with_node[place] >= 0:
-                logs = self._logs[k]
-                total += logs[without_node[place]] - logs[with_node[place]]
-            bit = own_table.bit_of.get(k)
-            if bit is not None:
-                own |= 1 << bit
-            own_masks.append(own)
-            jump[place + 1] = total + own_logs[own]
-        values = np.array(jump)
+        own_masks = np.empty(self.d, dtype=np.int64)
+        own_masks[0] = self._lag_masks[node]
+        own_masks[1:] = self._bit[others, node]
+        np.cumsum(own_masks, out=own_masks)
+        values = self._logs[self._start[node] + own_masks]
+        values[1:] += np.cumsum(self._logs[start + without] - self._logs[start + without + bit])
         values[np.isnan(values)] = -np.inf
-        weights = np.exp(values - values.max())
-        cumulated = np.cumsum(weights)
-        place = min(int(np.searchsorted(cumulated, self.rng.random() * cumulated[-1])), self.d - 1)
-        self.order = [*others[:place], node, *others[place:]]
+        values -= values.max()
+        cumulated = np.cumsum(np.exp(values))
+        place = min(int(np.searchsorted(cumulated, share * cumulated[-1])), self.d - 1)
+        self.order = np.concatenate([others[:place], [node], others[place:]])
+        without[place:] += bit[place:]
+        self.masks[others] = without
         self.masks[node] = own_masks[place]
-        for position, k in enumerate(others):
-            if with_node[position] >= 0:
-                self.masks[k] = without_node[position] if position < place else with_node[position]
 
 
 class _Totals:
@@ -351,7 +346,7 @@ class _Totals:
         """Add what the chain's order implies."""
         self.count += 1
         total = 0.0
-        for table, mask in zip(chain.tables, chain.masks, strict=True):
+        for table, mask in zip(chain.tables, chain.masks.tolist(), strict=True):
             log_all = table.log_sum[mask]
             total += float(log_all)
             bits = [b for b in range(len(table.columns)) if mask >> b & 1]
@@ -398,9 +393,8 @@ def _nominees(
     node: int,
     starts: Sequence[OrderResult],
     constraints: EdgeConstraints,
-    size: int,
 ) -> list[int]:
-    """The columns of one node's table: required ones, parents in any start, then the largest gains."""
+    """The columns for one node's table: required ones, parents in any start, then the largest gains."""
     allowed = constraints.allowed[:, node].copy()
     votes = np.zeros(regressions.q)
     for result in starts:
@@ -415,8 +409,7 @@ def _nominees(
             gain = np.maximum(gain, regressions.fit(node, rest).gain)
     rank = gain + 10 * votes + 100 * constraints.required[:, node]
     rank[~allowed] = -1
-    best = np.argsort(-rank, kind="stable")[:size]
-    return sorted(int(m) for m in best if rank[m] >= 0)
+    return [int(m) for m in np.argsort(-rank, kind="stable") if rank[m] >= 0]
 
 
 def _share(count: float, possible: float) -> float:

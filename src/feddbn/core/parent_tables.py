@@ -14,6 +14,7 @@ from feddbn.core.parents import ParentRegressions
 __all__ = ["Hyper", "NodeTable", "subset_rss", "subset_sums"]
 
 _LINEAR_RANGE = 650.0
+_FACTORS_PER_LOG = 5
 _EVEN_MOMENTS: dict[int, Callable[[FloatArray], FloatArray]] = {
     1: lambda x: 1 + x,
     2: lambda x: 1 + x * (2 + x / 3),
@@ -70,20 +71,32 @@ class NodeTable:
         weight = weight + self.n_present * _logit(hyper.pi_present)
         weight += (self.n_all - self.n_present) * _logit(hyper.pi_lagged)
         if hyper.moment_order:
-            moment = _EVEN_MOMENTS[hyper.moment_order]
-            for b in range(len(self.columns)):
-                explained = self.explained.reshape(-1, 2, 1 << b)
-                rise = explained[:, 1] - explained[:, 0]
-                if free:
-                    z2 = regressions.n * rise / np.maximum(1 - explained[:, 1], 1e-9)
-                else:
-                    z2 = rise * (regressions.total[self.node] / hyper.noise_variance)
-                # Posterior mean of beta^2r over its prior mean, with the other weights at their estimates.
-                ratio = np.log(moment(shrink * z2)) + hyper.moment_order * np.log(shrink / hyper.g)
-                weight.reshape(-1, 2, 1 << b)[:, 1] += ratio
+            weight += self._moment_ratios(hyper, regressions, free, shrink)
         weight[~self.possible] = -np.inf
         self.log_fit = subset_sums(weight + np.log(np.maximum(self.explained, 1e-12)))
         self.log_sum = subset_sums(weight)
+
+    def _moment_ratios(
+        self, hyper: Hyper, regressions: ParentRegressions, free: bool, shrink: float
+    ) -> FloatArray:
+        """(2^k,) log of the product over a subset of E[beta^2r | data] / E[beta^2r], the other weights at
+        their estimates.
+        """
+        moment = _EVEN_MOMENTS[hyper.moment_order]
+        if free:
+            scale = shrink * regressions.n / np.maximum(1 - self.explained, 1e-9)
+        else:
+            scale = np.full(len(self.explained), shrink * regressions.total[self.node] / hyper.noise_variance)
+        logs = self.n_all * (hyper.moment_order * np.log(shrink / hyper.g))
+        product = np.ones(len(logs))
+        for b in range(len(self.columns)):
+            explained = self.explained.reshape(-1, 2, 1 << b)
+            rise = explained[:, 1] - explained[:, 0]
+            product.reshape(-1, 2, 1 << b)[:, 1] *= moment(rise * scale.reshape(-1, 2, 1 << b)[:, 1])
+            if b % _FACTORS_PER_LOG == _FACTORS_PER_LOG - 1:
+                logs += np.log(product)
+                product[:] = 1.0
+        return np.asarray(logs + np.log(product))
 
 
 def subset_rss(correlation: FloatArray, columns: list[int], node: int) -> FloatArray:
@@ -110,17 +123,27 @@ def subset_sums(log_weight: FloatArray) -> FloatArray:
     finite = log_weight[np.isfinite(log_weight)]
     if top - float(finite.min(initial=top)) < _LINEAR_RANGE:
         # Within the range of a double the sums can be taken as they are, ten times faster.
-        total = np.exp(log_weight - top)
-        for b in range(len(total).bit_length() - 1):
-            view = total.reshape(-1, 2, 1 << b)
-            view[:, 1] += view[:, 0]
         with np.errstate(divide="ignore"):
-            return np.asarray(top + np.log(total))
-    total = log_weight.copy()
-    for b in range(len(total).bit_length() - 1):
-        view = total.reshape(-1, 2, 1 << b)
-        np.logaddexp(view[:, 0], view[:, 1], out=view[:, 1])
-    return total
+            return np.asarray(top + np.log(_accumulated(np.exp(log_weight - top), np.add)))
+    return _accumulated(log_weight, np.logaddexp)
+
+
+def _accumulated(values: FloatArray, add: np.ufunc) -> FloatArray:
+    """(2^k,) the values added up over the subsets of every subset.
+
+    The low bits are added on the transpose of a square array: steps of one number would cost several times
+    as much as steps of a row.
+    """
+    k = len(values).bit_length() - 1
+    low = k // 2
+    total = values.reshape(1 << (k - low), 1 << low)
+    for n_bits in (k - low, low):
+        total = np.array(total, order="C")
+        for b in range(n_bits):
+            view = total.reshape(-1, 2, 1 << b, total.shape[1])
+            add(view[:, 0], view[:, 1], out=view[:, 1])
+        total = total.T
+    return np.ascontiguousarray(total).reshape(-1)
 
 
 def _logit(probability: float) -> float:

@@ -1,36 +1,34 @@
-"""Penalised parent selection for one node at a time, on a matrix of second moments.
+"""What a node's regression on a set of parents leaves, and what that costs, on a matrix of second moments.
 
-    minimise over sets P   loss_j(RSS_j(P)) + sum_{m in P} penalty_m
+    cost_j(P) = loss_j(RSS_j(P)) + sum_{m in P} penalty_m
 
 with ``loss_j(RSS) = RSS / s2`` (one noise variance s2 for all nodes) or ``n log RSS`` (every node its own).
 
-Theory of operation: for a node and a set of parents, one small inverse gives the residual sum of squares,
+Theory of operation: for a node and a set of parents, one small triangular inverse gives the residual sum of squares,
 what it would rise by without each parent, and what it would fall by with each further column. These do not
 depend on the penalty or on s2, so they are kept and looked up again during the search. Columns are scaled to
 unit variance inside; nothing but rounding depends on the units.
-
-Known weakness: forward-backward selection with exchanges is greedy; it can miss a pair of parents that only
-help together.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from feddbn.core.lagged import FloatArray
 
-__all__ = ["NodeFit", "Objective", "ParentRegressions", "select_parents"]
+__all__ = ["NodeFit", "Objective", "ParentRegressions", "Parents"]
 
 BoolArray = NDArray[np.bool_]
 Parents = tuple[int, ...]
 
 _COLLINEAR = 1e-9
-_IMPROVEMENT = 1e-9
 _CACHE_FLOATS = 25_000_000
 
 
@@ -45,12 +43,12 @@ class NodeFit:
     gain
         (q,) by how much `rss` falls when a column joins; 0 for the parents, the node and collinear columns.
     loss
-        (len(parents),) by how much `rss` rises when a parent leaves.
+        By how much `rss` rises when each parent leaves.
     """
 
     rss: float
     gain: FloatArray
-    loss: FloatArray
+    loss: tuple[float, ...]
 
 
 class ParentRegressions:
@@ -74,9 +72,18 @@ class ParentRegressions:
         self.q = len(scatter)
         self.total: FloatArray = diagonal[:d]
         self.correlation: FloatArray = scatter / np.outer(scale, scale)
-        self._usable = diagonal > 0
+        self._usable = (diagonal > 0).astype(np.float64)
         self._cache: dict[tuple[int, Parents], NodeFit] = {}
         self._max_entries = max(1000, _CACHE_FLOATS // self.q)
+
+    def scaled(self, factors: FloatArray) -> ParentRegressions:
+        """The same after the first d columns, now and at every lag, are divided by `factors` (d,).
+
+        Fits are in units of a node's total, so both share what is known.
+        """
+        other = copy.copy(self)
+        other.total = self.total / factors**2
+        return other
 
     @property
     def max_parents(self) -> int:
@@ -94,26 +101,32 @@ class ParentRegressions:
         return found
 
     def _compute(self, node: int, parents: Parents) -> NodeFit:
+        # Python's overhead per call is most of the cost of a fit: LAPACK is called without wrappers.
         R = self.correlation
         covariance = R[node].copy()
-        variance = self._usable.astype(np.float64)
-        loss = np.empty(0)
+        variance = self._usable.copy()
+        loss: tuple[float, ...] = ()
         rss = float(variance[node])
         if parents:
             index = np.array(parents)
             columns = R[index]
-            inverse = np.linalg.inv(columns[:, index])
-            beta = inverse @ covariance[index]
-            projected = inverse @ columns
-            rss = max(rss - float(covariance[index] @ beta), 1e-12)
-            loss = beta * beta / np.diag(inverse)
-            variance -= np.einsum("ij,ij->j", columns, projected)
-            covariance -= beta @ columns
+            factor, failed = dpotrf(columns[:, index], lower=1, clean=1)
+            if failed:
+                factor = _factor_of_collinear(columns[:, index])
+            inverse, _ = dtrtri(factor, lower=1)
+            orthogonal = inverse @ columns
+            along = orthogonal[:, node]
+            beta = along @ inverse
+            rss = max(rss - float(along @ along), 1e-12)
+            loss = tuple((beta * beta / (inverse * inverse).sum(axis=0)).tolist())
+            covariance -= along @ orthogonal
+            orthogonal *= orthogonal
+            variance -= orthogonal.sum(axis=0)
             variance[index] = 0.0
         variance[node] = 0.0
-        joins = variance > _COLLINEAR
+        covariance *= covariance
         gain = np.zeros(self.q)
-        np.divide(covariance * covariance, variance, out=gain, where=joins)
+        np.divide(covariance, variance, out=gain, where=variance > _COLLINEAR)
         np.minimum(gain, rss * (1 - 1e-12), out=gain)
         return NodeFit(rss, gain, loss)
 
@@ -126,6 +139,11 @@ class ParentRegressions:
             diagonal = np.diag(scatter)
             weights[index] = beta * np.sqrt(diagonal[node] / diagonal[index])
         return weights
+
+
+def _factor_of_collinear(R: FloatArray) -> FloatArray:
+    """Cholesky factor of a correlation matrix that rounding or repeated columns made singular."""
+    return np.asarray(np.linalg.cholesky(R + _COLLINEAR * np.eye(len(R))), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -158,101 +176,24 @@ class Objective:
     def add_deltas(self, node: int, fit: NodeFit) -> FloatArray:
         """(q,) change of the cost when each column joins."""
         if self.noise_variance is None:
-            return np.asarray(self.n * np.log1p(-fit.gain / fit.rss) + self.penalty)
+            return np.asarray(self.n * np.log1p(fit.gain * (-1 / fit.rss)) + self.penalty)
         return np.asarray(self.penalty - fit.gain * (self.total[node] / self.noise_variance))
 
-    def add_delta(self, node: int, fit: NodeFit, column: int) -> float:
-        """Change of the cost when one column joins."""
-        gain = fit.gain[column]
+    def drop_deltas(self, node: int, fit: NodeFit, parents: Parents) -> list[float]:
+        """Change of the cost when each parent leaves."""
+        prices = self.prices(parents)
         if self.noise_variance is None:
-            return float(self.n * math.log1p(-gain / fit.rss) + self.penalty[column])
-        return float(self.penalty[column] - gain * (self.total[node] / self.noise_variance))
+            return [
+                self.n * math.log1p(loss / fit.rss) - price
+                for loss, price in zip(fit.loss, prices, strict=True)
+            ]
+        scale = float(self.total[node]) / self.noise_variance
+        return [scale * loss - price for loss, price in zip(fit.loss, prices, strict=True)]
 
-    def drop_deltas(self, node: int, fit: NodeFit, parents: Parents) -> FloatArray:
-        """(len(parents),) change of the cost when each parent leaves."""
-        price = self.penalty[list(parents)]
-        if self.noise_variance is None:
-            return np.asarray(self.n * np.log1p(fit.loss / fit.rss) - price)
-        return np.asarray(fit.loss * (self.total[node] / self.noise_variance) - price)
+    def prices(self, parents: Parents) -> list[float]:
+        """The price of each parent."""
+        return [float(self.penalty[m]) for m in parents]
 
     def cost(self, node: int, fit: NodeFit, parents: Parents) -> float:
         """Data term plus the price of the parents."""
-        return self.data_term(node, fit.rss) + float(self.penalty[list(parents)].sum())
-
-
-def select_parents(
-    regressions: ParentRegressions,
-    objective: Objective,
-    node: int,
-    start: Parents,
-    candidates: BoolArray,
-    required: Parents = (),
-    exchange: bool = False,
-) -> tuple[Parents, float]:
-    """Return a set of parents that no single addition, removal (or exchange) improves, and its cost.
-
-    Parameters
-    ----------
-    start
-        Where the search begins; columns that are neither candidates nor required leave first.
-    candidates
-        (q,) which columns may be parents.
-    required
-        Columns that always stay.
-    exchange
-        Also try to replace one parent by another.
-    """
-    parents = tuple(sorted({m for m in start if candidates[m]} | set(required)))
-    fixed = set(required)
-    while True:
-        fit = regressions.fit(node, parents)
-        best, move = -_IMPROVEMENT, -1
-        if len(parents) < regressions.max_parents:
-            deltas = np.where(candidates & (fit.gain > 0), objective.add_deltas(node, fit), np.inf)
-            addition = int(np.argmin(deltas))
-            if deltas[addition] < best:
-                best, move = float(deltas[addition]), addition
-        if len(parents) > len(fixed):
-            for m, delta in zip(parents, objective.drop_deltas(node, fit, parents).tolist(), strict=True):
-                if delta < best and m not in fixed:
-                    best, move = delta, m
-        if move >= 0:
-            parents = _toggled(parents, move)
-            continue
-        if exchange:
-            better = _exchanged(regressions, objective, node, parents, fit, candidates, fixed)
-            if better is not None:
-                parents = better
-                continue
-        return parents, objective.cost(node, fit, parents)
-
-
-def _exchanged(
-    regressions: ParentRegressions,
-    objective: Objective,
-    node: int,
-    parents: Parents,
-    fit: NodeFit,
-    candidates: BoolArray,
-    fixed: set[int],
-) -> Parents | None:
-    now = objective.cost(node, fit, parents)
-    best, found = -1e-7, None
-    for m in parents:
-        if m in fixed:
-            continue
-        rest = tuple(k for k in parents if k != m)
-        without = regressions.fit(node, rest)
-        deltas = np.where(candidates & (without.gain > 0), objective.add_deltas(node, without), np.inf)
-        deltas[m] = np.inf
-        k = int(np.argmin(deltas))
-        change = objective.cost(node, without, rest) + float(deltas[k]) - now
-        if change < best:
-            best, found = change, tuple(sorted((*rest, k)))
-    return found
-
-
-def _toggled(parents: Parents, column: int) -> Parents:
-    if column in parents:
-        return tuple(m for m in parents if m != column)
-    return tuple(sorted((*parents, column)))
+        return self.data_term(node, fit.rss) + sum(self.prices(parents))

@@ -3,7 +3,10 @@ import itertools
 import numpy as np
 import pytest
 
-from feddbn.core.parents import Objective, ParentRegressions, select_parents
+from feddbn.core.parent_selection import ParentSelection, columns_of
+from feddbn.core.parents import Objective, ParentRegressions
+
+EVERYTHING = (1 << 6) - 1
 
 
 def rows(rng, n=200, q=6):
@@ -41,8 +44,8 @@ def test_selection_with_exchange_finds_the_best_of_all_subsets(noise_variance):
         z -= z.mean(axis=0)
         regressions = ParentRegressions(z.T @ z, len(z), 1)
         objective = Objective(100.0, np.full(6, 2 * np.log(100)), regressions.total, noise_variance)
-        candidates = np.array([False, True, True, True, True, True])
-        parents, cost = select_parents(regressions, objective, 0, (), candidates, exchange=True)
+        selection = ParentSelection(regressions, objective, [()])
+        parents, cost = selection.select(0, (), EVERYTHING - 1, exchange=True)
         subsets = itertools.chain.from_iterable(itertools.combinations(range(1, 6), k) for k in range(6))
         best = min(objective.cost(0, regressions.fit(0, s), s) for s in subsets)
         assert cost == pytest.approx(objective.cost(0, regressions.fit(0, parents), parents))
@@ -54,11 +57,11 @@ def test_required_columns_stay_and_non_candidates_never_enter():
     z = rows(np.random.default_rng(1))
     regressions = ParentRegressions(z.T @ z, len(z), 2)
     objective = Objective(200.0, np.full(6, 1e9), regressions.total, None)
-    parents, _ = select_parents(regressions, objective, 0, (2, 3), np.ones(6, bool), required=(5,))
-    assert parents == (5,)
+    required = ParentSelection(regressions, objective, [(5,), ()])
+    assert required.select(0, (2, 3), EVERYTHING)[0] == (5,)
     cheap = Objective(200.0, np.full(6, 0.0), regressions.total, None)
-    candidates = np.array([False, False, True, False, True, False])
-    assert select_parents(regressions, cheap, 0, (), candidates)[0] == (2, 4)
+    candidates = columns_of(np.array([False, False, True, False, True, False]))
+    assert ParentSelection(regressions, cheap, [(), ()]).select(0, (), candidates)[0] == (2, 4)
 
 
 def test_a_column_that_repeats_a_parent_gains_nothing():
