@@ -145,7 +145,10 @@ class PersonalSite:
         # agree it is the only one.
         common = order_of(Cbar, constraints)
         best: tuple[float, BoolArray, FloatArray] | None = None
-        for order in (common,) if np.isinf(mu) else (*orders, common):
+        candidates = (common,) if np.isinf(mu) else (*orders, common)
+        for k, order in enumerate(candidates):
+            if any(np.array_equal(order, earlier) for earlier in candidates[:k]):
+                continue
             C = solve_given(problem, mu, Cbar, penalty, order, self.member.C, tol=1e-5)
             value = objective_given(problem, mu, Cbar, penalty, C)
             if best is None or value < best[0]:
