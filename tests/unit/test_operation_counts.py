@@ -3,6 +3,8 @@
 A change that raises a count past its limit costs every user time or traffic; raise a limit only with a reason.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,9 @@ from feddbn.core import acyclicity
 from feddbn.core.graph import break_cycles
 from feddbn.core.local_step import LocalProblem
 from feddbn.core.moments import sums_length
+from feddbn.core.parent_selection import ParentSelection
+from feddbn.core.parents import ParentRegressions
+from feddbn.errors import UnitsWarning
 from feddbn.federation.task import run_program
 from feddbn.methods.fdbnl import FDBNL
 
@@ -76,6 +81,27 @@ def test_dynotears_needs_one_sum_of_second_moments(monkeypatch):
     assert meter.n_sums == 1
     assert meter.n_sent == 8 * sums_length(20)
     assert n_evaluations <= 290
+
+
+def test_the_order_search_computes_no_more_regressions_than_it_did(monkeypatch):
+    counts = {}
+    for owner in (ParentRegressions, ParentSelection):
+        counts[owner.__name__] = 0
+
+        def counted(self, *args, owner=owner, compute=owner._compute):
+            counts[owner.__name__] += 1
+            return compute(self, *args)
+
+        monkeypatch.setattr(owner, "_compute", counted)
+    fed = feddbn.simulate(d=30, n_sites=5, n_samples=600, random_state=0)
+    meter = Meter()
+    # The seed's network may rest on its units; that is not what is counted here.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnitsWarning)
+        feddbn.OneShotDBN().fit(fed.sites, observer=meter)
+    assert meter.n_sums == 1
+    assert 0 < counts["ParentRegressions"] <= 4760
+    assert 0 < counts["ParentSelection"] <= 11260
 
 
 @pytest.mark.parametrize(("schedule", "per_site"), [("adaptive", 0), ("paper", 1)])

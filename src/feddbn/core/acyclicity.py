@@ -22,41 +22,56 @@ Acyclicity = Callable[[FloatArray], tuple[float, FloatArray]]
 
 # Degree and largest 1-norm for which the Taylor polynomial of exp is accurate to double precision; the terms of a
 # non-negative matrix do not cancel, so the remainder theta^(m+1)/(m+1)! relative to 1 is the whole story.
-_DEGREE = 12
 _THETA = 0.8
+# exp(S) - I = low + X4 (middle + X4 high): coefficients of X, X^2, X^3, X^4 in each; X^4's own 1/4! sits on middle's
+# diagonal.
+_TAYLOR = np.array(
+    [
+        [1.0, 1.0 / 2.0, 1.0 / 6.0, 0.0],
+        [1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0, 1.0 / 40320.0],
+        [1.0 / 362880.0, 1.0 / 3628800.0, 1.0 / 39916800.0, 1.0 / 479001600.0],
+    ]
+)
+# Entries of exp(S) are at most exp(norm); beyond this they could overflow.
+_LARGEST_NORM = 300.0
 
 
 def expm_value_and_grad(W: FloatArray) -> tuple[float, FloatArray]:
     """Return h(W) = tr exp(W o W) - d and its gradient."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        exponential = _expm_minus_identity(W * W)
-    value = float(np.trace(exponential))
-    if not np.isfinite(value):
+    S = W * W
+    norm = float(S.sum(axis=0).max(initial=0.0))
+    if not norm <= _LARGEST_NORM:
         # Far too cyclic to represent; a line search backs off from infinity.
         return float("inf"), np.zeros_like(W)
+    exponential = _expm_minus_identity(S, norm)
+    value = float(np.trace(exponential))
     exponential.flat[:: len(W) + 1] += 1.0
     return value, 2.0 * W * exponential.T
 
 
-def _expm_minus_identity(S: FloatArray) -> FloatArray:
+def _expm_minus_identity(S: FloatArray, norm: float) -> FloatArray:
     """Return exp(S) - I for a non-negative matrix; small traces keep their relative accuracy without the identity.
 
     Scaling and squaring of X = exp(S/2^s) - I: (I + X)^2 - I = 2X + X^2. Taylor of degree 12 in Paterson-Stockmeyer
-    form costs five products. A general-purpose expm spends most of its time on norms and Pade systems at these sizes.
+    form costs five products. A general-purpose expm spends most of its time on norms and Pade systems at these sizes;
+    here most of it would go into adding up small matrices, so the three polynomials are one product with their
+    coefficients.
     """
-    norm = float(S.sum(axis=0).max(initial=0.0))
+    d = len(S)
     n_squarings = max(0, int(np.ceil(np.log2(norm / _THETA)))) if norm > _THETA else 0
-    X1 = S / 2.0**n_squarings if n_squarings else S
-    X2 = X1 @ X1
-    X3 = X2 @ X1
-    X4 = X2 @ X2
-    low = X1 + X2 / 2.0 + X3 / 6.0
-    middle = X1 / 120.0 + X2 / 720.0 + X3 / 5040.0 + X4 / 40320.0
-    middle.flat[:: len(S) + 1] += 1.0 / 24.0
-    high = X1 / 362880.0 + X2 / 3628800.0 + X3 / 39916800.0 + X4 / 479001600.0
-    total = low + X4 @ (middle + X4 @ high)
+    powers = np.empty((4, d, d))
+    np.multiply(S, 0.5**n_squarings, out=powers[0])
+    np.matmul(powers[0], powers[0], out=powers[1])
+    np.matmul(powers[1], powers[:2], out=powers[2:])
+    low, middle, total = (_TAYLOR @ powers.reshape(4, -1)).reshape(3, d, d)
+    middle.flat[:: d + 1] += 1.0 / 24.0
+    for lower in (middle, low):
+        total = powers[3] @ total
+        total += lower
     for _ in range(n_squarings):
-        total = 2.0 * total + total @ total
+        square = total @ total
+        total *= 2.0
+        total += square
     return total
 
 

@@ -59,7 +59,8 @@ class PersonalOptions:
     is_running
         Average over all who ever joined, instead of this round's participants.
     passes
-        (start, growth per update) of rho1 for each pass of the adaptive schedule; every site keeps its best order.
+        (start, growth per update) of rho1 for each pass of the adaptive schedule, the start relative to the objective
+        per variable without acyclicity; every site keeps its best order.
     """
 
     mu: float
@@ -117,6 +118,7 @@ class PersonalRun:
         self.rho1 = options.schedule.rho1
         self.rho2 = self.rho2_before = options.schedule.rho2
         self._pass = 0
+        self._unit = 1.0
         self._time = self._stage_start = self._waited = 0.0
         if not has_cycle(options.constraints.allowed[: options.constraints.d]):
             self.stage = PersonalStage.LASSO
@@ -181,6 +183,9 @@ class PersonalRun:
             if not self.options.schedule.is_adaptive or residual <= _FOLLOW or self._waited >= _PATIENCE:
                 self._waited = 0.0
                 self._tighten(h, share)
+        if self.stage is PersonalStage.WARM:
+            # Acyclicity competes with what is left when nothing forbids cycles: that sets its unit.
+            self._unit = objective / (n_participants * self.C.shape[2])
         if self._stage_is_finished(residual, h) and self._next_stage():
             return
         if self.round >= self.options.max_rounds:
@@ -228,7 +233,7 @@ class PersonalRun:
         self.serial += 1
         if stage is PersonalStage.ACYCLIC:
             self.alpha = 0.0
-            self.rho1 = self.options.passes[self._pass][0]
+            self.rho1 = self._unit * self.options.passes[self._pass][0]
         elif not self.options.schedule.is_adaptive:
             # The paper's growing rho2 has frozen C by now; the refit is an ordinary convex problem.
             self.rho2 = self.options.schedule.rho2

@@ -19,22 +19,26 @@ from feddbn.core.personal_step import PersonalMember, PersonalStage, objective_g
 __all__ = ["PersonalSite", "order_of"]
 
 BoolArray = NDArray[np.bool_]
+# As in a fit of one site (`feddbn.core.consensus`): refitting everything that L1 let through follows the noise when
+# rows are few, so edges whose penalised weight is at least this share of their threshold are refitted.
+_CANDIDATE_SHARE = 0.75
 
 
 def order_of(C: FloatArray, constraints: EdgeConstraints) -> BoolArray:
     """Return the (q, d) mask of edges allowed by an order of C's W: strongest edges first, unless they close a cycle.
 
-    Unlike removing the weakest edges on cycles, this stays quick for the dense W of a consensus.
+    Edges that C lacks but the constraints allow come last: where these are acyclic, all of them stay. Unlike removing
+    the weakest edges on cycles, this stays quick for the dense W of a consensus.
     """
     d = constraints.d
     required = constraints.required[:d]
-    strength = np.where(constraints.allowed[:d], np.abs(C[:d]), 0.0)
+    strength = np.where(constraints.allowed[:d], np.abs(C[:d]), -1.0)
     strength[required] = np.inf
     # reaches[i, j]: there is a path from i to j, or i is j.
     reaches, edges = np.eye(d, dtype=bool), np.zeros((d, d), dtype=bool)
     for flat in np.argsort(-strength, axis=None, kind="stable"):
         i, j = divmod(int(flat), d)
-        if strength[i, j] == 0.0:
+        if strength[i, j] < 0.0:
             break
         if not reaches[j, i]:
             edges[i, j] = True
@@ -57,8 +61,8 @@ class PersonalSite:
         Masks of the orders found so far, one per pass.
     is_ordered
         Whether `allowed` is within the order that stays.
-    raw
-        The penalised personal weights, once the penalised stages are over.
+    raw, raw_objective
+        The penalised personal weights and their objective, pull included, once the penalised stages are over.
     """
 
     member: PersonalMember
@@ -66,6 +70,7 @@ class PersonalSite:
     orders: tuple[BoolArray, ...] = field(default=())
     is_ordered: bool = False
     raw: FloatArray | None = None
+    raw_objective: float = 0.0
 
     def enter(
         self,
@@ -75,22 +80,28 @@ class PersonalSite:
         constraints: EdgeConstraints,
         mu: float,
         Cbar: FloatArray,
+        thresholds: tuple[float, float] = (0.0, 0.0),
     ) -> PersonalSite:
         """Return the site at the beginning of `stage`; `penalty` carries the site's weight."""
         if stage in (PersonalStage.WARM, PersonalStage.ACYCLIC):
-            member = replace(self.member, alpha=0.0, curvature=0.0)
+            member = replace(self.member, alpha=0.0, curvature=0.0, grad_h=None)
             return replace(self, member=member, allowed=constraints.allowed)
         if stage is PersonalStage.ORDER:
             order = order_of(self.member.C, constraints)
-            return replace(
-                self, member=replace(self.member, h=0.0), allowed=order, orders=(*self.orders, order)
-            )
+            member = replace(self.member, h=0.0, grad_h=None)
+            return replace(self, member=member, allowed=order, orders=(*self.orders, order))
         site = self if self.is_ordered else self._choose_order(problem, penalty, constraints, mu, Cbar)
         if stage is PersonalStage.LASSO:
             return site
-        if site.raw is None:
-            site = site.polished(problem, penalty, mu, Cbar)
-        return replace(site, allowed=(site.member.C != 0) | (constraints.required & site.allowed))
+        if site.raw is not None:
+            return site
+        site = site.polished(problem, penalty, mu, Cbar)
+        assert site.raw is not None
+        required = constraints.required & site.allowed
+        w_limit, a_limit = (_CANDIDATE_SHARE * limit for limit in thresholds)
+        support = (threshold(site.raw, required, w_limit, a_limit) != 0) | required
+        member = replace(site.member, C=np.where(support, site.raw, 0.0))
+        return replace(site, member=member, allowed=support)
 
     def finished(
         self,
@@ -101,23 +112,24 @@ class PersonalSite:
         Cbar: FloatArray,
         thresholds: tuple[float, float],
         refit: bool,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the personal weights and the penalised ones they came from.
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """Return the personal weights, the penalised ones they came from and the objective of these.
 
         With `refit`: no penalty but the pull, on the support; thresholded; once more on what is left. The centre is not
         averaged again after thresholds: that would pull every site's own edges down (docs/pfdbnl.md).
         """
         stage = PersonalStage.SUPPORT if refit else PersonalStage.LASSO
-        site = self.enter(stage, problem, penalty, constraints, mu, Cbar)
+        site = self.enter(stage, problem, penalty, constraints, mu, Cbar, thresholds)
         if not refit:
-            raw = site.polished(problem, penalty, mu, Cbar).member.C
-            return threshold(raw, constraints.required, *thresholds), raw
+            site = site.polished(problem, penalty, mu, Cbar)
         assert site.raw is not None
+        if not refit:
+            return threshold(site.raw, constraints.required, *thresholds), site.raw, site.raw_objective
         nothing = np.zeros_like(penalty)
         C = solve_given(problem, mu, Cbar, nothing, site.allowed, site.member.C)
         kept = threshold(C, constraints.required & site.allowed, *thresholds) != 0
         C = solve_given(problem, mu, Cbar, nothing, kept | (constraints.required & site.allowed), C)
-        return threshold(C, constraints.required, *thresholds), site.raw
+        return threshold(C, constraints.required, *thresholds), site.raw, site.raw_objective
 
     def _choose_order(
         self,
@@ -133,13 +145,16 @@ class PersonalSite:
         # agree it is the only one.
         common = order_of(Cbar, constraints)
         best: tuple[float, BoolArray, FloatArray] | None = None
-        for order in (common,) if np.isinf(mu) else (*orders, common):
+        candidates = (common,) if np.isinf(mu) else (*orders, common)
+        for k, order in enumerate(candidates):
+            if any(np.array_equal(order, earlier) for earlier in candidates[:k]):
+                continue
             C = solve_given(problem, mu, Cbar, penalty, order, self.member.C, tol=1e-5)
             value = objective_given(problem, mu, Cbar, penalty, C)
             if best is None or value < best[0]:
                 best = (value, order, C)
         assert best is not None
-        member = replace(self.member, C=best[2], h=0.0)
+        member = replace(self.member, C=best[2], h=0.0, grad_h=None)
         return replace(self, member=member, allowed=best[1], is_ordered=True)
 
     def polished(
@@ -152,4 +167,5 @@ class PersonalSite:
         """
         kept = self.allowed & (self.member.C != 0)
         C = solve_given(problem, mu, Cbar, penalty, kept, self.member.C)
-        return replace(self, member=replace(self.member, C=C), raw=C)
+        objective = objective_given(problem, mu, Cbar, penalty, C)
+        return replace(self, member=replace(self.member, C=C), raw=C, raw_objective=objective)

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from feddbn.core.acyclicity import Acyclicity
 from feddbn.core.global_step import solve_acyclic_prox
 from feddbn.core.lagged import FloatArray
-from feddbn.core.lasso import penalty_value, soft_threshold, solve_lasso
+from feddbn.core.lasso import soft_threshold, solve_lasso
 from feddbn.core.local_step import LocalProblem
 
 __all__ = [
@@ -112,6 +112,8 @@ class PersonalMember:
     ----------
     alpha, h, curvature
         The site's own multiplier of h, h(W_k), and the step length its last proximal step ended with.
+    grad_h
+        (d, d) gradient of h at W_k, if the last step was on h: the next one starts from there.
     """
 
     C: FloatArray
@@ -121,6 +123,7 @@ class PersonalMember:
     alpha: float = 0.0
     h: float = 0.0
     curvature: float = 0.0
+    grad_h: FloatArray | None = None
 
     @classmethod
     def start(cls, Cbar: FloatArray) -> PersonalMember:
@@ -162,7 +165,7 @@ class PersonalMember:
         moved = member.C - self.C
         split = X - member.C
         norms = np.array(
-            [np.sum(D * gap * gap), np.sum(D * split * split), np.sum(D * moved * moved), np.sum(U * U / D)]
+            [np.vdot(D * gap, gap), np.vdot(D * split, split), np.vdot(D * moved, moved), np.vdot(U / D, U)]
         )
         return replace(member, T=T, U=U, Y=Y), norms
 
@@ -192,9 +195,17 @@ class PersonalMember:
             curvature=self.curvature,
             tol=rules.tol,
             max_steps=rules.acyclic_steps,
+            known=None if self.grad_h is None else (self.h, self.grad_h),
         )
         C[:d] = step.W
-        return replace(self, C=C, h=step.h, alpha=self.alpha + rules.rho1 * step.h, curvature=step.curvature)
+        return replace(
+            self,
+            C=C,
+            h=step.h,
+            alpha=self.alpha + rules.rho1 * step.h,
+            curvature=step.curvature,
+            grad_h=step.grad_h,
+        )
 
     def _acyclic(
         self,
@@ -299,5 +310,10 @@ def objective_given(
     problem: LocalProblem, mu: float, centre: FloatArray, penalty: FloatArray, C: FloatArray
 ) -> float:
     """Return w loss(C) + sum(penalty o |C|) + mu |C - centre|^2."""
-    pull = 0.0 if np.isinf(mu) else mu * float(np.sum((C - centre) ** 2))
-    return float(problem.target_loss(C).sum()) + penalty_value(C, penalty) + pull
+    R = C.copy()
+    R[: problem.d].flat[:: problem.d + 1] -= 1.0
+    value = 0.5 * float(np.vdot(R, problem.wG @ R)) + float(np.vdot(penalty, np.abs(C)))
+    if np.isinf(mu):
+        return value
+    gap = C - centre
+    return value + mu * float(np.vdot(gap, gap))

@@ -16,10 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.acyclicity import get_acyclicity
-from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.dynotears import penalty_matrix
 from feddbn.core.graph import break_cycles, threshold
 from feddbn.core.lagged import FloatArray
+from feddbn.core.moments import Moments
+from feddbn.core.order_search import search_order
 from feddbn.core.personal import PersonalOptions, PersonalRun
 from feddbn.core.personal_step import objective_given
 from feddbn.core.schedules import make_schedule
@@ -121,15 +123,14 @@ def personal_options(
         phi1=settings.phi1,
         phi2=settings.phi2,
     )
-    if schedule.is_adaptive and settings.rho2 is None:
-        # Two springs in series: the site's loss (about 2 in the metric D) and the pull 2 mu.
-        schedule = replace(
-            schedule, rho2=2.0 if np.isinf(settings.mu) else 2.0 * settings.mu / (1.0 + settings.mu)
-        )
     floor = 1e-9 * float(preparation.variance.mean())
     metric = (
         np.maximum(preparation.variance, floor) if schedule.is_adaptive else np.ones(len(constraints.allowed))
     )
+    if schedule.is_adaptive and settings.rho2 is None:
+        # Two springs in series: the site's loss (about 2 in the metric D) and the pull 2 mu, in the same units.
+        pull = float(settings.mu) / float(metric.mean())
+        schedule = replace(schedule, rho2=2.0 if np.isinf(pull) else 2.0 * pull / (1.0 + pull))
     return PersonalOptions(
         mu=float(settings.mu),
         penalty=penalty_matrix(constraints, settings.lambda_w, settings.lambda_a),
@@ -171,36 +172,11 @@ def personal_program(
             "n_clusters cannot be combined with sites that hold different variables or lags."
         )
     lags = {name: (site_lags or {}).get(name, settings.n_lags) for name in sites}
-    arrays = {}
-    if is_partial:
-        preparation, fill = yield from entry_moments_program(
-            variables, sites, lags, settings.center, settings.scale
-        )
-        arrays["fill"] = fill
-    else:
-        summary = yield from summary_program(variables, settings.n_lags, center)
-        preparation = prepare(summary, d, settings.center, settings.scale)
-    check_summary(variables, preparation)
-    options = personal_options(settings, preparation, constraints)
-    run = PersonalRun(options, len(sites), settings.n_clusters)
-    counted = dict.fromkeys(sites, -1)
-    n = n_participants(settings.participation, len(sites))
-    arrays |= {"center": preparation.center, "scale": preparation.scale, "metric": options.metric}
-    if (
-        not (constraints.allowed == EdgeConstraints.none(d, settings.n_lags).allowed).all()
-        or constraints.required.any()
-    ):
-        arrays |= {
-            "allowed": constraints.allowed.astype(float),
-            "required": constraints.required.astype(float),
-        }
     constant: dict[str, Param] = {
         "n_lags": settings.n_lags,
         "variables": variables,
         "center": center,
         "weighting": settings.weighting,
-        "mean_rows": preparation.summary.n / len(sites),
-        "run": run_number,
         "mu": float(settings.mu),
         "lambda_w": settings.lambda_w,
         "lambda_a": settings.lambda_a,
@@ -211,6 +187,76 @@ def personal_program(
         "names": sites,
         "lags": tuple(lags[name] for name in sites),
         "n_slots": settings.n_clusters,
+    }
+    if not is_partial:
+        summary = yield from summary_program(variables, settings.n_lags, center)
+        preparation = prepare(summary, d, settings.center, settings.scale)
+        check_summary(variables, preparation)
+        setup = _Setup(settings, constraints, preparation, sites, {}, constant)
+        return (yield from _fit_program(setup, rng, run_number))
+    preparation, fill = yield from entry_moments_program(
+        variables, sites, lags, settings.center, settings.scale
+    )
+    check_summary(variables, preparation)
+    setup = _Setup(settings, constraints, preparation, sites, {"fill": fill}, constant)
+    if settings.schedule != "adaptive" or not has_cycle(constraints.allowed[:d]):
+        return (yield from _fit_program(setup, rng, run_number))
+    # Completed moments are noisier, and the path to acyclicity ends in worse orders. The server holds the summed
+    # moments anyway: an order searched on them is a second start, and the objective decides. Runs in a given order
+    # are convex and quick; the last run is the one that sites keep.
+    n = preparation.summary.n
+    moments = Moments(n, np.zeros(len(fill)), n * fill)
+    found = search_order(moments, d, settings.n_lags, constraints)
+    ordered = replace(setup, constraints=constraints.within_order(found.order))
+    first = yield from _fit_program(ordered, rng, 3 * run_number)
+    free = yield from _fit_program(setup, rng, 3 * run_number + 1)
+    if free.objective <= first.objective:
+        return free
+    return (yield from _fit_program(ordered, rng, 3 * run_number + 2))
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """What one run needs: the problem, the sites, and what every task of it carries."""
+
+    settings: PersonalSettings
+    constraints: EdgeConstraints
+    preparation: Preparation
+    sites: tuple[str, ...]
+    arrays: Mapping[str, FloatArray]
+    params: Mapping[str, Param]
+
+
+def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> ServerProgram[PersonalFit]:
+    """Yield the rounds of one run and its end."""
+    settings, constraints, preparation, sites = (
+        setup.settings,
+        setup.constraints,
+        setup.preparation,
+        setup.sites,
+    )
+    options = personal_options(settings, preparation, constraints)
+    run = PersonalRun(options, len(sites), settings.n_clusters)
+    counted = dict.fromkeys(sites, -1)
+    n = n_participants(settings.participation, len(sites))
+    arrays = {
+        **setup.arrays,
+        "center": preparation.center,
+        "scale": preparation.scale,
+        "metric": options.metric,
+    }
+    if (
+        not (constraints.allowed == EdgeConstraints.none(constraints.d, settings.n_lags).allowed).all()
+        or constraints.required.any()
+    ):
+        arrays |= {
+            "allowed": constraints.allowed.astype(float),
+            "required": constraints.required.astype(float),
+        }
+    constant: dict[str, Param] = {
+        **setup.params,
+        "mean_rows": preparation.summary.n / len(sites),
+        "run": run_number,
     }
     if settings.n_clusters > 1:
         yield from cluster_program(arrays, constant, rng)
@@ -304,10 +350,9 @@ def _run_finish(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState
     has_joined = asked.counted >= 0
     C = asked.centre(memory.slot)
     if has_joined:
-        final, raw = memory.site.finished(
+        final, raw, objective = memory.site.finished(
             memory.problem, L, asked.constraints, mu, C, limits, bool(task.params["refit"])
         )
-        objective = objective_given(memory.problem, mu, C, L, raw)
     else:
         # A site that never took part has nothing of its own: it gets the consensus model.
         final, raw, objective = shared, C, 0.0

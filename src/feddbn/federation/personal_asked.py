@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -37,6 +38,16 @@ def own_number(params: Mapping[str, Param], key: str) -> int:
     return int(values[list(names).index(params["site"])])
 
 
+@lru_cache(maxsize=8)
+def _free(d: int, n_lags: int, lambda_w: float, lambda_a: float) -> tuple[EdgeConstraints, FloatArray]:
+    """Return constraints that forbid nothing and their penalties; the same in every round, so never to be written."""
+    constraints = EdgeConstraints.none(d, n_lags)
+    L = penalty_matrix(constraints, lambda_w, lambda_a)
+    for array in (constraints.allowed, constraints.required, L):
+        array.setflags(write=False)
+    return constraints, L
+
+
 @dataclass(frozen=True)
 class Asked:
     """A task as the site understands it: its own part of every array."""
@@ -51,11 +62,12 @@ class Asked:
         """Read a task."""
         params = task.params
         d = len(params["variables"])  # type: ignore[arg-type]
+        lambdas = float(params["lambda_w"]), float(params["lambda_a"])  # type: ignore[arg-type]
         if "allowed" in task.arrays:
             constraints = EdgeConstraints(task.arrays["allowed"] != 0, task.arrays["required"] != 0)
+            L = penalty_matrix(constraints, *lambdas)
         else:
-            constraints = EdgeConstraints.none(d, int(params["n_lags"]))  # type: ignore[arg-type]
-        L = penalty_matrix(constraints, float(params["lambda_w"]), float(params["lambda_a"]))  # type: ignore[arg-type]
+            constraints, L = _free(d, int(params["n_lags"]), *lambdas)  # type: ignore[arg-type]
         return cls(task.arrays.get("C"), constraints, L, params)
 
     def number(self, name: str) -> float:
@@ -121,6 +133,7 @@ class Asked:
             self.constraints,
             self.number("mu"),
             self.centre(memory.slot),
+            (self.number("w_threshold"), self.number("a_threshold")),
         )
         return replace(memory, site=site, serial=serial)
 
@@ -161,8 +174,11 @@ def join(data: SiteData, state: SiteState, task: Task, asked: Asked) -> tuple[Si
 
 
 def remember(data: SiteData, state: SiteState, task: Task, asked: Asked) -> tuple[SiteState, SiteMemory]:
-    """Return what the site remembers of this run, or its memory before its first round."""
-    if "personal.C" in state:
+    """Return what the site remembers of this run, or its memory before its first round.
+
+    A site that was never counted begins anew: what it may remember is an answer that got lost, or another fit.
+    """
+    if asked.counted >= 0 and "personal.C" in state:
         memory = unpack(state)
         if memory.run == int(asked.number("run")):
             return state, memory.acknowledged(asked.counted)

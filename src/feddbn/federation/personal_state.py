@@ -98,6 +98,7 @@ class SiteMemory:
 
 
 _PREFIX = "personal."
+_SOMETIMES = (_PREFIX + "raw", _PREFIX + "grad_h")
 
 
 def pack(state: SiteState, memory: SiteMemory) -> SiteState:
@@ -128,12 +129,14 @@ def pack(state: SiteState, memory: SiteMemory) -> SiteState:
                 memory.run,
                 memory.slot,
                 memory.offered_round,
+                site.raw_objective,
             ]
         ),
     }
-    if site.raw is not None:
-        arrays["raw"] = site.raw
-    return {**state, **{_PREFIX + name: array for name, array in arrays.items()}}
+    sometimes = {"raw": site.raw, "grad_h": member.grad_h}
+    arrays |= {name: array for name, array in sometimes.items() if array is not None}
+    others = {name: array for name, array in state.items() if name not in _SOMETIMES}
+    return {**others, **{_PREFIX + name: array for name, array in arrays.items()}}
 
 
 def unpack(state: Mapping[str, np.ndarray]) -> SiteMemory:
@@ -141,12 +144,14 @@ def unpack(state: Mapping[str, np.ndarray]) -> SiteMemory:
     if _PREFIX + "C" not in state:
         raise StateError("this site has no personal state of this run; it joins with its first round.")
     get = {name.removeprefix(_PREFIX): array for name, array in state.items() if name.startswith(_PREFIX)}
-    alpha, h, curvature, is_ordered, weight, n, serial, run, slot, offered_round = (
+    alpha, h, curvature, is_ordered, weight, n, serial, run, slot, offered_round, objective = (
         float(x) for x in get["numbers"]
     )
-    member = PersonalMember(get["C"], get["T"], get["U"], get["Y"], alpha, h, curvature)
+    member = PersonalMember(get["C"], get["T"], get["U"], get["Y"], alpha, h, curvature, get.get("grad_h"))
     orders = tuple(order.astype(bool) for order in get["orders"])
-    site = PersonalSite(member, get["allowed"].astype(bool), orders, bool(is_ordered), get.get("raw"))
+    site = PersonalSite(
+        member, get["allowed"].astype(bool), orders, bool(is_ordered), get.get("raw"), objective
+    )
     problem = LocalProblem(get["wG"], member.C.shape[1], get["V"], get["e"], get["metric"])
     return SiteMemory(
         site,
