@@ -139,7 +139,7 @@ class Consensus:
         self._stage_start = 0
         self._joined = False
         self._seen = SeenGram(options.metric)
-        self._n_sites: int | None = None
+        self._contributors: object = None
         self._momentum = 1.0
         self._waited = 0
         self._raw_objective = float("nan")
@@ -185,42 +185,45 @@ class Consensus:
         self.dropped += [edge for edge in dropped if edge not in self.dropped]
         return C
 
-    def advance(self, total: FloatArray, n_sites: int) -> None:
-        """Take the sum of one round's vectors (see `SiteMember.answer`) and decide what comes next."""
+    def advance(self, total: FloatArray, n_sites: int, contributors: object = None) -> None:
+        """Take the sum of one round's vectors (see `core.member`) and decide what comes next.
+
+        `contributors` tells sums over different sites apart: their gradients are of different problems.
+        """
         q, d = self.C.shape
         message = total[: q * d].reshape(q, d)
         self.target_loss = np.array(total[q * d + 1 :])
         scale = max(self._norm(self.C), 1e-12)
         if self.options.schedule.is_adaptive:
-            self._advance_by_gradient(message, n_sites, scale)
+            if contributors != self._contributors:
+                self._seen.forget()
+                self._contributors = contributors
+            self._advance_by_gradient(message, scale)
         else:
             self._advance_by_consensus(message, float(total[q * d]), n_sites, scale)
 
-    def _advance_by_gradient(self, gradient: FloatArray, n_sites: int, scale: float) -> None:
-        if n_sites != self._n_sites:
-            self._seen.forget()
-            self._n_sites = n_sites
-        self._seen.see(self.C, gradient)
+    def _advance_by_gradient(self, gradient: FloatArray, scale: float) -> None:
+        C = self.C
+        self._seen.see(C, gradient)
         if self.stage in (Stage.WARM, Stage.ACYCLIC):
             # At a stage's starting point nothing has moved yet.
             is_start = self.round == self._stage_start
             moved = float("inf") if is_start else self._norm(self._iterate - self._iterate_before)
         else:
-            best = self._minimise_bound(gradient)
-            moved = self._norm(best - self.C)
+            best = self._minimise_bound(C, gradient)
+            moved = self._norm(best - C)
         self._record(moved, moved)
         while self._stage_is_finished(moved, scale):
             if self._next_stage():
                 return
             if self.stage is not Stage.ACYCLIC:
-                best = self._minimise_bound(gradient)
+                best = self._minimise_bound(C, gradient)
             moved = float("inf")
         if self.round >= self.options.max_rounds:
             self._give_up()
         elif self.stage in (Stage.WARM, Stage.ACYCLIC):
             self._gradient_step(gradient)
         else:
-            self._iterate_before, self._iterate = self.C, best
             self.C = best
 
     def _advance_by_consensus(self, message: FloatArray, gap: float, n_sites: int, scale: float) -> None:
@@ -244,12 +247,15 @@ class Consensus:
             RoundRecord(self.round, self.stage.value, self.h, primal, dual, objective, self.rho1, self.rho2)
         )
 
-    def _minimise_bound(self, gradient: FloatArray) -> FloatArray:
-        """Return the minimiser of the present convex stage's problem, with what has been seen of G in place of G."""
+    def _minimise_bound(self, C: FloatArray, gradient: FloatArray) -> FloatArray:
+        """Return the minimiser of the present convex stage's problem, with what has been seen of G in place of G.
+
+        `gradient` is the loss's at C; around that point the model has no error to first order.
+        """
         root = self._seen.root
         B = self._seen.scaled(self._lipschitz)
-        linear = B @ (root * self.C) - gradient / root
-        return solve_by_signs(B, linear, self._penalty / root, self._allowed, root * self.C) / root
+        linear = B @ (root * C) - gradient / root
+        return solve_by_signs(B, linear, self._penalty / root, self._allowed, root * C) / root
 
     def _gradient_step(self, gradient: FloatArray) -> None:
         """Proximal gradient step from `C` in the metric D, then momentum.

@@ -168,7 +168,7 @@ def fdbnl_program(
             },
             note=_progress(run),
         )
-        run.advance(answer.value, len(answer.contributors))
+        run.advance(answer.value, len(answer.contributors), answer.contributors)
     return ConsensusFit(run, preparation, total_weight)
 
 

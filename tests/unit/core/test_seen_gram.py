@@ -3,8 +3,14 @@
 import numpy as np
 import pytest
 
+from feddbn.core.consensus import Consensus, ConsensusOptions, Stage
+from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.lasso import solve_lasso
 from feddbn.core.local_step import LocalLoss
+from feddbn.core.member import gradient_answer
+from feddbn.core.schedules import make_schedule
 from feddbn.core.seen_gram import SeenGram
+from feddbn.core.status import Status
 
 Q, D = 8, 4
 METRIC = np.array([0.1, 3.0, 1.0, 2.0, 0.5, 1.0, 7.0, 1.0])
@@ -83,3 +89,25 @@ def test_forgetting_starts_anew():
     for C in points(10, 2):
         seen.see(C, LocalLoss(H, D).gradient(C))
     np.testing.assert_allclose(seen.scaled(0.0), scaled(H), rtol=1e-7, atol=1e-9 * np.abs(scaled(H)).max())
+
+
+def test_a_run_that_loses_a_site_ends_at_the_optimum_of_those_that_stayed():
+    data = np.random.default_rng(11).normal(size=(2, 400, 4)) @ np.triu(np.full((4, 4), 0.6))
+    losses = [LocalLoss(Z.T @ Z / len(Z), 4) for Z in data]
+    penalty = np.full((4, 4), 0.1)
+    options = ConsensusOptions(
+        penalty=penalty,
+        metric=np.ones(4),
+        constraints=EdgeConstraints(~np.eye(4, dtype=bool), np.zeros((4, 4), dtype=bool)),
+        schedule=make_schedule("adaptive", 2, 2.0),
+    )
+    run = Consensus(options)
+    while not run.is_done:
+        here = losses if run.stage in (Stage.WARM, Stage.ACYCLIC) else losses[:1]
+        run.advance(sum(gradient_answer(loss, run.C) for loss in here), len(here), len(here))
+    assert run.status is Status.CONVERGED
+    order = np.argsort((run.C_raw != 0).sum(axis=0), kind="stable")
+    allowed = np.zeros((4, 4), dtype=bool)
+    for k, node in enumerate(order):
+        allowed[order[:k], node] = True
+    np.testing.assert_allclose(run.C_raw, solve_lasso(losses[0].wG, penalty, allowed, tol=1e-12), atol=1e-5)
