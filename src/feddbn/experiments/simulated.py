@@ -63,7 +63,8 @@ def run_simulated(cell: Cell) -> list[dict[str, Any]]:
         estimates = model.dbns_ if cell.settings.personal else model.dbn_
         result = {**penalties, **_how_it_went(model), **_scores(fed, estimates)}
         if cell.kind == "example":
-            result["weights"] = _weights(estimates)
+            # One network is drawn: that of all sites, or what personal networks share.
+            result["weights"] = _weights(model.dbn_)
             result["truth"] = _weights(fed.truth)
         results.append(result)
     return results

@@ -52,9 +52,10 @@ def test_every_penalty_of_a_path_is_a_result_of_its_own():
     assert all(0 <= one[part]["tpr"] <= 1 for one in results for part in "WA")
 
 
-def test_an_example_keeps_weights_and_truth():
+@pytest.mark.parametrize("method", ["fdbnl", "pfdbnl-paper"])
+def test_an_example_keeps_weights_and_truth(method):
     point = Point(d=3, n_lags=2, n_sites=2, n_samples=60, mean_degree=1.0)
-    (result,) = run_simulated(Cell("example", "paper-text", point, "fdbnl", 0))
+    (result,) = run_simulated(Cell("example", "paper-text", point, method, 0))
     assert np.array(result["weights"]["A"]).shape == np.array(result["truth"]["A"]).shape == (2, 3, 3)
 
 
