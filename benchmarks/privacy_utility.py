@@ -1,38 +1,41 @@
 """What differential privacy costs: SHD of W against epsilon, recording-level, delta 1e-5, OneShotDBN.
 
-    python benchmarks/privacy_utility.py [n_recordings epsilon n_seeds] ...
+    python benchmarks/privacy_utility.py run ROWS.csv --recordings 500 --epsilon 8 4 --seeds 0-9
+    python benchmarks/privacy_utility.py table ROWS.csv
+    python benchmarks/privacy_utility.py plot ROWS.csv docs/privacy-utility.svg
 
 d = 10, mean degree 4, ten sites, recordings of 20 steps. The whole path: clipping bound chosen privately,
-noise at the sites, secure aggregation, noise-aware moments, OneShotDBN with its defaults.
+noise at the sites, secure aggregation, noise-aware moments, OneShotDBN with its defaults. Rows are appended
+as they are made; those that are there are not made again.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import csv
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from feddbn.data import read_sites
 from feddbn.errors import DataError, UnitsWarning
-from feddbn.federation.dp_guard import DpGuard
-from feddbn.federation.private_moments import private_moments_plan
 from feddbn.federation.site import Site
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.scoring import score
 from feddbn.methods.simulation import simulate
-from feddbn.privacy.secagg import default_threshold
-from feddbn.runtime.private import PrivateFederation
-from feddbn.runtime.secure import secure_federation
+from feddbn.runtime.private import private_federation
 
 N_SITES, DELTA = 10, 1e-5
-DEFAULT = [(5000, 1.0, 10), (500, 8.0, 10), (500, 4.0, 10), (500, 2.0, 10), (500, 1.0, 10), (100, 1.0, 10)]
+COLUMNS = ["recordings", "epsilon", "seed", "learned", "shd", "shd_paper", "tpr", "fdr", "edges", "effective_rows"]
 
 
-def one(n_recordings: int, epsilon: float, seed: int) -> tuple[float, float, float, float, float]:
-    federation = simulate(
+def one(n_recordings: int, epsilon: float, seed: int) -> dict[str, float]:
+    """Return the scores of one private fit; a fit that says it has too little is an empty network."""
+    made = simulate(
         d=10,
         n_lags=1,
         n_sites=N_SITES,
@@ -41,38 +44,75 @@ def one(n_recordings: int, epsilon: float, seed: int) -> tuple[float, float, flo
         mean_degree=4,
         random_state=seed,
     )
-    plan = private_moments_plan("moments", "recording", epsilon, DELTA)
-    guards = {
-        name: DpGuard(plan, np.random.default_rng([seed, k]), 1.001 * epsilon, DELTA)
-        for k, name in enumerate(sorted(federation.sites))
-    }
-    sites = {name: Site(name, site, (guards[name],)) for name, site in read_sites(federation.sites).items()}
-    private = PrivateFederation(secure_federation(sites), plan, default_threshold(N_SITES))
+    sites = {name: Site(name, site) for name, site in read_sites(made.sites).items()}
+    # The noise is drawn from another stream than the data.
+    private = private_federation(sites, epsilon, DELTA, rng=np.random.default_rng([seed, 10_000]))
+    n_true = float((made.truth.W != 0).sum())
+    row = {"recordings": n_recordings, "epsilon": epsilon, "seed": seed}
     try:
         model = OneShotDBN(federation=private).fit(None)
     except DataError:
-        return float("nan"), 0.0, 0.0, 0.0, 0.0
-    part = score(federation.truth, model.dbn_)["W"]
+        empty = {"learned": 0, "shd": n_true, "shd_paper": n_true, "tpr": 0.0, "fdr": 0.0, "edges": 0}
+        return {**row, **empty, "effective_rows": 0.0}
+    part = score(made.truth, model.dbn_)["W"]
     assert private.last is not None
-    return part["shd"], part["shd_paper"], part["tpr"], part["fdr"], private.last.noisy.moments.n
+    scores = {key: part[key] for key in ("shd", "shd_paper", "tpr", "fdr")}
+    edges = int((model.W_ != 0).sum())
+    rows = private.last.noisy.moments.n
+    return {**row, "learned": 1, **scores, "edges": edges, "effective_rows": rows}
+
+
+def run(path: Path, recordings: list[int], epsilons: list[float], seeds: range) -> None:
+    done: set[tuple[int, float, int]] = set()
+    if path.exists():
+        there = pd.read_csv(path)
+        done = set(zip(there["recordings"], there["epsilon"], there["seed"], strict=True))
+    with open(path, "a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if not done:
+            writer.writeheader()
+        for n in recordings:
+            for epsilon in epsilons:
+                for seed in seeds:
+                    if (n, epsilon, seed) not in done:
+                        start = time.process_time()
+                        row = one(n, epsilon, seed)
+                        writer.writerow(row)
+                        file.flush()
+                        print({**row, "cpu_s": round(time.process_time() - start, 1)}, flush=True)
+
+
+def table(path: Path) -> None:
+    frame = pd.read_csv(path)
+    frame["seeds"] = np.where(frame["seed"] < 200, "0-9", "200-209")
+    print("| recordings | epsilon | seeds | SHD | worst | TPR | FDR | edges | effective rows | learned |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for (n, epsilon, seeds), part in sorted(
+        frame.groupby(["recordings", "epsilon", "seeds"]), key=lambda item: (-item[0][0], -item[0][1], item[0][2])
+    ):
+        # Edges found in all runs together; an empty network has no false discovery.
+        wrong = float((part["fdr"].fillna(0) * part["edges"]).sum() / max(part["edges"].sum(), 1))
+        print(
+            f"| {n:,} | {epsilon:g} | {seeds} ({len(part)}) | {part['shd'].mean():.1f} +- {part['shd'].std(ddof=0):.1f} "
+            f"| {part['shd'].max():.0f} | {part['tpr'].mean():.2f} | {part['fdr'].fillna(0).mean():.2f} (pooled {wrong:.2f}) "
+            f"| {part['edges'].mean():.1f} | {part['effective_rows'].mean():.0f} | {int(part['learned'].sum())} |"
+        )
 
 
 def main() -> None:
-    given = [float(x) for x in sys.argv[1:]]
-    jobs = [
-        (int(a), b, int(c)) for a, b, c in zip(given[::3], given[1::3], given[2::3], strict=True)
-    ] or DEFAULT
-    print("recordings  epsilon  SHD of W (reversal 1)  SHD (FP+FN)  TPR  FDR  effective rows  seconds")
-    for n_recordings, epsilon, n_seeds in jobs:
-        start = time.perf_counter()
-        rows = np.array([one(n_recordings, epsilon, seed) for seed in range(n_seeds)])
-        mean, spread = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
-        print(
-            f"{n_recordings:10d}  {epsilon:7g}  {mean[0]:.2f} +- {spread[0]:.2f}  {mean[1]:.2f}  {mean[2]:.2f}  "
-            f"{mean[3]:.2f} (worst {rows[:, 3].max():.2f})  {mean[4]:.0f}  {time.perf_counter() - start:.0f}  "
-            f"{rows[:, 0].astype(int).tolist()}",
-            flush=True,
-        )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["run", "table", "plot"])
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("target", type=Path, nargs="?")
+    parser.add_argument("--recordings", type=int, nargs="+", default=[500])
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[8.0, 4.0, 2.0, 1.0])
+    parser.add_argument("--seeds", default="0-9")
+    given = parser.parse_args()
+    if given.what == "run":
+        first, last = (int(x) for x in given.seeds.split("-"))
+        run(given.rows, given.recordings, given.epsilon, range(first, last + 1))
+    elif given.what == "table":
+        table(given.rows)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def read_study(path: Path) -> Study:
     """Return the study in a file, its method's parameters checked."""
-    from feddbn.federation.study import study_method
+    from feddbn.federation.study import check_noise, study_method
     from feddbn.runtime.settings import load_programs
 
     try:
@@ -38,6 +38,7 @@ def read_study(path: Path) -> Study:
         raise FileError(f"the study file {path} cannot be read: {error}.") from None
     load_programs(("feddbn.methods.studies",))
     study_method(study.method).check(study.parameters)
+    check_noise(study)
     return study
 
 

@@ -8,6 +8,7 @@ booked noise multiplier holds whatever the channel is.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,7 +18,18 @@ from feddbn.federation.task import Task
 from feddbn.privacy.ledger import GaussianRelease, Ledger, Release, UnprotectedRelease
 from feddbn.privacy.noise_plan import NoisePlan, NoisyVector
 
-__all__ = ["DpGuard"]
+__all__ = ["DpGuard", "Promise"]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a study promises to cost in this run, whatever the sites' budgets are, and what it has cost so
+    far.
+    """
+
+    epsilon: float
+    delta: float
+    spent: Ledger = field(default_factory=Ledger)
 
 
 class DpGuard(Guard):
@@ -36,6 +48,8 @@ class DpGuard(Guard):
         Delta of every reported epsilon.
     ledger
         What was released before (after a restart, from the audit log: `Ledger.replay`).
+    promise
+        What this run may cost; a task without noise, or one release too many, would break it and is refused.
     """
 
     def __init__(
@@ -45,12 +59,14 @@ class DpGuard(Guard):
         budget: float | None,
         delta: float,
         ledger: Ledger | None = None,
+        promise: Promise | None = None,
     ) -> None:
         self._plan = plan
         self._rng = rng
         self._budget = budget
         self._delta = delta
         self.ledger = ledger or Ledger()
+        self.promise = promise
         self.last: NoisyVector | None = None
 
     @property
@@ -72,9 +88,13 @@ class DpGuard(Guard):
         return self.ledger.epsilon(self._delta)
 
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
-        """Refuse a task that would exceed the budget."""
+        """Refuse a task that would exceed the budget, or what the study promises."""
+        release, promise = self._release(task), self.promise
+        if promise is not None:
+            limit = "what the study promises"
+            promise.spent.check(release, promise.delta, promise.epsilon, self.unit, limit)
         if self._budget is not None:
-            self.ledger.check(self._release(task), self._delta, self._budget, self.unit)
+            self.ledger.check(release, self._delta, self._budget, self.unit)
 
     def make(
         self, program: SiteTask, data: SiteData, state: SiteState, task: Task, channel: Channel
@@ -98,7 +118,10 @@ class DpGuard(Guard):
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
         """Book the release."""
-        self.ledger = self.ledger.add(self._release(task))
+        release = self._release(task)
+        self.ledger = self.ledger.add(release)
+        if self.promise is not None:
+            self.promise = replace(self.promise, spent=self.promise.spent.add(release))
         return vector
 
     def _release(self, task: Task) -> Release:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.errors import ParameterError
+from feddbn.federation.study import Privacy, Study
 from feddbn.federation.task import ServerProgram, Task
 from feddbn.federation.unit_norms import unit_norms_task
 from feddbn.privacy.clipping import choose_clip, norm_edges
@@ -19,8 +20,15 @@ from feddbn.privacy.gaussian import noise_multiplier
 from feddbn.privacy.noise_aware import NoisyMoments, moments_of_noisy_sums
 from feddbn.privacy.noise_plan import ClipRule, NoisePlan, columns_of
 from feddbn.privacy.policy import Unit
+from feddbn.privacy.secagg import usual_threshold
 
-__all__ = ["PrivateMoments", "private_moments", "private_moments_plan"]
+__all__ = [
+    "PrivateMoments",
+    "guaranteed_sites",
+    "private_moments",
+    "private_moments_plan",
+    "study_noise_plan",
+]
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,24 @@ def private_moments_plan(
         task: ClipRule(None, "gram", noise_factor=(1 - bound_share) ** -0.5),
     }
     return NoisePlan(unit, multiplier, rules, n_colluding)
+
+
+def study_noise_plan(privacy: Privacy) -> NoisePlan:
+    """Return the plan that a study with noise prescribes: the same at every site and at the server."""
+    if privacy.epsilon is None:
+        raise ParameterError("privacy.epsilon: this study promises no noise, so it has no noise plan.")
+    return private_moments_plan("moments", privacy.unit, privacy.epsilon, privacy.delta, privacy.clip)
+
+
+def guaranteed_sites(study: Study) -> int:
+    """Return how many sites are sure to be in any sum of a study, and so share its noise; 1 without masks.
+
+    It is the threshold of secure aggregation over the sites the study names, not over those that happen to
+    answer: every sum of the study then carries noise that the server can compute, also after a restart.
+    """
+    if not study.privacy.secure_aggregation:
+        return 1
+    return usual_threshold(len(study.sites), study.privacy.min_sites)
 
 
 def private_moments(

@@ -31,6 +31,7 @@ __all__ = [
     "StudyFederation",
     "StudyMethod",
     "StudyResult",
+    "check_noise",
     "parse_study",
     "personal_result",
     "register_personal_result",
@@ -48,12 +49,16 @@ class _Strict(BaseModel):
 
 
 class Privacy(_Strict):
-    """How the sums are protected; `min_sites` is the smallest number of sites whose sum may be opened."""
+    """How the sums are protected; `min_sites` is the smallest number of sites whose sum may be opened.
+
+    With `epsilon`, what leaves is (epsilon, delta)-differentially private for each `unit`. `clip` bounds the
+    unit's vector; without it the bound is chosen from a noisy histogram, for a tenth of the budget.
+    """
 
     secure_aggregation: bool = False
     min_sites: int = Field(default=3, ge=2)
     epsilon: float | None = Field(default=None, gt=0)
-    delta: float | None = Field(default=None, gt=0, lt=1)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
     unit: Literal["recording", "row"] = "recording"
     clip: float | None = Field(default=None, gt=0)
 
@@ -179,11 +184,14 @@ class StudyMethod:
         same sums it asks the same questions.
     check
         Raises `ParameterError` for impossible parameters; run before anything is sent.
+    takes_noise
+        Whether it asks only for sums that sites can protect by noise (see `federation.private_moments`).
     """
 
     name: str
     run: Run
     check: Callable[[Parameters], None] = lambda parameters: None
+    takes_noise: bool = False
 
 
 _METHODS: dict[str, StudyMethod] = {}
@@ -221,3 +229,13 @@ def study_method(name: str) -> StudyMethod:
         raise ParameterError(
             f"method {name!r} is not known; this version has: {', '.join(study_methods())}."
         ) from None
+
+
+def check_noise(study: Study) -> None:
+    """Refuse a study that promises noise with a method whose sums sites do not protect by noise."""
+    if study.privacy.epsilon is not None and not study_method(study.method).takes_noise:
+        able = ", ".join(name for name in study_methods() if _METHODS[name].takes_noise) or "no method"
+        raise ParameterError(
+            f"privacy.epsilon: method {study.method!r} asks for sums that carry no noise; use {able}, or "
+            "remove epsilon."
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -198,6 +199,10 @@ class OneShotDBN(DBNEstimator):
         if self._has_features:
             self._fit_features(federation, observer)
             return
+        tasks = getattr(federation, "answered_tasks", None)
+        if tasks is not None and "residual-features" not in tasks and self.use_nongaussian == "auto":
+            # Under differential privacy every further sum would cost what the first one has left.
+            options = replace(options, use_nongaussian=False)
         rng = np.random.default_rng(self.random_state)
         program = oneshot_program(self._variables, self._constraints(), options, rng)
         outcome, _ = self._run(program, federation, observer)

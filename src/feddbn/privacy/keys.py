@@ -11,7 +11,7 @@ shares      ChaCha20-Poly1305 between two sites, one message for each key
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -41,9 +41,9 @@ __all__ = [
     "PairKeys",
     "RandomBytes",
     "commitment",
-    "context_tag",
     "keystream",
     "open_sealed",
+    "pair_tags",
     "pinned_keys",
     "seal",
     "slot_keys",
@@ -157,9 +157,13 @@ def slot_keys(pair_seed: bytes, n_slots: int) -> bytes:
     return keystream(pair_seed, n_slots * KEY_BYTES)
 
 
-def context_tag(key: bytes, sender: str, context: bytes) -> bytes:
-    """16 bytes by which a peer knows what `sender` was asked: keyed BLAKE2b (RFC 7693)."""
-    return hashlib.blake2b(context + sender.encode(), key=key, digest_size=TAG_BYTES).digest()
+def pair_tags(keys: Sequence[bytes], context: bytes) -> list[bytes]:
+    """32 bytes for each peer by which two sites know that they were asked the same: keyed BLAKE2b (RFC 7693).
+
+    Of two sites the one whose name comes first sends the first half, the other the second. A key serves one
+    context at each end, and neither half says anything about the other half, or about any other context.
+    """
+    return [hashlib.blake2b(context, key=key, digest_size=2 * TAG_BYTES).digest() for key in keys]
 
 
 def commitment(secret: bytes) -> bytes:

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Literal
 
 from feddbn.errors import BudgetExceeded, MissingExtra, ParameterError
+from feddbn.privacy.gaussian import gaussian_epsilon
 
 __all__ = ["Accountant", "GaussianRelease", "Ledger", "Release", "UnprotectedRelease"]
 
@@ -70,18 +71,30 @@ class Ledger:
         counts = Counter(r.multiplier for r in self.releases if isinstance(r, GaussianRelease))
         return _epsilon(tuple(sorted(counts.items())), delta, accountant)
 
-    def check(self, release: Release, delta: float, budget: float, unit: str) -> None:
+    def check(
+        self, release: Release, delta: float, budget: float, unit: str, limit: str = "this site's budget"
+    ) -> None:
         """Raise if `release` would take the total over `budget`; the ledger itself stays as it is."""
         after = self.add(release)
         # RDP is an upper bound and a thousand times faster; PLD decides only when RDP says no.
         if after.epsilon(delta, "rdp") <= budget:
             return
         total = after.epsilon(delta, "pld")
-        if not total <= budget:
+        # PLD rounds up; a run calibrated to spend the budget to the last digit must not be refused for it.
+        if not total <= budget and not after._exact_epsilon(delta) <= budget * (1 + 1e-9):
             raise BudgetExceeded(
                 f"task {release.task!r} would take epsilon to {total:.3g} for each {unit} "
-                f"(delta = {delta:g}); this site's budget is {budget:g}. Nothing was sent."
+                f"(delta = {delta:g}); {limit} is {budget:g}. Nothing was sent."
             )
+
+    def _exact_epsilon(self, delta: float) -> float:
+        """Gaussian releases together are one with ``1 / multiplier^2`` added up (Dong, Roth & Su 2022,
+        Corollary 3.3).
+        """
+        if any(type(release) is not GaussianRelease for release in self.releases):
+            return math.inf
+        precision = sum(r.multiplier**-2 for r in self.releases if isinstance(r, GaussianRelease))
+        return gaussian_epsilon(delta, precision**-0.5)
 
     @classmethod
     def replay(cls, multipliers: Iterable[tuple[str, float | None]]) -> Ledger:

@@ -57,6 +57,7 @@ class SitePolicy(BaseModel):
     tasks: tuple[str, ...] = (
         "summary",
         "moments",
+        "unit-norms",
         "residual-features",
         "fdbnl-step",
         "personal-step",
@@ -95,8 +96,10 @@ class SitePolicy(BaseModel):
                 "(min_sites in its policy)."
             )
 
-    def check_study(self, method: str, n_sites: int, masked: bool, epsilon: float | None) -> None:
-        """Refuse a study before it begins; `epsilon` is what it announces, None for no noise."""
+    def check_study(
+        self, method: str, n_sites: int, masked: bool, epsilon: float | None, unit: Unit | None = None
+    ) -> None:
+        """Refuse a study before it begins; `epsilon` for each `unit` is what it announces, None for no noise."""
         _allow(method, self.methods, "method", "methods")
         self.check_sites(n_sites)
         if self.require_masking and not masked:
@@ -108,6 +111,11 @@ class SitePolicy(BaseModel):
             raise SiteRefused(
                 f"the study announces {asked}; this site allows epsilon up to {self.max_epsilon:g} "
                 f"for each {self.unit} (max_epsilon in its policy)."
+            )
+        if self.max_epsilon is not None and unit not in (None, self.unit):
+            raise SiteRefused(
+                f"the study announces epsilon for each {unit}; this site's budget is for each {self.unit} "
+                "(unit in its policy)."
             )
 
 

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -65,6 +65,7 @@ __all__ = [
     "read_names",
     "read_text",
     "rows_of",
+    "usual_threshold",
 ]
 
 KIND = "secagg"
@@ -82,6 +83,13 @@ def default_threshold(n_sites: int) -> int:
 def lowest_threshold(n_sites: int, min_sites: int) -> int:
     """Lowest threshold a site accepts: with half or fewer, two groups could be told different stories."""
     return max(n_sites // 2 + 1, min_sites)
+
+
+def usual_threshold(n_sites: int, min_sites: int) -> int:
+    """Return the threshold of a roster of `n_sites` unless another is asked for: the default, if sites accept
+    it.
+    """
+    return min(max(default_threshold(n_sites), lowest_threshold(n_sites, min_sites)), n_sites)
 
 
 def advert_statement(run: str, epoch: int, n_slots: int, length: int, site: str, public: bytes) -> bytes:
@@ -123,9 +131,15 @@ class Roster:
         parts = [self.run, self.epoch, self.n_slots, self.length, list(self.names), keys, self.threshold]
         return hashlib.sha256(b"roster " + _canonical(parts)).digest()
 
-    def position(self, name: str) -> int:
-        """Index of a site."""
-        return self.names.index(name)
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Index of each site."""
+        return {name: i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def members(self) -> frozenset[str]:
+        """The sites as a set."""
+        return frozenset(self.names)
 
 
 @dataclass(frozen=True)
@@ -137,17 +151,18 @@ class Order:
     task_digest: str
     participants: tuple[str, ...] | None = None
 
-    def contributors(self, roster: Sequence[str]) -> frozenset[str]:
+    def contributors(self, roster: Iterable[str]) -> frozenset[str]:
         """Sites of the roster whose numbers enter the sum."""
-        return frozenset(roster if self.participants is None else set(self.participants) & set(roster))
+        everybody = frozenset(roster)
+        return everybody if self.participants is None else everybody.intersection(self.participants)
 
     @cached_property
     def context(self) -> bytes:
         """What every survivor of this sum must have been asked."""
-        participants = None if self.participants is None else sorted(self.participants)
-        return hashlib.sha256(
-            b"order " + _canonical([self.epoch, self.slot, self.task_digest, participants])
-        ).digest()
+        some = b"all" if self.participants is None else _canonical(sorted(self.participants))
+        # Nothing before the digest can contain a space, so no two orders give the same bytes.
+        head = b"order %d %d %d " % (self.epoch, self.slot, len(some))
+        return hashlib.sha256(head + some + self.task_digest.encode()).digest()
 
 
 def _canonical(parts: list[Any]) -> bytes:

@@ -17,7 +17,13 @@ import numpy as np
 
 from feddbn.core.lagged import FloatArray
 from feddbn.errors import AggregationError, ProtocolError
-from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, decode_fixed, sum_residues
+from feddbn.privacy.fixed_point import (
+    DEFAULT_FRACTIONAL_BITS,
+    LIMBS,
+    add_in_place,
+    decode_fixed,
+    sum_residues,
+)
 from feddbn.privacy.keys import KEY_BYTES, TAG_BYTES, commitment, keystream, open_sealed
 from feddbn.privacy.secagg import (
     DEFAULT_MIN_SITES,
@@ -27,10 +33,9 @@ from feddbn.privacy.secagg import (
     Roster,
     as_bytes,
     check_min_sites,
-    default_threshold,
-    lowest_threshold,
     refuse_below,
     rows_of,
+    usual_threshold,
 )
 from feddbn.privacy.shamir import combine_shares
 
@@ -53,6 +58,7 @@ class _Slot:
     """One sum under way."""
 
     order: Order
+    length: int | None = None
     inputs: dict[str, np.ndarray] = field(default_factory=dict)
     tags: dict[str, np.ndarray] = field(default_factory=dict)
     survivors: tuple[str, ...] = ()
@@ -121,9 +127,7 @@ class SecAggServer:
         refuse_below(len(names), self.min_sites, "too few sites answered the call for keys")
         threshold = self._threshold
         if threshold is None:
-            threshold = min(
-                max(default_threshold(len(names)), lowest_threshold(len(names), self.min_sites)), len(names)
-            )
+            threshold = usual_threshold(len(names), self.min_sites)
         publics = tuple(self._adverts[name][0] for name in names)
         refuse_below(len(names), threshold, "too few sites answered the call for keys")
         self._pending = Roster(self.run, self._epoch, self._n_slots, self._length, names, publics, threshold)
@@ -172,7 +176,7 @@ class SecAggServer:
         if self._roster is None or self.slots_left == 0:
             raise AggregationError("no slot is left in this epoch; begin a new one before the next sum.")
         order = Order(self._epoch, self._next_slot, task_digest, participants)
-        contributors = order.contributors(self._roster.names)
+        contributors = order.contributors(self._roster.members)
         refuse_below(len(contributors), self.min_sites, "too few sites of the roster take part in this task")
         self._next_slot += 1
         self._slot = _Slot(order)
@@ -187,23 +191,24 @@ class SecAggServer:
     def collect(self, replies: Replies) -> int | None:
         """Keep masked inputs; return their length, or None if there is none yet."""
         slot = self._under_way()
+        members = self._roster.members if self._roster is not None else frozenset()
         for site, (meta, arrays) in sorted(replies.items()):
             self._check(meta, site, "masked")
             y = arrays.get("y")
-            if meta.get("slot") != slot.order.slot or site not in self.roster or site in slot.inputs:
+            if meta.get("slot") != slot.order.slot or site not in members or site in slot.inputs:
                 raise ProtocolError(
                     f"site {site!r} sent an input for another slot, or twice, or is not on the roster."
                 )
             if y is None or y.dtype != np.uint64 or y.ndim != 2 or len(y) != LIMBS:
                 raise ProtocolError(f"site {site!r} sent something that is not a masked vector.")
-            lengths = {other.shape[1] for other in slot.inputs.values()}
-            if lengths and y.shape[1] not in lengths:
+            if slot.length not in (None, y.shape[1]):
                 raise ProtocolError(
-                    f"site {site!r} answered with length {y.shape[1]}, others with {lengths.pop()}."
+                    f"site {site!r} answered with length {y.shape[1]}, others with {slot.length}."
                 )
-            slot.tags[site] = rows_of(arrays, "tags", (len(self.roster), TAG_BYTES))
+            slot.length = y.shape[1]
+            slot.tags[site] = rows_of(arrays, "tags", (len(members), TAG_BYTES))
             slot.inputs[site] = y
-        return next((y.shape[1] for y in slot.inputs.values()), None)
+        return slot.length
 
     def unmask_requests(self) -> dict[str, Message]:
         """For each survivor: who survived and what they were asked; refuse below the threshold."""
@@ -211,14 +216,14 @@ class SecAggServer:
         assert roster is not None
         survivors = tuple(sorted(slot.inputs))
         refuse_below(len(survivors), max(roster.threshold, self.min_sites), "too few sites sent their input")
-        contributors = slot.order.contributors(roster.names) & set(survivors)
+        contributors = slot.order.contributors(roster.members) & set(survivors)
         refuse_below(
             len(contributors), self.min_sites, "too few of the sites that take part sent their input"
         )
         slot.survivors = survivors
         meta = {**self._meta("unmask"), "slot": slot.order.slot, "survivors": list(survivors)}
-        tags = np.stack([slot.tags[site] for site in survivors])
-        return {site: (meta, {"tags": tags[:, roster.position(site)]}) for site in survivors}
+        tags = np.stack([slot.tags[site] for site in survivors], axis=1)
+        return {site: (meta, {"tags": tags[roster.positions[site]]}) for site in survivors}
 
     def open(self, replies: Replies) -> OpenedSum:
         """Return the sum of the survivors' vectors."""
@@ -230,17 +235,21 @@ class SecAggServer:
             self._check(meta, site, "unmask")
             if meta.get("slot") != slot.order.slot or site not in slot.survivors:
                 raise ProtocolError(f"site {site!r} revealed shares of another slot, or was not asked.")
-            shares[roster.position(site) + 1] = rows_of(arrays, "shares", (n_sites, KEY_BYTES)).tobytes()
+            shares[roster.positions[site] + 1] = rows_of(arrays, "shares", (n_sites, KEY_BYTES)).tobytes()
         refuse_below(len(shares), threshold, "too few sites helped to open the sum")
         self._slot = None
         secrets = combine_shares(shares, threshold)
         masks, n_minus = self._left_over_masks(slot, roster, secrets)
         n = slot.inputs[slot.survivors[0]].shape[1]
-        left_over = sum_residues(masks, max(n, roster.length), plus=n_minus)
-        inputs = [slot.inputs[site] for site in slot.survivors]
-        value = decode_fixed(sum_residues([*inputs, left_over[:, :n]], n), self._fractional_bits)
+        width = max(n, roster.length)
+        if n == width:
+            total = sum_residues([*slot.inputs.values(), *masks], n, plus=n_minus)
+        else:
+            total = sum_residues(list(slot.inputs.values()), n)
+            add_in_place(total, sum_residues(masks, width, plus=n_minus)[:, :n])
+        value = decode_fixed(total, self._fractional_bits)
         dropped = tuple(name for name in roster.names if name not in slot.survivors)
-        contributors = slot.order.contributors(roster.names) & set(slot.survivors)
+        contributors = slot.order.contributors(roster.members) & set(slot.survivors)
         return OpenedSum(value, tuple(sorted(contributors)), dropped)
 
     def _left_over_masks(self, slot: _Slot, roster: Roster, secrets: bytes) -> tuple[list[Any], int]:

@@ -6,6 +6,7 @@ and leaves the site as it was, except that a slot once used stays used.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,14 @@ import numpy as np
 
 from feddbn.core.lagged import FloatArray
 from feddbn.errors import AggregationError, ProtocolError, StateError
-from feddbn.privacy.fixed_point import DEFAULT_FRACTIONAL_BITS, LIMBS, Residues, encode_fixed, sum_residues
+from feddbn.privacy.fixed_point import (
+    DEFAULT_FRACTIONAL_BITS,
+    LIMBS,
+    Residues,
+    add_in_place,
+    encode_fixed,
+    sum_residues,
+)
 from feddbn.privacy.keys import (
     KEY_BYTES,
     TAG_BYTES,
@@ -23,9 +31,9 @@ from feddbn.privacy.keys import (
     PairKeys,
     RandomBytes,
     commitment,
-    context_tag,
     keystream,
     open_sealed,
+    pair_tags,
     seal,
     slot_keys,
     verify_signature,
@@ -69,10 +77,11 @@ class _Epoch:
     seeds: bytearray = field(default_factory=bytearray)  # (n_slots, K, 32), with each peer
     tag_keys: bytearray = field(default_factory=bytearray)  # (n_slots, K, 32), with each peer
     masks: list[Residues | None] = field(default_factory=list)  # of each slot, computed ahead
-    shares: np.ndarray | None = None  # (K, n_slots, 2, 32): this site's share of everybody's b and c
+    shares: np.ndarray | None = None  # (n_slots, 2, K, 32): this site's share of everybody's b and c
     next_slot: int = 0
     n_erased: int = 0
     masked: Order | None = None
+    expected: np.ndarray | None = None  # (K, 16): tag of each peer that was asked the same as this site
 
 
 class SecAggSite:
@@ -206,7 +215,7 @@ class SecAggSite:
             lists.append(seal(c, table, roster.context))
         state.roster, state.pairs, state.own = roster, pairs, bytearray(own)
         state.seeds, state.tag_keys = seeds, tag_keys
-        state.own_share = shares[roster.position(self.name)]
+        state.own_share = shares[roster.positions[self.name]]
         return self._reply("shares", state.number), {
             "sealed": as_bytes(sealed),
             "commitments": as_bytes(commitments).reshape(n_slots, 2, KEY_BYTES),
@@ -229,7 +238,8 @@ class SecAggSite:
                 rows.append(
                     open_sealed(state.pairs[peer].seal_from_peer, sealed[position].tobytes(), roster.context)
                 )
-        state.shares = as_bytes(rows).reshape(n_sites, state.n_slots, 2, KEY_BYTES)
+        by_peer = as_bytes(rows).reshape(n_sites, state.n_slots, 2, KEY_BYTES)
+        state.shares = np.ascontiguousarray(by_peer.transpose(1, 2, 0, 3))
         # Sealing keys are used once; what is left of the pair is the list of slot seeds.
         state.pairs = {}
         ahead = state.n_slots if state.length else 0
@@ -247,7 +257,7 @@ class SecAggSite:
                 f"slot {order.slot} is spent or does not exist; the next of this epoch is {state.next_slot} "
                 f"of {state.n_slots}. One mask never hides two inputs."
             )
-        contributors = order.contributors(roster.names)
+        contributors = order.contributors(roster.members)
         refuse_below(len(contributors), self.min_sites, "this site does not join so small a sum")
         if self.name not in contributors and (length is None or length < 0):
             raise ProtocolError("a site that does not take part must be told the length of the vector.")
@@ -256,14 +266,17 @@ class SecAggSite:
         state.next_slot = order.slot + 1
         state.masked = order
         vector = answer() if self.name in contributors else np.zeros(int(length or 0))
-        n, context = len(vector), order.context
-        residues = encode_fixed(vector, len(roster.names), self._fractional_bits)
+        n = len(vector)
+        y = encode_fixed(vector, len(roster.names), self._fractional_bits)
         ahead = state.masks[order.slot] if state.masks and n <= state.length else None
-        mask = self._mask(state, order.slot, n) if ahead is None else ahead[:, :n]
-        y = sum_residues([residues, mask], n)
+        add_in_place(y, self._mask(state, order.slot, n) if ahead is None else ahead[:, :n])
         keys = _row(state.tag_keys, order.slot, len(roster.names))
-        tags = [context_tag(key, self.name, context) for key in keys]
-        return {**self._reply("masked", order.epoch), "slot": order.slot}, {"y": y, "tags": as_bytes(tags)}
+        halves = as_bytes(pair_tags(keys, order.context)).reshape(len(keys), 2, TAG_BYTES)
+        # Towards peers before this site in the roster it is the second of the pair, towards others the first.
+        is_second = np.arange(len(keys)) < roster.positions[self.name]
+        tags = np.where(is_second[:, None], halves[:, 1], halves[:, 0])
+        state.expected = np.where(is_second[:, None], halves[:, 0], halves[:, 1])
+        return {**self._reply("masked", order.epoch), "slot": order.slot}, {"y": y, "tags": tags}
 
     def _mask(self, state: _Epoch, slot: int, n: int) -> Residues:
         """(2, n) sum of this site's masks of one slot: its own, and one with each peer."""
@@ -285,32 +298,25 @@ class SecAggSite:
         """Reveal, for one slot, the share of b of each survivor and of c of each drop-out."""
         state = self._current(read_integer(meta, "epoch"))
         slot, survivors = read_integer(meta, "slot"), read_names(meta, "survivors")
-        order, roster = state.masked, state.roster
-        if order is None or roster is None or state.shares is None or order.slot != slot:
+        order, roster, expected = state.masked, state.roster, state.expected
+        if order is None or roster is None or state.shares is None or order.slot != slot or expected is None:
             raise ProtocolError(
                 f"this site has no open input in slot {slot}; it unmasks each slot at most once."
             )
         alive = frozenset(survivors)
-        if not alive <= set(roster.names):
+        if not alive <= roster.members:
             raise ProtocolError("the unmask request names a site that is not on the roster.")
         if self.name not in alive:
             raise ProtocolError(
                 "the unmask request calls this site a drop-out, although it has sent its input."
             )
         refuse_below(len(alive), max(roster.threshold, self.min_sites), "too few sites sent their input")
-        contributors = order.contributors(roster.names) & alive
+        contributors = order.contributors(roster.members) & alive
         refuse_below(
             len(contributors), self.min_sites, "too few of the sites that take part sent their input"
         )
         tags = rows_of(arrays, "tags", (len(survivors), TAG_BYTES))
-        keys = _row(state.tag_keys, slot, len(roster.names))
-        for name, tag in zip(survivors, tags, strict=True):
-            if name == self.name:
-                continue
-            if context_tag(keys[roster.position(name)], name, order.context) != tag.tobytes():
-                raise AggregationError(
-                    f"site {name!r} was asked something else than this site; nothing was revealed."
-                )
+        self._check_tags(roster, survivors, expected, tags)
         # Two sums of one task over different sites differ by the vectors of the sites that changed.
         before = self._opened.get(order.task_digest)
         if before is not None and before != contributors:
@@ -318,11 +324,25 @@ class SecAggSite:
                 "this task has been opened for another set of sites; the difference would show a few."
             )
         self._opened[order.task_digest] = contributors
-        state.masked = None
+        state.masked, state.expected = None, None
         dropped = np.array([name not in alive for name in roster.names], dtype=np.intp)
-        shares = state.shares[np.arange(len(roster.names)), slot, dropped]
+        shares = state.shares[slot, dropped, np.arange(len(dropped))]
         self._erase(state, slot)
         return {**self._reply("unmask", state.number), "slot": slot}, {"shares": shares}
+
+    def _check_tags(
+        self, roster: Roster, survivors: tuple[str, ...], expected: np.ndarray, tags: np.ndarray
+    ) -> None:
+        """Refuse unless every survivor was asked what this site was asked."""
+        wanted = expected[[roster.positions[name] for name in survivors]]
+        # A site needs no tag of its own.
+        wanted[survivors.index(self.name)] = tags[survivors.index(self.name)]
+        if hmac.compare_digest(wanted.tobytes(), tags.tobytes()):
+            return
+        name = survivors[int(np.argmax(np.any(wanted != tags, axis=1)))]
+        raise AggregationError(
+            f"site {name!r} was asked something else than this site; nothing was revealed."
+        )
 
     def guaranteed_contributors(self, is_sampled: bool) -> int:
         """Fewest sites whose numbers are in any sum this site helps to open; sampled: not all sites take
@@ -334,8 +354,8 @@ class SecAggSite:
     def _erase(self, state: _Epoch, slot: int) -> None:
         """Forget the secrets of every slot up to `slot`, so that a later break-in cannot open them."""
         assert state.shares is not None
-        first, n_sites = state.n_erased, len(state.shares)
-        state.shares[:, first : slot + 1] = 0
+        first, n_sites = state.n_erased, state.shares.shape[2]
+        state.shares[first : slot + 1] = 0
         state.masks[first : slot + 1] = [None] * len(state.masks[first : slot + 1])
         for strings, n_each in ((state.own, 2), (state.seeds, n_sites), (state.tag_keys, n_sites)):
             size = n_each * KEY_BYTES

@@ -16,6 +16,7 @@ site is not covered.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -92,6 +93,10 @@ def lagrange_at_zero(points: Sequence[int]) -> list[int]:
     return weights
 
 
+# The same sites open one sum after another.
+_weights = lru_cache(maxsize=64)(lagrange_at_zero)
+
+
 def combine_shares(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """Return the secret from at least `threshold` shares, keyed by their number."""
     if len(shares) < threshold:
@@ -103,6 +108,6 @@ def combine_shares(shares: Mapping[int, bytes], threshold: int) -> bytes:
     if len(lengths) != 1:
         raise AggregationError("the shares have different lengths; some site sent a share of something else.")
     secret = np.zeros(lengths.pop(), dtype=np.uint8)
-    for x, weight in zip(points, lagrange_at_zero(points), strict=True):
+    for x, weight in zip(points, _weights(tuple(points)), strict=True):
         secret = secret ^ np.frombuffer(shares[x].translate(_TIMES[weight]), dtype=np.uint8)
     return secret.tobytes()

@@ -37,7 +37,7 @@ from feddbn.errors import (
 from feddbn.federation.exchange import Exchange
 from feddbn.federation.journal import Header, Journal
 from feddbn.federation.messages import Reply, Request, encode_request, read_reply, task_digest, task_request
-from feddbn.federation.study import Study, StudyResult, study_method
+from feddbn.federation.study import Study, StudyFederation, StudyResult, study_method
 from feddbn.federation.task import Sum, Task
 
 __all__ = ["Coordinator", "Log", "MemoryJournal", "ServerEvent", "run_study"]
@@ -277,6 +277,7 @@ class Coordinator:
 
     def _collect_masked(self, task: Task, seq: int, participants: tuple[str, ...]) -> Sum:
         """Return the sum under secure aggregation; each attempt uses new masks."""
+        from feddbn.federation.private_moments import guaranteed_sites
         from feddbn.runtime.masking import EnvelopeCourier, Incomplete
         from feddbn.runtime.secure import SecureFederation
 
@@ -286,7 +287,13 @@ class Coordinator:
             courier = EnvelopeCourier(
                 self.sites, self._run_id, lambda m: self._ask(m, "secagg", self._seq), self._note_refusal
             )
-            self._secure = (courier, SecureFederation(courier, self._run_id, self._study.privacy.min_sites))
+            privacy = self._study.privacy
+            # Noise is spread over the sites the threshold guarantees, so that must not change with the roster.
+            threshold = None if privacy.epsilon is None else guaranteed_sites(self._study)
+            self._secure = (
+                courier,
+                SecureFederation(courier, self._run_id, privacy.min_sites, threshold),
+            )
         courier, secure = self._secure
         new_keys = False
         heard: Counter[tuple[str, str]] = Counter()
@@ -397,6 +404,11 @@ def run_study(coordinator: Coordinator, study: Study) -> tuple[StudyResult, tupl
     """Return the result of a study and who received it: handshake, program, personal results."""
     method = study_method(study.method)
     method.check(study.parameters)
+    federation: StudyFederation = coordinator
+    if study.privacy.epsilon is not None:
+        from feddbn.runtime.private import noise_aware
+
+        federation = noise_aware(coordinator, study)
     coordinator.hello()
-    result = method.run(study.parameters, coordinator)
+    result = method.run(study.parameters, federation)
     return result, coordinator.finish(result)

@@ -54,7 +54,7 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
     def rules(study: Study) -> None:
         privacy = study.privacy
         name = METHOD_NAMES.get(study.method, study.method)
-        policy.check_study(name, len(study.sites), privacy.secure_aggregation, privacy.epsilon)
+        policy.check_study(name, len(study.sites), privacy.secure_aggregation, privacy.epsilon, privacy.unit)
 
     return [lags, rules]
 

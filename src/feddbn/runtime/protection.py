@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from feddbn.errors import FileError, SiteRefused
-from feddbn.federation.dp_guard import DpGuard
+from feddbn.federation.dp_guard import DpGuard, Promise
 from feddbn.federation.guards import AuditGuard, PolicyGuard
-from feddbn.federation.private_moments import private_moments_plan
+from feddbn.federation.private_moments import study_noise_plan
 from feddbn.federation.site import Guard
 from feddbn.federation.study import Study
 from feddbn.privacy.audit import AuditChain, parse_entries
@@ -85,26 +85,30 @@ class Protection:
             self._one_at_a_time(directory)
         path = directory / f"{run_id}.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        noise = self._noise(study, directory)
+        noise = self._noise(run_id, study, directory)
         audit = AuditGuard(self._site, _Appender(path), _now, AuditChain.resume(lines), noise)
         events = EventLog(self._state / run_id / "events.jsonl").read()
         answered = Counter(str(e["task"]) for e in events if str(e["what"]).startswith("executed"))
         policy = PolicyGuard(self._policy, len(study.sites), answered)
         return [policy, audit] if noise is None else [policy, noise, audit]
 
-    def _noise(self, study: Study, directory: Path) -> DpGuard | None:
+    def _noise(self, run_id: str, study: Study, directory: Path) -> DpGuard | None:
         """Return the guard that adds the noise a study promises and books what leaves; None if neither is needed."""
         privacy, budget = study.privacy, self._policy.max_epsilon
         if privacy.epsilon is None:
             return None
-        delta = self._policy.delta if privacy.delta is None else privacy.delta
-        plan = private_moments_plan("moments", privacy.unit, privacy.epsilon, delta, privacy.clip)
-        spent: list[tuple[str, float | None]] = []
+        everything: list[tuple[str, float | None]] = []
+        here: list[tuple[str, float | None]] = []
         for path in sorted(directory.glob("*.jsonl")):
             for entry in parse_entries(path.read_text(encoding="utf-8").splitlines()):
                 if entry.event == "sent":
-                    spent.append((entry.task, entry.noise_multiplier))
-        return DpGuard(plan, np.random.default_rng(), budget, delta, Ledger.replay(spent))
+                    everything.append((entry.task, entry.noise_multiplier))
+                    if path.stem == run_id:
+                        here.append(everything[-1])
+        promise = Promise(privacy.epsilon, privacy.delta, Ledger.replay(here))
+        plan, rng = study_noise_plan(privacy), np.random.default_rng()
+        # The owner's budget is about the owner's delta, the study's promise about the study's.
+        return DpGuard(plan, rng, budget, self._policy.delta, Ledger.replay(everything), promise)
 
     def _one_at_a_time(self, directory: Path) -> None:
         """Two runs that spend one budget at the same time could overspend it."""

@@ -9,6 +9,7 @@ import pytest
 
 from feddbn.errors import FileError, NotEnoughSites
 from feddbn.federation.study import Study
+from feddbn.federation.task import Task
 from feddbn.methods import studies  # noqa: F401
 from feddbn.privacy.audit import parse_entries, verify_chain
 from feddbn.runtime.coordinator import Coordinator, MemoryJournal, run_study
@@ -107,6 +108,11 @@ def test_under_masks_the_log_says_so(tmp_path):
         (OPEN + 'tasks = ["summary"]\n', make_study(), "does not allow the task 'moments'"),
         (OPEN + "max_epsilon = 1.0\n", make_study(), "the study announces no noise at all"),
         (
+            OPEN + "max_epsilon = 1.0\n",
+            make_study(privacy={"epsilon": 1.0, "unit": "row"}),
+            r"epsilon for each row; this site's budget is for each recording \(unit in its policy\)",
+        ),
+        (
             OPEN + "max_rounds = 3\n",
             make_study("fdbnl", {"n_lags": 1, "max_rounds": 9}),
             "answers task 'fdbnl-step' at most 3 times",
@@ -143,6 +149,26 @@ def test_noise_is_added_and_booked_and_the_budget_ends_over_all_runs(tmp_path):
     with pytest.raises(NotEnoughSites, match=r"would take epsilon to .* this site's budget is 60"):
         run(exchange_of(place), study, "run-2")
     assert parse_entries(audit(place, run_id="run-2"))[-1].event == "refused"
+
+
+def test_a_study_without_a_bound_chooses_it_from_noisy_sums_and_both_releases_are_booked(tmp_path):
+    place = make_sites(tmp_path, "max_epsilon = 50.0\n")
+    study = make_study(privacy={"epsilon": 50.0, "secure_aggregation": True})
+    run(exchange_of(place), study)
+    entries = parse_entries(audit(place))
+    assert [entry.task for entry in entries] == ["unit-norms", "moments"]
+    assert {entry.protection for entry in entries} == {"masked and noise"}
+    assert entries[-1].epsilon == pytest.approx(50.0, rel=0.02)
+
+
+def test_a_restarted_site_remembers_what_the_run_has_cost(tmp_path):
+    place = make_sites(tmp_path)
+    study = make_study(privacy={"epsilon": 50.0, "clip": 100.0})
+    run(exchange_of(place), study)
+    coordinator = Coordinator(exchange_of(place), study, "run-1", MemoryJournal(), pause_s=0.0)
+    coordinator.hello()
+    with pytest.raises(NotEnoughSites, match=r"'moments' would take epsilon to .* the study promises is 50"):
+        coordinator.sum(Task("moments", params={"n_lags": 1, "center": "recording"}))
 
 
 def test_two_runs_cannot_spend_one_budget_at_the_same_time(tmp_path):
