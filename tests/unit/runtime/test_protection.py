@@ -9,14 +9,13 @@ import pytest
 
 from feddbn.errors import FileError, NotEnoughSites
 from feddbn.federation.study import Study
-from feddbn.federation.task import Task
 from feddbn.methods import studies  # noqa: F401
 from feddbn.privacy.audit import parse_entries, verify_chain
 from feddbn.runtime.coordinator import Coordinator, MemoryJournal, run_study
 from feddbn.runtime.faults import LocalExchange
 from feddbn.runtime.masking import write_identities
 from feddbn.runtime.open_site import open_site
-from feddbn.runtime.protection import default_policy_text, describe_policy, read_policy
+from feddbn.runtime.protection import Protection, default_policy_text, describe_policy, read_policy
 from feddbn.runtime.settings import read_site_settings
 
 pytest.importorskip("dp_accounting")
@@ -165,10 +164,11 @@ def test_a_restarted_site_remembers_what_the_run_has_cost(tmp_path):
     place = make_sites(tmp_path)
     study = make_study(privacy={"epsilon": 50.0, "clip": 100.0})
     run(exchange_of(place), study)
-    coordinator = Coordinator(exchange_of(place), study, "run-1", MemoryJournal(), pause_s=0.0)
-    coordinator.hello()
-    with pytest.raises(NotEnoughSites, match=r"'moments' would take epsilon to .* the study promises is 50"):
-        coordinator.sum(Task("moments", params={"n_lags": 1, "center": "recording"}))
+    protection = Protection(place / "a" / "state", "a", read_policy(place / "a" / "policy.toml"))
+    for run_id, n_here in (("run-1", 1), ("run-2", 0)):
+        noise = protection.guards(run_id, study)[1]
+        assert len(noise.promise.spent.releases) == n_here
+        assert len(noise.ledger.releases) == 1
 
 
 def test_two_runs_cannot_spend_one_budget_at_the_same_time(tmp_path):
