@@ -23,7 +23,7 @@ finite = st.floats(-1e12, 1e12, allow_nan=False)
 @settings(deadline=None, max_examples=100)
 def test_sum_of_residues_is_the_sum_within_the_bound(rows):
     parts = np.array(rows)
-    total = decode_fixed(sum_residues([encode_fixed(part, len(parts)) for part in parts], 3))
+    total = decode_fixed(sum_residues([encode_fixed(part, len(parts)) for part in parts], 3), len(parts))
     exact = np.array([float(sum(_fraction(x) for x in column)) for column in parts.T])
     bound = absolute_error_bound(len(parts)) + 2.0**-52 * np.abs(exact)
     assert np.all(np.abs(total - exact) <= bound)
@@ -38,7 +38,7 @@ def _fraction(x):
 @given(finite)
 @settings(deadline=None, max_examples=100)
 def test_one_number_survives_the_ring_within_a_step(x):
-    assert abs(decode_fixed(encode_fixed(np.array([x]), 1))[0] - x) <= 2.0**-64 + 2.0**-53 * abs(x)
+    assert abs(decode_fixed(encode_fixed(np.array([x]), 1), 1)[0] - x) <= 2.0**-64 + 2.0**-53 * abs(x)
 
 
 @given(st.data())

@@ -23,6 +23,7 @@ from feddbn.privacy.secagg import Message
 from feddbn.privacy.secagg_site import SecAggSite
 
 __all__ = [
+    "Digest",
     "DigestOnce",
     "SecureSite",
     "masking_digest",
@@ -86,12 +87,12 @@ class SecureSite:
 
     def __init__(self, site: Site, secagg: SecAggSite, digest: Digest = masking_digest) -> None:
         self._site = site
-        self._secagg = secagg
+        self.secagg = secagg
         self._digest = digest
 
     def respond(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
         """Return the reply to one decoded message, or raise the refusal."""
-        return self._secagg.handle(meta, arrays, lambda: self._answer(meta, arrays))
+        return self.secagg.handle(meta, arrays, lambda: self.answer(meta, arrays))
 
     def handle(self, message: bytes) -> bytes:
         """Return the reply to one message as bytes; a refusal is a reply too."""
@@ -106,13 +107,18 @@ class SecureSite:
             }
             return encode(refusal)
 
-    def _answer(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> FloatArray:
+    def answer(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> FloatArray:
+        """Return this site's vector for a task, unmasked: for the protocol only."""
+        task = self.task(meta, arrays)
+        n_guaranteed = self.secagg.guaranteed_contributors(task.participants is not None)
+        return self._site.answer(task, Channel(masked=True, n_guaranteed=n_guaranteed))
+
+    def task(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Task:
+        """Return the task of a request to mask, which its digest must fit."""
         fields = meta.get("task")
         if not isinstance(fields, dict) or self._digest(fields, arrays) != meta.get("task_digest"):
             raise ProtocolError("the digest of this task does not fit its content.")
-        task = task_from_fields(fields, arrays, meta.get("participants"))
-        n_guaranteed = self._secagg.guaranteed_contributors(task.participants is not None)
-        return self._site.answer(task, Channel(masked=True, n_guaranteed=n_guaranteed))
+        return task_from_fields(fields, arrays, meta.get("participants"))
 
 
 def read_secure_reply(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

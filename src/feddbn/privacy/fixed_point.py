@@ -1,15 +1,18 @@
-"""Real numbers as residues modulo 2**128, where sums and masks are exact.
+"""Real numbers as pairs of residues modulo 2**64, where sums and masks are exact.
 
-A number x becomes the nearest multiple of ``2**(1 - fractional_bits)``, times ``2**fractional_bits``, modulo
-2**128: two 64-bit limbs. Adding residues adds numbers exactly; the only error is the rounding of each
-summand:
+A number x becomes its nearest whole number and what is left of it, each an integer modulo 2**64:
 
-    | decode(sum_k encode(x_k)) - sum_k x_k |  <=  K 2**-fractional_bits  +  2**-52 |sum_k x_k|
+    x  ~  high + low 2**-bits,        high = round(x),   |low| <= 2**(bits - 1),   bits = 64 - bit_length(K)
 
-With the default 64 fractional bits that is a relative error below 1e-9 for every entry whose summands are
-larger than about 6e-11, next to entries up to 4.6e18 / K in the same vector: counts, Gram entries and
-weights share one scale, so no scale has to be agreed on (a data-dependent scale would itself be a message
-about the data).
+Of K summands neither part can wrap around, so each is added, and masked, by itself: there is no carry. The
+only error is the rounding of each summand:
+
+    | decode(sum_k encode(x_k)) - sum_k x_k |  <=  K 2**-(bits + 1)  +  2**-52 |sum_k x_k|
+
+That is a relative error below 1e-9 for every entry whose summands are larger than about 4e-10 (ten sites; 7e-9
+for 200), next to entries up to 4.6e18 / K in the same vector: counts, Gram entries and weights share one
+scale, so no scale has to be agreed on (a data-dependent scale would itself be a message about the data).
+`fractional_bits` other than 64 moves the whole range up or down.
 """
 
 from __future__ import annotations
@@ -27,7 +30,6 @@ __all__ = [
     "LIMBS",
     "Residues",
     "absolute_error_bound",
-    "add_in_place",
     "decode_fixed",
     "encode_fixed",
     "sum_residues",
@@ -37,8 +39,6 @@ Residues = NDArray[np.uint64]
 
 LIMBS = 2
 DEFAULT_FRACTIONAL_BITS = 64
-_HALF = np.uint64(32)
-_SIGN = 63
 
 
 def _check_bits(fractional_bits: int) -> None:
@@ -50,7 +50,7 @@ def absolute_error_bound(n_summands: int, fractional_bits: int = DEFAULT_FRACTIO
     """Return the largest rounding error of a sum of `n_summands` encoded numbers, before conversion to
     float64.
     """
-    return float(n_summands * 2.0**-fractional_bits)
+    return float(n_summands * 2.0 ** (n_summands.bit_length() - 1 - fractional_bits))
 
 
 def encode_fixed(
@@ -61,7 +61,7 @@ def encode_fixed(
     """
     _check_bits(fractional_bits)
     x = np.asarray(vector, dtype=np.float64)
-    # Scaling by a power of two is exact, so the limbs below always carry 64 fractional bits of x.
+    # Scaling by a power of two is exact, so what follows need not know of it.
     if fractional_bits != 64:
         x = x * 2.0 ** (fractional_bits - 64)
     limit = 2.0**62 / max(n_summands, 1)
@@ -76,58 +76,38 @@ def encode_fixed(
             f"which could overflow a sum over {n_summands} sites; rescale the variables or lower "
             "fractional_bits."
         )
-    # Around the nearest whole number the rest is exact, and at most 1/2: with 63 bits it fits a signed limb.
-    whole = np.rint(x)
-    rest = x - whole
-    rest *= 2.0**63
-    low = np.rint(rest, out=rest).astype(np.int64)
     residues = np.empty((LIMBS, len(x)), dtype=np.int64)
+    whole = np.rint(x)
     residues[1] = whole
-    residues[1] += low >> _SIGN
-    np.left_shift(low, 1, out=residues[0])
+    # What is left of a number beside the nearest whole one is exact.
+    np.subtract(x, whole, out=whole)
+    whole *= 2.0 ** (64 - n_summands.bit_length())
+    residues[0] = np.rint(whole, out=whole)
     return residues.view(np.uint64)
 
 
-def decode_fixed(residues: Residues, fractional_bits: int = DEFAULT_FRACTIONAL_BITS) -> FloatArray:
-    """Return the numbers (n,) that residues (2, n) stand for; residues from 2**127 on are negative."""
+def decode_fixed(
+    residues: Residues, n_summands: int, fractional_bits: int = DEFAULT_FRACTIONAL_BITS
+) -> FloatArray:
+    """Return the numbers (n,) that a sum (2, n) of encoded numbers stands for, `n_summands` as in encoding."""
     _check_bits(fractional_bits)
-    low, high = np.ascontiguousarray(residues).view(np.int64)
-    # The low limb is read as a signed number too, so that small numbers of either sign keep their digits.
-    value = low.astype(np.float64)
-    value *= 2.0**-64
-    value += high - (low >> _SIGN)
+    low, high = residues.view(np.int64)
+    value: FloatArray = low.astype(np.float64)
+    value *= 2.0 ** (n_summands.bit_length() - 64)
+    value += high
     if fractional_bits != 64:
         value *= 2.0 ** (64 - fractional_bits)
     return value
 
 
-def add_in_place(total: Residues, part: Residues) -> None:
-    """Add residues (2, n) to residues (2, n), modulo 2**128."""
-    total += part
-    total[1] += total[0] < part[0]
-
-
 def sum_residues(parts: Sequence[Residues | bytes], n: int, plus: int = 0) -> Residues:
-    """Return the sum modulo 2**128 of residues (2, n), or raw keystreams read as such, and of the integer
+    """Return the sum modulo 2**64 of residues (2, n), or raw keystreams read as such, and of the integer
     `plus`.
 
     Subtraction needs no code of its own: minus x is the bitwise complement of x plus one, and a stream
     cipher gives the complement of its keystream for free.
     """
-    total, upper = np.zeros((LIMBS, n), dtype=np.uint64), np.zeros(n, dtype=np.uint64)
-    half = np.empty(n, dtype=np.uint64)
-    # One part at a time: stacking them would make arrays that the allocator fetches from the system anew for
-    # every sum, which costs several times the additions.
+    total = np.full((LIMBS, n), plus, dtype=np.uint64)
     for part in parts:
-        limbs = np.frombuffer(part, dtype="<u8").reshape(LIMBS, n) if isinstance(part, bytes) else part
-        total += limbs
-        upper += np.right_shift(limbs[0], _HALF, out=half)
-    # Carries of the low limbs: their upper halves add up without overflow to H, and the sum of the low limbs
-    # is H 2**32 plus less than 2**64, so it wrapped H >> 32 times, and once more if the total is below H <<
-    # 32.
-    total[1] += (upper >> _HALF) + (total[0] < upper << _HALF)
-    if plus:
-        step = np.uint64(plus)
-        total[0] += step
-        total[1] += total[0] < step
+        total += np.frombuffer(part, dtype="<u8").reshape(LIMBS, n) if isinstance(part, bytes) else part
     return total

@@ -8,7 +8,7 @@ An *epoch* is one set-up for a batch of sums, each of which uses one *slot*::
     share       every site gets the roster (all signed keys), checks it against its pinned identities,
                 draws two secrets for each slot, b and c, and sends Shamir shares of them to every peer
     deliver     the server passes the sealed shares on; sites compute the masks of the batch ahead
-    masked      y_i = x_i + PRG(b_i) + sum_{j>i} PRG(s_ij) - sum_{j<i} PRG(s_ij)   modulo 2**128,
+    masked      y_i = x_i + PRG(b_i) + sum_{j>i} PRG(s_ij) - sum_{j<i} PRG(s_ij)   modulo 2**64,
                 and for each peer a tag of what site i was asked
     unmask      the server names who answered and passes the tags on; each survivor checks that all were
                 asked the same and reveals its share of b_i for every survivor i and of c_i for every
@@ -61,6 +61,7 @@ __all__ = [
     "as_bytes",
     "default_threshold",
     "lowest_threshold",
+    "order_of",
     "read_integer",
     "read_names",
     "read_text",
@@ -137,6 +138,11 @@ class Roster:
         return {name: i for i, name in enumerate(self.names)}
 
     @cached_property
+    def listed(self) -> list[str]:
+        """The sites as a list, as messages carry them."""
+        return list(self.names)
+
+    @cached_property
     def members(self) -> frozenset[str]:
         """The sites as a set."""
         return frozenset(self.names)
@@ -169,6 +175,14 @@ def _canonical(parts: list[Any]) -> bytes:
     return json.dumps(parts, separators=(",", ":"), ensure_ascii=True).encode()
 
 
+def order_of(meta: Mapping[str, Any]) -> Order:
+    """Return the order in a request to mask."""
+    participants = None if meta.get("participants") is None else read_names(meta, "participants")
+    return Order(
+        read_integer(meta, "epoch"), read_integer(meta, "slot"), read_text(meta, "task_digest"), participants
+    )
+
+
 def read_integer(meta: Mapping[str, Any], key: str) -> int:
     """Return a whole number out of a message, or refuse the message."""
     value = meta.get(key)
@@ -195,16 +209,10 @@ def read_names(meta: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(sorted(value))
 
 
-def rows_of(arrays: Mapping[str, np.ndarray], key: str, shape: tuple[int | None, ...]) -> np.ndarray:
-    """Return a byte array of the given shape (None: any size) out of a message."""
+def rows_of(arrays: Mapping[str, np.ndarray], key: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a byte array of the given shape out of a message."""
     array = arrays.get(key)
-    fits = (
-        array is not None
-        and array.dtype == np.uint8
-        and array.ndim == len(shape)
-        and all(want is None or have == want for have, want in zip(array.shape, shape, strict=True))
-    )
-    if array is None or not fits:
+    if array is None or array.dtype != np.uint8 or array.shape != shape:
         raise ProtocolError(f"a secure-aggregation message lacks the bytes {key!r} of shape {shape}.")
     return array
 

@@ -20,7 +20,6 @@ from feddbn.errors import AggregationError, ProtocolError
 from feddbn.privacy.fixed_point import (
     DEFAULT_FRACTIONAL_BITS,
     LIMBS,
-    add_in_place,
     decode_fixed,
     sum_residues,
 )
@@ -241,13 +240,10 @@ class SecAggServer:
         secrets = combine_shares(shares, threshold)
         masks, n_minus = self._left_over_masks(slot, roster, secrets)
         n = slot.inputs[slot.survivors[0]].shape[1]
-        width = max(n, roster.length)
-        if n == width:
-            total = sum_residues([*slot.inputs.values(), *masks], n, plus=n_minus)
-        else:
-            total = sum_residues(list(slot.inputs.values()), n)
-            add_in_place(total, sum_residues(masks, width, plus=n_minus)[:, :n])
-        value = decode_fixed(total, self._fractional_bits)
+        total = sum_residues(masks, max(n, roster.length), n_minus)[:, :n]
+        for site in slot.survivors:
+            total += slot.inputs[site]
+        value = decode_fixed(total, n_sites, self._fractional_bits)
         dropped = tuple(name for name in roster.names if name not in slot.survivors)
         contributors = slot.order.contributors(roster.members) & set(slot.survivors)
         return OpenedSum(value, tuple(sorted(contributors)), dropped)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,25 +16,20 @@ from feddbn.core.lagged import FloatArray
 from feddbn.errors import AggregationError, ProtocolError, StateError
 from feddbn.privacy.fixed_point import (
     DEFAULT_FRACTIONAL_BITS,
-    LIMBS,
     Residues,
-    add_in_place,
     encode_fixed,
-    sum_residues,
 )
 from feddbn.privacy.keys import (
     KEY_BYTES,
     TAG_BYTES,
     AgreementKey,
     Identity,
-    PairKeys,
     RandomBytes,
     commitment,
     keystream,
     open_sealed,
     pair_tags,
     seal,
-    slot_keys,
     verify_signature,
 )
 from feddbn.privacy.secagg import (
@@ -48,40 +42,19 @@ from feddbn.privacy.secagg import (
     as_bytes,
     check_min_sites,
     lowest_threshold,
+    order_of,
     read_integer,
     read_names,
-    read_text,
     refuse_below,
     rows_of,
 )
+from feddbn.privacy.secagg_epoch import Epoch, slot_secrets
 from feddbn.privacy.shamir import split_secret
 
 __all__ = ["SecAggSite"]
 
 MAX_SLOTS = 4096
 MOST_AHEAD = 2**20
-
-
-@dataclass
-class _Epoch:
-    """Everything secret of one epoch; dropped when the next begins."""
-
-    number: int
-    n_slots: int
-    length: int
-    key: AgreementKey
-    roster: Roster | None = None
-    pairs: dict[str, PairKeys] = field(default_factory=dict)
-    own: bytearray = field(default_factory=bytearray)  # (n_slots, 2, 32): b and c of each slot
-    own_share: bytes = b""
-    seeds: bytearray = field(default_factory=bytearray)  # (n_slots, K, 32), with each peer
-    tag_keys: bytearray = field(default_factory=bytearray)  # (n_slots, K, 32), with each peer
-    masks: list[Residues | None] = field(default_factory=list)  # of each slot, computed ahead
-    shares: np.ndarray | None = None  # (n_slots, 2, K, 32): this site's share of everybody's b and c
-    next_slot: int = 0
-    n_erased: int = 0
-    masked: Order | None = None
-    expected: np.ndarray | None = None  # (K, 16): tag of each peer that was asked the same as this site
 
 
 class SecAggSite:
@@ -124,10 +97,10 @@ class SecAggSite:
         self._identity = identity
         self._pinned = dict(pinned)
         self._random_bytes = random_bytes
-        self._fractional_bits = fractional_bits
+        self.fractional_bits = fractional_bits
         self._stream = stream
         self._last_epoch = -1
-        self._epoch: _Epoch | None = None
+        self._epoch: Epoch | None = None
         self._opened: dict[str, frozenset[str]] = {}
         if self._pinned.get(name) != identity.public:
             raise AggregationError(f"the identity pinned for site {name!r} is not this site's own key.")
@@ -148,15 +121,8 @@ class SecAggSite:
         if phase == "deliver":
             return self.deliver(meta, arrays)
         if phase == "masked":
-            participants = None if meta.get("participants") is None else read_names(meta, "participants")
-            order = Order(
-                read_integer(meta, "epoch"),
-                read_integer(meta, "slot"),
-                read_text(meta, "task_digest"),
-                participants,
-            )
             length = None if meta.get("length") is None else read_integer(meta, "length")
-            return self.masked(order, answer, length)
+            return self.masked(order_of(meta), answer, length)
         if phase == "unmask":
             return self.unmask(meta, arrays)
         raise ProtocolError(f"secure aggregation has no phase {phase!r}.")
@@ -175,7 +141,7 @@ class SecAggSite:
         if not 0 <= length * n_slots <= MOST_AHEAD:
             raise ProtocolError(f"masks for {n_slots} vectors of length {length} cannot be computed ahead.")
         key = AgreementKey.fresh(self._random_bytes)
-        self._epoch = _Epoch(epoch, n_slots, length, key)
+        self._epoch = Epoch(self.name, epoch, n_slots, length, key, self._stream)
         self._last_epoch = epoch
         signature = self._identity.sign(
             advert_statement(self.run, epoch, n_slots, length, self.name, key.public)
@@ -187,7 +153,7 @@ class SecAggSite:
 
     def share(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
         """Check the roster, draw the secrets of every slot and seal a share of them for each peer."""
-        state = self._current(read_integer(meta, "epoch"))
+        state = self.epoch(read_integer(meta, "epoch"))
         if state.roster is not None:
             raise ProtocolError("this site has shared its secrets of this epoch already.")
         roster = self._checked_roster(state, meta, arrays)
@@ -199,8 +165,7 @@ class SecAggSite:
         n_slots, n_sites = state.n_slots, len(roster.names)
         own = self._random_bytes(n_slots * 2 * KEY_BYTES)
         shares = split_secret(own, roster.threshold, n_sites, self._random_bytes)
-        seeds = _by_slot([pairs[peer].seeds if peer in pairs else None for peer in roster.names], n_slots)
-        tag_keys = _by_slot([pairs[peer].tags if peer in pairs else None for peer in roster.names], n_slots)
+        secrets = slot_secrets(own, [pairs.get(peer) for peer in roster.names], n_slots)
         sealed = []
         for position, peer in enumerate(roster.names):
             if peer == self.name:
@@ -209,12 +174,10 @@ class SecAggSite:
                 sealed.append(seal(pairs[peer].seal_to_peer, shares[position], roster.context))
         commitments, lists = [], []
         for slot in range(n_slots):
-            b, c = _pair_at(own, slot)
+            b, c = (secrets[slot, which].tobytes() for which in (0, 1))
             commitments += [commitment(b), commitment(c)]
-            table = bytes(seeds[slot * n_sites * KEY_BYTES : (slot + 1) * n_sites * KEY_BYTES])
-            lists.append(seal(c, table, roster.context))
-        state.roster, state.pairs, state.own = roster, pairs, bytearray(own)
-        state.seeds, state.tag_keys = seeds, tag_keys
+            lists.append(seal(c, secrets[slot, 2 : 2 + n_sites].tobytes(), roster.context))
+        state.roster, state.pairs, state.secrets = roster, pairs, secrets
         state.own_share = shares[roster.positions[self.name]]
         return self._reply("shares", state.number), {
             "sealed": as_bytes(sealed),
@@ -224,7 +187,7 @@ class SecAggSite:
 
     def deliver(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
         """Open the peers' shares; the epoch is then ready for sums."""
-        state = self._current(read_integer(meta, "epoch"))
+        state = self.epoch(read_integer(meta, "epoch"))
         roster = state.roster
         if roster is None or state.shares is not None:
             raise ProtocolError("shares can be delivered once, after this site has sent its own.")
@@ -243,67 +206,66 @@ class SecAggSite:
         # Sealing keys are used once; what is left of the pair is the list of slot seeds.
         state.pairs = {}
         ahead = state.n_slots if state.length else 0
-        state.masks = [self._mask(state, slot, state.length) for slot in range(ahead)]
+        state.masks = [state.new_mask(slot, state.length) for slot in range(ahead)]
         return self._reply("ready", state.number), {}
 
     def masked(self, order: Order, answer: Callable[[], FloatArray], length: int | None = None) -> Message:
         """Return this site's vector under all its masks; who does not take part masks `length` zeros."""
-        state = self._current(order.epoch)
-        roster = state.roster
-        if roster is None or state.shares is None:
+        takes_part = self.spend(order, length)
+        return self.mask_spent(order, answer() if takes_part else np.zeros(int(length or 0)))
+
+    def mask_spent(self, order: Order, vector: FloatArray) -> Message:
+        """Return a vector under the masks of a slot that was spent for it."""
+        state = self.epoch(order.epoch)
+        y = encode_fixed(vector, len(state.masking_roster.names), self.fractional_bits)
+        y += state.mask(order.slot, len(vector))
+        halves = as_bytes(pair_tags(state.tag_keys_of(order.slot), order.context)).reshape(-1, 2, TAG_BYTES)
+        # Towards peers before this site in the roster it is the second of the pair, towards others the first.
+        me = state.masking_roster.positions[self.name]
+        tags = np.concatenate([halves[:me, 1], halves[me:, 0]])
+        state.expected = np.concatenate([halves[:me, 0], halves[me:, 1]])
+        state.expected[me] = tags[me]
+        return self.masked_reply(order, y, tags)
+
+    def spend(self, order: Order, length: int | None = None) -> bool:
+        """Spend a slot on an order and return whether this site takes part in it.
+
+        The slot is spent before the input exists: no later error can lead to a second input under its masks.
+        """
+        state = self.epoch(order.epoch)
+        if state.roster is None or state.shares is None:
             raise ProtocolError("this epoch is not ready; shares have not been delivered.")
         if not state.next_slot <= order.slot < state.n_slots:
             raise ProtocolError(
                 f"slot {order.slot} is spent or does not exist; the next of this epoch is {state.next_slot} "
                 f"of {state.n_slots}. One mask never hides two inputs."
             )
-        contributors = order.contributors(roster.members)
+        contributors = order.contributors(state.roster.members)
         refuse_below(len(contributors), self.min_sites, "this site does not join so small a sum")
-        if self.name not in contributors and (length is None or length < 0):
+        takes_part = self.name in contributors
+        if not takes_part and (length is None or length < 0):
             raise ProtocolError("a site that does not take part must be told the length of the vector.")
-        # The slot is spent before the input exists: an error below can never lead to a second input under
-        # its masks.
         state.next_slot = order.slot + 1
-        state.masked = order
-        vector = answer() if self.name in contributors else np.zeros(int(length or 0))
-        n = len(vector)
-        y = encode_fixed(vector, len(roster.names), self._fractional_bits)
-        ahead = state.masks[order.slot] if state.masks and n <= state.length else None
-        add_in_place(y, self._mask(state, order.slot, n) if ahead is None else ahead[:, :n])
-        keys = _row(state.tag_keys, order.slot, len(roster.names))
-        halves = as_bytes(pair_tags(keys, order.context)).reshape(len(keys), 2, TAG_BYTES)
-        # Towards peers before this site in the roster it is the second of the pair, towards others the first.
-        is_second = np.arange(len(keys)) < roster.positions[self.name]
-        tags = np.where(is_second[:, None], halves[:, 1], halves[:, 0])
-        state.expected = np.where(is_second[:, None], halves[:, 0], halves[:, 1])
-        return {**self._reply("masked", order.epoch), "slot": order.slot}, {"y": y, "tags": tags}
+        state.masked, state.expected = order, None
+        return takes_part
 
-    def _mask(self, state: _Epoch, slot: int, n: int) -> Residues:
-        """(2, n) sum of this site's masks of one slot: its own, and one with each peer."""
-        b, _ = _pair_at(state.own, slot)
-        width = max(n, state.length)
-        parts: list[Residues | bytes] = [keystream(b, width * LIMBS * 8)]
-        n_minus = 0
-        assert state.roster is not None
-        names = state.roster.names
-        for peer, seed in zip(names, _row(state.seeds, slot, len(names)), strict=True):
-            if peer != self.name:
-                # Of two sites the one whose name comes first adds their mask, the other subtracts it.
-                is_minus = peer < self.name
-                parts.append(self._stream(seed, width * LIMBS * 8, is_minus))
-                n_minus += is_minus
-        return sum_residues(parts, width, plus=n_minus)[:, :n]
+    def masked_reply(self, order: Order, y: Residues, tags: np.ndarray) -> Message:
+        """Return the message that carries a masked vector."""
+        return {**self._reply("masked", order.epoch), "slot": order.slot}, {"y": y, "tags": tags}
 
     def unmask(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
         """Reveal, for one slot, the share of b of each survivor and of c of each drop-out."""
-        state = self._current(read_integer(meta, "epoch"))
-        slot, survivors = read_integer(meta, "slot"), read_names(meta, "survivors")
+        state = self.epoch(read_integer(meta, "epoch"))
+        slot = read_integer(meta, "slot")
         order, roster, expected = state.masked, state.roster, state.expected
         if order is None or roster is None or state.shares is None or order.slot != slot or expected is None:
             raise ProtocolError(
                 f"this site has no open input in slot {slot}; it unmasks each slot at most once."
             )
-        alive = frozenset(survivors)
+        # Most sums have no drop-out.
+        is_whole = meta.get("survivors") == roster.listed
+        survivors = roster.names if is_whole else read_names(meta, "survivors")
+        alive = roster.members if is_whole else frozenset(survivors)
         if not alive <= roster.members:
             raise ProtocolError("the unmask request names a site that is not on the roster.")
         if self.name not in alive:
@@ -316,7 +278,13 @@ class SecAggSite:
             len(contributors), self.min_sites, "too few of the sites that take part sent their input"
         )
         tags = rows_of(arrays, "tags", (len(survivors), TAG_BYTES))
-        self._check_tags(roster, survivors, expected, tags)
+        # A site needs no tag of its own; what it sent comes back.
+        wanted = expected if is_whole else expected[[roster.positions[name] for name in survivors]]
+        if not hmac.compare_digest(wanted.tobytes(), tags.tobytes()):
+            name = survivors[int(np.argmax(np.any(wanted != tags, axis=1)))]
+            raise AggregationError(
+                f"site {name!r} was asked something else than this site; nothing was revealed."
+            )
         # Two sums of one task over different sites differ by the vectors of the sites that changed.
         before = self._opened.get(order.task_digest)
         if before is not None and before != contributors:
@@ -325,24 +293,12 @@ class SecAggSite:
             )
         self._opened[order.task_digest] = contributors
         state.masked, state.expected = None, None
-        dropped = np.array([name not in alive for name in roster.names], dtype=np.intp)
-        shares = state.shares[slot, dropped, np.arange(len(dropped))]
-        self._erase(state, slot)
+        shares = state.shares[slot, 0].copy()
+        for position, name in enumerate(() if is_whole else roster.names):
+            if name not in alive:
+                shares[position] = state.shares[slot, 1, position]
+        state.erase(slot)
         return {**self._reply("unmask", state.number), "slot": slot}, {"shares": shares}
-
-    def _check_tags(
-        self, roster: Roster, survivors: tuple[str, ...], expected: np.ndarray, tags: np.ndarray
-    ) -> None:
-        """Refuse unless every survivor was asked what this site was asked."""
-        wanted = expected[[roster.positions[name] for name in survivors]]
-        # A site needs no tag of its own.
-        wanted[survivors.index(self.name)] = tags[survivors.index(self.name)]
-        if hmac.compare_digest(wanted.tobytes(), tags.tobytes()):
-            return
-        name = survivors[int(np.argmax(np.any(wanted != tags, axis=1)))]
-        raise AggregationError(
-            f"site {name!r} was asked something else than this site; nothing was revealed."
-        )
 
     def guaranteed_contributors(self, is_sampled: bool) -> int:
         """Fewest sites whose numbers are in any sum this site helps to open; sampled: not all sites take
@@ -351,18 +307,8 @@ class SecAggSite:
         roster = None if self._epoch is None else self._epoch.roster
         return self.min_sites if is_sampled or roster is None else max(roster.threshold, self.min_sites)
 
-    def _erase(self, state: _Epoch, slot: int) -> None:
-        """Forget the secrets of every slot up to `slot`, so that a later break-in cannot open them."""
-        assert state.shares is not None
-        first, n_sites = state.n_erased, state.shares.shape[2]
-        state.shares[first : slot + 1] = 0
-        state.masks[first : slot + 1] = [None] * len(state.masks[first : slot + 1])
-        for strings, n_each in ((state.own, 2), (state.seeds, n_sites), (state.tag_keys, n_sites)):
-            size = n_each * KEY_BYTES
-            strings[first * size : (slot + 1) * size] = bytes((slot + 1 - first) * size)
-        state.n_erased = slot + 1
-
-    def _current(self, epoch: int) -> _Epoch:
+    def epoch(self, epoch: int) -> Epoch:
+        """Return this site's half of an epoch; a site that has forgotten it, or never joined it, says so."""
         if self._epoch is None or self._epoch.number != epoch:
             raise StateError(
                 f"this site is not in epoch {epoch} of run {self.run!r}; it joins at the next epoch."
@@ -373,7 +319,7 @@ class SecAggSite:
         return {"kind": KIND, "phase": phase, "run": self.run, "epoch": epoch, "site": self.name}
 
     def _checked_roster(
-        self, state: _Epoch, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+        self, state: Epoch, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> Roster:
         listed = meta.get("names")
         names = read_names(meta, "names")
@@ -402,19 +348,3 @@ class SecAggSite:
         if self.name not in names or publics[names.index(self.name)] != state.key.public:
             raise AggregationError("the roster does not carry the key this site has advertised.")
         return roster
-
-
-def _by_slot(sources: list[bytes | None], n_slots: int) -> bytearray:
-    """(n_slots, K, 32): for each slot the key of each peer, zeros for the site itself."""
-    streams = [bytes(n_slots * KEY_BYTES) if s is None else slot_keys(s, n_slots) for s in sources]
-    return bytearray(as_bytes(streams).reshape(len(sources), n_slots, KEY_BYTES).transpose(1, 0, 2).tobytes())
-
-
-def _row(strings: bytearray, slot: int, n_sites: int) -> list[bytes]:
-    row = bytes(strings[slot * n_sites * KEY_BYTES : (slot + 1) * n_sites * KEY_BYTES])
-    return [row[i : i + KEY_BYTES] for i in range(0, len(row), KEY_BYTES)]
-
-
-def _pair_at(strings: bytes | bytearray, slot: int) -> tuple[bytes, bytes]:
-    both = bytes(strings[slot * 2 * KEY_BYTES : (slot + 1) * 2 * KEY_BYTES])
-    return both[:KEY_BYTES], both[KEY_BYTES:]

@@ -107,7 +107,8 @@ def combine_shares(shares: Mapping[int, bytes], threshold: int) -> bytes:
     lengths = {len(shares[x]) for x in points}
     if len(lengths) != 1:
         raise AggregationError("the shares have different lengths; some site sent a share of something else.")
-    secret = np.zeros(lengths.pop(), dtype=np.uint8)
+    # XOR of whole strings as integers.
+    secret = 0
     for x, weight in zip(points, _weights(tuple(points)), strict=True):
-        secret = secret ^ np.frombuffer(shares[x].translate(_TIMES[weight]), dtype=np.uint8)
-    return secret.tobytes()
+        secret ^= int.from_bytes(shares[x].translate(_TIMES[weight]), "big")
+    return secret.to_bytes(lengths.pop(), "big")

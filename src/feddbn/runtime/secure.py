@@ -11,15 +11,17 @@ hundreds.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from feddbn.core.encoding import encode
+from feddbn.core.lagged import FloatArray
 from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError, StateError
 from feddbn.federation.exchange import Exchange
 from feddbn.federation.secure_site import (
+    Digest,
     DigestOnce,
     SecureSite,
     masking_digest,
@@ -29,9 +31,11 @@ from feddbn.federation.secure_site import (
 from feddbn.federation.site import Site
 from feddbn.federation.task import Sum, Task
 from feddbn.privacy.keys import Identity, RandomBytes, keystream, pinned_keys
-from feddbn.privacy.secagg import DEFAULT_MIN_SITES, Message
+from feddbn.privacy.secagg import DEFAULT_MIN_SITES, Message, order_of
+from feddbn.privacy.secagg_batch import mask_together
 from feddbn.privacy.secagg_server import OpenedSum, SecAggServer
 from feddbn.privacy.secagg_site import MOST_AHEAD, SecAggSite
+from feddbn.runtime.stacked_answers import StackedAnswers
 
 __all__ = ["Courier", "ExchangeCourier", "Fault", "InProcessCourier", "SecureFederation", "secure_federation"]
 
@@ -93,13 +97,19 @@ class InProcessCourier:
     fault
         Called with (site, phase of the message): None delivers; "request lost" never reaches the site; "reply
         lost" reaches the site, but not back. For tests and demonstrations.
+    answers
+        Computes what the sites answer to some tasks together.
     """
 
     def __init__(
-        self, sites: Mapping[str, SecureSite], fault: Callable[[str, str], Fault | None] | None = None
+        self,
+        sites: Mapping[str, SecureSite],
+        fault: Callable[[str, str], Fault | None] | None = None,
+        answers: StackedAnswers | None = None,
     ) -> None:
         self._sites = {name: sites[name] for name in sorted(sites)}
         self.fault = fault
+        self._answers = answers
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -108,6 +118,10 @@ class InProcessCourier:
 
     def __call__(self, messages: Mapping[str, Message]) -> dict[str, Message]:
         """Return the replies of the sites that were reached."""
+        if self.fault is None and len(messages) == len(self._sites):
+            first, *others = messages.values()
+            if first[0]["phase"] == "masked" and all(other is first for other in others):
+                return self._masked_together(*first)
         replies = {}
         for name, (meta, arrays) in messages.items():
             fault = None if self.fault is None else self.fault(name, str(meta["phase"]))
@@ -120,6 +134,31 @@ class InProcessCourier:
             if fault is None:
                 replies[name] = reply
         return replies
+
+    def _masked_together(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Message]:
+        """Return every site's masked vector, computed together while no site is missing."""
+        order = order_of(meta)
+        present: dict[str, SecureSite] = {}
+        for name, site in self._sites.items():
+            try:
+                site.secagg.spend(order)
+            except StateError:
+                continue
+            present[name] = site
+        vectors = self._vectors(present, meta, arrays)
+        if len(present) == len(self._sites) and len({len(vector) for vector in vectors}) == 1:
+            return mask_together([site.secagg for site in present.values()], order, np.asarray(vectors))
+        pairs = zip(present.items(), vectors, strict=True)
+        return {name: site.secagg.mask_spent(order, vector) for (name, site), vector in pairs}
+
+    def _vectors(
+        self, sites: Mapping[str, SecureSite], meta: dict[str, Any], arrays: dict[str, np.ndarray]
+    ) -> Sequence[FloatArray] | FloatArray:
+        if self._answers is not None and len(sites) == len(self._sites):
+            together = self._answers(next(iter(sites.values())).task(meta, arrays))
+            if together is not None:
+                return together
+        return [site.answer(meta, arrays) for site in sites.values()]
 
 
 class SecureFederation:
@@ -135,6 +174,8 @@ class SecureFederation:
         See `SecAggServer`.
     variables
         Names of what the sites measure; estimators need them.
+    digest
+        Digest of a task; in one process the one the sites use, too.
     """
 
     def __init__(
@@ -144,6 +185,7 @@ class SecureFederation:
         min_sites: int = DEFAULT_MIN_SITES,
         threshold: int | None = None,
         variables: tuple[str, ...] | None = None,
+        digest: Digest = masking_digest,
     ) -> None:
         if len(courier.sites) < min_sites:
             raise NotEnoughSites(
@@ -155,6 +197,7 @@ class SecureFederation:
         self._batch = FIRST_BATCH
         self._length = 0
         self.variables = variables
+        self._digest = digest
         self.last_dropped: tuple[str, ...] = ()
 
     @property
@@ -204,11 +247,11 @@ class SecureFederation:
 
     def _open(self, task: Task) -> OpenedSum:
         server = self._server
-        fields = task_fields(task)
-        order = server.open_slot(masking_digest(fields, task.arrays), task.participants)
+        fields, arrays = task_fields(task), dict(task.arrays)
+        order = server.open_slot(self._digest(fields, arrays), task.participants)
         taking_part = order.contributors(server.roster)
         meta = {**server.masked_request(order), "task": fields}
-        length = server.collect(self._courier(dict.fromkeys(sorted(taking_part), (meta, dict(task.arrays)))))
+        length = server.collect(self._courier(dict.fromkeys(sorted(taking_part), (meta, arrays))))
         others = [name for name in server.roster if name not in taking_part]
         if others and length is not None:
             zeros = {**server.masked_request(order, length), "task": fields}
@@ -263,4 +306,5 @@ def secure_federation(
     }
     first = next(iter(sites.values()), None)
     variables = None if first is None else getattr(first.data, "variables", None)
-    return SecureFederation(InProcessCourier(ends, fault), run, min_sites, threshold, variables)
+    courier = InProcessCourier(ends, fault, StackedAnswers(sites) if fault is None else None)
+    return SecureFederation(courier, run, min_sites, threshold, variables, digest)

@@ -10,9 +10,9 @@ from feddbn.privacy.keys import (
     AgreementKey,
     Identity,
     commitment,
-    context_tag,
     keystream,
     open_sealed,
+    pair_tags,
     seal,
     slot_keys,
     verify_signature,
@@ -52,9 +52,9 @@ def test_pair_keys_are_hkdf_of_the_agreed_secret():
     assert pair.seal_to_peer + pair.seal_from_peer + pair.seeds + pair.tags == expected
 
 
-def test_context_tags_differ_by_key_sender_and_context():
-    tags = {context_tag(k, s, c) for k in (b"1" * 32, b"2" * 32) for s in ("a", "b") for c in (b"x", b"y")}
-    assert len(tags) == 8
+def test_tags_differ_by_key_context_and_direction():
+    digests = [tag for c in (b"x", b"y") for tag in pair_tags([b"1" * 32, b"2" * 32], c)]
+    assert len({half for tag in digests for half in (tag[:16], tag[16:])}) == 8
 
 
 def test_complement_of_a_keystream_is_its_negative_less_one():

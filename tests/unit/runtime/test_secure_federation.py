@@ -145,7 +145,7 @@ def test_site_refuses_a_task_whose_digest_does_not_fit():
 def test_restarted_site_in_this_process_counts_as_a_drop_out():
     federation = secure_federation(_sites())
     federation.sum(Task("secure-unit", params={"i": 0}))
-    federation._courier._sites["s1"]._secagg._epoch = None
+    federation._courier._sites["s1"].secagg._epoch = None
     assert "s1" not in federation.sum(Task("secure-unit", params={"i": 1})).contributors
 
 

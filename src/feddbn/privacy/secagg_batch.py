@@ -1,0 +1,51 @@
+"""The sites of one process masked together, at the speed of a few large array operations.
+
+Only a simulation may do this. Every site spends its slot by its own rules, under its own keys; what leaves it
+is bit for bit what it sends alone (`SecAggSite.masked`). What is shared is arithmetic: numbers of all sites
+are encoded at once, and the tags of a pair, which both ends compute, are computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from feddbn.core.lagged import FloatArray
+from feddbn.privacy.fixed_point import LIMBS, encode_fixed
+from feddbn.privacy.keys import TAG_BYTES, pair_tags
+from feddbn.privacy.secagg import Message, Order, as_bytes
+from feddbn.privacy.secagg_site import SecAggSite
+
+__all__ = ["mask_together"]
+
+_pairs = lru_cache(maxsize=4)(lambda n_sites: np.triu_indices(n_sites, 1))
+
+
+def mask_together(sites: Sequence[SecAggSite], order: Order, vectors: FloatArray) -> dict[str, Message]:
+    """Return the replies of all sites of a roster, in its order, to one order; the slots are spent already.
+
+    Parameters
+    ----------
+    sites
+        Every site of the roster, sorted by name, each of which has spent `order`'s slot.
+    vectors
+        (K, n) what they send.
+    """
+    epochs = [site.epoch(order.epoch) for site in sites]
+    n_sites, n = vectors.shape
+    y = encode_fixed(vectors.ravel(), n_sites, sites[0].fractional_bits).reshape(LIMBS, n_sites, n)
+    for k, epoch in enumerate(epochs):
+        y[:, k] += epoch.mask(order.slot, n)
+    digests: list[bytes] = []
+    for k, epoch in enumerate(epochs):
+        digests += pair_tags(epoch.tag_keys_of(order.slot)[k + 1 :], order.context)
+    halves = as_bytes(digests).reshape(-1, 2, TAG_BYTES)
+    # tags[i, j]: from site i to site j.
+    tags = np.zeros((n_sites, n_sites, TAG_BYTES), dtype=np.uint8)
+    first, second = _pairs(n_sites)
+    tags[first, second], tags[second, first] = halves[:, 0], halves[:, 1]
+    for k, epoch in enumerate(epochs):
+        epoch.expected = tags[:, k]
+    return {site.name: site.masked_reply(order, y[:, k], tags[k]) for k, site in enumerate(sites)}

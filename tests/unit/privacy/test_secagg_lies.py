@@ -1,0 +1,142 @@
+"""A server, or somebody between, that lies about keys, rosters, tasks and shares."""
+
+import numpy as np
+import pytest
+
+from feddbn.errors import AggregationError, ProtocolError
+from feddbn.privacy.secagg import (
+    Order,
+)
+from feddbn.privacy.secagg_site import SecAggSite
+from secagg_wire import Wire, roster_request
+
+
+def test_sites_told_different_tasks_reveal_nothing():
+    wire = Wire().set_up()
+    order = wire.server.open_slot("honest")
+    lie = Order(order.epoch, order.slot, "only for s00")
+    replies = {
+        name: wire.sites[name].masked(lie if name == "s00" else order, lambda name=name: wire.vectors[name])
+        for name in wire.names
+    }
+    wire.server.collect(replies)
+    requests = wire.server.unmask_requests()
+    for name in wire.names[1:]:
+        with pytest.raises(
+            AggregationError, match="site 's00' was asked something else than this site; nothing"
+        ):
+            wire.sites[name].handle(*requests[name], None)
+    with pytest.raises(AggregationError, match="site 's01' was asked something else than this site"):
+        wire.sites["s00"].handle(*requests["s00"], None)
+
+
+def test_sites_told_different_participants_reveal_nothing():
+    wire = Wire(n_sites=6).set_up()
+    order = wire.server.open_slot("task")
+    lie = Order(order.epoch, order.slot, "task", ("s00", "s01", "s02"))
+    replies = {
+        name: wire.sites[name].masked(lie if name == "s00" else order, lambda name=name: wire.vectors[name])
+        for name in wire.names
+    }
+    wire.server.collect(replies)
+    requests = wire.server.unmask_requests()
+    with pytest.raises(AggregationError, match="'s00' was asked something else"):
+        wire.sites["s05"].handle(*requests["s05"], None)
+
+
+def test_tag_of_another_site_does_not_pass():
+    wire = Wire().set_up()
+    wire.mask()
+    meta, arrays = wire.server.unmask_requests()["s00"]
+    arrays["tags"][[1, 2]] = arrays["tags"][[2, 1]]
+    with pytest.raises(AggregationError, match="'s01' was asked something else"):
+        wire.sites["s00"].handle(meta, arrays, None)
+
+
+def test_altered_share_is_noticed_by_its_receiver():
+    wire = Wire()
+    shares = wire.ask(wire.server.roster_request(wire.ask(wire.server.begin_epoch(2))))
+    deliveries = wire.server.deliveries(shares)
+    deliveries["s01"][1]["sealed"][0, 5] ^= 1
+    with pytest.raises(AggregationError, match="a sealed message was altered"):
+        wire.sites["s01"].handle(*deliveries["s01"], None)
+
+
+def test_altered_share_is_noticed_when_the_sum_is_opened():
+    wire = Wire().set_up()
+    wire.mask()
+    replies = wire.ask_each(wire.server.unmask_requests())
+    replies["s02"][1]["shares"][3, 0] ^= 1
+    with pytest.raises(
+        AggregationError, match="shares of site 's03' do not open what it committed to; some were altered"
+    ):
+        wire.server.open(replies)
+
+
+def test_server_cannot_put_its_own_key_in_the_middle():
+    wire = Wire()
+    meta, arrays = roster_request(wire)
+    arrays["publics"][1] = np.frombuffer(wire.rng.bytes(32), dtype=np.uint8)
+    with pytest.raises(
+        AggregationError, match="key advertised for site 's01' is not signed by its pinned identity"
+    ):
+        wire.sites["s00"].handle(meta, arrays, None)
+
+
+def test_stranger_on_the_roster_is_refused():
+    wire = Wire()
+    meta, arrays = roster_request(wire)
+    meta["names"][4] = "stranger"
+    with pytest.raises(
+        AggregationError, match="'stranger' is on the roster, but no identity key is pinned for it"
+    ):
+        wire.sites["s00"].handle(meta, arrays, None)
+
+
+def test_roster_with_a_site_twice_is_refused():
+    wire = Wire()
+    meta, arrays = roster_request(wire)
+    meta["names"][4] = "s03"
+    with pytest.raises(ProtocolError, match="names a site twice"):
+        wire.sites["s00"].handle(meta, arrays, None)
+    meta["names"] = list(reversed(wire.names))
+    with pytest.raises(ProtocolError, match="roster is not sorted by name"):
+        wire.sites["s00"].handle(meta, arrays, None)
+
+
+def test_roster_without_this_site_or_with_its_old_key_is_refused():
+    wire = Wire()
+    first = wire.ask(wire.server.begin_epoch(2))
+    message = wire.server.roster_request({name: first[name] for name in wire.names[1:]})
+    with pytest.raises(AggregationError, match="roster does not carry the key this site has advertised"):
+        wire.sites["s00"].handle(*message, None)
+
+
+def test_low_threshold_and_small_roster_are_refused_by_the_site():
+    wire = Wire(threshold=2)
+    with pytest.raises(AggregationError, match="threshold 2 is too low for 5 sites; it must be 3"):
+        wire.sites["s00"].handle(*roster_request(wire), None)
+    wire = Wire()
+    wire.sites["s00"] = wire.site("s00", min_sites=6)
+    with pytest.raises(AggregationError, match="does not join so small a roster: 5 sites, but 6 are needed"):
+        wire.sites["s00"].handle(*roster_request(wire), None)
+
+
+def test_sites_that_saw_different_rosters_cannot_open_each_others_shares():
+    wire = Wire(n_sites=6)
+    adverts = wire.ask(wire.server.begin_epoch(2))
+    whole = wire.server.roster_request(adverts)
+    without_last = {name: adverts[name] for name in wire.names[:5]}
+    wire.server._adverts.clear()
+    short = wire.server.roster_request(without_last)
+    from_whole = wire.sites["s01"].handle(*whole, None)[1]["sealed"][0]
+    wire.sites["s00"].handle(*short, None)
+    rows = np.stack([from_whole] * 5)
+    with pytest.raises(AggregationError, match="sealed for another site, run or roster"):
+        wire.sites["s00"].handle({**wire.server._meta("deliver")}, {"sealed": rows}, None)
+
+
+def test_own_key_must_be_the_pinned_one():
+    wire = Wire()
+    with pytest.raises(AggregationError, match="identity pinned for site 's00' is not this site's own key"):
+        SecAggSite("s00", wire.identities["s01"], wire.pinned, "run", wire.rng.bytes)

@@ -1,0 +1,154 @@
+"""One slot, one input, one opening: what a site does only once, and what it forgets."""
+
+import numpy as np
+import pytest
+
+from feddbn.errors import AggregationError, ProtocolError
+from feddbn.privacy.keys import open_sealed
+from feddbn.privacy.secagg import (
+    Order,
+)
+from secagg_wire import Wire, assert_sum
+
+
+def test_one_slot_never_masks_two_inputs():
+    wire = Wire().set_up()
+    order = wire.mask()
+    with pytest.raises(
+        ProtocolError, match="slot 0 is spent or does not exist; the next of this epoch is 1 of 4"
+    ):
+        wire.sites["s00"].masked(order, lambda: wire.vectors["s00"])
+    with pytest.raises(ProtocolError, match="slot 4 is spent or does not exist"):
+        wire.sites["s00"].masked(Order(0, 4, "task"), lambda: wire.vectors["s00"])
+
+
+def test_slot_stays_spent_when_the_answer_fails():
+    wire = Wire().set_up()
+
+    def fails():
+        raise RuntimeError("disk")
+
+    with pytest.raises(RuntimeError):
+        wire.sites["s00"].masked(Order(0, 0, "task"), fails)
+    with pytest.raises(ProtocolError, match="slot 0 is spent"):
+        wire.sites["s00"].masked(Order(0, 0, "task"), lambda: wire.vectors["s00"])
+
+
+def test_new_attempt_of_a_failed_sum_uses_fresh_masks():
+    wire = Wire(n_sites=5, threshold=4).set_up()
+    first = wire.mask(wire.names[:3])
+    second = wire.mask()
+    assert second.slot == first.slot + 1
+    assert_sum(wire.open(), wire, wire.names)
+
+
+def test_replayed_unmask_request_is_refused():
+    wire = Wire().set_up()
+    wire.mask()
+    requests = wire.server.unmask_requests()
+    wire.ask_each(requests)
+    with pytest.raises(ProtocolError, match="no open input in slot 0; it unmasks each slot at most once"):
+        wire.ask_each(requests)
+
+
+def test_second_unmask_with_the_other_secret_of_a_site_is_refused():
+    wire = Wire(n_sites=7, threshold=5).set_up()
+    wire.mask()
+    meta, arrays = wire.server.unmask_requests()["s00"]
+    wire.sites["s00"].handle(meta, arrays, None)
+    with pytest.raises(ProtocolError, match="at most once"):
+        wire.sites["s00"].handle({**meta, "survivors": wire.names[:6]}, arrays, None)
+
+
+def test_revealed_share_is_of_one_secret_only():
+    wire = Wire(n_sites=7, threshold=5).set_up()
+    held = wire.sites["s00"]._epoch.shares[0].copy()
+    wire.mask(wire.names[:6])
+    _, arrays = wire.sites["s00"].handle(*wire.server.unmask_requests()["s00"], None)
+    np.testing.assert_array_equal(arrays["shares"][:6], held[0, :6])
+    np.testing.assert_array_equal(arrays["shares"][6], held[1, 6])
+
+
+def test_site_called_a_drop_out_although_it_sent_reveals_nothing():
+    wire = Wire(n_sites=7, threshold=5).set_up()
+    wire.mask()
+    meta, arrays = wire.server.unmask_requests()["s00"]
+    with pytest.raises(ProtocolError, match="calls this site a drop-out, although it has sent its input"):
+        wire.sites["s06"].handle({**meta, "survivors": wire.names[:6]}, arrays, None)
+
+
+def test_unmask_request_with_strangers_or_doubles_is_refused():
+    wire = Wire().set_up()
+    wire.mask()
+    meta, _ = wire.server.unmask_requests()["s00"]
+    with pytest.raises(ProtocolError, match="names a site that is not on the roster"):
+        wire.sites["s00"].handle({**meta, "survivors": [*wire.names, "zz"]}, {}, None)
+    with pytest.raises(ProtocolError, match="names a site twice"):
+        wire.sites["s00"].handle({**meta, "survivors": [*wire.names, "s00"]}, {}, None)
+
+
+def test_task_that_was_opened_is_not_opened_for_another_set():
+    # The difference of the two sums would be the vector of s04.
+    wire = Wire(n_sites=5, threshold=4).set_up()
+    wire.mask(digest="same")
+    wire.open()
+    wire.mask(wire.names[:4], digest="same")
+    with pytest.raises(
+        AggregationError, match="opened for another set of sites; the difference would show a few"
+    ):
+        wire.open()
+
+
+def test_task_that_was_opened_may_be_opened_again_for_the_same_set():
+    wire = Wire().set_up()
+    for _ in range(2):
+        wire.mask(digest="same")
+        assert_sum(wire.open(), wire, wire.names)
+
+
+def test_secrets_of_past_slots_are_erased():
+    wire = Wire().set_up()
+    wire.mask()
+    wire.mask()
+    wire.open()
+    state = wire.sites["s00"]._epoch
+    assert not state.shares[:2].any()
+    assert not state.secrets[:2].any()
+    # What the slots to come need is there: own secrets, seeds and tag keys with the four peers, all shares.
+    assert state.shares[2:].any(axis=-1).all()
+    assert state.secrets[2:].any(axis=-1).sum() == 2 * (2 + 4 + 4)
+
+
+def test_what_a_drop_out_reveals_does_not_open_its_earlier_input():
+    # s00 answers slot 0 (its self mask is opened) and drops out of slot 1 (its pair seeds of slot 1 are
+    # opened). With everything revealed so far the server still misses the pair masks of slot 0.
+    wire = Wire(n_sites=5, threshold=4).set_up()
+    seeds_before = wire.sites["s00"]._epoch.secrets[:, 2:7].copy()
+    wire.mask(digest="first")
+    wire.open()
+    wire.mask(wire.names[1:], digest="second")
+    replies = wire.ask_each(wire.server.unmask_requests())
+    revealed = []
+    original = wire.server._left_over_masks
+
+    def spy(slot, roster, secrets):
+        revealed.append(secrets)
+        return original(slot, roster, secrets)
+
+    wire.server._left_over_masks = spy
+    wire.server.open(replies)
+    table = open_sealed(
+        revealed[0][:32], wire.server._seed_lists["s00"][1].tobytes(), wire.server._roster.context
+    )
+    for position in range(1, 5):
+        assert table[32 * position : 32 * position + 32] == seeds_before[1, position].tobytes()
+        assert seeds_before[0, position].tobytes() not in table
+    with pytest.raises(AggregationError):
+        open_sealed(
+            revealed[0][:32], wire.server._seed_lists["s00"][0].tobytes(), wire.server._roster.context
+        )
+
+
+def test_number_of_slots_is_bounded():
+    with pytest.raises(ProtocolError, match="an epoch has 1 to 4096 slots, got 0"):
+        Wire().sites["s00"].advertise(0, 0)

@@ -1,0 +1,137 @@
+"""Sums with and without drop-outs, and when they stay closed."""
+
+import numpy as np
+import pytest
+
+from feddbn.errors import AggregationError, ProtocolError
+from feddbn.privacy.secagg import (
+    Order,
+    default_threshold,
+    lowest_threshold,
+)
+from secagg_wire import Wire, assert_sum
+
+
+def test_sum_of_everybody():
+    wire = Wire().set_up()
+    wire.mask()
+    opened = wire.open()
+    assert_sum(opened, wire, wire.names)
+    assert opened.dropped == ()
+
+
+def test_drop_out_before_its_input_leaves_the_sum_of_the_others():
+    wire = Wire().set_up()
+    alive = [name for name in wire.names if name != "s01"]
+    wire.mask(alive)
+    opened = wire.open()
+    assert_sum(opened, wire, alive)
+    assert opened.dropped == ("s01",)
+
+
+def test_drop_out_after_its_input_still_counts():
+    wire = Wire().set_up()
+    wire.mask()
+    assert_sum(wire.open(helpers=wire.names[1:]), wire, wire.names)
+
+
+def test_double_failure_one_before_and_one_after():
+    wire = Wire(n_sites=7, threshold=5).set_up()
+    wire.mask(wire.names[1:])
+    assert_sum(wire.open(helpers=wire.names[2:]), wire, wire.names[1:])
+
+
+def test_sites_that_do_not_take_part_add_nothing():
+    wire = Wire(n_sites=6).set_up()
+    some = ("s00", "s02", "s05")
+    wire.mask(participants=some)
+    assert_sum(wire.open(), wire, some)
+
+
+def test_masked_input_tells_nothing_that_the_vector_determines():
+    # The same vector twice under different slots: all 128 bits of every entry look fresh.
+    wire = Wire(n=400).set_up()
+    first, second = (
+        wire.sites["s00"].masked(Order(0, slot, "task"), lambda: wire.vectors["s00"])[1]["y"]
+        for slot in (0, 1)
+    )
+    bits = np.unpackbits((first ^ second).view(np.uint8))
+    assert abs(bits.mean() - 0.5) < 0.01
+
+
+def test_below_the_threshold_the_server_asks_nobody_to_reveal_anything():
+    wire = Wire(n_sites=5, threshold=4).set_up()
+    wire.mask(wire.names[:3])
+    with pytest.raises(
+        AggregationError, match="too few sites sent their input: 3 sites, but 4 are needed; nothing was"
+    ):
+        wire.server.unmask_requests()
+
+
+def test_below_the_threshold_the_sites_reveal_nothing_even_if_asked():
+    wire = Wire(n_sites=5, threshold=4).set_up()
+    order = wire.mask(wire.names[:3])
+    request = {**wire.server._meta("unmask"), "slot": order.slot, "survivors": wire.names[:3]}
+    for name in wire.names[:3]:
+        with pytest.raises(AggregationError, match="too few sites sent their input: 3 sites, but 4"):
+            wire.sites[name].handle(request, {}, None)
+
+
+def test_too_few_helpers_leave_the_sum_closed():
+    wire = Wire(n_sites=5, threshold=4).set_up()
+    wire.mask()
+    with pytest.raises(
+        AggregationError, match="too few sites helped to open the sum: 3 sites, but 4 are needed"
+    ):
+        wire.open(helpers=wire.names[:3])
+
+
+def test_too_few_participants_among_the_survivors_are_refused_at_both_ends():
+    wire = Wire(n_sites=6, threshold=4).set_up()
+    order = wire.mask(wire.names[1:], participants=("s00", "s01", "s02"))
+    with pytest.raises(
+        AggregationError, match="too few of the sites that take part sent their input: 2 sites, but 3"
+    ):
+        wire.server.unmask_requests()
+    request = {**wire.server._meta("unmask"), "slot": order.slot, "survivors": wire.names[1:]}
+    with pytest.raises(AggregationError, match="too few of the sites that take part"):
+        wire.sites["s03"].handle(request, {}, None)
+
+
+def test_task_for_fewer_than_min_sites_is_refused_at_both_ends():
+    wire = Wire().set_up()
+    with pytest.raises(AggregationError, match="too few sites of the roster take part in this task: 2"):
+        wire.server.open_slot("task", ("s00", "s01"))
+    with pytest.raises(AggregationError, match="does not join so small a sum: 2 sites, but 3 are needed"):
+        wire.sites["s00"].masked(Order(0, 0, "task", ("s00", "s01")), lambda: wire.vectors["s00"])
+
+
+@pytest.mark.parametrize("length", [3, 6, 9])
+def test_masks_computed_ahead_fit_shorter_equal_and_longer_vectors(length):
+    wire = Wire(n_sites=6, threshold=4).set_up(length=length)
+    wire.mask(digest="a")
+    assert_sum(wire.open(), wire, wire.names)
+    wire.mask(wire.names[1:], digest="b")
+    assert_sum(wire.open(helpers=wire.names[2:]), wire, wire.names[1:])
+    state = wire.sites["s00"]._epoch
+    assert len(state.masks) == 4
+    # s00 took part in slot 0 only; its used mask is gone, the ones to come are there.
+    assert state.masks[0] is None
+    assert state.masks[3].shape == (2, length)
+
+
+def test_too_many_masks_ahead_are_refused():
+    with pytest.raises(ProtocolError, match="masks for 4096 vectors of length 1000 cannot be computed ahead"):
+        Wire().sites["s00"].advertise(0, 4096, 1000)
+
+
+def test_site_that_does_not_take_part_must_be_told_the_length():
+    wire = Wire(n_sites=6).set_up()
+    with pytest.raises(ProtocolError, match="must be told the length of the vector"):
+        wire.sites["s05"].masked(Order(0, 0, "task", ("s00", "s01", "s02")), lambda: wire.vectors["s05"])
+
+
+def test_thresholds_leave_no_room_for_two_stories():
+    for n in range(3, 60):
+        assert 2 * lowest_threshold(n, 2) > n
+        assert lowest_threshold(n, 3) <= default_threshold(n) <= n
