@@ -3,13 +3,17 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import feddbn
 from feddbn import FDBNL, PFDBNL, OneShotDBN
 from feddbn.data import read_sites
 from feddbn.errors import UnitsWarning
+from feddbn.federation.bootstrap import bootstrap_program
 from feddbn.federation.site import Site
+from feddbn.federation.task import run_program
+from feddbn.methods.confidence import edge_confidence
 from feddbn.runtime.in_process import InProcessFederation
 from feddbn.runtime.secure import secure_federation
 
@@ -40,3 +44,35 @@ def test_masks_do_not_change_the_network(name):
     np.testing.assert_array_equal(W != 0, plain.W_ != 0)
     np.testing.assert_allclose(W, plain.W_, atol=1e-7)
     np.testing.assert_allclose(A, plain.A_, atol=1e-7)
+
+
+def resampled(make, resampling="bootstrap"):
+    federation = make({name: Site(name, data) for name, data in read_sites(MADE.sites).items()})
+    program = bootstrap_program(5, 1, 30, resampling=resampling, block_length=5, seed=4)
+    return run_program(program, federation)
+
+
+@pytest.mark.parametrize("resampling", ["bootstrap", "stability"])
+def test_masks_do_not_change_resampled_moments(resampling):
+    plain, masked = (resampled(make, resampling) for make in (InProcessFederation, secure_federation))
+    for left, right in zip([plain.full, *plain.replicates], [masked.full, *masked.replicates], strict=True):
+        assert left.n == right.n
+        np.testing.assert_allclose(right.mean, left.mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(right.scatter, left.scatter, rtol=1e-9, atol=1e-9)
+    assert any(not np.allclose(plain.full.scatter, other.scatter) for other in plain.replicates)
+
+
+def test_masks_do_not_change_edge_confidence():
+    tables = []
+    for make in (InProcessFederation, secure_federation):
+        federation = make({name: Site(name, data) for name, data in read_sites(MADE.sites).items()})
+        variables = ("x0", "x1", "x2", "x3", "x4")
+        estimator = OneShotDBN(average=False, noise_variance="equal")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnitsWarning)
+            tables.append(
+                edge_confidence(estimator, n_replicates=4, federation=federation, variables=variables)
+            )
+    plain, masked = tables
+    assert (plain["probability"] < 1).any()
+    pd.testing.assert_frame_equal(masked, plain, rtol=1e-7, atol=1e-9)

@@ -11,7 +11,7 @@ hundreds.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -146,19 +146,26 @@ class InProcessCourier:
                 continue
             present[name] = site
         vectors = self._vectors(present, meta, arrays)
-        if len(present) == len(self._sites) and len({len(vector) for vector in vectors}) == 1:
-            return mask_together([site.secagg for site in present.values()], order, np.asarray(vectors))
-        pairs = zip(present.items(), vectors, strict=True)
-        return {name: site.secagg.mask_spent(order, vector) for (name, site), vector in pairs}
+        if len(vectors) == len(self._sites) and len({len(vector) for vector in vectors.values()}) == 1:
+            sites = [present[name].secagg for name in vectors]
+            return mask_together(sites, order, np.stack(list(vectors.values())))
+        return {name: present[name].secagg.mask_spent(order, vector) for name, vector in vectors.items()}
 
     def _vectors(
         self, sites: Mapping[str, SecureSite], meta: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> Sequence[FloatArray] | FloatArray:
+    ) -> dict[str, FloatArray]:
+        """Return what the sites answer; one that lost its state has dropped out."""
         if self._answers is not None and len(sites) == len(self._sites):
             together = self._answers(next(iter(sites.values())).task(meta, arrays))
             if together is not None:
-                return together
-        return [site.answer(meta, arrays) for site in sites.values()]
+                return dict(zip(sites, together, strict=True))
+        vectors = {}
+        for name, site in sites.items():
+            try:
+                vectors[name] = site.answer(meta, arrays)
+            except StateError:
+                continue
+        return vectors
 
 
 class SecureFederation:
