@@ -74,7 +74,10 @@ def test_attack_on_given_data(tmp_path):
     ("arguments", "sentence"),
     [
         (["--method", "lasso"], "--method 'lasso' is not known; choose fdbnl or pfdbnl"),
-        (["--rounds", "0"], "at least 1"),
+        (["--rounds", "0"], "rounds must be at least 1, got 0"),
+        (["--variables", "0"], "--variables must be at least 1, got 0"),
+        (["--sites", "2"], "--sites must be at least 3, got 2"),
+        (["--rows", "1"], "--rows must be at least 2, got 1"),
     ],
 )
 def test_impossible_attack_is_refused_with_a_sentence(arguments, sentence):
@@ -89,7 +92,17 @@ def test_show_is_readable(log):
     assert "masked and noise" in result.output
     assert "1.5 per recording" in result.output
     assert "line 2, refused: this site does not allow the task 'rows'." in result.output
-    assert "2 answers left this site (3696 bytes), 1 were refused." in result.output
+    assert "2 answers left this site (3696 bytes of numbers), 1 refused." in result.output
+    assert "Do not trust" not in result.output
+
+
+def test_show_warns_of_an_edited_log_and_counts_a_single_answer(log):
+    first = log.read_text().splitlines()[0]
+    log.write_text(first.replace("231", "23") + "\n")
+    result = runner.invoke(audit, ["show", str(log)])
+    assert result.exit_code == 0
+    assert "1 answer left this site" in result.output
+    assert "Do not trust this log: line 1 was edited. See feddbn audit verify." in result.output
 
 
 def test_show_as_json(log):
@@ -106,15 +119,23 @@ def test_verify_says_intact_and_prints_the_last_hash(log):
     assert runner.invoke(audit, ["verify", str(log), "--last", "0" * 64]).exit_code == 1
 
 
+def test_verify_of_one_entry_says_so(log):
+    log.write_text(log.read_text().splitlines()[0] + "\n")
+    assert "Intact: 1 entry; last hash " in runner.invoke(audit, ["verify", str(log)]).output
+
+
 def test_verify_detects_an_edit(log):
     log.write_text(log.read_text().replace("231", "230", 1))
     result = runner.invoke(audit, ["verify", str(log)])
     assert result.exit_code == 1
-    assert "NOT intact: line 1 was edited. The 0 entries before it are good." in result.output
+    assert "NOT intact: line 1 was edited. Good before it: 0 entries." in result.output
     assert json.loads(runner.invoke(audit, ["verify", str(log), "--json"]).output)["is_intact"] is False
 
 
 def test_missing_log_is_named(tmp_path):
     result = runner.invoke(audit, ["show", str(tmp_path / "none.jsonl")])
     assert isinstance(result.exception, FileError)
-    assert "none.jsonl' cannot be read (FileNotFoundError)" in str(result.exception)
+    assert "none.jsonl' cannot be read: no such file or directory." in str(result.exception)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    result = runner.invoke(audit, ["show", str(tmp_path / "binary")])
+    assert "binary' is not an audit log: it is not text." in str(result.exception)

@@ -52,6 +52,13 @@ def attack(
         raise ParameterError(f"--method {method!r} is not known; choose fdbnl or pfdbnl.")
     source = data
     if source is None:
+        for option, value, least in (
+            ("--variables", variables, 1),
+            ("--sites", sites, 3),
+            ("--rows", rows, 2),
+        ):
+            if value < least:
+                raise ParameterError(f"{option} must be at least {least}, got {value}.")
         federation = simulate(
             d=variables, n_lags=lags, n_sites=sites, n_samples=rows * sites, mean_degree=2, random_state=seed
         )
@@ -93,8 +100,11 @@ def _print_attack(report: LeakReport) -> None:
 def _lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"the audit log {str(path)!r} cannot be read ({type(error).__name__}).") from None
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise FileError(f"the audit log {str(path)!r} cannot be read: {reason}.") from None
+    except UnicodeDecodeError:
+        raise FileError(f"{str(path)!r} is not an audit log: it is not text.") from None
 
 
 @audit.command()
@@ -104,9 +114,10 @@ def show(log: Log, as_json: Json = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from feddbn.privacy.audit import parse_entries, totals
+    from feddbn.privacy.audit import parse_entries, totals, verify_chain
 
-    entries = parse_entries(_lines(log))
+    lines = _lines(log)
+    entries = parse_entries(lines)
     if as_json:
         typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
         return
@@ -123,7 +134,11 @@ def show(log: Log, as_json: Json = False) -> None:
             typer.echo(f"line {entry.index + 1}, refused: {entry.note}")
     count = totals(entries)
     sent, refused, n_bytes = (int(count[key]) for key in ("sent", "refused", "bytes"))
-    typer.echo(f"{sent} answers left this site ({n_bytes} bytes), {refused} were refused.")
+    left = "1 answer" if sent == 1 else f"{sent} answers"
+    typer.echo(f"{left} left this site ({n_bytes} bytes of numbers), {refused} refused.")
+    problem = verify_chain(lines).problem
+    if problem:
+        typer.echo(f"Do not trust this log: {problem}. See feddbn audit verify.")
 
 
 @audit.command()
@@ -141,8 +156,12 @@ def verify(
     if as_json:
         typer.echo(json.dumps({**asdict(report), "is_intact": report.is_intact}, indent=2))
     elif report.is_intact:
-        typer.echo(f"Intact: {report.n_entries} entries; last hash {report.last_hash}.")
+        typer.echo(f"Intact: {_entries(report.n_entries)}; last hash {report.last_hash}.")
     else:
-        typer.echo(f"NOT intact: {report.problem}. The {report.n_entries} entries before it are good.")
+        typer.echo(f"NOT intact: {report.problem}. Good before it: {_entries(report.n_entries)}.")
     if not report.is_intact:
         raise typer.Exit(1)
+
+
+def _entries(n: int) -> str:
+    return "1 entry" if n == 1 else f"{n} entries"
