@@ -60,8 +60,12 @@ def fit(n_sites: int, d: int, n_repeats: int, schedule: str) -> None:
         times["masked"].append(1e3 * (time.process_time() - start) / two.n_rounds_)
         networks.append(np.array_equal(one.W_ != 0, two.W_ != 0) and np.array_equal(one.A_ != 0, two.A_ != 0))
     masked = np.array(times["masked"])
-    print(f"K={n_sites} d={d} {schedule}: {two.n_rounds_} rounds, same network in {sum(networks)}/{n_repeats} runs")
-    print(f"  masked {masked.mean():.2f} +- {masked.std():.2f} ms a round; set-up {np.mean(times['keys']):.2f} ms")
+    print(
+        f"K={n_sites} d={d} {schedule}: {two.n_rounds_} rounds, same network in {sum(networks)}/{n_repeats} runs"
+    )
+    print(
+        f"  masked {masked.mean():.2f} +- {masked.std():.2f} ms a round; set-up {np.mean(times['keys']):.2f} ms"
+    )
     for name in PLAIN:
         ratio = masked / np.array(times[name])
         print(
@@ -99,7 +103,9 @@ def _one_point(n_sites: int, n: int, n_slots: int) -> dict[str, float]:
         }
         at_site[phase] += time.process_time() - start
         # Encoding is timed with neither: here it only tells the sizes.
-        sizes[phase] += len(encode(*next(iter(messages.values())))) + len(encode(*next(iter(replies.values()))))
+        sizes[phase] += len(encode(*next(iter(messages.values())))) + len(
+            encode(*next(iter(replies.values())))
+        )
         at_site["asking"] += time.process_time() - start
         return replies
 
@@ -153,7 +159,9 @@ def plot(path: Path, target: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["fit", "curve", "plot"])
     parser.add_argument("rows", type=Path, nargs="?", default=Path("docs/privacy/cost.csv"))
     parser.add_argument("target", type=Path, nargs="?", default=Path("docs/privacy/cost.svg"))

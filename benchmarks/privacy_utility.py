@@ -30,7 +30,18 @@ from feddbn.methods.simulation import simulate
 from feddbn.runtime.private import private_federation
 
 N_SITES, DELTA = 10, 1e-5
-COLUMNS = ["recordings", "epsilon", "seed", "learned", "shd", "shd_paper", "tpr", "fdr", "edges", "effective_rows"]
+COLUMNS = [
+    "recordings",
+    "epsilon",
+    "seed",
+    "learned",
+    "shd",
+    "shd_paper",
+    "tpr",
+    "fdr",
+    "edges",
+    "effective_rows",
+]
 
 
 def one(n_recordings: int, epsilon: float, seed: int) -> dict[str, float]:
@@ -88,7 +99,8 @@ def table(path: Path) -> None:
     print("| recordings | epsilon | seeds | SHD | worst | TPR | FDR | edges | effective rows | learned |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for (n, epsilon, seeds), part in sorted(
-        frame.groupby(["recordings", "epsilon", "seeds"]), key=lambda item: (-item[0][0], -item[0][1], item[0][2])
+        frame.groupby(["recordings", "epsilon", "seeds"]),
+        key=lambda item: (-item[0][0], -item[0][1], item[0][2]),
     ):
         # Edges found in all runs together; an empty network has no false discovery.
         wrong = float((part["fdr"].fillna(0) * part["edges"]).sum() / max(part["edges"].sum(), 1))
@@ -99,8 +111,38 @@ def table(path: Path) -> None:
         )
 
 
+def plot(path: Path, target: Path) -> None:
+    """Draw SHD against epsilon, mean and standard deviation over seeds, in the style of the package's figures."""
+    from feddbn.report.canvas import LINE_COLOURS
+    from feddbn.report.curve_plots import plot_path
+
+    frame = pd.read_csv(path)
+    by = frame.groupby(["epsilon", "recordings"])["shd"]
+    mean, spread = by.mean().unstack(), by.std(ddof=0).unstack()
+    columns = sorted(mean.columns, reverse=True)
+    names = {n: f"{n:,} recordings" for n in columns}
+    # Where a setting was not run the line goes on to its next point.
+    shown = mean.interpolate(method="index", limit_area="inside").rename(columns=names).reset_index()
+    ax = plot_path(
+        shown, x="epsilon", columns=[names[n] for n in columns], y_label="SHD of W (a reversal counts 1)"
+    )
+    for colour, n in zip(LINE_COLOURS, columns, strict=False):
+        there = mean[n].dropna()
+        low, high = (np.maximum(there + sign * spread[n].dropna(), 0.0) for sign in (-1, 1))
+        ax.fill_between(there.index, low, high, color=colour, alpha=0.15, linewidth=0)
+    ticks = sorted(mean.index)
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.minorticks_off()
+    ax.set_xlabel("epsilon for each recording, delta = 1e-5")
+    figure = ax.get_figure()
+    assert figure is not None
+    figure.savefig(target, metadata={"Date": None} if target.suffix == ".svg" else None)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["run", "table", "plot"])
     parser.add_argument("rows", type=Path)
     parser.add_argument("target", type=Path, nargs="?")
@@ -113,6 +155,8 @@ def main() -> None:
         run(given.rows, given.recordings, given.epsilon, range(first, last + 1))
     elif given.what == "table":
         table(given.rows)
+    else:
+        plot(given.rows, given.target)
 
 
 if __name__ == "__main__":
