@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from feddbn.errors import AggregationError, ProtocolError
-from feddbn.privacy.keys import open_sealed
+from feddbn.privacy.fixed_point import encode_fixed, sum_residues
+from feddbn.privacy.keys import keystream, open_sealed
 from feddbn.privacy.secagg import (
     Order,
 )
-from secagg_wire import Wire, assert_sum
+from secagg_wire import N, Wire, assert_sum
 
 
 def test_one_slot_never_masks_two_inputs():
@@ -152,3 +153,20 @@ def test_what_a_drop_out_reveals_does_not_open_its_earlier_input():
 def test_number_of_slots_is_bounded():
     with pytest.raises(ProtocolError, match="an epoch has 1 to 4096 slots, got 0"):
         Wire().sites["s00"].advertise(0, 0)
+
+
+def test_late_input_stays_hidden_although_the_pair_masks_of_its_site_were_opened():
+    # The server holds the input of s00, calls it a drop-out and so learns its pair seeds: the self mask is left.
+    wire = Wire(n_sites=5, threshold=4).set_up()
+    epoch = wire.sites["s00"]._epoch
+    seeds, b = epoch.secrets[0, 2:7].copy(), epoch.secrets[0, 0].tobytes()
+    order = wire.server.open_slot("task")
+    replies = wire.ask((wire.server.masked_request(order), {}))
+    wire.server.collect({name: replies[name] for name in wire.names[1:]})
+    assert_sum(wire.open(), wire, wire.names[1:])
+    # s00 comes first, so it has added every pair mask.
+    pair_masks = [keystream(seeds[k].tobytes(), N * 16, complement=True) for k in range(1, 5)]
+    left = sum_residues([replies["s00"][1]["y"], *pair_masks], N, plus=4)
+    own = encode_fixed(wire.vectors["s00"], 5)
+    assert not np.any(left == own)
+    np.testing.assert_array_equal(left, sum_residues([own, keystream(b, N * 16)], N))
