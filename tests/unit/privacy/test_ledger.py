@@ -1,6 +1,7 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from feddbn.errors import BudgetExceeded, ParameterError
@@ -80,6 +81,22 @@ def test_run_of_seventy_rounds_fits_its_budget_and_the_next_round_does_not():
     full = ledger.add(GaussianRelease("round", z))
     with pytest.raises(BudgetExceeded):
         full.check(GaussianRelease("round", z), 1e-5, 4.01, "recording")
+
+
+def test_run_calibrated_to_its_budget_is_not_refused_for_rounding():
+    # PLD rounds up: at this budget it says 4.0001 or so, and the exact composition says 4.
+    multipliers = [noise_multiplier(4.0, 1e-5) / np.sqrt(share) for share in (0.1, 0.9)]
+    ledger = Ledger()
+    for z in multipliers:
+        ledger.check(GaussianRelease("moments", z), 1e-5, 4.0, "recording")
+        ledger = ledger.add(GaussianRelease("moments", z))
+    assert ledger.epsilon(1e-5) > 4.0
+    with pytest.raises(BudgetExceeded, match=r"what the study promises is 3\.999"):
+        Ledger(ledger.releases[:1]).check(ledger.releases[1], 1e-5, 3.999, "row", "what the study promises")
+
+
+def test_small_release_is_let_through_by_the_quick_bound():
+    Ledger().check(GaussianRelease("moments", 50.0), 1e-5, 4.0, "recording")
 
 
 def test_ledger_is_replayed_from_what_the_audit_log_holds():

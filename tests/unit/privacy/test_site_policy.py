@@ -81,5 +81,9 @@ def test_study_must_announce_an_epsilon_within_the_budget():
         policy.check_study("FDBNL", 3, True, None)
     with pytest.raises(SiteRefused, match=r"announces epsilon = 2\.5; this site allows epsilon up to 2"):
         policy.check_study("FDBNL", 3, True, 2.5)
+    policy.check_study("FDBNL", 3, True, 2.0, "recording")
+    with pytest.raises(SiteRefused, match="epsilon for each row; this site's budget is for each recording"):
+        policy.check_study("FDBNL", 3, True, 2.0, "row")
+    SitePolicy().check_study("FDBNL", 3, True, 2.0, "row")
     SitePolicy().check_study("FDBNL", 3, True, None)
     SitePolicy(require_masking=False).check_study("FDBNL", 3, False, None)
