@@ -50,42 +50,42 @@ class _Steps:
     """All sites' problems and states: wG, V (K, q, q), e (K, q, 1), C and U (K, q, d)."""
 
     def __init__(self, sites: list[Site], task: Task) -> None:
-        q, d = task.arrays["C"].shape
-        center, scale, metric = (task.arrays[name] for name in ("center", "scale", "metric"))
-        problems = []
+        center, scale = task.arrays["center"], task.arrays["scale"]
+        share = task.params["weighting"] == "samples"
+        grams = []
         for site in sites:
             site.state, moments = local_moments(site.data, site.state, task)
-            G = moments.about(center) / moments.n / np.outer(scale, scale)
-            share = task.params["weighting"] == "samples"
             weight = moments.n / float(task.params["n_total"]) if share else 1.0  # type: ignore[arg-type]
-            problems.append(LocalProblem.from_gram(G, weight, d, metric))
-        self.wG = np.stack([problem.wG for problem in problems])
+            grams.append(weight * (moments.about(center) / moments.n / np.outer(scale, scale)))
+        self.wG = np.stack(grams)
+
+    def _join(self, metric: FloatArray, d: int) -> None:
+        """Decompose every Gram matrix; the duals are zero."""
+        problems = [LocalProblem.from_gram(wG, 1.0, d, metric) for wG in self.wG]
         self.V = np.stack([problem.V for problem in problems])
         self.Vt = np.ascontiguousarray(self.V.transpose(0, 2, 1))
         self.e = np.stack([problem.e for problem in problems])[:, :, None]
         self.D = metric[:, None]
-        self.C = np.zeros((len(sites), q, d))
-        self.U = np.zeros((len(sites), q, d))
+        self.C = np.zeros((*self.wG.shape[:2], d))
+        self.U = np.zeros_like(self.C)
 
     def answers(self, task: Task) -> FloatArray:
-        """Return (K, q d + 2 + d), the vectors of `SiteMember.answer`; the states move on."""
+        """Return (K, q d + 1 + d), the vectors of `core.member`; the states move on."""
         Cbar, ask = task.arrays["C"], Ask(task.params["ask"])
         q, d = Cbar.shape
         R = Cbar.copy()
         R[:d].flat[:: d + 1] -= 1.0
         # One product for all sites.
         gradient = (self.wG.reshape(-1, q) @ R).reshape(-1, q, d)
-        out = np.zeros((len(self.wG), q * d + 2 + d))
-        out[:, q * d + 2 :] = 0.5 * np.einsum("ij,kij->kj", R, gradient)
+        out = np.zeros((len(self.wG), q * d + 1 + d))
+        np.einsum("ij,kij->kj", 0.5 * R, gradient, out=out[:, q * d + 1 :])
         message = out[:, : q * d].reshape(-1, q, d)
         if ask is Ask.GRADIENT:
             message[...] = gradient
             return out
         before, rho2, relaxation = (float(task.params[k]) for k in ("rho2_before", "rho2", "relaxation"))  # type: ignore[arg-type]
         if ask is Ask.ZERO:
-            self.U = np.zeros_like(self.U)
-        elif ask is Ask.JOIN:
-            self.U = -gradient
+            self._join(task.arrays["metric"], d)
         else:
             gap = self.C - Cbar
             scaled = self.D * gap
@@ -95,7 +95,5 @@ class _Steps:
         self.C = self.V @ ((self.Vt @ right) / (self.e + rho2))
         if relaxation != 1.0:
             self.C = relaxation * self.C + (1.0 - relaxation) * Cbar
-        dual = self.U / self.D
-        message[...] = self.C + dual / rho2
-        out[:, q * d + 1] = np.einsum("kij,kij->k", self.U, dual)
+        message[...] = self.C + self.U / (rho2 * self.D)
         return out
