@@ -15,12 +15,17 @@ import numpy as np
 from feddbn.core.lagged import FloatArray
 from feddbn.privacy.fixed_point import LIMBS, encode_fixed
 from feddbn.privacy.keys import TAG_BYTES, pair_tags
-from feddbn.privacy.secagg import Message, Order, as_bytes
+from feddbn.privacy.secagg import Message, Order
 from feddbn.privacy.secagg_site import SecAggSite
 
 __all__ = ["mask_together"]
 
-_pairs = lru_cache(maxsize=4)(lambda n_sites: np.triu_indices(n_sites, 1))
+
+@lru_cache(maxsize=4)
+def _places(n_sites: int) -> np.ndarray:
+    """Where the two halves of each pair's tags belong in a table [from, to], flattened: (i, j), then (j, i)."""
+    first, second = np.triu_indices(n_sites, 1)
+    return np.column_stack([first * n_sites + second, second * n_sites + first]).ravel()
 
 
 def mask_together(sites: Sequence[SecAggSite], order: Order, vectors: FloatArray) -> dict[str, Message]:
@@ -35,17 +40,17 @@ def mask_together(sites: Sequence[SecAggSite], order: Order, vectors: FloatArray
     """
     epochs = [site.epoch(order.epoch) for site in sites]
     n_sites, n = vectors.shape
+    slot, context = order.slot, order.context
     y = encode_fixed(vectors.ravel(), n_sites, sites[0].fractional_bits).reshape(LIMBS, n_sites, n)
-    for k, epoch in enumerate(epochs):
-        y[:, k] += epoch.mask(order.slot, n)
     digests: list[bytes] = []
     for k, epoch in enumerate(epochs):
-        digests += pair_tags(epoch.tag_keys_of(order.slot)[k + 1 :], order.context)
-    halves = as_bytes(digests).reshape(-1, 2, TAG_BYTES)
-    # tags[i, j]: from site i to site j.
-    tags = np.zeros((n_sites, n_sites, TAG_BYTES), dtype=np.uint8)
-    first, second = _pairs(n_sites)
-    tags[first, second], tags[second, first] = halves[:, 0], halves[:, 1]
-    for k, epoch in enumerate(epochs):
+        y[:, k] += epoch.mask(slot, n)
+        digests += pair_tags(epoch.tag_keys_of(slot, k + 1), context)
+    tags = np.zeros((n_sites * n_sites, TAG_BYTES), dtype=np.uint8)
+    tags[_places(n_sites)] = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, TAG_BYTES)
+    tags = tags.reshape(n_sites, n_sites, TAG_BYTES)
+    replies = {}
+    for k, (site, epoch) in enumerate(zip(sites, epochs, strict=True)):
         epoch.expected = tags[:, k]
-    return {site.name: site.masked_reply(order, y[:, k], tags[k]) for k, site in enumerate(sites)}
+        replies[site.name] = site.masked_reply(order, y[:, k], tags[k])
+    return replies

@@ -44,9 +44,11 @@ class Epoch:
         assert self.roster is not None
         return self.roster
 
-    def tag_keys_of(self, slot: int) -> list[bytes]:
-        """Key of the tags with each site of the roster in one slot; zeros for this site itself."""
-        return _keys(self.secrets[slot, 2 + len(self.masking_roster.names) :])
+    def tag_keys_of(self, slot: int, first: int = 0) -> list[bytes]:
+        """Key of the tags with each site of the roster, from position `first`, in one slot; zeros for this site
+        itself.
+        """
+        return _keys(self.secrets[slot, 2 + len(self.masking_roster.names) + first :])
 
     def mask(self, slot: int, n: int) -> Residues:
         """(2, n) sum of all this site's masks of one slot, computed ahead if `n` was foreseen."""

@@ -145,27 +145,20 @@ class InProcessCourier:
             except StateError:
                 continue
             present[name] = site
-        vectors = self._vectors(present, meta, arrays)
-        if len(vectors) == len(self._sites) and len({len(vector) for vector in vectors.values()}) == 1:
-            sites = [present[name].secagg for name in vectors]
-            return mask_together(sites, order, np.stack(list(vectors.values())))
-        return {name: present[name].secagg.mask_spent(order, vector) for name, vector in vectors.items()}
-
-    def _vectors(
-        self, sites: Mapping[str, SecureSite], meta: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> dict[str, FloatArray]:
-        """Return what the sites answer; one that lost its state has dropped out."""
-        if self._answers is not None and len(sites) == len(self._sites):
-            together = self._answers(next(iter(sites.values())).task(meta, arrays))
+        if len(present) == len(self._sites) and self._answers is not None:
+            together = self._answers(next(iter(present.values())).task(meta, arrays))
             if together is not None:
-                return dict(zip(sites, together, strict=True))
-        vectors = {}
-        for name, site in sites.items():
+                return mask_together([site.secagg for site in present.values()], order, together)
+        vectors: dict[str, FloatArray] = {}
+        for name, site in present.items():
             try:
                 vectors[name] = site.answer(meta, arrays)
             except StateError:
                 continue
-        return vectors
+        if len(vectors) == len(self._sites) and len({len(vector) for vector in vectors.values()}) == 1:
+            sites = [present[name].secagg for name in vectors]
+            return mask_together(sites, order, np.stack(list(vectors.values())))
+        return {name: present[name].secagg.mask_spent(order, vector) for name, vector in vectors.items()}
 
 
 class SecureFederation:
