@@ -155,7 +155,9 @@ def plot(path: Path, target: Path) -> None:
     ax.set_yscale("log")
     ax.set_xticks(frame["sites"], [str(k) for k in frame["sites"]])
     ax.minorticks_off()
-    ax.get_figure().savefig(target, metadata={"Date": None})
+    figure = ax.get_figure()
+    assert figure is not None
+    figure.savefig(target, metadata={"Date": None} if target.suffix == ".svg" else None)
 
 
 def main() -> None:
