@@ -101,7 +101,8 @@ def table(path: Path) -> None:
     frame["is_fresh"] = frame["seed"] >= FIRST_FRESH
     frame["wrong"] = frame["fdr"] * frame["edges"]
     print(
-        "| recordings | epsilon | SHD, seeds 0-9 | SHD, seeds 200-209 | TPR | FDR (either set) | edges, wrong ones | effective rows |"
+        "| recordings | epsilon | SHD, seeds 0-9 | SHD, seeds 200-209 | TPR | FDR (either set) "
+        "| edges, wrong ones | effective rows |"
     )
     print("|---|---|---|---|---|---|---|---|")
     settings = frame.groupby(["recordings", "epsilon"])

@@ -12,7 +12,7 @@ from feddbn.federation.task import Task
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.scoring import score
 from feddbn.methods.simulation import simulate
-from feddbn.runtime.private import PrivateFederation
+from feddbn.runtime.private import PrivateFederation, private_federation
 from feddbn.runtime.secure import secure_federation
 
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
@@ -43,6 +43,29 @@ def test_oneshot_finds_the_network_under_recording_level_privacy():
     assert private.last.noisy.moments.n < 5_700
     for guard in guards.values():
         assert guard.epsilon() == pytest.approx(8.0, rel=2e-3)
+
+
+def test_a_private_federation_is_made_of_plain_sites_in_one_call():
+    made = simulate(d=4, n_sites=4, n_samples=19 * 200, n_recordings=50, mean_degree=2, random_state=5)
+    sites = {name: Site(name, data) for name, data in read_sites(made.sites).items()}
+    private = private_federation(sites, 8.0, rng=np.random.default_rng(2))
+    # Free variances leave directions open, about which a further sum would be asked if it could be paid for.
+    model = OneShotDBN(noise_variance="free", federation=private).fit(None)
+    skeletons = [(W != 0) | (W != 0).T for W in (model.W_, made.truth.W)]
+    np.testing.assert_array_equal(*skeletons)
+    assert model.nongaussian_ is None
+    assert private.last.sigma > 0
+    assert not any(site.guards for site in sites.values())
+    with pytest.raises(BudgetExceeded, match="this site's budget is 8"):
+        OneShotDBN(federation=private).fit(None)
+
+
+def test_asking_for_more_than_moments_on_purpose_is_refused_by_the_sites():
+    made = simulate(d=3, n_sites=3, n_samples=19 * 90, n_recordings=30, mean_degree=2, random_state=5)
+    sites = {name: Site(name, data) for name, data in read_sites(made.sites).items()}
+    private = private_federation(sites, 8.0, clip=60.0, rng=np.random.default_rng(2))
+    with pytest.raises(BudgetExceeded, match="task 'residual-features' would take epsilon to inf"):
+        OneShotDBN(noise_variance="free", use_nongaussian=True, federation=private).fit(None)
 
 
 def test_with_little_budget_the_network_becomes_sparse_not_wrong():
