@@ -1,6 +1,6 @@
 """OneShotDBN at its defaults against pooled DYNOTEARS whose penalty and threshold are chosen with the truth.
 
-    python benchmarks/oneshot_against_dynotears.py --seeds 10 --first-seed 100 [--d 5 10 20] [--n 128]
+    python benchmarks/oneshot_against_dynotears.py --seeds 10 --first-seed 100 [--d 5 10 20] [--n 128] [--strong | --weak]
 
 DYNOTEARS gets the penalty (.02, .05, .1, .2) and threshold (.05 to .4, on penalised or refitted weights) with
 the fewest wrong edges over the networks of each row, and, in a column of its own, the best ones for every
@@ -50,8 +50,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=100)
-    parser.add_argument("--d", type=int, nargs="*", default=[5, 10, 20])
+    parser.add_argument("--d", type=int, nargs="*", default=[5, 10, 15, 20])
     parser.add_argument("--n", type=int, nargs="*")
+    parser.add_argument("--weak", action="store_true", help="weights +-[.3, .5] only")
+    parser.add_argument("--strong", action="store_true", help="weights +-[.5, 2] only")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", UnitsWarning)
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
@@ -62,7 +64,7 @@ def main():
     print("|---|---|---|---|---|---|---|", flush=True)
     for d in arguments.d:
         for n in arguments.n or (5 * d, 128, 512):
-            for w_range in RANGES:
+            for w_range in RANGES[arguments.strong : 1 if arguments.weak else 2]:
                 compare(d, n, w_range, seeds)
 
 
