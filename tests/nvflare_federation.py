@@ -189,7 +189,7 @@ class NVFlareFederation:
     def console(self):
         return RemoteConsole(self.admin_kit, self.environment)
 
-    def wait_until_up(self, sites=None, timeout_s=60):
+    def wait_until_up(self, sites=None, timeout_s=240):
         wanted = sorted(sites or self.plan.sites)
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
