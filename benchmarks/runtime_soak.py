@@ -113,13 +113,13 @@ def soak(args, out):
         n = 0
         while time.monotonic() - start < 60 * args.minutes:
             begun = time.monotonic()
-            with federation.console() as console:
-                job = console.submit(study_number(n, args.rounds), f"soak-{n}")
-                status = console.wait(job, timeout_s=600)
-                if status.endswith("COMPLETED"):
-                    console.fetch(job, Path(place) / "out")
-                else:
-                    print(f"study {n} ended with {status}; {federation.log(SERVER)[-3000:]}", flush=True)
+            job = federation.console.submit(study_number(n, args.rounds), f"soak-{n}")
+            status = federation.console.wait(job)
+            if status.endswith("COMPLETED"):
+                federation.console.fetch(job, Path(place) / "out")
+            else:
+                print(f"study {n} ended with {status}; {federation.log(SERVER)[-3000:]}", flush=True)
+            federation.hang_up()
             rows.append(sample(federation, n, start, time.monotonic() - begun) | {"status": status})
             out.write_text(json.dumps(rows, indent=1))
             print({k: v if isinstance(v, str) else round(v, 2) for k, v in rows[-1].items()}, flush=True)

@@ -17,7 +17,7 @@ def main():
             arguments[0] = study_from_json(arguments[0])
         try:
             if request["call"] == "open":
-                console = Console(Path(arguments[0])).__enter__()
+                console = Console(Path(arguments[0]), timeout_s=60.0).__enter__()
                 answer = None
             else:
                 answer = getattr(console, request["call"])(*arguments)

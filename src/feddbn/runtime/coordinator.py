@@ -305,7 +305,7 @@ class Coordinator:
                 if rules.when_missing == "abort" or waited >= rules.max_wait_s or self._is_in_vain(heard):
                     reasons = " ".join(self._said[site] for site in sorted(self._said))
                     raise NotEnoughSites(f"task {seq} ({task.name!r}): {error} {reasons}".rstrip()) from None
-                    time.sleep(self._pause_s)
+                time.sleep(self._pause_s)
         self._require(answer.contributors, participants, f"task {seq} ({task.name!r})")
         seconds = time.monotonic() - start
         names = answer.contributors

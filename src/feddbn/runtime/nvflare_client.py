@@ -22,7 +22,7 @@ Watch = Callable[[dict[str, Any]], None]
 _DONE = "FINISHED"
 
 
-def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float = 60.0) -> Path:
+def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float = 180.0) -> Path:
     """Write the NVFlare job of a study: two configuration files, no code; return its directory."""
     job = Path(directory) / check_run_id(run_id)
     config = job / "app" / "config"

@@ -186,7 +186,15 @@ def _harden_server(kit: Path) -> None:
             _set_argument(component, "uri_root", str(store / "jobs"))
     _write(local / "resources.json", values)
     _permissions(local)
+    _quieten(local)
     (local / "feddbn_server.toml").write_text('runs = "../runs"\nkeep_days = 30\n', encoding="utf-8")
+
+
+def _quieten(local: Path) -> None:
+    """NVFlare writes two lines per call to three files; a study makes thousands of calls, our events say the same."""
+    values = _load(local / "log_config.json.default")
+    values["loggers"]["nvflare.collab.runtime.cell_dispatcher"] = {"level": "WARNING"}
+    _write(local / "log_config.json", values)
 
 
 def _harden_site(kit: Path, site: str) -> None:
@@ -211,11 +219,15 @@ def start_environment() -> dict[str, str]:
     """Return the environment in which a kit is started.
 
     The kit's script calls ``python3``: it must be this one. A job whose site has died is held open for 15
-    minutes by default after the study itself has ended; 15 seconds are enough for a site that lives.
+    minutes by default after the study itself has ended; 15 seconds are enough for a site that lives. On a busy
+    machine a job's processes start slowly: a site waits longer than NVFlare's 60 s for the server's, and longer
+    than 5 s for its own connection, before the whole job fails.
     """
     here = str(Path(sys.executable).parent)
     values = {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', '')}"}
     values.setdefault("NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT", "15")
+    values.setdefault("NVFLARE_MAX_RUNNER_SYNC_TIMEOUT", "180")
+    values.setdefault("NVFLARE_CELL_WAIT_TIMEOUT", "30")
     values.setdefault("OMP_NUM_THREADS", "1")
     return values
 
