@@ -1,7 +1,8 @@
 """What NVFlare leaves behind for every job and never deletes, pruned by the same rule as runs.
 
 A site's kit collects one directory per job (configuration and logs), a server's job store one directory per
-job with the files for download. Old ones are emptied at the start of the next study.
+job with the files for download, and its transfer directory one per download. Old ones are emptied at the
+start of the next study.
 
 The server's entries keep their small ``meta`` and ``scheduled`` files while the server runs: NVFlare's
 scheduler looks at every entry once a second, and one that vanishes while it looks ends the scheduler's
@@ -22,6 +23,7 @@ from feddbn.runtime.store import last_change
 __all__ = ["JOBS", "forget_jobs", "prune_job_results", "prune_site_jobs"]
 
 JOBS = Path("store") / "jobs"
+TRANSFER = "transfer"
 _JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _KEPT = ("meta", "scheduled")
 
@@ -61,6 +63,8 @@ def prune_job_results(kit: Path, keep_days: float, keep: str = "", now: float | 
                 item.unlink()
         if large:
             pruned.append(path.name)
+    for path in _old_jobs(Path(kit) / TRANSFER, keep_days, "", now):
+        shutil.rmtree(path, ignore_errors=True)
     return pruned
 
 
