@@ -53,7 +53,7 @@ check: $(VENV)/.test-installed
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 format: $(VENV)/.test-installed
 	$(BIN)/ruff check --fix --quiet src tests || true

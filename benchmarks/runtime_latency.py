@@ -2,13 +2,16 @@
 
     python benchmarks/runtime_latency.py --sites 2 5 10
 
-For each N: a job of one round (fixed cost), a job of 100 rounds of small messages, FDBNL with 70 rounds and,
-where it is installed, OneShotDBN. Seconds are those a lead waits, from submit to downloaded result.
+For each N: a job of one round (fixed cost), a job of 100 rounds of small messages, FDBNL with 70 rounds and
+OneShotDBN. Seconds are those a lead waits, from submit to downloaded result; CPU seconds are those of all
+processes together, which a busy machine changes little. `--only` names some of the studies. Rows are added to
+benchmarks/results/runtime_latency.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -25,23 +28,36 @@ import pandas as pd  # noqa: E402
 
 import study_programs  # noqa: F401, E402
 from feddbn import simulate  # noqa: E402
-from feddbn.federation.study import Study, study_methods  # noqa: E402
+from feddbn.federation.study import Study  # noqa: E402
 from feddbn.methods import studies  # noqa: F401, E402
-from nvflare_federation import NVFlareFederation  # noqa: E402
+from nvflare_federation import NVFlareFederation, children  # noqa: E402
+
+
+def cpu_seconds(federation):
+    """Of the server and the sites, with the job processes that have ended."""
+    total = 0
+    for process in federation.processes.values():
+        for pid in [process.pid, *children(process.pid)]:
+            with contextlib.suppress(OSError):
+                total += sum(
+                    map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15])
+                )
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def measure(federation, study, run):
-    """Seconds from submit to result, and the seconds of each sum at the server."""
-    with federation.console() as console:
-        start = time.monotonic()
-        job = console.submit(study, run)
-        status = console.wait(job, timeout_s=300)
-        console.fetch(job, federation.root / "out" / run)
-        total = time.monotonic() - start
+    """Seconds from submit to result, CPU seconds, and the seconds of each sum at the server."""
+    console = federation.console
+    used = cpu_seconds(federation)
+    start = time.monotonic()
+    job = console.submit(study, run)
+    status = console.wait(job)
+    console.fetch(job, federation.root / "out" / run)
+    total = time.monotonic() - start
     assert status.endswith("COMPLETED"), status
     lines = (federation.runs / run / "events.jsonl").read_text().splitlines()
     sums = [e["seconds"] for e in map(json.loads, lines) if e["what"] == "sum"]
-    return total, np.array(sums)
+    return total, cpu_seconds(federation) - used, np.array(sums)
 
 
 def main():
@@ -50,7 +66,10 @@ def main():
     )
     parser.add_argument("--sites", type=int, nargs="+", default=[2, 5, 10])
     parser.add_argument("--d", type=int, default=20)
+    parser.add_argument("--only", nargs="+", default=[])
     args = parser.parse_args()
+    out = HERE / "results" / "runtime_latency.jsonl"
+    out.parent.mkdir(exist_ok=True)
     rows = []
     for n in args.sites:
         made = simulate(d=args.d, n_lags=1, n_sites=n, n_samples=100 * n, mean_degree=4, random_state=0)
@@ -62,8 +81,8 @@ def main():
             "100 rounds": ("walk", {"rounds": 100}),
             "fdbnl 70": ("fdbnl", {"n_lags": 1, "max_rounds": 70, "tol": 1e-14, "h_tol": 1e-14}),
         }
-        if "oneshot" in study_methods():
-            plans["oneshot"] = ("oneshot", {"n_lags": 1})
+        plans["oneshot"] = ("oneshot", {"n_lags": 1})
+        plans = {what: plan for what, plan in plans.items() if not args.only or what in args.only}
         with (
             tempfile.TemporaryDirectory() as place,
             NVFlareFederation(place, frames, ("study_programs",)) as federation,
@@ -76,21 +95,21 @@ def main():
                     sites=tuple(names),
                     parameters=parameters,
                 )
-                total, sums = measure(federation, study, what.replace(" ", "-"))
+                total, cpu, sums = measure(federation, study, what.replace(" ", "-"))
                 row = {
                     "sites": n,
                     "study": what,
                     "seconds": total,
+                    "cpu": cpu,
                     "sums": len(sums),
                     "median_ms": 1e3 * float(np.median(sums)),
                     "p90_ms": 1e3 * float(np.quantile(sums, 0.9)),
                     "load": os.getloadavg()[0],
                 }
                 rows.append(row)
+                with open(out, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
                 print({k: round(v, 1) if isinstance(v, float) else v for k, v in row.items()}, flush=True)
-    out = HERE / "results" / "runtime_latency.json"
-    out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(rows, indent=1))
     print(pd.DataFrame(rows).round(1).to_string(index=False))
 
 

@@ -1,10 +1,11 @@
-"""Kill trials and a long run on NVFlare processes on loopback.
+"""Memory and disk of a server and three sites on NVFlare while studies follow each other.
 
-    python benchmarks/runtime_soak.py kill --trials 10      # kill -9 a site's job, a site, the server;
-    resume; compare python benchmarks/runtime_soak.py hours --minutes 60    # memory and disk while studies
-    follow each other
+    python benchmarks/runtime_soak.py --minutes 60
 
-Results go to benchmarks/results/ as JSON (and a plot for the long run).
+Three kinds of study take turns: 200 rounds of a small stateful method, FDBNL under secure aggregation, and
+OneShotDBN. `keep_days` is set to a few minutes, so that pruning has to work. After each study the resident
+memory, threads and open files of the long-lived processes and the bytes on disk are noted. Rows go to
+benchmarks/results/runtime_soak.json as they are made, the plot to docs/gallery/soak.png.
 """
 
 from __future__ import annotations
@@ -12,142 +13,96 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-import pandas as pd  # noqa: E402
-
+from conformance import make_study as method_study  # noqa: E402
 from nvflare_federation import SERVER, NVFlareFederation, children  # noqa: E402
-from trials import (  # noqa: E402
-    SITES,
-    assert_nothing_executed_twice,
-    in_process,
-    job_process,
-    journal_of,
-    make_study,
-    result_of,
-    wait_for_sum,
-)
+from trials import SITES, make_study  # noqa: E402
+
+KEEP_MINUTES = 6
+VARIABLES = ("x0", "x1", "x2", "x3")
 
 
 def frames():
+    """Return site -> 120 rows of a small autoregression."""
     rng = np.random.default_rng(0)
-    return {site: pd.DataFrame(rng.normal(size=(40, 4)), columns=["x0", "x1", "x2", "x3"]) for site in SITES}
+    out = {}
+    for site in SITES:
+        x = np.zeros((120, 4))
+        for t in range(1, 120):
+            x[t] = 0.5 * x[t - 1] + rng.normal(size=4)
+            x[t, 2] += 0.8 * x[t, 0]
+        out[site] = pd.DataFrame(x, columns=list(VARIABLES))
+    return out
 
 
-def finish(federation, study, run):
-    """Resume a run to its end and compare."""
-    with federation.console() as console:
-        job = console.submit(study, run)
-        status = console.wait(job, timeout_s=180)
-        assert status.endswith("COMPLETED"), status
-        np.testing.assert_array_equal(result_of(federation, console, job, run), in_process(federation, study))
-    assert_nothing_executed_twice(federation, run)
+def study_number(n, rounds):
+    """Return the study of turn `n`."""
+    kind = n % 3
+    if kind == 0:
+        return make_study(f"soak-{n}", rounds=rounds, pause_s=0.0, timeout_s=60.0)
+    if kind == 1:
+        privacy = {"secure_aggregation": True, "min_sites": 3}
+        return method_study("fdbnl", SITES, VARIABLES, privacy=privacy)
+    return method_study("oneshot", SITES, VARIABLES)
 
 
-def kill_job(federation, run, rng):
-    study = make_study(run)
-    with federation.console() as console:
-        job = console.submit(study, run)
-        at = wait_for_sum(federation, run, int(rng.integers(0, 40)))
-        os.kill(job_process(federation, str(rng.choice(SITES)), job), signal.SIGKILL)
-        console.wait(job, timeout_s=180)
-    finish(federation, study, run)
-    return at
-
-
-def kill_site(federation, run, rng):
-    """Half of the trials go on without the site, half wait for it."""
-    goes_on = bool(rng.random() < 0.5)
-    rules = {"when_missing": "continue", "min_sites": 2} if goes_on else {"max_wait_s": 1.0}
-    study = make_study(run, **rules)
-    site = str(rng.choice(SITES))
-    with federation.console() as console:
-        job = console.submit(study, run)
-        at = wait_for_sum(federation, run, int(rng.integers(0, 40)))
-        federation.kill(site)
-        status = console.wait(job, timeout_s=240)
-        if goes_on:
-            assert status.endswith("COMPLETED"), status
-            entries = journal_of(federation, run).entries
-            absent = {e.seq: tuple(set(SITES) - set(e.answer.contributors)) for e in entries}
-            found = result_of(federation, console, job, run)
-            np.testing.assert_array_equal(found, in_process(federation, study, absent))
-    federation.start(site)
-    federation.wait_until_up()
-    if not goes_on:
-        finish(federation, study, run)
-    return at
-
-
-def kill_server(federation, run, rng):
-    study = make_study(run)
-    with federation.console() as console:
-        console.submit(study, run)
-        at = wait_for_sum(federation, run, int(rng.integers(0, 40)))
-        federation.kill(SERVER)
-    federation.start(SERVER)
-    federation.wait_until_up()
-    finish(federation, study, run)
-    return at
-
-
-def kill_trials(args):
-    rng = np.random.default_rng(args.seed)
-    rows = []
-    with (
-        tempfile.TemporaryDirectory() as place,
-        NVFlareFederation(place, frames(), ("study_programs",)) as federation,
-    ):
-        for kind in (kill_job, kill_site, kill_server):
-            for trial in range(args.trials):
-                start = time.monotonic()
-                at = kind(federation, f"{kind.__name__.replace('_', '-')}-{trial}", rng)
-                rows.append({"kind": kind.__name__, "trial": trial, "killed_at": at, "ok": True})
-                print(
-                    f"{kind.__name__} {trial}: killed at sum {at}, bits equal, {time.monotonic() - start:.0f} s",
-                    flush=True,
-                )
-    return rows
-
-
-def memory_mb(pid):
-    total = 0
+def long_lived(pid):
+    """Return the id of the process that outlives jobs, below the start script."""
     for each in [pid, *children(pid)]:
-        try:
-            line = next(
-                x for x in Path(f"/proc/{each}/status").read_text().splitlines() if x.startswith("VmRSS")
-            )
-            total += int(line.split()[1]) / 1024
-        except (OSError, StopIteration):
-            continue
-    return total
+        if b"_train" in Path(f"/proc/{each}/cmdline").read_bytes():
+            return each
+    raise LookupError(f"process {pid} runs no server or site")
 
 
-def own_memory_mb(pid):
-    """Of the long-lived process itself, without the jobs it runs."""
-    below = [p for p in [pid, *children(pid)] if b"_train" in Path(f"/proc/{p}/cmdline").read_bytes()]
-    line = next(
-        x for x in Path(f"/proc/{below[-1]}/status").read_text().splitlines() if x.startswith("VmRSS")
+def of_process(pid):
+    """Return resident MB, threads and open files."""
+    lines = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
     )
-    return int(line.split()[1]) / 1024
+    return int(lines["VmRSS"].split()[0]) / 1024, int(lines["Threads"]), len(os.listdir(f"/proc/{pid}/fd"))
 
 
-def disk_mb(path):
-    return sum(p.stat().st_size for p in Path(path).rglob("*") if p.is_file()) / 2**20
+def disk_mb(path, without=()):
+    """Return the megabytes of the files below `path`, except below the names in `without`."""
+    total = 0
+    for file in Path(path).rglob("*"):
+        if not set(file.relative_to(path).parts) & set(without):
+            try:
+                total += file.stat().st_size if file.is_file() else 0
+            except FileNotFoundError:
+                continue
+    return total / 2**20
 
 
-def hours(args):
+def sample(federation, n, start, seconds):
+    """Return one row."""
+    row = {"minutes": (time.monotonic() - start) / 60, "study": n, "seconds": seconds}
+    for name in (SERVER, *SITES):
+        memory, threads, files = of_process(long_lived(federation.processes[name].pid))
+        row |= {f"{name} MB": memory, f"{name} threads": threads, f"{name} files": files}
+    site = federation.kits[SITES[0]]
+    row["site disk MB"] = disk_mb(site, without=("_audit",))
+    row["site audit MB"] = disk_mb(federation.state(SITES[0]) / "_audit")
+    row["server disk MB"] = disk_mb(federation.kits[SERVER])
+    row["runs kept"] = len(list(federation.runs.iterdir()))
+    row["load"] = os.getloadavg()[0]
+    return row
+
+
+def soak(args, out):
+    """Run studies one after the other; return the rows."""
     rows = []
-    settings = "keep_days = 0.002"
+    settings = f"keep_days = {KEEP_MINUTES / 1440:.6f}"
     with (
         tempfile.TemporaryDirectory() as place,
         NVFlareFederation(place, frames(), ("study_programs",), settings) as federation,
@@ -156,56 +111,57 @@ def hours(args):
         path.write_text(path.read_text() + settings + "\n")
         start = time.monotonic()
         n = 0
-        with federation.console() as console:
-            while time.monotonic() - start < 60 * args.minutes:
-                n += 1
-                run = f"soak-{n}"
-                job = console.submit(make_study(run, rounds=args.rounds, pause_s=0.0), run)
-                status = console.wait(job, timeout_s=600)
-                assert status.endswith("COMPLETED"), status
-                row = {"minutes": (time.monotonic() - start) / 60, "studies": n}
-                for name in (SERVER, *SITES):
-                    row[f"{name} MB"] = own_memory_mb(federation.processes[name].pid)
-                row["site state MB"] = disk_mb(federation.state(SITES[0]))
-                row["server runs MB"] = disk_mb(federation.runs)
-                row["runs kept"] = len(list(federation.runs.iterdir()))
-                rows.append(row)
-                print({k: round(v, 2) for k, v in row.items()}, flush=True)
-    plot(rows, HERE / "results" / "runtime_soak.png")
+        while time.monotonic() - start < 60 * args.minutes:
+            begun = time.monotonic()
+            job = federation.console.submit(study_number(n, args.rounds), f"soak-{n}")
+            status = federation.console.wait(job)
+            if status.endswith("COMPLETED"):
+                federation.console.fetch(job, Path(place) / "out")
+            else:
+                print(f"study {n} ended with {status}; {federation.log(SERVER)[-3000:]}", flush=True)
+            federation.hang_up()
+            rows.append(sample(federation, n, start, time.monotonic() - begun) | {"status": status})
+            out.write_text(json.dumps(rows, indent=1))
+            print({k: v if isinstance(v, str) else round(v, 2) for k, v in rows[-1].items()}, flush=True)
+            n += 1
+            time.sleep(max(0.0, args.every - (time.monotonic() - begun)))
     return rows
 
 
 def plot(rows, path):
+    """Draw memory and disk over time."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    table = pd.DataFrame(rows).set_index("minutes")
-    path.parent.mkdir(exist_ok=True)
-    figure, axes = plt.subplots(2, 1, sharex=True, figsize=(7, 5))
-    table[[c for c in table if c.endswith(" MB") and "s MB" not in c and "state" not in c]].plot(
-        ax=axes[0], ylabel="resident MB", ylim=0
+    table = pd.DataFrame(rows).set_index("minutes").rename(columns={f"{SERVER} MB": "server MB"})
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
+    table[["server MB", *[f"{site} MB" for site in SITES]]].plot(
+        ax=axes[0], ylabel="resident memory, MB", ylim=0
     )
-    table[["site state MB", "server runs MB"]].plot(ax=axes[1], ylabel="disk MB", ylim=0)
+    table[["server disk MB", "site disk MB", "site audit MB"]].plot(ax=axes[1], ylabel="on disk, MB", ylim=0)
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
 
 def main():
+    """Run and draw."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["kill", "hours"])
-    parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--every", type=float, default=45, help="seconds from one study to the next")
     parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plot", type=Path, default=HERE.parent / "docs" / "gallery" / "soak.png")
     args = parser.parse_args()
-    rows = kill_trials(args) if args.what == "kill" else hours(args)
-    out = HERE / "results" / f"runtime_soak_{args.what}.json"
+    out = HERE / "results" / "runtime_soak.json"
     out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps(rows, indent=1))
+    rows = soak(args, out)
+    plot(rows, args.plot)
     print(f"{len(rows)} rows -> {out}")
 
 

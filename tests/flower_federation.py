@@ -13,6 +13,7 @@ from pathlib import Path
 
 from feddbn.runtime.flower_kit import make_flower_kits, write_flower_app
 from feddbn.runtime.flower_names import OUTCOME_MARK
+from feddbn.runtime.site_socket import SOCKET_NAME
 from nvflare_federation import POLICY, TESTS, children, free_ports
 
 SERVER = "localhost"
@@ -61,7 +62,7 @@ class FlowerFederation:
                 command, env=self.environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
 
-    def flwr(self, *arguments, timeout_s=60):
+    def flwr(self, *arguments, timeout_s=180):
         command = [str(BIN / "flwr"), *arguments]
         return subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=timeout_s, check=False
@@ -79,6 +80,14 @@ class FlowerFederation:
         )
 
     def __enter__(self):
+        try:
+            self._start_all()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start_all(self):
         kit = self.kits[SERVER]
         self._start(
             SERVER,
@@ -96,15 +105,20 @@ class FlowerFederation:
                 f"{site}-served", sys.executable, "-c", SERVE, str(self.kits[site] / "feddbn_site.toml")
             )
             self.start_node(site)
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
+        # A message that arrives before its site is served would be answered by a process that knows no masks.
+        while not all((self.kits[site] / "state" / SOCKET_NAME).exists() for site in self.sites):
+            if time.monotonic() > end:
+                raise TimeoutError(f"the sites are not served; see {self.root}")
+            time.sleep(0.1)
         while time.monotonic() < end:
             listed = self.flwr("supernode", "list", "here", "--format", "json").stdout
             if listed.count('"online"') == len(self.sites):
-                return self
+                return
             time.sleep(0.5)
         raise TimeoutError(f"the nodes did not come up; see {self.root}")
 
-    def _retry(self, *arguments, timeout_s=40):
+    def _retry(self, *arguments, timeout_s=240):
         end = time.monotonic() + timeout_s
         while True:
             done = self.flwr(*arguments)
@@ -125,7 +139,7 @@ class FlowerFederation:
             text=True,
         )
 
-    def outcome(self, submitted, timeout_s=150):
+    def outcome(self, submitted, timeout_s=600):
         text, _ = submitted.communicate(timeout=timeout_s)
         for line in text.splitlines():
             if OUTCOME_MARK in line:

@@ -57,7 +57,7 @@ class BadServer:
         for proxy in collab.clients:
             for what, message in script:
                 try:
-                    reply = read_reply(proxy(timeout=60.0).handle(message))
+                    reply = read_reply(proxy(timeout=240.0).handle(message))
                     said.append(
                         [proxy.name, what, reply.kind, [float(x) for x in reply.arrays.get("vector", [])]]
                     )
@@ -94,7 +94,7 @@ class BadSite(FeddbnSite):
         if n == 5:
             for neighbour in collab.other_clients:
                 try:
-                    read_reply(neighbour(timeout=10.0).handle(message))
+                    read_reply(neighbour(timeout=60.0).handle(message))
                 except FeddbnError as error:
                     (Path(collab.workspace.get_site_config_dir()) / "neighbours.txt").open("a").write(
                         f"{error}\n"

@@ -72,7 +72,7 @@ class RemoteConsole:
         try:
             self._call("open", str(kit))
         except BaseException:
-            self.__exit__()
+            self.close()
             raise
 
     def _call(self, name, *arguments):
@@ -104,32 +104,39 @@ class RemoteConsole:
     def abort(self, job):
         return self._call("abort", job)
 
-    def wait(self, job, timeout_s=60.0):
+    def wait(self, job, timeout_s=600.0):
         return self._call("wait", job, None, timeout_s)
 
     def fetch(self, job, out):
         return Path(self._call("fetch", job, str(out)))
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
+    def close(self):
+        """Log out; a server keeps half a megabyte for every session that just vanishes."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            self._process.stdin.close()
+            self._process.wait(20)
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        self._process.stdout.close()
 
 
 class NVFlareFederation:
     """Provisioned kits below `root` and the processes that run them."""
 
-    def __init__(self, root, frames, programs=(), settings="", max_jobs=8):
+    def __init__(self, root, frames, programs=(), settings="", max_jobs=5):
         sites = tuple(frames)
         self.root = Path(root)
+        self._console = None
         home = self.root / "home"
         home.mkdir(parents=True, exist_ok=True)
         port, admin_port = free_ports(2)
         self.plan = FederationPlan("demo", SERVER, tuple(sites), port, admin_port, "lead@example.org")
         self.environment = {
             **start_environment(),
+            # How long a job is held open for a site that has died in it.
+            "NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT": "5",
+            # Sites of a "walk" study dawdle until this file exists, so that a test can act in its middle.
+            "FEDDBN_TEST_QUICK": str(self.root / "quick"),
             "HOME": str(home),
             "PYTHONPATH": os.pathsep.join([*[p for p in sys.path if p], str(TESTS)]),
             "OMP_NUM_THREADS": "1",
@@ -176,7 +183,7 @@ class NVFlareFederation:
             log = open(self.root / f"{name}.log", "ab")  # noqa: SIM115
             self.processes[name] = subprocess.Popen(
                 start_command(self.kits[name]),
-                env=self.environment,
+                env={**self.environment, "FEDDBN_TEST_SITE": name},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -186,26 +193,57 @@ class NVFlareFederation:
     def log(self, name):
         return (self.root / f"{name}.log").read_text(errors="replace")
 
+    @property
     def console(self):
-        return RemoteConsole(self.admin_kit, self.environment)
+        """The lead's session, opened when it is first needed: its process takes seconds to start."""
+        if self._console is None:
+            self._console = RemoteConsole(self.admin_kit, self.environment)
+        return self._console
 
-    def wait_until_up(self, sites=None, timeout_s=60):
-        wanted = sorted(sites or self.plan.sites)
+    def hang_up(self):
+        if self._console is not None:
+            self._console.close()
+            self._console = None
+
+    def wait_until_up(self, timeout_s=240):
+        """Wait until the server and every site can be used; generous, for machines that are busy."""
+        wanted = sorted(self.plan.sites)
         end = time.monotonic() + timeout_s
+        while not self._listens():
+            if time.monotonic() > end:
+                raise TimeoutError(f"the server did not come up: {self.log(SERVER)[-2000:]}")
+            time.sleep(0.1)
+        said = ""
         while time.monotonic() < end:
-            with contextlib.suppress(Exception), self.console() as console:
-                while time.monotonic() < end:
-                    if sorted(console.sites()) == wanted:
-                        return
-                    time.sleep(0.3)
-            time.sleep(0.3)
-        raise TimeoutError(f"{wanted} did not come up; see {self.root}")
+            try:
+                if sorted(self.console.sites()) == wanted:
+                    return
+            except FederationError as error:
+                said = str(error)
+                self.hang_up()
+            time.sleep(0.2)
+        raise TimeoutError(f"{wanted} did not come up; see {self.root}; {said}")
+
+    def _listens(self):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.plan.admin_port), 5):
+            return True
+        return False
+
+    def slow_down(self):
+        """Let sites of "walk" studies take their `pause_s` from now on."""
+        (self.root / "quick").unlink(missing_ok=True)
+
+    def hurry(self):
+        """Let them go on without pauses."""
+        (self.root / "quick").touch()
 
     def kill(self, name, sig=signal.SIGKILL):
         """Kill a participant with everything it started."""
         process = self.processes.pop(name, None)
         if process is None:
             return
+        if name == SERVER:
+            self.hang_up()
         for pid in [*children(process.pid), process.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, sig)
@@ -221,12 +259,17 @@ class NVFlareFederation:
         ]
 
     def stop(self):
+        self.hang_up()
         for name in list(self.processes):
             self.kill(name)
 
     def __enter__(self):
-        self.start()
-        self.wait_until_up()
+        try:
+            self.start()
+            self.wait_until_up()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(self, *error):

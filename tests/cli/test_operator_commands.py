@@ -1,6 +1,8 @@
 """The operators' commands without an engine running: help, files, exit codes, sentences."""
 
 import json
+import shutil
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -46,6 +48,7 @@ def kits(tmp_path_factory):
         ("submit",),
         ("status",),
         ("results",),
+        ("stop",),
         ("resume",),
     ],
 )
@@ -111,8 +114,6 @@ def test_site_check_says_what_is_wrong_and_what_is_right(kits, tmp_path):
 
 
 def test_site_check_notices_a_loosened_kit(kits, tmp_path):
-    import shutil
-
     kit = tmp_path / "south"
     shutil.copytree(kits / "south", kit)
     path = kit / "local" / "authorization.json"
@@ -131,10 +132,11 @@ def test_site_check_notices_a_loosened_kit(kits, tmp_path):
         (("server", "start", "--kit", "nowhere"), "nowhere is not the kit of a server or a site"),
         (("status", "--kit", "nowhere"), "nowhere is not an administrator's kit"),
         (("results", "run-1", "--kit", "nowhere"), "nowhere is not an administrator's kit"),
-        (("resume", "run-1", "--kit", "nowhere"), "no run 'run-1' was sent with the kit nowhere"),
+        (("resume", "run-1", "--kit", "nowhere"), "nowhere is not an administrator's kit"),
+        (("stop", "run-1", "--kit", "nowhere"), "nowhere is not an administrator's kit"),
         (
             ("submit", "nothing.toml", "--kit", "nowhere"),
-            "the study file nothing.toml cannot be read",
+            "the study file nothing.toml cannot be read: No such file or directory.",
         ),
         (
             ("federation", "init", "x", "--server", "s", "--site", "a", "--engine", "ray"),
@@ -156,6 +158,74 @@ def test_a_study_with_a_parameter_its_method_does_not_take_is_refused_before_it_
     path.write_text(STUDY + "lambda_w = -3\n")
     with pytest.raises(ParameterError, match="lambda_w=-3 must be a number of at least 0"):
         read_study(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('name = "s"', 'name = "S 1"', "name: use 1 to 40 lower-case letters, digits and '-'"),
+        ("secure_aggregation = true", "secure_aggregation = true\nmin_sites = 4", "the study names 3 sites"),
+        (
+            "[privacy]",
+            '[attendance]\nwhen_missing = "continue"\nmin_sites = 5\n[privacy]',
+            r"attendance\.min_sites = 5, but the study names 3 sites; name more sites or lower it",
+        ),
+        ("secure_aggregation", "secure_agregation", r"privacy\.secure_agregation: is not a known key"),
+    ],
+)
+def test_a_study_that_cannot_be_run_is_refused_before_it_is_sent(tmp_path, old, new, sentence):
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY.replace(old, new))
+    with pytest.raises(ParameterError, match=sentence):
+        read_study(path)
+
+
+def test_a_run_keeps_its_study(kits, tmp_path):
+    kit = kits / "lead@example.org"
+    assert "no run 'run-7' was sent with the kit" in run("resume", "run-7", "--kit", kit).output
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    (kit / "runs").mkdir()
+    (kit / "runs" / "run-1.json").write_text("{}")
+    done = run("submit", path, "--kit", kit, "--run", "run-1")
+    assert done.exit_code == 2
+    assert "run 'run-1' was sent with another study" in " ".join(done.output.split())
+
+
+class Session:
+    """What NVFlare's session says in these tests: two sites are connected."""
+
+    def __init__(self, user, kit, timeout):
+        assert user == "lead@example.org"
+
+    def get_system_info(self):
+        return SimpleNamespace(client_info=[SimpleNamespace(name="north"), SimpleNamespace(name="south")])
+
+    def close(self):
+        pass
+
+
+def test_a_study_whose_sites_are_not_connected_is_not_sent(kits, tmp_path, monkeypatch):
+    """The kit may have any name; the lead's is in it."""
+    monkeypatch.setattr("nvflare.fuel.flare_api.flare_api.new_secure_session", Session)
+    shutil.copytree(kits / "lead@example.org", tmp_path / "mine")
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY)
+    done = run("submit", path, "--kit", tmp_path / "mine", "--run", "run-2")
+    assert done.exit_code == 2
+    said = " ".join(done.output.split())
+    assert "needs 3 of its sites, but not connected: west; connected: north, south." in said
+    assert not (tmp_path / "mine" / "runs" / "run-2.json").exists()
+
+
+def test_a_server_that_is_not_there_is_named(kits, monkeypatch):
+    def refuse(user, kit, timeout):
+        raise OSError("nobody answers")
+
+    monkeypatch.setattr("nvflare.fuel.flare_api.flare_api.new_secure_session", refuse)
+    done = run("status", "--kit", kits / "lead@example.org")
+    assert done.exit_code == 2
+    assert "the server localhost:2 cannot be reached with the kit" in " ".join(done.output.split())
 
 
 def test_a_flower_app_holds_no_code(tmp_path):

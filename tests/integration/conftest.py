@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-SITES = ("site-a", "site-b", "site-c")
+# Most studies name the first three; a masked sum survives a drop-out only with four.
+SITES = ("site-a", "site-b", "site-c", "site-d")
 
 
 @pytest.fixture(scope="session")
@@ -14,13 +15,13 @@ def frames():
 
     from feddbn import simulate
 
-    made = simulate(d=4, n_lags=1, n_sites=len(SITES), n_samples=240, mean_degree=2, random_state=3)
+    made = simulate(d=4, n_lags=1, n_sites=len(SITES), n_samples=320, mean_degree=2, random_state=3)
     return {name: pd.DataFrame(data[0]) for name, data in zip(SITES, made.sites.values(), strict=True)}
 
 
 @pytest.fixture(scope="session")
 def federation(tmp_path_factory, frames):
-    """One NVFlare server and three sites as real processes with mutual TLS, for all integration tests."""
+    """One NVFlare server and four sites as real processes with mutual TLS, for all integration tests."""
     pytest.importorskip("nvflare")
     from nvflare_federation import NVFlareFederation
 

@@ -5,27 +5,28 @@ import pytest
 pytest.importorskip("nvflare")
 from conformance import PARAMETERS, assert_same, in_process, plans
 from feddbn.federation.study import StudyResult
+from trials import SITES
 
 
 @pytest.fixture(scope="module")
 def finished(federation, frames):
     """All studies, run at the same time."""
     variables = next(iter(frames.values())).columns
-    studies = plans(federation.plan.sites, variables)
-    with federation.console() as console:
-        jobs = {name: console.submit(study, f"conformance-{name}") for name, study in studies.items()}
-        out = {}
-        for name, job in jobs.items():
-            status = console.wait(job, timeout_s=180)
-            out[name] = (
-                studies[name],
-                status,
-                console.fetch(job, federation.root / "out" / f"conformance-{name}"),
-            )
+    studies = plans(SITES, variables)
+    console = federation.console
+    jobs = {name: console.submit(study, f"conformance-{name}") for name, study in studies.items()}
+    out = {}
+    for name, job in jobs.items():
+        status = console.wait(job)
+        folder = console.fetch(job, federation.root / "out" / f"conformance-{name}")
+        out[name] = (studies[name], status, folder)
     return out
 
 
-@pytest.mark.parametrize("name", [f"{m}{kind}" for m in PARAMETERS for kind in ("", "-masked")])
+NAMES = [*(f"{m}{kind}" for m in PARAMETERS for kind in ("", "-masked")), "pfdbnl-sampled"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_study_gives_the_same_network_as_in_process(finished, federation, name):
     study, status, folder = finished[name]
     assert status == "FINISHED:COMPLETED", (folder / "outcome.json").read_text()

@@ -91,6 +91,7 @@ COMMANDS = {
     "submit": Entry("submit", "submit", "Send a study to the federation.", _DEPLOY),
     "status": Entry("submit", "status", "Show connected sites and runs.", _DEPLOY),
     "results": Entry("submit", "results", "Fetch the result of a run that has ended.", _DEPLOY),
+    "stop": Entry("submit", "stop", "Stop a run; it can be resumed.", _DEPLOY),
     "resume": Entry("submit", "resume", "Go on with a run where it stopped.", _DEPLOY),
     "reproduce": Entry("reproduce", "reproduce", "Reproduce the paper's tables and figures.", _RESEARCH),
     "bench": Entry("bench", "bench", "Measure speed on this machine.", _RESEARCH),

@@ -26,6 +26,9 @@ def start(
 ) -> None:
     """Run the server in the foreground until it is stopped; systemd restarts it."""
     from feddbn.runtime.nvflare_kit import start_command, start_environment
+    from feddbn.runtime.nvflare_prune import forget_jobs
+    from feddbn.runtime.settings import read_server_settings
 
     command = start_command(kit)
+    forget_jobs(kit, read_server_settings(kit / "local" / "feddbn_server.toml").keep_days)
     os.execvpe(command[0], list(command), start_environment())

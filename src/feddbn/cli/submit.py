@@ -1,4 +1,4 @@
-"""``feddbn submit | status | results | resume``: what the person who leads a study runs."""
+"""``feddbn submit | status | results | stop | resume``: what the person who leads a study runs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from feddbn.cli.terminal import remark
 from feddbn.errors import FederationError, FileError, StateError
 from feddbn.federation.study import Study, parse_study, study_from_json
 
-__all__ = ["read_study", "results", "resume", "status", "submit"]
+__all__ = ["read_study", "results", "resume", "status", "stop", "submit"]
 
 Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The lead's kit.")]
 Wait = Annotated[
@@ -29,16 +30,19 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def read_study(path: Path) -> Study:
     """Return the study in a file, its method's parameters checked."""
-    from feddbn.federation.study import check_noise, study_method
+    from feddbn.federation.study import check_noise, check_sites, study_method
     from feddbn.runtime.settings import load_programs
 
     try:
         study = parse_study(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"the study file {path} cannot be read: {error}.") from None
+    except OSError as error:
+        raise FileError(f"the study file {path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise FileError(f"the study file {path} cannot be read: it is not UTF-8 text.") from None
     load_programs(("feddbn.methods.studies",))
     study_method(study.method).check(study.parameters)
     check_noise(study)
+    check_sites(study)
     return study
 
 
@@ -53,6 +57,11 @@ def submit(
     """Send a study to the federation."""
     plan = read_study(study)
     run_id = run or f"{plan.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    path = _memory(kit, run_id)
+    if path.exists() and path.read_text(encoding="utf-8") != plan.to_json():
+        raise StateError(
+            f"run {run_id!r} was sent with another study; give this one another name with --run."
+        )
     _send(kit, plan, run_id, wait, out, as_json)
 
 
@@ -65,6 +74,18 @@ def resume(
 ) -> None:
     """Go on with a run where it stopped; the result is the same as without the stop."""
     _send(kit, _remembered(kit, run), run, wait, out, as_json)
+
+
+def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit) -> None:
+    """Stop a run that waits or goes on; `feddbn resume` goes on with it."""
+    from feddbn.runtime.nvflare_client import Console
+
+    with Console(kit) as console:
+        row = console.job_of(run)
+        if str(row["status"]).startswith("FINISHED"):
+            raise StateError(f"run {run!r} has ended already; its status is {row['status']}.")
+        console.abort(str(row["job"]))
+    typer.echo(f"run {run} was stopped.")
 
 
 def status(
@@ -118,13 +139,20 @@ def _send(kit: Path, study: Study, run_id: str, wait: bool, out: Path | None, as
     from feddbn.runtime.nvflare_client import Console
 
     with Console(kit) as console:
+        console.require_sites(study)
         job = console.submit(study, run_id)
         _remember(kit, run_id, study)
         if not wait:
             typer.echo(json.dumps({"run": run_id, "job": job}) if as_json else f"run {run_id} was sent.")
             return
-        with _bar(run_id, study, as_json) as watch:
-            console.wait(job, watch)
+        try:
+            with _bar(run_id, study, as_json) as watch:
+                console.wait(job, watch)
+        except KeyboardInterrupt:
+            remark(
+                f"run {run_id} goes on; `feddbn status`, `feddbn results {run_id}`, `feddbn stop {run_id}`."
+            )
+            raise
         _fetch(console, job, run_id, out, as_json)
 
 
@@ -165,16 +193,23 @@ def _bar(run_id: str, study: Study, quiet: bool) -> Iterator[Any]:
         yield watch
 
 
+def _memory(kit: Path, run_id: str) -> Path:
+    from feddbn.federation.messages import check_run_id
+
+    return kit / "runs" / f"{check_run_id(run_id)}.json"
+
+
 def _remember(kit: Path, run_id: str, study: Study) -> None:
-    directory = kit / "runs"
-    directory.mkdir(exist_ok=True, mode=0o700)
-    (directory / f"{run_id}.json").write_text(study.to_json(), encoding="utf-8")
+    path = _memory(kit, run_id)
+    path.parent.mkdir(exist_ok=True, mode=0o700)
+    path.write_text(study.to_json(), encoding="utf-8")
 
 
 def _remembered(kit: Path, run_id: str) -> Study:
-    from feddbn.federation.messages import check_run_id
+    from feddbn.runtime.nvflare_client import check_lead_kit
 
-    path = kit / "runs" / f"{check_run_id(run_id)}.json"
+    check_lead_kit(kit)
+    path = _memory(kit, run_id)
     if not path.exists():
         raise StateError(f"no run {run_id!r} was sent with the kit {kit}.")
     return study_from_json(path.read_text(encoding="utf-8"))

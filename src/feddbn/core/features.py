@@ -24,7 +24,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from feddbn.core.lagged import Block, FloatArray
 from feddbn.errors import ParameterError
@@ -134,6 +133,9 @@ def smooth(values: FloatArray, smoothing: float, before: FloatArray | None = Non
         raise ParameterError(f"smoothing must lie in (0, 1], got {smoothing!r}; 1 means no smoothing.")
     if smoothing == 1.0 or len(values) == 0:
         return values
+    # Imported here: it takes longer than all else a site's process imports, and few studies smooth.
+    from scipy.signal import lfilter
+
     start = values[0] if before is None else before
     memory = (1.0 - smoothing) * start[None, :]
     smoothed, _ = lfilter([smoothing], [1.0, smoothing - 1.0], values, axis=0, zi=memory)

@@ -32,6 +32,7 @@ __all__ = [
     "StudyMethod",
     "StudyResult",
     "check_noise",
+    "check_sites",
     "parse_study",
     "personal_result",
     "register_personal_result",
@@ -119,6 +120,20 @@ def parse_study(text: str, source: str = "the study file") -> Study:
         raise ParameterError(f"{source} is not valid TOML: {error}.") from None
 
 
+def check_sites(study: Study) -> None:
+    """Refuse a study that cannot be run with the number of sites it names, before anything is sent."""
+    n, privacy, attendance = len(study.sites), study.privacy, study.attendance
+    if privacy.secure_aggregation and n < privacy.min_sites:
+        raise ParameterError(
+            f"privacy.min_sites = {privacy.min_sites}, but the study names {n} sites; name more sites or lower it."
+        )
+    if attendance.when_missing == "continue" and n < attendance.min_sites:
+        raise ParameterError(
+            f"attendance.min_sites = {attendance.min_sites}, but the study names {n} sites; "
+            "name more sites or lower it."
+        )
+
+
 def study_from_json(text: str) -> Study:
     """Inverse of `Study.to_json`."""
     try:
@@ -133,11 +148,11 @@ def _validated(values: object, source: str) -> Study:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole file"
-        what = (
-            "is not a known key; remove it or correct its name"
-            if first["type"] == "extra_forbidden"
-            else first["msg"]
-        )
+        known = {
+            "extra_forbidden": "is not a known key; remove it or correct its name",
+            "string_pattern_mismatch": "use 1 to 40 lower-case letters, digits and '-', a letter or digit first",
+        }
+        what = known.get(first["type"], first["msg"])
         raise ParameterError(f"{source}: {where}: {what[0].lower()}{what[1:]}.") from None
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import ndtri
 
 from feddbn.core.lagged import FloatArray
 from feddbn.errors import DataError, ParameterError
@@ -130,7 +130,7 @@ def forecast(
     if level is None:
         return Forecast(frame(mean), None, None, frame(sd), None)
     if method == "analytic":
-        reach = stats.norm.ppf(0.5 + level / 2) * sd
+        reach = ndtri(0.5 + level / 2) * sd
         lower, upper = mean - reach, mean + reach
     else:
         n_paths = positive_int(n_paths, "n_paths", 2)

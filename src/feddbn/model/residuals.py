@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from feddbn.core.lagged import Block, FloatArray, lagged_rows
 from feddbn.errors import ParameterError
@@ -57,6 +56,9 @@ def residual_diagnostics(dbn: DBN, data: Rows | Sequence[Rows], n_lags: int = 10
     n_lags = positive_int(n_lags, "n_lags")
     segments = residual_segments(dbn, data)
     u = np.concatenate(segments)
+    # Imported here: it takes longer than the rest of the package, and commands that only read a network wait for it.
+    from scipy import stats
+
     n = len(u)
     mean = u.mean(axis=0)
     variance = ((u - mean) ** 2).mean(axis=0)

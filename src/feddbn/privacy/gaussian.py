@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from feddbn.errors import ParameterError
@@ -39,6 +38,9 @@ def gaussian_epsilon(delta: float, multiplier: float, n_releases: int = 1) -> fl
     upper = 1.0
     while gaussian_delta(upper, multiplier, n_releases) > delta:
         upper *= 2
+    # Imported here: every site's process imports this module, few of them look for an epsilon.
+    from scipy.optimize import brentq
+
     return float(brentq(lambda e: gaussian_delta(e, multiplier, n_releases) - delta, 0.0, upper, xtol=1e-12))
 
 

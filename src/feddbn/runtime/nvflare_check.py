@@ -33,7 +33,7 @@ class Finding:
     text: str
 
 
-def check_site(kit: Path, study: Study | None = None, timeout_s: float = 5.0) -> list[Finding]:
+def check_site(kit: Path, study: Study | None = None, timeout_s: float = 10.0) -> list[Finding]:
     """Return the findings for a site kit, and whether it could join `study` if one is given."""
     kit = Path(kit)
     findings: list[Finding] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import shutil
 import tempfile
 import time
@@ -16,25 +17,23 @@ from feddbn.errors import FederationError, FileError, MissingExtra, StateError
 from feddbn.federation.messages import check_run_id
 from feddbn.federation.study import Study
 
-__all__ = ["Console", "write_job"]
+__all__ = ["Console", "check_lead_kit", "write_job"]
 
 Watch = Callable[[dict[str, Any]], None]
 _DONE = "FINISHED"
 
 
-def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float = 60.0) -> Path:
+def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float = 180.0) -> Path:
     """Write the NVFlare job of a study: two configuration files, no code; return its directory."""
     job = Path(directory) / check_run_id(run_id)
     config = job / "app" / "config"
     config.mkdir(parents=True)
-    # "wait" and "abort" insist on every site; a job without them could not do anything.
-    insists = study.attendance.when_missing != "continue"
-    needed = len(study.sites) if insists else min(study.attendance.min_sites, len(study.sites))
+    needed = _sites_needed(study)
     meta = {
         "name": run_id,
         "resource_spec": {},
         "min_clients": needed,
-        "mandatory_clients": list(study.sites) if insists else [],
+        "mandatory_clients": list(study.sites) if needed == len(study.sites) else [],
         "deploy_map": {"app": ["server", *study.sites]},
     }
     server = {
@@ -78,6 +77,13 @@ def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float 
     return job
 
 
+def _sites_needed(study: Study) -> int:
+    """Return how many sites must be there: all of them, unless the study may go on without some."""
+    if study.attendance.when_missing != "continue":
+        return len(study.sites)
+    return min(study.attendance.min_sites, len(study.sites))
+
+
 class Console:
     """An admin session; use as a context manager."""
 
@@ -91,14 +97,18 @@ class Console:
             from nvflare.fuel.flare_api.flare_api import new_secure_session
         except ImportError:
             raise MissingExtra("nvflare", "nvflare") from None
-        if not (self._kit / "startup" / "fed_admin.json").exists():
-            raise FileError(f"{self._kit} is not an administrator's kit: startup/fed_admin.json is missing.")
+        admin = check_lead_kit(self._kit)
+        # NVFlare's connection logs every attempt; without a handler Python would print that to the terminal.
+        logging.getLogger().addHandler(logging.NullHandler())
+        kit = self._kit.resolve()
         try:
             with _silence():
-                kit = str(self._kit.resolve())
-                self._session = new_secure_session(self._kit.name, kit, timeout=self._timeout_s)
+                self._session = new_secure_session(str(admin["username"]), str(kit), timeout=self._timeout_s)
         except Exception as error:
-            raise FederationError(f"the server cannot be reached with the kit {self._kit}: {error}") from None
+            place = f"{admin.get('host')}:{admin.get('port')}"
+            raise FederationError(
+                f"the server {place} cannot be reached with the kit {self._kit}: {error}."
+            ) from None
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -113,6 +123,17 @@ class Console:
     def submit_job(self, job: Path) -> str:
         """Send a job's directory; return NVFlare's job id."""
         return str(self._ask(self._session.submit_job, str(job)))
+
+    def require_sites(self, study: Study) -> None:
+        """Refuse a study whose sites are not there: NVFlare would let it wait for ever without a word."""
+        here = self.sites()
+        missing = [site for site in study.sites if site not in here]
+        needed = _sites_needed(study)
+        if len(study.sites) - len(missing) < needed:
+            raise StateError(
+                f"the study {study.name!r} needs {needed} of its sites, but not connected: {', '.join(missing)}; "
+                f"connected: {', '.join(here) or 'none'}. Start the sites or leave them out of the study."
+            )
 
     def sites(self) -> list[str]:
         """Return the names of the sites that are connected."""
@@ -144,9 +165,12 @@ class Console:
         return dict(answer) if answer else None
 
     def wait(
-        self, job_id: str, watch: Watch | None = None, timeout_s: float = 0.0, poll_s: float = 0.5
+        self, job_id: str, watch: Watch | None = None, timeout_s: float = 0.0, poll_s: float = 0.25
     ) -> str:
-        """Wait until a job has ended; return NVFlare's status."""
+        """Wait until a job has ended; return NVFlare's status.
+
+        Asked ever more rarely, down to every three seconds: the server notes every question in its audit log.
+        """
         start = time.monotonic()
         while True:
             status = str(self._ask(self._session.get_job_meta, job_id).get("status"))
@@ -161,6 +185,7 @@ class Console:
                     f"job {job_id} did not end within {timeout_s:.0f} s; its status is {status}."
                 )
             time.sleep(poll_s)
+            poll_s = min(1.05 * poll_s, 3.0)
 
     def fetch(self, job_id: str, out: Path) -> Path:
         """Download a job's files and put the study's own into `out`."""
@@ -186,6 +211,18 @@ class Console:
                 return call(*arguments)
         except Exception as error:
             raise FederationError(f"the server answered: {error}") from None
+
+
+def check_lead_kit(kit: Path) -> dict[str, Any]:
+    """Return who a lead's kit belongs to and where its server is; refuse a directory that is no such kit."""
+    path = Path(kit) / "startup" / "fed_admin.json"
+    if not path.exists():
+        raise FileError(f"{kit} is not an administrator's kit: startup/fed_admin.json is missing.")
+    try:
+        admin: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["admin"]
+    except (OSError, ValueError, KeyError) as error:
+        raise FileError(f"{path} cannot be read: {error}; unpack the kit again.") from None
+    return {"username": Path(kit).resolve().name, **admin}
 
 
 def _row(row: Any) -> dict[str, Any]:

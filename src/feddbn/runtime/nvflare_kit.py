@@ -40,6 +40,19 @@ ALLOWED_CLASSES = (
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _BUILDERS = "nvflare.lighter.impl"
+# A site whose server is just starting can miss the answer to its registration, and NVFlare then ends the site:
+# it is started again. A participant that ends by itself without an error stays down.
+_KEEP_RUNNING = r"""
+stop() { kill -TERM "$child" 2>/dev/null; wait "$child"; exit 0; }
+trap stop INT TERM
+while true; do
+  bash "$1" --once & child=$!
+  wait "$child" && exit 0
+  echo "feddbn: the process ended with an error; it is started again." >&2
+  sleep "${FEDDBN_RESTART_S:-5}" & child=$!
+  wait "$child"
+done
+"""
 
 
 @dataclass(frozen=True)
@@ -63,12 +76,14 @@ class FederationPlan:
                 )
         if not _HOST.fullmatch(self.server):
             raise ParameterError(f"server has {self.server!r}; give the host name that the sites can reach.")
-        if len(set(self.sites)) != len(self.sites) or not self.sites:
-            raise ParameterError("sites needs at least one name and no name twice.")
+        twice = sorted({site for site in self.sites if self.sites.count(site) > 1})
+        if twice or not self.sites:
+            said = f"sites has {twice[0]!r} twice" if twice else "sites is empty"
+            raise ParameterError(f"{said}; give at least one name and no name twice.")
         if self.server in self.sites or "server" in self.sites:
             raise ParameterError("a site cannot have the server's name.")
         if not re.fullmatch(r"[^@\s]+@[^@\s]+", self.admin):
-            raise ParameterError(f"admin must look like an e-mail address, got {self.admin!r}.")
+            raise ParameterError(f"lead must look like an e-mail address, got {self.admin!r}.")
         for what, port in (("port", self.port), ("admin_port", self.admin_port)):
             if not 0 < port < 65536:
                 raise ParameterError(f"{what} must be between 1 and 65535, got {port}.")
@@ -186,7 +201,15 @@ def _harden_server(kit: Path) -> None:
             _set_argument(component, "uri_root", str(store / "jobs"))
     _write(local / "resources.json", values)
     _permissions(local)
+    _quieten(local)
     (local / "feddbn_server.toml").write_text('runs = "../runs"\nkeep_days = 30\n', encoding="utf-8")
+
+
+def _quieten(local: Path) -> None:
+    """NVFlare writes two lines per call to three files; a study makes thousands of calls, our events say the same."""
+    values = _load(local / "log_config.json.default")
+    values["loggers"]["nvflare.collab.runtime.cell_dispatcher"] = {"level": "WARNING"}
+    _write(local / "log_config.json", values)
 
 
 def _harden_site(kit: Path, site: str) -> None:
@@ -211,18 +234,22 @@ def start_environment() -> dict[str, str]:
     """Return the environment in which a kit is started.
 
     The kit's script calls ``python3``: it must be this one. A job whose site has died is held open for 15
-    minutes by default after the study itself has ended; 15 seconds are enough for a site that lives.
+    minutes by default after the study itself has ended; 15 seconds are enough for a site that lives. On a busy
+    machine a job's processes start slowly: a site waits longer than NVFlare's 60 s for the server's, and longer
+    than 5 s for its own connection, before the whole job fails.
     """
     here = str(Path(sys.executable).parent)
     values = {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', '')}"}
     values.setdefault("NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT", "15")
+    values.setdefault("NVFLARE_MAX_RUNNER_SYNC_TIMEOUT", "180")
+    values.setdefault("NVFLARE_CELL_WAIT_TIMEOUT", "30")
     values.setdefault("OMP_NUM_THREADS", "1")
     return values
 
 
 def start_command(kit: Path) -> Sequence[str]:
-    """Return the command that runs a server or site kit in the foreground."""
+    """Return the command that runs a server or site kit in the foreground and starts it again after a failure."""
     script = Path(kit) / "startup" / "sub_start.sh"
     if not script.exists():
         raise FileError(f"{kit} is not the kit of a server or a site: startup/sub_start.sh is missing.")
-    return ["bash", str(script), "--once"]
+    return ["bash", "-c", _KEEP_RUNNING, "feddbn", str(script)]

@@ -14,6 +14,7 @@ from nvflare.collab.api.exceptions import RunAborted
 from feddbn.federation.messages import check_run_id
 from feddbn.federation.study import study_from_json
 from feddbn.runtime.conduct import Progress, conduct
+from feddbn.runtime.nvflare_prune import prune_job_results
 from feddbn.runtime.nvflare_topics import PROGRESS_TOPIC
 from feddbn.runtime.settings import load_programs, read_server_settings
 from feddbn.runtime.store import prune_runs
@@ -78,6 +79,8 @@ class FeddbnServer:
         study = study_from_json(self._study)
         run_id = check_run_id(self._run_id)
         prune_runs(settings.runs, settings.keep_days, keep=run_id)
+        kit = Path(workspace.get_root_dir())
+        prune_job_results(kit, settings.keep_days, keep=collab.fl_ctx.get_job_id())
         progress = Progress(run_id, study.sites)
         collab.fl_ctx.get_engine().register_app_command(PROGRESS_TOPIC, _answer_progress, progress)
         out = Path(workspace.get_run_dir(collab.fl_ctx.get_job_id()))

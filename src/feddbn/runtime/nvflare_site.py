@@ -11,6 +11,7 @@ from nvflare.collab import collab
 from feddbn.errors import FeddbnError
 from feddbn.federation.endpoint import SiteEndpoint
 from feddbn.federation.messages import encode_reply, refusal
+from feddbn.runtime.nvflare_prune import prune_site_jobs
 from feddbn.runtime.open_site import open_site
 from feddbn.runtime.settings import read_site_settings
 
@@ -32,7 +33,10 @@ class FeddbnSite:
         with self._opening:
             if self._endpoint is None:
                 path = Path(collab.workspace.get_site_config_dir()) / "feddbn_site.toml"
-                self._endpoint = open_site(read_site_settings(path), collab.site_name, _log)
+                settings = read_site_settings(path)
+                kit = Path(collab.workspace.get_root_dir())
+                prune_site_jobs(kit, settings.keep_days, keep=collab.fl_ctx.get_job_id())
+                self._endpoint = open_site(settings, collab.site_name, _log)
             return self._endpoint
 
     @collab.publish  # type: ignore[untyped-decorator]

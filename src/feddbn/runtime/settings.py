@@ -81,7 +81,7 @@ def _read(path: Path, kind: type[S], paths: tuple[str, ...]) -> S:
         raise FileError(f"the settings file {path} is not valid TOML: {error}.") from None
     for key in paths:
         if isinstance(values.get(key), str) and values[key]:
-            values[key] = Path(path).parent / values[key]
+            values[key] = (Path(path).parent / values[key]).resolve()
     try:
         return kind.model_validate(values)
     except ValidationError as error:

@@ -27,7 +27,15 @@ from feddbn.federation.messages import check_run_id
 from feddbn.federation.store_format import SiteRecord, decode_record, encode_record
 from feddbn.federation.study import StudyResult
 
-__all__ = ["EventLog", "FileStore", "JournalFile", "prune_runs", "run_directory", "write_atomically"]
+__all__ = [
+    "EventLog",
+    "FileStore",
+    "JournalFile",
+    "last_change",
+    "prune_runs",
+    "run_directory",
+    "write_atomically",
+]
 
 
 AUDIT = "_audit"
@@ -174,7 +182,8 @@ class EventLog:
         return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
 
 
-def _last_change(directory: Path) -> float:
+def last_change(directory: Path) -> float:
+    """Return when a directory or a file directly in it was last changed."""
     times = [0.0]
     for item in (directory, *directory.iterdir()):
         # A file that is being replaced by another process may vanish under our eyes.
@@ -191,7 +200,7 @@ def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float
         # Audit logs are kept: the privacy budget is read from them.
         if not path.is_dir() or path.name in (keep, AUDIT):
             continue
-        if _last_change(path) < limit:
+        if last_change(path) < limit:
             shutil.rmtree(path, ignore_errors=True)
             pruned.append(path.name)
     return pruned

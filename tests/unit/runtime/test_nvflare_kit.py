@@ -1,4 +1,8 @@
 import json
+import os
+import signal
+import subprocess
+import time
 
 import pytest
 
@@ -17,7 +21,7 @@ from feddbn.runtime.nvflare_kit import ALLOWED_CLASSES, FederationPlan, start_co
         ({"sites": ()}, "at least one name"),
         ({"sites": ("a", "host")}, "a site cannot have the server's name"),
         ({"server": "ho st"}, "server has 'ho st'; give the host name"),
-        ({"admin": "somebody"}, "admin must look like an e-mail address, got 'somebody'"),
+        ({"admin": "somebody"}, "lead must look like an e-mail address, got 'somebody'"),
         ({"port": 0}, "port must be between 1 and 65535, got 0"),
         ({"admin_port": 70000}, "admin_port must be between 1 and 65535, got 70000"),
     ],
@@ -57,3 +61,34 @@ def test_a_directory_that_is_no_kit_is_refused(tmp_path):
         FileError, match=r"is not the kit of a server or a site: startup/sub_start\.sh is missing"
     ):
         start_command(tmp_path)
+
+
+def make_kit(place, script):
+    (place / "startup").mkdir()
+    (place / "startup" / "sub_start.sh").write_text(script)
+    return place
+
+
+def test_a_participant_that_ends_with_an_error_is_started_again(tmp_path):
+    """As a site is whose server did not answer its registration in time."""
+    log = tmp_path / "log"
+    kit = make_kit(tmp_path, f'echo "$@" >> {log}; test $(wc -l < {log}) -ge 3')
+    done = subprocess.run(
+        start_command(kit), env={**os.environ, "FEDDBN_RESTART_S": "0"}, capture_output=True, check=False
+    )
+    assert done.returncode == 0
+    assert log.read_text().split() == ["--once"] * 3
+    assert done.stderr.decode().count("ended with an error; it is started again") == 2
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_participant_that_is_asked_to_stop_stops(tmp_path, sent):
+    log = tmp_path / "log"
+    process = subprocess.Popen(start_command(make_kit(tmp_path, f"echo $$ > {log}; exec sleep 600")))
+    end = time.monotonic() + 60
+    while not (log.exists() and log.read_text()) and time.monotonic() < end:
+        time.sleep(0.02)
+    process.send_signal(sent)
+    assert process.wait(60) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(log.read_text()), 0)

@@ -1,0 +1,158 @@
+"""A slow site, a drop-out under masks and a privacy budget, each between real processes."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nvflare")
+pytest.importorskip("dp_accounting")
+from feddbn.federation.study import Study
+from feddbn.privacy.audit import parse_entries, verify_chain
+from nvflare_federation import POLICY
+from trials import (
+    SITES,
+    absences,
+    assert_nothing_executed_twice,
+    assert_result,
+    in_process,
+    journal_of,
+    result_of,
+    wait_for_sum,
+)
+
+TIMEOUT_S = 6.0
+SLOW_ROUND = 3
+VARIABLES = ("x0", "x1", "x2", "x3")
+BUDGET = 60.0
+
+
+def slow_study(name, **changes):
+    """Site-b needs longer than the timeout in one round, but not longer than two."""
+    parameters = {"rounds": 20, "slow_site": "site-b", "slow_round": SLOW_ROUND, "slow_s": TIMEOUT_S + 2}
+    attendance = {"timeout_s": TIMEOUT_S, "when_missing": "continue", "min_sites": 2}
+    values = {"variables": VARIABLES, "sites": SITES, "parameters": parameters, "attendance": attendance}
+    return Study(name=name, method="walk", **{**values, **changes})
+
+
+def noisy_study(name, epsilon):
+    return Study(
+        name=name,
+        method="total",
+        variables=VARIABLES,
+        sites=SITES,
+        privacy={"epsilon": epsilon, "delta": 1e-5, "clip": 100.0},
+        attendance={"timeout_s": 120.0, "when_missing": "continue", "min_sites": 2},
+    )
+
+
+STUDIES = {
+    "slow": slow_study("slow"),
+    "slow-masked": slow_study(
+        "slow-masked",
+        sites=(*SITES, "site-d"),
+        privacy={"secure_aggregation": True, "min_sites": 3},
+    ),
+    "too-much": noisy_study("too-much", 2 * BUDGET),
+    "within": noisy_study("within", 0.8 * BUDGET),
+    "used-up": noisy_study("used-up", 0.8 * BUDGET),
+}
+
+
+@pytest.fixture(scope="module")
+def jobs(federation):
+    """All studies; the sites get a privacy budget when the slow ones have begun and read their own rules.
+
+    And a new state directory: what left without noise before has used up any budget.
+    """
+    before = {site: federation.kits[site] / "local" / "feddbn_site.toml" for site in SITES}
+    before = {path: path.read_text() for path in before.values()}
+    sent = {run: federation.console.submit(STUDIES[run], run) for run in ("slow", "slow-masked")}
+    for run in sent:
+        wait_for_sum(federation, run, 1)
+    for path, text in before.items():
+        budget = f"max_epsilon = {BUDGET}" if path.parts[-3] == "site-c" else ""
+        (path.parent / "noisy.toml").write_text(POLICY.replace('"walk"', '"total"') + budget)
+        path.write_text(text.replace('"../state"', '"../state-noisy"').replace("policy.toml", "noisy.toml"))
+    try:
+        sent |= {run: federation.console.submit(STUDIES[run], run) for run in ("too-much", "within")}
+        ended = {run: federation.console.wait(job) for run, job in sent.items()}
+        # One after the other: two runs at the same time cannot spend one budget.
+        sent["used-up"] = federation.console.submit(STUDIES["used-up"], "used-up")
+        ended["used-up"] = federation.console.wait(sent["used-up"])
+    finally:
+        for path, text in before.items():
+            path.write_text(text)
+    assert {run: status for run, status in ended.items() if not status.endswith("COMPLETED")} == {}
+    return sent
+
+
+def events_of(federation, run):
+    lines = (federation.runs / run / "events.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def refusals(federation, run):
+    return [e["sentence"] for e in events_of(federation, run) if e["what"] == "refused"]
+
+
+def contributors(federation, run):
+    return [entry.answer.contributors for entry in journal_of(federation, run).entries]
+
+
+def audit(state, run):
+    lines = (state / "_audit" / f"{run}.jsonl").read_text().splitlines()
+    assert verify_chain(lines).is_intact
+    return parse_entries(lines)
+
+
+def test_a_straggler_delays_a_round_by_the_timeout_and_joins_the_next(jobs, federation):
+    seconds = {e["seq"]: e["seconds"] for e in events_of(federation, "slow") if e["what"] == "sum"}
+    # Waited for as long as the rule says and, with some room for a busy machine, no longer.
+    assert TIMEOUT_S <= seconds[SLOW_ROUND] < TIMEOUT_S + 2
+    found = contributors(federation, "slow")
+    assert "site-b" not in found[SLOW_ROUND]
+    assert "site-b" in found[SLOW_ROUND + 1]
+    assert_result(federation, STUDIES["slow"], "slow", jobs["slow"])
+    assert_nothing_executed_twice(federation, "slow")
+    events = (federation.state("site-b") / "slow" / "events.jsonl").read_text()
+    assert "executed from the previous state; the last answer was not counted" in events
+
+
+def test_a_masked_sum_is_opened_without_the_site_that_dropped_out(jobs, federation):
+    found = contributors(federation, "slow-masked")
+    assert len(found) == 20
+    assert "site-b" not in found[SLOW_ROUND]
+    assert len(found[SLOW_ROUND]) == 3
+    # It is back when keys are next agreed on.
+    assert "site-b" in found[-1]
+    expected = in_process(federation, STUDIES["slow-masked"], absences(federation, "slow-masked"))
+    np.testing.assert_allclose(result_of(federation, jobs["slow-masked"], "slow-masked"), expected, atol=1e-8)
+    assert_nothing_executed_twice(federation, "slow-masked")
+    for site in STUDIES["slow-masked"].sites:
+        entries = audit(federation.state(site), "slow-masked")
+        assert {entry.protection for entry in entries} == {"masked"}
+
+
+def test_a_study_with_too_little_noise_is_refused_by_the_site_with_a_budget(jobs, federation):
+    sentence = f"the study announces epsilon = {2 * BUDGET:g}; this site allows epsilon up to {BUDGET:g}"
+    assert any(sentence in said for said in refusals(federation, "too-much"))
+    assert sentence in federation.log("site-c")
+    assert set(contributors(federation, "too-much")) == {("site-a", "site-b")}
+    assert not (federation.kits["site-c"] / "state-noisy" / "too-much").exists()
+
+
+def test_a_study_within_the_budget_is_answered_with_noise_that_is_booked(jobs, federation):
+    assert set(contributors(federation, "within")) == {SITES}
+    entries = audit(federation.kits["site-c"] / "state-noisy", "within")
+    assert {entry.protection for entry in entries} == {"noise"}
+    assert math.isclose(entries[-1].epsilon, 0.8 * BUDGET, rel_tol=0.05)
+
+
+def test_a_budget_that_is_used_up_ends_the_sites_part_over_all_runs(jobs, federation):
+    assert any(f"this site's budget is {BUDGET:g}" in said for said in refusals(federation, "used-up"))
+    assert set(contributors(federation, "used-up")) == {("site-a", "site-b")}
+    assert {entry.event for entry in audit(federation.kits["site-c"] / "state-noisy", "used-up")} == {
+        "refused"
+    }
