@@ -7,7 +7,7 @@ protects this too. The fits happen at the server, from sums only.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -59,6 +59,7 @@ def edge_confidence(
     level: float = 0.9,
     threshold: float = 0.0,
     n_jobs: int | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> pd.DataFrame:
     """Frame source, target, lag, weight, ci_low, ci_high, probability; most probable first.
 
@@ -90,6 +91,8 @@ def edge_confidence(
         An edge is present in a replicate if its absolute weight is larger.
     n_jobs
         Processes for the refits (joblib); None is one.
+    progress
+        Called with the number of replicates that have been fitted.
 
     Returns
     -------
@@ -114,7 +117,7 @@ def edge_confidence(
     if not hasattr(estimator, "fit_moments"):
         raise ParameterError(
             f"estimator {type(estimator).__name__} cannot learn from sums: "
-            "it has no fit_moments(moments, variables)."
+            "it has no fit_moments(moments, variables); use OneShotDBN or Dynotears."
         )
     if isinstance(estimator.n_lags, bool) or not isinstance(estimator.n_lags, (int, np.integer)):
         raise ParameterError(
@@ -136,7 +139,7 @@ def edge_confidence(
         seed=int(random_state),
     )
     resampled = run_program(program, running)
-    full, stacks = _refit(estimator, resampled, names, n_jobs)
+    full, stacks = _refit(estimator, resampled, names, n_jobs, progress)
     table = confidence_table(full, stacks, level=level, threshold=threshold)
     table.attrs.update(
         method=method, n_replicates=int(n_replicates), level=level, random_state=int(random_state)
@@ -162,12 +165,21 @@ def confidence_table(
 
 
 def _refit(
-    estimator: MomentsEstimator, resampled: ResampledMoments, names: tuple[str, ...], n_jobs: int | None
+    estimator: MomentsEstimator,
+    resampled: ResampledMoments,
+    names: tuple[str, ...],
+    n_jobs: int | None,
+    progress: Callable[[int], None] | None,
 ) -> tuple[DBN, FloatArray]:
     # Small solves are faster on one BLAS thread; joblib's own workers limit theirs.
     with threadpool_limits(limits=1):
         full = clone(estimator, safe=False).fit_moments(resampled.full, names)
-        stacks = Parallel(n_jobs=n_jobs)(delayed(_stack)(estimator, m, names) for m in resampled.replicates)
+        stacks = []
+        refits = (delayed(_stack)(estimator, m, names) for m in resampled.replicates)
+        for stack in Parallel(n_jobs=n_jobs, return_as="generator")(refits):
+            stacks.append(stack)
+            if progress is not None:
+                progress(len(stacks))
     return full, np.stack(stacks)
 
 
