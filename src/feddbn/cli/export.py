@@ -72,6 +72,10 @@ def _write(dbn: DBN, form: Form, path: Path) -> None:
     import numpy as np
 
     names = np.array(dbn.variables)
+    if form in (Form.lingam, Form.tigramite) and path.suffix != ".npz":
+        raise ParameterError(
+            f"--out {str(path)!r} must end in .npz, because {form.value} takes several arrays."
+        )
     if form is Form.lingam:
         np.savez(path, adjacency_matrices=dbn.to_lingam(), variables=names)
     elif form is Form.tigramite:

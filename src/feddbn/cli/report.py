@@ -57,7 +57,7 @@ def _edge_table(path: Path) -> pd.DataFrame:
 
     wanted = ["source", "target", "lag", "weight", "probability"]
     try:
-        table = pd.read_csv(path, dtype={"source": str, "target": str}, keep_default_na=False)
+        table = pd.read_csv(path, converters={"source": str, "target": str})
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not CSV"
         raise FileError(f"the edge table {str(path)!r} cannot be read: {reason}.") from None

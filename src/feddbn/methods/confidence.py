@@ -112,6 +112,8 @@ def edge_confidence(
     for name, value, least in (("n_replicates", n_replicates, 2), ("random_state", random_state, 0)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0):
+        raise ParameterError(f"n_jobs must be a whole number other than 0 or None, got {n_jobs!r}.")
     if not 0 < level < 1:
         raise ParameterError(f"level must lie between 0 and 1, got {level!r}.")
     if not hasattr(estimator, "fit_moments"):
