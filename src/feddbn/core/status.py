@@ -16,7 +16,7 @@ class Status(Enum):
         "stopped because the acyclicity penalty reached its limit before h did; weakest cycle edges were cut"
     )
     STALLED = "stopped because nothing changed any more although a residual is above its tolerance"
-    EXACT = "exact: solved in closed form or by a finite search"
+    EXACT = "needed no rounds: the answer is exact, in closed form or by a finite search"
 
     @property
     def message(self) -> str:

@@ -151,14 +151,7 @@ def plot_path(
     ax.set_ylabel(y_label)
     _tidy(ax)
     rest = f"{len(names) - len(named)} others in grey" if many else None
-    ax.legend(
-        frameon=False,
-        fontsize=8.5,
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-        title=rest,
-        title_fontsize=8,
-    )
+    _legend(ax, rest)
     return ax
 
 
@@ -256,15 +249,7 @@ def plot_responses(
         ax.set_title(f"a unit shock to {shock}", loc="left", fontsize=10)
     _tidy(ax)
     if data.names:
-        title = f"{hidden} weaker not shown" if hidden else None
-        ax.legend(
-            frameon=False,
-            fontsize=9,
-            loc="center left",
-            bbox_to_anchor=(1.0, 0.5),
-            title=title,
-            title_fontsize=8,
-        )
+        _legend(ax, f"{hidden} weaker not shown" if hidden else None)
     else:
         ax.text(0.5, 0.6, "nothing moves", transform=ax.transAxes, ha="center", color="#555555")
     return ax
@@ -325,8 +310,15 @@ def plot_forecast(
     ax.set_xlabel("steps from the last observation")
     ax.set_ylabel(name)
     _tidy(ax)
-    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    _legend(ax)
     return ax
+
+
+def _legend(ax: Axes, title: str | None = None) -> None:
+    """A legend at the right of the axes, where it hides nothing."""
+    ax.legend(
+        frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5), title=title, title_fontsize=8
+    )
 
 
 def _tidy(ax: Axes) -> None:
