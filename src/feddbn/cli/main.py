@@ -174,7 +174,8 @@ def _usage_sentence(error: Any) -> str:
     # click writes an argument with its choices as '[KIND]:[a|b]'; the choices follow in the sentence anyway.
     text = re.sub(r"'\[?(\w+)\]?:\[[^']*\]'", r"\1", str(error.format_message()))
     path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "feddbn"
-    return f"{' '.join(text.split()).rstrip('.')}; see {path} --help."
+    text = " ".join(text.split())
+    return f"{text} See {path} --help." if text.endswith("?") else f"{text.rstrip('.')}; see {path} --help."
 
 
 def _missing_extra(error: Exception) -> MissingExtra | None:

@@ -106,7 +106,7 @@ def render_report(
         verdicts=verdicts(record),
         figures=_figures(record),
         sites=_site_rows(record),
-        warnings=[text[:1].upper() + text[1:] for text in record.warnings],
+        warnings=[_capitalised(text) for text in record.warnings],
         audit=_audit_rows(record.audit),
         spent=_spent(record.audit),
         truth=_truth_counts(record),
@@ -262,6 +262,11 @@ def _truth_counts(record: ReportRecord) -> dict[str, int] | None:
         "extra": int(marks.get("extra", 0)),
         "missing": n_true - found - int(marks.get("reversed", 0)),
     }
+
+
+def _capitalised(text: str) -> str:
+    # Other sentences may begin with the name of a site or a variable, which stays as it is written.
+    return text[:1].upper() + text[1:] if text.startswith(("the ", "this ")) else text
 
 
 def _shown(value: object) -> str:

@@ -80,7 +80,8 @@ def _converged(record: ReportRecord) -> Verdict:
     advice = {
         "MAX_ROUNDS": "Raise max_rounds, or loosen tol if the residuals below are small enough for "
         "your purpose.",
-        "NOT_ACYCLIC": "Raise lambda_w, or forbid edges that cannot exist, so that fewer cycles compete.",
+        "NOT_ACYCLIC": "Raise max_rounds; if that does not help, raise lambda_w or forbid edges that cannot "
+        "exist, so that fewer cycles compete.",
         "STALLED": "Try schedule='adaptive' and a smaller rho2; weights may still change in the "
         "second digit.",
     }.get(record.status_name, "Raise max_rounds and look at the convergence curves below.")

@@ -150,6 +150,12 @@ def test_rows_of_sites_that_keep_them_are_counted_by_the_sum():
     sites = [{"name": "north"}, {"name": "south"}]
     page = render_report({**example_result(), "sites": sites, "diagnostics": {"n_samples": 1234}})
     assert "from 1,234 rows at 2 sites" in page
+    assert "<p>north, south. How many rows each of them has is not in the result.</p>" in page
+
+
+def test_warnings_begin_like_sentences_unless_they_begin_with_a_name():
+    page = render_report({**example_result(), "warnings": ["the fit stopped.", "north dropped 2 rows."]})
+    assert "<li>The fit stopped.</li><li>north dropped 2 rows.</li>" in page
 
 
 def test_a_result_file_is_read_and_a_wrong_one_refused(tmp_path):
