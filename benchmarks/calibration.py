@@ -99,30 +99,36 @@ def report_edges(arguments: argparse.Namespace) -> None:
 
 
 def report_intervals(arguments: argparse.Namespace) -> None:
-    for method in ("analytic", "simulation"):
-        shares = []
-        for seed in range(arguments.series):
-            rng = np.random.default_rng(seed)
-            rows = arguments.rows[-1]
-            federation = simulate(
-                d=arguments.variables,
-                n_lags=1,
-                n_sites=arguments.sites,
-                n_samples=rows,
-                random_state=seed,
-            )
-            truth: DBN = federation.truth
-            network = estimator(arguments.estimator).fit(federation.sites).dbn_ if arguments.fitted else truth
-            path = truth.simulate(60 + arguments.steps, random_state=rng).to_numpy()
+    methods = ("analytic", "simulation")
+    shares: dict[str, list[float]] = {method: [] for method in methods}
+    for seed in range(arguments.series):
+        rng = np.random.default_rng(seed)
+        federation = simulate(
+            d=arguments.variables,
+            n_lags=1,
+            n_sites=arguments.sites,
+            n_samples=arguments.rows[-1],
+            random_state=seed,
+        )
+        truth: DBN = federation.truth
+        network = truth
+        if arguments.fitted:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UnitsWarning)
+                network = estimator(arguments.estimator).fit(federation.sites).dbn_
+        path = truth.simulate(60 + arguments.steps, random_state=rng).to_numpy()
+        for method in methods:
             ours = network.forecast(path[:60], arguments.steps, 0.9, method, rng)  # type: ignore[arg-type]
             assert ours.lower is not None
             assert ours.upper is not None
-            shares.append(((path[60:] >= ours.lower) & (path[60:] <= ours.upper)).to_numpy().mean())
-        which = "learned" if arguments.fitted else "true"
-        spread = np.std(shares, ddof=1) / np.sqrt(len(shares))
+            inside = (path[60:] >= ours.lower) & (path[60:] <= ours.upper)
+            shares[method].append(float(inside.to_numpy().mean()))
+    which = f"learned from {arguments.rows[-1]} rows" if arguments.fitted else "true"
+    for method, found in shares.items():
+        spread = np.std(found, ddof=1) / np.sqrt(len(found))
         print(
             f"90 % intervals, {which} network, {method}: "
-            f"cover {np.mean(shares):.4f} +- {spread:.4f} on {len(shares)} series"
+            f"cover {np.mean(found):.4f} +- {spread:.4f} on {len(found)} series"
         )
 
 
