@@ -26,7 +26,8 @@ def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: floa
     """The axes with h and the residuals per round (upper panel, logarithmic) and the objective (lower panel).
 
     `history` has the column ``round`` (or rounds as its index) and any of ``h, primal, dual, objective``.
-    Zeros cannot be shown on a logarithmic scale and are drawn at the lower edge. `tol` is drawn as a line.
+    Zeros cannot be shown on a logarithmic scale; they, and what is only rounding, are drawn at the lower edge.
+    `tol` is drawn as a line.
     Where the column ``stage`` changes its value, a vertical line marks the start of the new stage.
     """
     curves = [name for name in ("primal", "dual", "h") if name in history and history[name].notna().any()]
@@ -50,11 +51,12 @@ def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: floa
     if curves:
         positive = np.concatenate([history[c].to_numpy(dtype=float) for c in curves])
         positive = positive[np.isfinite(positive) & (positive > 0)]
-        floor = float(positive.min()) / 3 if positive.size else 1e-12
+        # What is a billionth of the largest value is rounding, and would press the rest of the curves flat.
+        floor = max(float(positive.min()) / 3, 1e-9 * float(positive.max())) if positive.size else 1e-12
         names = {"primal": "primal residual", "dual": "dual residual", "h": "acyclicity h"}
         for k, name in enumerate(curves):
             values = history[name].to_numpy(dtype=float)
-            shown = np.where(values > 0, values, np.where(np.isfinite(values), floor, np.nan))
+            shown = np.where(np.isfinite(values), np.maximum(values, floor), np.nan)
             upper.plot(
                 rounds, shown, color=LINE_COLOURS[k], linestyle=_DASHES[k], marker=mark, markersize=3.5,
                 linewidth=1.7, label=names[name],
