@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 import feddbn
-from feddbn import FDBNL, Dynotears
+from feddbn import FDBNL, PFDBNL
 from feddbn.report import (
     plot_convergence,
     plot_forecast,
@@ -85,10 +85,8 @@ def forecast() -> Axes:
 
 
 def site_difference() -> Axes:
-    sites = federation(0.15).sites
-    settings = {"n_lags": 2, "lambda_w": 0.05, "lambda_a": 0.05}
-    alone = {site: Dynotears(**settings).fit({site: rows}).dbn_ for site, rows in sites.items()}
-    return plot_site_differences(site_differences(FDBNL(**settings).fit(sites).dbn_, alone), max_edges=30)
+    model = PFDBNL(n_lags=2, lambda_w=0.05, lambda_a=0.05, mu=1.0).fit(federation(0.15).sites)
+    return plot_site_differences(site_differences(model.dbn_, model.dbns_), max_edges=30)
 
 
 PICTURES: dict[str, Callable[[], Axes]] = {

@@ -12,6 +12,7 @@ from feddbn._version import __version__
 
 if TYPE_CHECKING:
     from feddbn.methods.baselines import Average, BestSite, LocalOnly, Vote
+    from feddbn.methods.confidence import edge_confidence
     from feddbn.methods.dynotears import Dynotears
     from feddbn.methods.fdbnl import FDBNL
     from feddbn.methods.oneshot import OneShotDBN
@@ -35,6 +36,7 @@ _WHERE = {
     "SimulatedFederation": "feddbn.methods.simulation",
     "SiteScores": "feddbn.methods.scoring",
     "Vote": "feddbn.methods.baselines",
+    "edge_confidence": "feddbn.methods.confidence",
     "score": "feddbn.methods.scoring",
     "score_sites": "feddbn.methods.scoring",
     "select": "feddbn.methods.selection",
@@ -56,6 +58,7 @@ __all__ = [
     "SiteScores",
     "Vote",
     "__version__",
+    "edge_confidence",
     "score",
     "score_sites",
     "select",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import shlex
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import feddbn
+from feddbn.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -51,6 +54,30 @@ def test_the_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     assert "converged" in printed
     assert "shd" in printed
     assert feddbn.DBN.from_json(tmp_path / "network.json").d == 5
+
+
+@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+@pytest.mark.parametrize("page", ["quickstart", "tutorial", "edge-confidence"])
+def test_the_snippets_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    snippets = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert snippets
+    names = {}
+    for snippet in snippets:
+        exec(compile(snippet, f"{page}.md", "exec"), names)
+
+
+def test_the_commands_of_the_quick_start_run_one_after_the_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^    feddbn (.*)$", text, re.M)
+    assert len(lines) > 5
+    for line in lines:
+        outcome = CliRunner().invoke(app, shlex.split(line, comments=True), prog_name="feddbn")
+        assert outcome.exit_code == 0, f"{line}: {outcome.output}"
+    made = {path.name for path in tmp_path.iterdir()}
+    assert {"result.json", "edges.csv", "result.html", "graph.pdf", "network.graphml"} <= made
 
 
 def test_the_paper_map_covers_the_paper():

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from feddbn.core.moments import Moments
+from feddbn.core.recordings import SiteData
 from feddbn.data import CsvSite, ParquetSite, read_sites, summary
-from feddbn.data.source import SiteData
 from feddbn.errors import DataError, FileError, MissingExtra, ParameterError
 
 MEASURE = """

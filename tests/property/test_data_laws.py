@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from feddbn.core.lagged import Block, lagged_rows
 from feddbn.core.moments import Moments
+from feddbn.core.recordings import SiteData
 from feddbn.data import read_sites, summary
-from feddbn.data.source import SiteData
 
 LAWS = settings(deadline=None, max_examples=60)
 seeds = st.integers(0, 2**32 - 1)

@@ -9,8 +9,6 @@ from types import ModuleType
 
 import pytest
 
-import feddbn
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -21,11 +19,6 @@ def example(name: str) -> ModuleType:
     return module
 
 
-def needs(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not hasattr(feddbn, name), reason=f"feddbn has no {name} yet")
-
-
-@needs("OneShotDBN")
 @pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
 def test_the_quick_start_learns_most_edges_and_writes_its_report(tmp_path):
     wrong = example("quickstart").main(tmp_path)
@@ -34,7 +27,6 @@ def test_the_quick_start_learns_most_edges_and_writes_its_report(tmp_path):
     assert (tmp_path / "report.html").stat().st_size < 3_000_000
 
 
-@needs("PFDBNL")
 def test_the_hospital_tutorial_gains_from_personal_networks(tmp_path):
     wrong = example("hospital_federation").main(tmp_path)
     assert wrong["PFDBNL"] <= wrong["FDBNL"]
@@ -42,7 +34,6 @@ def test_the_hospital_tutorial_gains_from_personal_networks(tmp_path):
     assert made == {"graph.png", "sites.png", "sedation.png", "forecast.png", "report.html"}
 
 
-@pytest.mark.skipif(not hasattr(feddbn.DBN, "forecast"), reason="DBN cannot forecast yet")
 def test_every_picture_of_the_gallery_can_be_drawn(tmp_path):
     gallery = example("gallery")
     paths = gallery.main(tmp_path)

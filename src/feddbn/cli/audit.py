@@ -15,7 +15,7 @@ from feddbn.errors import FileError, ParameterError
 if TYPE_CHECKING:
     from feddbn.experiments.leakage import LeakReport
 
-__all__ = ["audit"]
+__all__ = ["audit", "read_log"]
 
 audit = typer.Typer(no_args_is_help=True, help="What could leak, what left, and whether the log is intact.")
 
@@ -97,7 +97,8 @@ def _print_attack(report: LeakReport) -> None:
         )
 
 
-def _lines(path: Path) -> list[str]:
+def read_log(path: Path) -> list[str]:
+    """Return the lines of an audit log."""
     try:
         return path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -116,7 +117,7 @@ def show(log: Log, as_json: Json = False) -> None:
 
     from feddbn.privacy.audit import parse_entries, totals, verify_chain
 
-    lines = _lines(log)
+    lines = read_log(log)
     entries = parse_entries(lines)
     if as_json:
         typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
@@ -152,7 +153,7 @@ def verify(
     """Check that no entry was changed, removed or reordered; exit code 1 if one was."""
     from feddbn.privacy.audit import verify_chain
 
-    report = verify_chain(_lines(log), last)
+    report = verify_chain(read_log(log), last)
     if as_json:
         typer.echo(json.dumps({**asdict(report), "is_intact": report.is_intact}, indent=2))
     elif report.is_intact:

@@ -67,6 +67,6 @@ def demo(
     print_scores(lines)
     learned = result.dbn
     within, lagged = np.count_nonzero(learned.W), np.count_nonzero(learned.A)
-    say(f"FDBNL found {within} + {lagged} edges. The fit: {result.status['message']}.")
+    say(f"FDBNL found {within} + {lagged} edges. The fit {result.status['message']}.")
     say(f"Data:   {out / 'data'}\nTruth:  {out / 'truth.json'}\nResult: {out / 'result.json'}")
     say(f"Report: {page}")

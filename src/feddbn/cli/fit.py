@@ -149,7 +149,7 @@ def print_result(result: Result) -> None:
     sizes = [_count(dbn.d, "variable"), _count(dbn.n_lags, "lag"), _count(len(result.sites), "site")]
     say(f"{result.method}: {', '.join(sizes)}{rows}")
     rounds = "" if result.n_rounds is None else f" ({_count(result.n_rounds, 'round')})"
-    say(f"The fit: {result.status['message']}{rounds}.")
+    say(f"The fit {result.status['message']}{rounds}.")
     within, lagged = np.count_nonzero(dbn.W), np.count_nonzero(dbn.A)
     say(f"{within} edges within a moment, {lagged} lagged.")
     edges = sorted(result.edges, key=lambda edge: -abs(edge["weight"]))

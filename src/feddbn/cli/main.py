@@ -11,6 +11,7 @@ traceback instead.
 from __future__ import annotations
 
 import errno
+import re
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
@@ -83,7 +84,12 @@ COMMANDS = {
         _LEARN,
         needs="feddbn.methods.selection",
     ),
+    "confidence": Entry("confidence", "confidence", "Find out how far each edge can be trusted.", _LEARN),
     "report": Entry("report", "report", "Write a result as one HTML page.", _LEARN),
+    "plot": Entry("plot", "plot", "Draw a result as a figure.", _LEARN),
+    "forecast": Entry("forecast", "forecast", "Forecast what follows a recording, and what if.", _LEARN),
+    "effects": Entry("effects", "effects", "Show what a change of one variable does to others.", _LEARN),
+    "export": Entry("export", "export", "Write a network for other programs.", _LEARN),
     "audit": Entry("audit", "audit", "Show what left a site, and what plain messages give away.", _DEPLOY),
     "federation": Entry("federation", "federation_app", "Set up a federation of sites.", _DEPLOY),
     "site": Entry("site", "site_app", "Run a site on the machine that holds its data.", _DEPLOY),
@@ -147,6 +153,9 @@ class CommandGroup(TyperGroup):
             complain(f"{place}cannot be read or written: {error.strerror or error}.")
             raise typer.Exit(2) from None
         except Exception as error:
+            if _is_usage_error(error):
+                complain(_usage_sentence(error))
+                raise typer.Exit(2) from None
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 raise
             extra = _missing_extra(error)
@@ -155,6 +164,19 @@ class CommandGroup(TyperGroup):
                 raise typer.Exit(2) from None
             complain(f"unexpected {type(error).__name__}: {error}; run again with --debug and report it.")
             raise typer.Exit(1) from None
+
+
+def _is_usage_error(error: Exception) -> bool:
+    """Whether the line could not be understood; a bare group that shows its help is no error."""
+    return hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError"
+
+
+def _usage_sentence(error: Any) -> str:
+    # click writes an argument with its choices as '[KIND]:[a|b]'; the choices follow in the sentence anyway.
+    text = re.sub(r"'\[?(\w+)\]?:\[[^']*\]'", r"\1", str(error.format_message()))
+    path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "feddbn"
+    text = " ".join(text.split())
+    return f"{text} See {path} --help." if text.endswith("?") else f"{text.rstrip('.')}; see {path} --help."
 
 
 def _missing_extra(error: Exception) -> MissingExtra | None:

@@ -14,6 +14,8 @@ __all__ = [
     "Data",
     "Freq",
     "Json",
+    "Network",
+    "OfSite",
     "Params",
     "Series",
     "SiteColumn",
@@ -50,6 +52,11 @@ Variables = Annotated[
 Freq = Annotated[
     str | None,
     typer.Option("--freq", help='Step from row to row, such as 1 or "1h".', rich_help_panel=_COLUMNS),
+]
+Network = Annotated[Path, typer.Argument(help="A result or a stored network.", show_default=False)]
+OfSite = Annotated[
+    str | None,
+    typer.Option("--of", metavar="SITE", help="The network of this site instead of the shared one."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Params = Annotated[

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from feddbn.cli.options import Json
 from feddbn.cli.terminal import print_json, say
-from feddbn.errors import ParameterError
+from feddbn.errors import FileError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["report"]
 
@@ -22,23 +25,54 @@ def report(
     truth: Annotated[
         Path | None, typer.Option(help="truth.json of simulated data, to mark right edges.")
     ] = None,
+    edges: Annotated[
+        Path | None, typer.Option(help="Edge table of `feddbn confidence`: probabilities and intervals.")
+    ] = None,
+    audit: Annotated[Path | None, typer.Option(help="A site's audit log, to show what left it.")] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     as_json: Json = False,
 ) -> None:
     """Write a result as one HTML page that needs no network: graph, edges, diagnosis, sites."""
     from feddbn.methods.result import Result
-    from feddbn.methods.truth import read_truth
-    from feddbn.model.dbn import DBN
+    from feddbn.methods.truth import read_network
     from feddbn.report import write_report
 
     loaded = Result.load(result)
-    true = None if truth is None else read_truth(truth)
-    if true is not None and not isinstance(true, DBN):
-        raise ParameterError(f"truth={str(truth)!r} has a network per site; a report takes one network.")
-    target = out or result.with_suffix(".html")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    page = write_report(loaded.to_dict(), target, truth=true, title=title)
+    page = write_report(
+        loaded.to_dict(),
+        out or result.with_suffix(".html"),
+        title=title,
+        truth=None if truth is None else read_network(truth),
+        edges=None if edges is None else _edge_table(edges),
+        audit=None if audit is None else _audit_rows(audit),
+    )
     if as_json:
         print_json({"report": str(page), "bytes": page.stat().st_size})
         return
     say(f"Report: {page}")
+
+
+def _edge_table(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    wanted = ["source", "target", "lag", "weight", "probability"]
+    try:
+        table = pd.read_csv(path, converters={"source": str, "target": str})
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not CSV"
+        raise FileError(f"the edge table {str(path)!r} cannot be read: {reason}.") from None
+    missing = [name for name in wanted if name not in table]
+    if missing:
+        raise FileError(
+            f"the edge table {str(path)!r} lacks the column {missing[0]!r}; write it with feddbn confidence."
+        )
+    return table
+
+
+def _audit_rows(path: Path) -> list[dict[str, Any]]:
+    from dataclasses import asdict
+
+    from feddbn.cli.audit import read_log
+    from feddbn.privacy.audit import parse_entries
+
+    return [asdict(entry) for entry in parse_entries(read_log(path))]

@@ -14,9 +14,22 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
     from rich.console import Console
 
-__all__ = ["Watch", "complain", "number", "print_json", "print_table", "progress", "remark", "say"]
+__all__ = [
+    "Watch",
+    "complain",
+    "number",
+    "print_frame",
+    "print_json",
+    "print_table",
+    "progress",
+    "remark",
+    "say",
+]
 
 Watch = Callable[[Any, Any], None]
 # Redrawing more often than a person can read would slow down rounds that take a millisecond.
@@ -70,6 +83,22 @@ def print_table(
         # A name may contain square brackets, which rich would take for markup.
         table.add_row(*(Text(cell) for cell in row))
     _console().print(table)
+
+
+def print_frame(frame: pd.DataFrame, title: str | None = None, n_text: int = 1, digits: int = 3) -> None:
+    """Print a frame as a table: whole numbers as they are, others with `digits`."""
+    columns = [frame[name].tolist() for name in frame.columns]
+    rows = [
+        [value if isinstance(value, str) else number(value, digits) for value in row]
+        for row in zip(*columns, strict=True)
+    ]
+    print_table([str(name) for name in frame.columns], rows, title, n_text)
+
+
+def write_csv(frame: pd.DataFrame, path: Path) -> None:
+    """Write a frame without its index; folders that are missing are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame.to_csv(path, index=False)
 
 
 @contextmanager

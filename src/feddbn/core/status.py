@@ -12,11 +12,9 @@ class Status(Enum):
 
     CONVERGED = "converged: the graph is acyclic and all residuals are below their tolerances"
     MAX_ROUNDS = "stopped at the maximum number of rounds before every residual was below its tolerance"
-    NOT_ACYCLIC = (
-        "stopped because the acyclicity penalty reached its limit before h did; weakest cycle edges were cut"
-    )
+    NOT_ACYCLIC = "stopped at the maximum number of rounds while the graph still had cycles; their weakest edges were cut"
     STALLED = "stopped because nothing changed any more although a residual is above its tolerance"
-    EXACT = "exact: solved in closed form or by a finite search"
+    EXACT = "needed no rounds: the answer is exact, in closed form or by a finite search"
 
     @property
     def message(self) -> str:

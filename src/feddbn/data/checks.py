@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.lagged import FloatArray
+from feddbn.core.recordings import SiteData
 from feddbn.data.layout import quoted
-from feddbn.data.source import SiteData
 from feddbn.errors import DataError, ParameterError
 
 __all__ = ["check_sites", "check_variances", "summary"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from feddbn.core.lagged import Block
-from feddbn.data.source import Recording, SiteData
+from feddbn.core.recordings import Recording, SiteData
 
 __all__ = ["AlignedSite", "ArrayRecording", "MemorySite"]
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from feddbn.core.recordings import SiteData
 from feddbn.data.clock import Clock, Freq, StepCounter
 from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels, tidy_frame, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.segments import Segmenter
-from feddbn.data.source import SiteData
 from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, index_files
 from feddbn.data.tables import ParquetTable, data_files, open_table, stem
 from feddbn.errors import DataError, FileError, ParameterError

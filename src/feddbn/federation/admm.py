@@ -100,11 +100,7 @@ def consensus_options(
         phi2=settings.phi2,
     )
     # The paper's proximal term is unweighted; the adaptive one is in units of the sources' variances.
-    # A variable that hardly varies at a small site must not make its metric singular.
-    floor = 1e-9 * float(preparation.variance.mean())
-    metric = (
-        np.maximum(preparation.variance, floor) if schedule.is_adaptive else np.ones(len(constraints.allowed))
-    )
+    metric = preparation.metric if schedule.is_adaptive else np.ones(len(constraints.allowed))
     options = ConsensusOptions(
         penalty=penalty_matrix(constraints, settings.lambda_w, settings.lambda_a),
         metric=metric,

@@ -123,10 +123,7 @@ def personal_options(
         phi1=settings.phi1,
         phi2=settings.phi2,
     )
-    floor = 1e-9 * float(preparation.variance.mean())
-    metric = (
-        np.maximum(preparation.variance, floor) if schedule.is_adaptive else np.ones(len(constraints.allowed))
-    )
+    metric = preparation.metric if schedule.is_adaptive else np.ones(len(constraints.allowed))
     if schedule.is_adaptive and settings.rho2 is None:
         # Two springs in series: the site's loss (about 2 in the metric D) and the pull 2 mu, in the same units.
         pull = float(settings.mu) / float(metric.mean())

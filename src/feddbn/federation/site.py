@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
-from feddbn.core.lagged import Block, FloatArray
+from feddbn.core.lagged import FloatArray
+from feddbn.core.recordings import Recording, SiteData
 from feddbn.errors import FeddbnError, ProtocolError
 from feddbn.federation.task import Task
 
@@ -36,34 +36,6 @@ __all__ = [
 ]
 
 SiteState = dict[str, np.ndarray]
-
-
-class Recording(Protocol):
-    """One uninterrupted or gappy series of one subject, machine or person: the unit of privacy."""
-
-    @property
-    def name(self) -> str:
-        """Name of the recording within its site."""
-        ...
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield the rows in time order."""
-        ...
-
-
-class SiteData(Protocol):
-    """What a site program may read."""
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        ...
-
-    def recordings(self) -> Iterator[Recording]:
-        """Yield the site's recordings, always in the same order."""
-        ...
-
-
 SiteProgram = Callable[[SiteData, SiteState, Task], tuple[SiteState, FloatArray]]
 UnitProgram = Callable[[SiteData, SiteState, Task, str], Iterator[FloatArray]]
 

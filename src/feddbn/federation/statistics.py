@@ -158,6 +158,12 @@ class Preparation:
         offset = self.summary.mean - self.center
         return (self.summary.variance + offset * offset) / self.scale**2
 
+    @property
+    def metric(self) -> FloatArray:
+        """(q,) `variance`, bounded from below: a variable that hardly varies must not make a metric singular."""
+        variance = self.variance
+        return np.maximum(variance, 1e-9 * float(variance.mean()))
+
 
 def summary_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Summary]:
     """Ask for counts, means and variances; a second time about the means if these are far from zero."""

@@ -7,7 +7,7 @@ protects this too. The fits happen at the server, from sums only.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -59,6 +59,7 @@ def edge_confidence(
     level: float = 0.9,
     threshold: float = 0.0,
     n_jobs: int | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> pd.DataFrame:
     """Frame source, target, lag, weight, ci_low, ci_high, probability; most probable first.
 
@@ -90,6 +91,8 @@ def edge_confidence(
         An edge is present in a replicate if its absolute weight is larger.
     n_jobs
         Processes for the refits (joblib); None is one.
+    progress
+        Called with the number of replicates that have been fitted.
 
     Returns
     -------
@@ -109,12 +112,14 @@ def edge_confidence(
     for name, value, least in (("n_replicates", n_replicates, 2), ("random_state", random_state, 0)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0):
+        raise ParameterError(f"n_jobs must be a whole number other than 0 or None, got {n_jobs!r}.")
     if not 0 < level < 1:
         raise ParameterError(f"level must lie between 0 and 1, got {level!r}.")
     if not hasattr(estimator, "fit_moments"):
         raise ParameterError(
             f"estimator {type(estimator).__name__} cannot learn from sums: "
-            "it has no fit_moments(moments, variables)."
+            "it has no fit_moments(moments, variables); use OneShotDBN or Dynotears."
         )
     if isinstance(estimator.n_lags, bool) or not isinstance(estimator.n_lags, (int, np.integer)):
         raise ParameterError(
@@ -136,7 +141,7 @@ def edge_confidence(
         seed=int(random_state),
     )
     resampled = run_program(program, running)
-    full, stacks = _refit(estimator, resampled, names, n_jobs)
+    full, stacks = _refit(estimator, resampled, names, n_jobs, progress)
     table = confidence_table(full, stacks, level=level, threshold=threshold)
     table.attrs.update(
         method=method, n_replicates=int(n_replicates), level=level, random_state=int(random_state)
@@ -162,12 +167,21 @@ def confidence_table(
 
 
 def _refit(
-    estimator: MomentsEstimator, resampled: ResampledMoments, names: tuple[str, ...], n_jobs: int | None
+    estimator: MomentsEstimator,
+    resampled: ResampledMoments,
+    names: tuple[str, ...],
+    n_jobs: int | None,
+    progress: Callable[[int], None] | None,
 ) -> tuple[DBN, FloatArray]:
     # Small solves are faster on one BLAS thread; joblib's own workers limit theirs.
     with threadpool_limits(limits=1):
         full = clone(estimator, safe=False).fit_moments(resampled.full, names)
-        stacks = Parallel(n_jobs=n_jobs)(delayed(_stack)(estimator, m, names) for m in resampled.replicates)
+        stacks = []
+        refits = (delayed(_stack)(estimator, m, names) for m in resampled.replicates)
+        for stack in Parallel(n_jobs=n_jobs, return_as="generator")(refits):
+            stacks.append(stack)
+            if progress is not None:
+                progress(len(stacks))
     return full, np.stack(stacks)
 
 

@@ -95,6 +95,7 @@ class ConsensusEstimator(DBNEstimator):
         self.status_ = run.status
         self.history_ = history_frame(run.history, seconds)
         self.center_ = fit.preparation.center_rule
+        self.n_samples_ = round(fit.preparation.summary.n)
         self.dropped_edges_ = [(variables[i], variables[j], weight) for i, j, weight in run.dropped]
         if run.dropped:
             self.warnings_.append(f"{len(run.dropped)} contemporaneous edges were dropped to break cycles.")
@@ -147,6 +148,8 @@ class FDBNL(ConsensusEstimator):
         The network: (d, d), (p, d, d), `DBN`; W_raw_ and A_raw_ are the penalised weights before any threshold.
     n_rounds_, status_, history_, objective_
         How the fit went.
+    n_samples_
+        Usable rows over all sites.
     selected_, selection_
         What "auto" chose, and the held-out losses it chose from.
     """

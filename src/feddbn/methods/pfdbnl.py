@@ -229,6 +229,7 @@ class PFDBNL(DBNEstimator):
         self.history_ = history_frame(run.history, seconds)
         self.cluster_dbns_ = [network(C, fit.preparation, variables) for C in fit.clusters]
         self.center_ = fit.preparation.center_rule
+        self.n_samples_ = round(fit.preparation.summary.n)
         self.never_joined_ = fit.never_joined
         self._scale = fit.preparation.scale
         if fit.never_joined:

@@ -11,13 +11,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from feddbn.errors import FileError, InputError
+from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.methods.result import FORMAT as RESULT_FORMAT
 from feddbn.methods.result import Result, plain, read_json, write_json
 from feddbn.methods.simulation import SimulatedFederation
 from feddbn.model.dbn import DBN
 
-__all__ = ["TRUTHS_FORMAT", "Truth", "read_estimate", "read_truth", "truth_of_sites", "write_truth"]
+__all__ = [
+    "TRUTHS_FORMAT",
+    "Truth",
+    "read_estimate",
+    "read_network",
+    "read_truth",
+    "truth_of_sites",
+    "write_truth",
+]
 
 TRUTHS_FORMAT = "feddbn-truths"
 Truth = DBN | dict[str, DBN]
@@ -69,3 +77,27 @@ def read_estimate(path: str | Path) -> Truth:
         return read_truth(path)
     result = Result.from_dict(stored, f"file {str(path)!r}")
     return result.dbn if result.personal is None else result.personal
+
+
+def read_network(path: str | Path, site: str | None = None) -> DBN:
+    """Return one network of a result, truth or network file: the shared one, or that of a `site`."""
+    stored, where = read_json(path), f"file {str(path)!r}"
+    shared: DBN | None = None
+    of_sites: dict[str, DBN] = {}
+    if stored.get("format") == RESULT_FORMAT:
+        result = Result.from_dict(stored, where)
+        shared, of_sites = result.dbn, result.personal or {}
+    else:
+        found = read_truth(path)
+        if isinstance(found, DBN):
+            shared = found
+        else:
+            of_sites = found
+    if site is None:
+        if shared is None:
+            raise ParameterError(f"{where} has a network per site and none for all; name one of its sites.")
+        return shared
+    if site not in of_sites:
+        own = f"its sites are {', '.join(of_sites)}" if of_sites else "it has one network for all sites"
+        raise ParameterError(f"{where} has no network of site {site!r}; {own}.")
+    return of_sites[site]

@@ -160,16 +160,7 @@ class DBN:
         sampled paths, for example of the site's own residuals: ``noise=dbn.residuals(data)``. See
         `feddbn.model.forecast.forecast`.
         """
-        return forecast(
-            self,
-            history,
-            steps,
-            interval=interval,
-            method=method,
-            n_paths=n_paths,
-            noise=noise,
-            random_state=random_state,
-        )
+        return self.do({}, history, steps, interval, method, random_state, n_paths=n_paths, noise=noise)
 
     def do(
         self,

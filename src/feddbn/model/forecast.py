@@ -177,7 +177,7 @@ def _held_values(dbn: DBN, held: Held, steps: int) -> FloatArray:
             f"the interventions must be a dict from variable to value, got {type(held).__name__}."
         )
     for key, given in held.items():
-        column = variable_index(key, dbn.variables, "the interventions")
+        column = variable_index(key, dbn.variables, "an intervention")
         if is_number(given):
             values[:, column] = float(given)  # type: ignore[arg-type]
             continue

@@ -90,11 +90,12 @@ def strength_bar(
     return bar
 
 
-def cell_grid(ax: Axes, n_rows: int, n_columns: int, colour: str) -> None:
+def cell_grid(ax: Axes, n_rows: int, n_columns: int, colour: str, first_column: int = 0) -> None:
     """Lines between the cells of an image; as collections, because a minor tick per line costs seconds."""
     style: dict[str, Any] = {"colors": colour, "linewidths": 0.6}
-    ax.hlines(np.arange(1, n_rows) - 0.5, -0.5, n_columns - 0.5, **style)
-    ax.vlines(np.arange(1, n_columns) - 0.5, -0.5, n_rows - 0.5, **style)
+    left = first_column - 0.5
+    ax.hlines(np.arange(1, n_rows) - 0.5, left, left + n_columns, **style)
+    ax.vlines(np.arange(1, n_columns) + left, -0.5, n_rows - 0.5, **style)
 
 
 def thinned(n: int, at_most: int) -> list[int]:

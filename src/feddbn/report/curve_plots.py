@@ -26,7 +26,8 @@ def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: floa
     """The axes with h and the residuals per round (upper panel, logarithmic) and the objective (lower panel).
 
     `history` has the column ``round`` (or rounds as its index) and any of ``h, primal, dual, objective``.
-    Zeros cannot be shown on a logarithmic scale and are drawn at the lower edge. `tol` is drawn as a line.
+    Zeros cannot be shown on a logarithmic scale; they, and what is only rounding, are drawn at the lower edge.
+    `tol` is drawn as a line.
     Where the column ``stage`` changes its value, a vertical line marks the start of the new stage.
     """
     curves = [name for name in ("primal", "dual", "h") if name in history and history[name].notna().any()]
@@ -50,11 +51,12 @@ def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: floa
     if curves:
         positive = np.concatenate([history[c].to_numpy(dtype=float) for c in curves])
         positive = positive[np.isfinite(positive) & (positive > 0)]
-        floor = float(positive.min()) / 3 if positive.size else 1e-12
+        # What is a billionth of the largest value is rounding, and would press the rest of the curves flat.
+        floor = max(float(positive.min()) / 3, 1e-9 * float(positive.max())) if positive.size else 1e-12
         names = {"primal": "primal residual", "dual": "dual residual", "h": "acyclicity h"}
         for k, name in enumerate(curves):
             values = history[name].to_numpy(dtype=float)
-            shown = np.where(values > 0, values, np.where(np.isfinite(values), floor, np.nan))
+            shown = np.where(np.isfinite(values), np.maximum(values, floor), np.nan)
             upper.plot(
                 rounds, shown, color=LINE_COLOURS[k], linestyle=_DASHES[k], marker=mark, markersize=3.5,
                 linewidth=1.7, label=names[name],
@@ -151,14 +153,7 @@ def plot_path(
     ax.set_ylabel(y_label)
     _tidy(ax)
     rest = f"{len(names) - len(named)} others in grey" if many else None
-    ax.legend(
-        frameon=False,
-        fontsize=8.5,
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-        title=rest,
-        title_fontsize=8,
-    )
+    _legend(ax, rest)
     return ax
 
 
@@ -256,15 +251,7 @@ def plot_responses(
         ax.set_title(f"a unit shock to {shock}", loc="left", fontsize=10)
     _tidy(ax)
     if data.names:
-        title = f"{hidden} weaker not shown" if hidden else None
-        ax.legend(
-            frameon=False,
-            fontsize=9,
-            loc="center left",
-            bbox_to_anchor=(1.0, 0.5),
-            title=title,
-            title_fontsize=8,
-        )
+        _legend(ax, f"{hidden} weaker not shown" if hidden else None)
     else:
         ax.text(0.5, 0.6, "nothing moves", transform=ax.transAxes, ha="center", color="#555555")
     return ax
@@ -325,8 +312,15 @@ def plot_forecast(
     ax.set_xlabel("steps from the last observation")
     ax.set_ylabel(name)
     _tidy(ax)
-    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    _legend(ax)
     return ax
+
+
+def _legend(ax: Axes, title: str | None = None) -> None:
+    """A legend at the right of the axes, where it hides nothing."""
+    ax.legend(
+        frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5), title=title, title_fontsize=8
+    )
 
 
 def _tidy(ax: Axes) -> None:

@@ -24,7 +24,6 @@ from feddbn.errors import FileError
 from feddbn.model.dbn import DBN
 from feddbn.report.curve_plots import plot_convergence
 from feddbn.report.figures import inline_svg
-from feddbn.report.fitted import mapping_of_dbn
 from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
 from feddbn.report.page_data import page_data
 from feddbn.report.record import ReportRecord, read_record
@@ -62,7 +61,8 @@ def write_report(
     sites
         One mapping per site with name, recordings, rows, dropped_rows; the result's own if None.
     audit
-        Rows of a site's audit log (task, bytes, ...), summarised in the page; the result's own if None.
+        Entries of a site's audit log (task, event, length, n_bytes, protection, ...), summarised in the
+        page; the result's own if None.
     """
     target = Path(path)
     text = render_report(result, title=title, edges=edges, truth=truth, sites=sites, audit=audit)
@@ -86,7 +86,7 @@ def render_report(
     """The HTML text of the report for `result`; the same result gives the same text. See `write_report`."""
     beside: dict[str, Any] = {"edges": edges, "sites": sites, "audit": audit}
     if truth is not None:
-        beside["truth"] = {**mapping_of_dbn(truth)["dbn"], "variables": truth.variables}
+        beside["truth"] = truth.to_dict()
     record = read_record(result, {k: v for k, v in beside.items() if v is not None})
     environment = Environment(
         loader=PackageLoader("feddbn.report"),
@@ -106,7 +106,9 @@ def render_report(
         verdicts=verdicts(record),
         figures=_figures(record),
         sites=_site_rows(record),
+        warnings=[_capitalised(text) for text in record.warnings],
         audit=_audit_rows(record.audit),
+        spent=_spent(record.audit),
         truth=_truth_counts(record),
         # "<" cannot end the script element early once it is escaped.
         data=Markup(data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")),
@@ -137,10 +139,6 @@ def _summary(record: ReportRecord) -> str:
 
 
 def _facts(record: ReportRecord) -> list[tuple[str, str]]:
-    privacy = record.privacy or {}
-    protection = ", ".join(
-        f"{k.replace('_', ' ')}: {_shown(v)}" for k, v in privacy.items() if not isinstance(v, (dict, list))
-    )
     facts = [
         ("Method", record.method),
         ("Variables", f"{record.dbn.d}"),
@@ -149,10 +147,23 @@ def _facts(record: ReportRecord) -> list[tuple[str, str]]:
         ("Rows used", f"{record.n_rows:,}" if record.n_rows is not None else ""),
         ("Rounds", f"{record.n_rounds}" if record.n_rounds is not None else ""),
         ("Outcome", record.status_message),
-        ("Protection", protection or "none recorded"),
+        ("Protection", _protection(record.privacy or {})),
         ("Created", record.created),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _protection(privacy: Mapping[str, Any]) -> str:
+    """The promise of a study in words; the keys are those of a study's [privacy]."""
+    parts = []
+    if privacy.get("secure_aggregation"):
+        least = f" of at least {privacy['min_sites']} sites" if privacy.get("min_sites") else ""
+        parts.append(f"secure aggregation: only sums{least} can be opened")
+    if privacy.get("epsilon") is not None:
+        delta = f", delta {privacy['delta']:.1g}" if privacy.get("delta") is not None else ""
+        unit = f" for each {privacy['unit']}" if privacy.get("unit") else ""
+        parts.append(f"differential privacy: epsilon {privacy['epsilon']:.3g}{delta}{unit}")
+    return "; ".join(parts) or ("none" if privacy else "none recorded")
 
 
 def _figures(record: ReportRecord) -> dict[str, Markup]:
@@ -201,16 +212,41 @@ def _site_rows(record: ReportRecord) -> list[dict[str, Any]]:
 
 
 def _audit_rows(audit: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages and bytes per kind of task; a row that already counts messages keeps its count."""
+    """Per kind of task: answers that left, refusals, bytes, numbers in an answer, and what protected them.
+
+    The keys are those of a site's audit log (`feddbn.privacy.audit.AuditEntry`).
+    """
     kinds: dict[str, dict[str, Any]] = {}
     for entry in audit:
-        kind = str(entry.get("task") or entry.get("name") or entry.get("kind") or "message")
-        row = kinds.setdefault(kind, {"task": kind, "messages": 0, "bytes": 0, "shapes": set()})
-        row["messages"] += int(entry.get("messages") or entry.get("count") or 1)
-        row["bytes"] += int(entry.get("bytes") or entry.get("n_bytes") or entry.get("size_bytes") or 0)
-        if entry.get("shape") is not None:
-            row["shapes"].add(_shown(entry["shape"]))
-    return [{**row, "shapes": ", ".join(sorted(row["shapes"]))} for row in kinds.values()]
+        kind = str(entry.get("task") or "unknown task")
+        row = kinds.setdefault(
+            kind, {"task": kind, "sent": 0, "refused": 0, "bytes": 0, "lengths": set(), "protection": set()}
+        )
+        if entry.get("event") == "refused":
+            row["refused"] += 1
+            continue
+        row["sent"] += 1
+        row["bytes"] += int(entry.get("n_bytes") or 0)
+        if entry.get("length") is not None:
+            row["lengths"].add(int(entry["length"]))
+        row["protection"].add(str(entry.get("protection") or "none"))
+    return [
+        {
+            **row,
+            "lengths": ", ".join(f"{n:,}" for n in sorted(row["lengths"])),
+            "protection": "; ".join(sorted(row["protection"])),
+        }
+        for row in kinds.values()
+    ]
+
+
+def _spent(audit: Sequence[Mapping[str, Any]]) -> str:
+    """The privacy a site has spent by its log's last entry that says so."""
+    for entry in reversed(audit):
+        if entry.get("epsilon") is not None:
+            delta = f", delta {entry['delta']:.1g}" if entry.get("delta") is not None else ""
+            return f"Spent so far: epsilon {entry['epsilon']:.3g}{delta} per {entry.get('unit') or 'unit'}."
+    return ""
 
 
 def _truth_counts(record: ReportRecord) -> dict[str, int] | None:
@@ -226,6 +262,11 @@ def _truth_counts(record: ReportRecord) -> dict[str, int] | None:
         "extra": int(marks.get("extra", 0)),
         "missing": n_true - found - int(marks.get("reversed", 0)),
     }
+
+
+def _capitalised(text: str) -> str:
+    # Other sentences may begin with the name of a site or a variable, which stays as it is written.
+    return text[:1].upper() + text[1:] if text.startswith(("the ", "this ")) else text
 
 
 def _shown(value: object) -> str:

@@ -17,14 +17,12 @@ import numpy as np
 import pandas as pd
 
 from feddbn.errors import FileError, InputError, ParameterError
+from feddbn.methods.result import FORMAT, VERSION, Result
 from feddbn.model.dbn import DBN
-from feddbn.report.fitted import mapping_of_dbn, mapping_of_fit
 from feddbn.report.graph_plots import time_series_edges
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_record"]
 
-FORMAT = "feddbn-result"
-LATEST_VERSION = 1
 EDGE_COLUMNS = ("source", "target", "lag", "weight", "probability", "ci_low", "ci_high")
 
 
@@ -58,7 +56,7 @@ class ReportRecord:
     truth
         The network that generated simulated data, or None.
     audit
-        Rows of the audit, one per message or one per kind of message.
+        Entries of a site's audit log.
     created
         When the result was written, as stored.
     """
@@ -85,7 +83,9 @@ class ReportRecord:
     def n_rows(self) -> int | None:
         """Usable rows over all sites, or None if the result does not say."""
         rows = self.sites["rows"].dropna() if len(self.sites) else pd.Series(dtype=float)
-        return int(rows.sum()) if len(rows) else None
+        # Sites that keep their rows at home are known by name only; the sum still counts them all.
+        known = int(rows.sum()) if len(rows) else self.diagnostics.get("n_samples")
+        return None if known is None else int(known)
 
 
 def read_record(result: object, beside: Mapping[str, Any] | None = None) -> ReportRecord:
@@ -95,11 +95,10 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
     stored = {**_as_mapping(result), **(beside or {})}
     if stored.get("format", FORMAT) != FORMAT:
         raise FileError(f"the result has the format {stored.get('format')!r}; a report needs {FORMAT!r}.")
-    version = stored.get("version", LATEST_VERSION)
-    if not isinstance(version, int) or not 1 <= version <= LATEST_VERSION:
+    version = stored.get("version", VERSION)
+    if not isinstance(version, int) or not 1 <= version <= VERSION:
         raise FileError(
-            f"the result has version {version!r} and this feddbn reads up to {LATEST_VERSION}; "
-            f"upgrade feddbn."
+            f"the result has version {version!r} and this feddbn reads up to {VERSION}; upgrade feddbn."
         )
     if not isinstance(stored.get("dbn"), Mapping):
         raise FileError("the result has no network: 'dbn' is missing; write the result again after a fit.")
@@ -118,9 +117,6 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
     frame = pd.DataFrame(list(history)) if history else None
     n_rounds = stored.get("n_rounds")
     privacy = stored.get("privacy")
-    audit = stored.get("audit") or ()
-    if isinstance(audit, Mapping):
-        audit = audit.get("tasks") or audit.get("entries") or audit.get("messages") or ()
     return ReportRecord(
         method=str(stored.get("method") or "unknown method"),
         parameters=dict(stored.get("parameters") or {}),
@@ -140,9 +136,7 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
             for site, part in (stored.get("personal") or {}).items()
         },
         truth=true_dbn,
-        audit=tuple(dict(row) for row in audit if isinstance(row, Mapping))
-        if isinstance(audit, Sequence)
-        else (),
+        audit=tuple(dict(entry) for entry in stored.get("audit") or ()),
         created=str(stored.get("created") or ""),
     )
 
@@ -162,9 +156,9 @@ def _as_mapping(result: object) -> Mapping[str, Any]:
             return loaded
         raise FileError(f"{path} is not a result file: its content is not an object.")
     if isinstance(result, DBN):
-        return mapping_of_dbn(result)
+        return {"dbn": result.to_dict()}
     if isinstance(getattr(result, "dbn_", None), DBN):
-        return mapping_of_fit(result)
+        return Result.from_estimator(result).to_dict()
     personal = getattr(result, "dbns_", None)
     if isinstance(personal, Mapping) and personal:
         raise ParameterError(
@@ -214,7 +208,10 @@ def _edges(
     if unknown:
         raise FileError(f"an edge of the result names {min(unknown)!r}, which is not among its variables.")
     for column in EDGE_COLUMNS[2:]:
-        table[column] = pd.to_numeric(table[column])
+        try:
+            table[column] = pd.to_numeric(table[column])
+        except (TypeError, ValueError):
+            raise FileError(f"the edges of the result have a {column} that is not a number.") from None
     table["lag"] = table["lag"].fillna(0).astype(int)
     # A confidence table also lists edges that only some replicates had; the network does not have them.
     table = table[table["weight"] != 0]

@@ -110,7 +110,8 @@ def plot_site_differences(
         rotation=90,
         fontsize=8,
     )
-    cell_grid(ax, n_rows, n_sites + 2, "#dddddd")
+    cell_grid(ax, n_rows, 1, "#dddddd")
+    cell_grid(ax, n_rows, n_sites, "#dddddd", first_column=2)
     ax.tick_params(length=0)
     for r, count in enumerate(table["n_sites"]):
         ax.annotate(

@@ -26,6 +26,8 @@ SCALE_READING = frozenset(
     {"FDBNL", "PFDBNL", "Dynotears", "DYNOTEARS", "Average", "BestSite", "Vote", "LocalOnly"}
 )
 
+SENDS_NETWORKS = frozenset({"Average", "BestSite", "Vote"})
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -59,13 +61,13 @@ def _converged(record: ReportRecord) -> Verdict:
     rounds = "" if record.n_rounds is None else f" after {_count(record.n_rounds, 'round')}"
     evidence = _last_round(record)
     message = _sentence(record.status_message)
+    if record.status_name == "EXACT" or (record.converged is None and _is_direct(record)):
+        detail = "The answer comes from sums of statistics without iteration between server and sites."
+        return Verdict("converged", question, "good", "There was nothing to iterate.", detail)
     if record.converged is True:
         return Verdict(
             "converged", question, "good", f"Yes{rounds}.", " ".join(filter(None, [message, evidence]))
         )
-    if record.converged is None and _is_direct(record):
-        detail = "The answer comes from sums of statistics without iteration between server and sites."
-        return Verdict("converged", question, "good", "There was nothing to iterate.", detail)
     if record.converged is None:
         return Verdict(
             "converged",
@@ -78,7 +80,8 @@ def _converged(record: ReportRecord) -> Verdict:
     advice = {
         "MAX_ROUNDS": "Raise max_rounds, or loosen tol if the residuals below are small enough for "
         "your purpose.",
-        "NOT_ACYCLIC": "Raise lambda_w, or forbid edges that cannot exist, so that fewer cycles compete.",
+        "NOT_ACYCLIC": "Raise max_rounds; if that does not help, raise lambda_w or forbid edges that cannot "
+        "exist, so that fewer cycles compete.",
         "STALLED": "Try schedule='adaptive' and a smaller rho2; weights may still change in the "
         "second digit.",
     }.get(record.status_name, "Raise max_rounds and look at the convergence curves below.")
@@ -211,7 +214,8 @@ def _certainty(record: ReportRecord) -> Verdict | None:
     if not len(known):
         return Verdict(
             "certainty", question, "unknown", "No probabilities were computed.", "",
-            "Run OneShotDBN, which reports edge probabilities, or a federated bootstrap.",
+            "OneShotDBN reports edge probabilities; `feddbn confidence` computes them by resampling at the "
+            "sites, and `feddbn report --edges` shows them here.",
         )  # fmt: skip
     sure, unsure = int((known >= 0.9).sum()), int((known < 0.5).sum())
     detail = f"{_count(sure, 'edge')} of {len(known)} at probability 0.9 or more; {unsure} below 0.5."
@@ -261,12 +265,14 @@ def _revealed(record: ReportRecord) -> Verdict:
     question = "What did the server learn about one site?"
     privacy: Mapping[str, Any] = record.privacy or {}
     epsilon = _number(privacy.get("epsilon"))
-    hidden = bool(privacy.get("secure_aggregation") or privacy.get("aggregation") in {"secure", "masked"})
+    hidden = bool(privacy.get("secure_aggregation"))
     spent = ""
     if epsilon is not None:
         delta = _number(privacy.get("delta"))
-        spent = f"Differential privacy bounds what they say: epsilon {epsilon:.3g}" + (
-            f" at delta {delta:.1g}." if delta is not None else "."
+        spent = (
+            f"Differential privacy bounds what they say: epsilon {epsilon:.3g}"
+            + (f" at delta {delta:.1g}" if delta is not None else "")
+            + (f" for each {privacy['unit']}." if privacy.get("unit") else ".")
         )
     if hidden:
         detail = "Secure aggregation: the server saw sums over sites only. " + (
@@ -275,23 +281,24 @@ def _revealed(record: ReportRecord) -> Verdict:
         return Verdict("revealed", question, "good", "Nothing beyond the sums.", detail)
     if epsilon is not None:
         return Verdict("revealed", question, "caution", "Noisy messages of each site.", spent)
-    how = (
-        "What a site sends in one round is its second moments."
-        if _is_direct(record)
-        else "Plain messages of an iterative method determine a site's second moments after a few rounds."
-    )
+    answer, how = _plain_messages(record)
     detail = (
         f"No secure aggregation and no differential privacy are recorded. {how} "
         "For a simulation on one machine this does not matter."
     )
     advice = "Between organisations, switch on secure aggregation."
-    return Verdict(
-        "revealed",
-        question,
-        "caution",
-        "Its second moments." if _is_direct(record) else "Possibly its second moments.",
-        detail,
-        advice,
+    return Verdict("revealed", question, "caution", answer, detail, advice)
+
+
+def _plain_messages(record: ReportRecord) -> tuple[str, str]:
+    """What a server can read from messages that nothing protects, in short and in a sentence."""
+    if record.method in SENDS_NETWORKS:
+        return "Its own network.", "What a site sends is the network it learned alone."
+    if _is_direct(record):
+        return "Its second moments.", "What a site sends in one round is its second moments."
+    return (
+        "Possibly its second moments.",
+        "Plain messages of an iterative method determine a site's second moments after a few rounds.",
     )
 
 

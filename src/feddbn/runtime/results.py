@@ -45,6 +45,9 @@ def export_result(directory: Path) -> StudyResult | None:
     listed = {name: array.tolist() for name, array in arrays.items() if array.size <= MAX_LISTED}
     # An estimator's own result is what the other commands read; another method's is listed as it is.
     values = result.summary.get("result") or {"summary": dict(result.summary), "arrays": listed}
+    if "privacy" in values and path.with_name("outcome.json").exists():
+        # The method does not know what protected its sums; the study, as the sites agreed to it, does.
+        values = {**values, "privacy": read_outcome(path.parent).get("study", {}).get("privacy")}
     path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
     if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
         names = tuple(str(name) for name in result.summary["variables"])

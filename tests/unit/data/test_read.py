@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from feddbn.core.lagged import Block
+from feddbn.core.recordings import SiteData
 from feddbn.data import ArrayRecording, MemorySite, read_sites, summary
-from feddbn.data.source import SiteData
 from feddbn.errors import DataError, FileError, ParameterError
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from feddbn.core.recordings import SiteData
 from feddbn.data import read_sites
-from feddbn.data.source import SiteData
 from feddbn.errors import DataError, ParameterError
 
 

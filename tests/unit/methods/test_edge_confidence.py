@@ -11,6 +11,7 @@ from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.federation.site import Site
 from feddbn.methods.confidence import COLUMNS, confidence_table, edge_confidence
 from feddbn.methods.dynotears import Dynotears
+from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.simulation import simulate
 from feddbn.model.dbn import DBN
 from feddbn.runtime.in_process import InProcessFederation
@@ -177,3 +178,24 @@ def test_a_federation_needs_the_names_of_its_columns() -> None:
         edge_confidence(LeastSquaresVAR(), federation=running)
     with pytest.raises(ParameterError, match="give sites or a federation, not both"):
         edge_confidence(LeastSquaresVAR(), sites, federation=running)
+
+
+@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+def test_edges_of_the_order_search_at_high_probability_are_right() -> None:
+    # The reduced form of benchmarks/calibration.py, whose table is in docs/edge-confidence.md.
+    right, told = [], []
+    for seed in range(4):
+        federation = simulate(d=5, n_lags=1, n_sites=4, n_samples=256, mean_degree=2, random_state=seed)
+        table = edge_confidence(
+            OneShotDBN(n_lags=1, average=False), federation.sites, 8, random_state=seed, progress=told.append
+        )
+        sure = table[table["probability"] >= 0.9]
+        stack = federation.truth.adjacency_matrices
+        names = list(federation.truth.variables)
+        right += [
+            stack[lag, names.index(s), names.index(t)] != 0
+            for s, t, lag in zip(sure["source"], sure["target"], sure["lag"], strict=True)
+        ]
+    assert told == 4 * list(range(1, 9))
+    assert len(right) > 20
+    assert np.mean(right) >= 0.85

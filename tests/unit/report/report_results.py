@@ -82,13 +82,20 @@ def example_result(
             for k in range(n_sites)
         ],
         "n_rounds": 64,
-        "privacy": {"secure_aggregation": True, "threshold": 3},
+        "privacy": {"secure_aggregation": True, "min_sites": 3},
         "warnings": ["hospital-2 dropped 4 rows with missing values."],
         "diagnostics": {"varsortability": 0.86},
         "personal": sites or None,
         "truth": stored(truth),
         "audit": [
-            {"task": "moments", "bytes": 800, "shape": [10, 10]},
-            *[{"task": "round", "bytes": 1600}] * 64,
+            {"task": "moments", "event": "sent", "n_bytes": 800, "length": 100, "protection": "masked"},
+            *[
+                {
+                    "task": "round", "event": "sent", "n_bytes": 1600, "length": 200,
+                    "protection": "masked and noise", "epsilon": 0.5 + 0.01 * k, "delta": 1e-6,
+                    "unit": "recording",
+                }
+                for k in range(64)
+            ],
         ],
     }  # fmt: skip

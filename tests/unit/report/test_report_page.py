@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from report_results import example_result, random_dbn, stored
 
 from feddbn.errors import FileError, ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.privacy.audit import AuditChain
 from feddbn.report import render_report, time_series_edges, write_report
 from feddbn.report.page_data import HORIZON, page_data
 from feddbn.report.record import read_record
@@ -111,12 +113,49 @@ def test_a_report_of_a_hundred_variables_and_sixty_four_sites_is_under_three_meg
     assert path.stat().st_size < 3_000_000
 
 
-def test_the_audit_is_summed_by_task():
-    page = render_report(
-        example_result(), audit=[{"task": "moments", "bytes": 10}, {"task": "moments", "bytes": 32}]
-    )
-    row = re.search(r'<th scope="row">moments</th><td class="num">(\d+)</td><td class="num">(\d+)</td>', page)
-    assert row.groups() == ("2", "42")
+def test_a_real_audit_log_is_summed_by_task():
+    chain = AuditChain()
+    who = {"time": "2026-01-01T00:00:00Z", "site": "north", "asked_by": "server"}
+    privacy = {"unit": "recording", "epsilon": 0.25, "delta": 1e-6, "noise_multiplier": 4.0}
+    entries = [
+        chain.add(event="sent", task="moments", length=10, protection="masked", **who),
+        chain.add(event="sent", task="moments", length=32, protection="masked and noise", **privacy, **who),
+        chain.add(event="refused", task="moments", note="too many rounds", **who),
+    ]
+    page = render_report(example_result(), audit=[asdict(entry) for entry in entries])
+    row = re.search(r'<th scope="row">moments</th>(.*?)</tr>', page).group(1)
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", row)
+    assert cells == ["2", "1", "336", "10, 32", "masked; masked and noise"]
+    assert "Spent so far: epsilon 0.25, delta 1e-06 per recording." in page
+
+
+@pytest.mark.parametrize(
+    ("privacy", "text"),
+    [
+        (None, "none recorded"),
+        ({"secure_aggregation": False, "min_sites": 3, "epsilon": None}, "none"),
+        (
+            {"secure_aggregation": True, "min_sites": 3, "epsilon": 2.0, "delta": 1e-6, "unit": "row"},
+            "secure aggregation: only sums of at least 3 sites can be opened; "
+            "differential privacy: epsilon 2, delta 1e-06 for each row",
+        ),
+    ],
+)
+def test_the_privacy_of_a_study_is_told_in_words(privacy, text):
+    page = render_report({**example_result(), "privacy": privacy})
+    assert f"<dt>Protection</dt><dd>{text}</dd>" in page
+
+
+def test_rows_of_sites_that_keep_them_are_counted_by_the_sum():
+    sites = [{"name": "north"}, {"name": "south"}]
+    page = render_report({**example_result(), "sites": sites, "diagnostics": {"n_samples": 1234}})
+    assert "from 1,234 rows at 2 sites" in page
+    assert "<p>north, south. How many rows each of them has is not in the result.</p>" in page
+
+
+def test_warnings_begin_like_sentences_unless_they_begin_with_a_name():
+    page = render_report({**example_result(), "warnings": ["the fit stopped.", "north dropped 2 rows."]})
+    assert "<li>The fit stopped.</li><li>north dropped 2 rows.</li>" in page
 
 
 def test_a_result_file_is_read_and_a_wrong_one_refused(tmp_path):
@@ -164,7 +203,7 @@ class Fitted:
         )
         self.warnings_ = ["look here"]
         self.W_raw_, self.A_raw_ = self.dbn_.W, self.dbn_.A
-        self.history_ = pd.DataFrame({"h": [0.5, 0.0], "primal": [1.0, 0.1]}, index=[1, 2])
+        self.history_ = pd.DataFrame({"round": [1, 2], "h": [0.5, 0.0], "primal": [1.0, 0.1]})
         edges = time_series_edges(self.dbn_)
         self.edge_probabilities_ = edges.assign(probability=0.75).iloc[1:]
 

@@ -269,3 +269,10 @@ def test_many_differences_are_cut_to_shared_and_most_different_edges():
     assert ax.get_xlabel() == f"20 of {len(table)} edges"
     with pytest.raises(DataError, match="differences lacks the columns n_sites"):
         plot_site_differences(table.drop(columns="n_sites"))
+
+
+def test_residuals_of_rounding_do_not_press_the_convergence_flat():
+    history = pd.DataFrame({"round": [0, 1, 2], "primal": [1.0, 1e-3, 1e-16], "h": [0.0, 0.1, 0.0]})
+    (line, other) = plot_convergence(history).lines
+    np.testing.assert_allclose(line.get_ydata(), [1.0, 1e-3, 1e-9])
+    np.testing.assert_allclose(other.get_ydata(), [1e-9, 0.1, 1e-9])

@@ -27,6 +27,13 @@ def test_convergence_is_said_with_the_rounds():
     assert verdict("converged", status=None).level == "unknown"
     once = verdict("converged", status=None, history=None, n_rounds=1)
     assert (once.level, once.answer) == ("good", "There was nothing to iterate.")
+    exact = {"name": "EXACT", "message": "needed no rounds", "converged": True}
+    assert verdict("converged", status=exact, n_rounds=1).answer == "There was nothing to iterate."
+
+
+def test_a_site_that_sends_its_network_reveals_its_network():
+    found = verdict("revealed", privacy=None, method="Average")
+    assert (found.level, found.answer) == ("caution", "Its own network.")
 
 
 @pytest.mark.parametrize(

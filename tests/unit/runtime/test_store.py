@@ -135,6 +135,15 @@ def test_settings_are_read_relative_to_their_file_and_unknown_keys_are_errors(tm
         load_programs(("no_such_module",))
 
 
+def test_an_exported_result_says_what_protected_its_sums(tmp_path):
+    stored = {"format": "feddbn-result", "method": "FDBNL", "privacy": None}
+    (tmp_path / "result.feddbn").write_bytes(StudyResult({}, {"result": stored}).to_bytes())
+    privacy = {"secure_aggregation": True, "min_sites": 3, "epsilon": None}
+    (tmp_path / "outcome.json").write_text(json.dumps({"state": "finished", "study": {"privacy": privacy}}))
+    export_result(tmp_path)
+    assert json.loads((tmp_path / "result.json").read_text()) == {**stored, "privacy": privacy}
+
+
 def test_a_result_is_exported_for_other_programs(tmp_path):
     assert export_result(tmp_path) is None
     (tmp_path / "result.feddbn").write_bytes(StudyResult({"W": np.eye(2)}, {"rounds": 2}).to_bytes())

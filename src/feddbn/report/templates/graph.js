@@ -60,7 +60,7 @@ const report = (() => {
     }
     // Bow towards the middle, where a circle has no nodes; later lags and the second of two opposite arrows bow more.
     const inward = (size[0] / 2 - (x0 + x1) / 2) * dy - (size[1] / 2 - (y0 + y1) / 2) * dx >= 0 ? 1 : -1;
-    const bend = inward * (0.18 + 0.1 * (e[EDGE.lag] - 1) + (both ? 0.16 : 0));
+    const bend = inward * (0.13 + 0.1 * (e[EDGE.lag] - 1) + (both ? 0.16 : 0));
     const c = [(x0 + x1) / 2 + bend * dy, (y0 + y1) / 2 - bend * dx];
     const towards = (from, to, by) => {
       const l = Math.hypot(to[0] - from[0], to[1] - from[1]) || 1;

@@ -1,8 +1,4 @@
-"""What every kind of site data offers, however it is stored.
-
-These protocols are structural: they name the same members as the federation layer's, which sits above this
-one.
-"""
+"""What every kind of site data offers, however it is stored: all that a site program may read."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ __all__ = ["Recording", "SiteData"]
 
 
 class Recording(Protocol):
-    """One series of one subject, machine or person; lags never cross from one recording to the next."""
+    """One series of one subject, machine or person: the unit of privacy. Lags never cross recordings."""
 
     @property
     def name(self) -> str:

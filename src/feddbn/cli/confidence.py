@@ -1,0 +1,91 @@
+"""``feddbn confidence``: how far each edge can be trusted."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from feddbn.cli.options import (
+    Data,
+    Freq,
+    Json,
+    Params,
+    Series,
+    SiteColumn,
+    Time,
+    Variables,
+    column_options,
+    parse_n_lags,
+    parse_params,
+)
+from feddbn.cli.terminal import print_frame, print_json, progress, say, write_csv
+from feddbn.errors import UnitsWarning
+
+__all__ = ["confidence"]
+
+_MOST_EDGES = 20
+
+
+def confidence(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the table.")] = Path("edges.csv"),
+    method: Annotated[str, typer.Option("--method", "-m", help="oneshot or dynotears.")] = "oneshot",
+    n_lags: Annotated[str | None, typer.Option(help="Number of lags.")] = None,
+    param: Params = None,
+    replicates: Annotated[int, typer.Option(help="How often every site resamples its rows.")] = 100,
+    how: Annotated[
+        str, typer.Option(help="bootstrap: with replacement. stability: half of the blocks, in pairs.")
+    ] = "bootstrap",
+    block_length: Annotated[
+        str, typer.Option(help="Rows per block, auto, or politis-white (estimated at each site).")
+    ] = "auto",
+    level: Annotated[float, typer.Option(help="Coverage of the interval of a weight.")] = 0.9,
+    seed: Annotated[int, typer.Option(help="The same seed and data give the same table.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Processes for the refits.")] = 1,
+    site: SiteColumn = None,
+    series: Series = None,
+    time: Time = None,
+    variables: Variables = None,
+    freq: Freq = None,
+    as_json: Json = False,
+) -> None:
+    """Learn again from resamples of every site's rows and count how often each edge comes back.
+
+    Writes a table source, target, lag, weight, ci_low, ci_high, probability that
+    `feddbn report RESULT --edges TABLE` shows beside the graph.
+    """
+    from feddbn.data import read_sites
+    from feddbn.methods.confidence import edge_confidence
+    from feddbn.methods.registry import make_estimator
+
+    parameters = parse_params(param)
+    if n_lags is not None:
+        parameters["n_lags"] = parse_n_lags(n_lags)
+    estimator = make_estimator(method, parameters)
+    sites = read_sites(data, **column_options(site, series, time, variables, freq))
+    length = int(block_length) if block_length.lstrip("-").isdigit() else block_length
+    with progress("refits", total=max(replicates, 1)) as (_, part), warnings.catch_warnings():
+        # `feddbn fit` gives this advice; a table of probabilities cannot act on it.
+        warnings.simplefilter("ignore", UnitsWarning)
+        table = edge_confidence(
+            estimator,
+            sites,
+            replicates,
+            length,
+            how,
+            seed,
+            level=level,
+            n_jobs=jobs,
+            progress=lambda done: part("refits"),
+        )
+    write_csv(table, out)
+    if as_json:
+        print_json({"edges": table, "file": str(out), **table.attrs})
+        return
+    print_frame(table.head(_MOST_EDGES), n_text=2)
+    sure = int((table["probability"] >= 0.9).sum())
+    say(f"{sure} edges at probability 0.9 or more; {len(table)} were found at least once.")
+    say(f"Edges: {out}")

@@ -1,0 +1,132 @@
+"""``feddbn plot``: a result as a figure for a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from feddbn.cli.options import Json
+from feddbn.cli.terminal import print_json, say
+from feddbn.errors import FileError, ParameterError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from feddbn.methods.result import Result
+
+__all__ = ["plot"]
+
+
+class Kind(Enum):
+    """What can be drawn."""
+
+    graph = "graph"
+    time_series = "time-series"
+    weights = "weights"
+    truth = "truth"
+    convergence = "convergence"
+    sites = "sites"
+    responses = "responses"
+
+
+def plot(
+    result: Annotated[Path, typer.Argument(help="A result file.", show_default=False)],
+    kind: Annotated[
+        Kind,
+        typer.Argument(
+            help="graph: variables and arrows. time-series: unrolled. weights: heat maps. truth: above the "
+            "estimate. convergence. sites: shared and specific edges. responses: to a shock."
+        ),
+    ] = Kind.graph,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="A .pdf, .svg or .png file; by default named after result and kind."
+        ),
+    ] = None,
+    truth: Annotated[Path | None, typer.Option(help="truth.json of simulated data, for `truth`.")] = None,
+    shock: Annotated[str | None, typer.Option(help="The variable that is shocked, for `responses`.")] = None,
+    horizon: Annotated[int, typer.Option(help="Moments to follow a shock.")] = 10,
+    min_weight: Annotated[float, typer.Option(help="Leave out weaker arrows (graph, time-series).")] = 0.0,
+    dpi: Annotated[int, typer.Option(help="Dots per inch of a .png.")] = 200,
+    as_json: Json = False,
+) -> None:
+    """Draw a result: the graph, the weights, how it converged, how sites differ, what a shock does."""
+    from feddbn.methods.result import Result
+
+    loaded = Result.load(result)
+    target = out or result.with_name(f"{result.stem}-{kind.value}.pdf")
+    axes = _axes(loaded, kind, truth, shock, horizon, min_weight)
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    known = figure.canvas.get_supported_filetypes()
+    if target.suffix.lower().lstrip(".") not in known:
+        raise FileError(f"--out {str(target)!r} must end in .pdf, .svg or .png.")
+    figure.savefig(target, dpi=dpi)
+    if as_json:
+        print_json({"figure": str(target), "kind": kind.value})
+        return
+    say(f"Figure: {target}")
+
+
+def _axes(
+    result: Result, kind: Kind, truth: Path | None, shock: str | None, horizon: int, min_weight: float
+) -> Axes:
+    from feddbn import report
+
+    dbn = result.dbn
+    draw: dict[Kind, Callable[[], Axes]] = {
+        Kind.graph: lambda: report.plot_process_graph(dbn, min_weight=min_weight),
+        Kind.time_series: lambda: report.plot_time_series_graph(dbn, min_weight=min_weight),
+        Kind.weights: lambda: report.plot_weights(dbn),
+        Kind.truth: lambda: _against_truth(result, truth),
+        Kind.convergence: lambda: _convergence(result),
+        Kind.sites: lambda: _sites(result),
+        Kind.responses: lambda: _responses(result, shock, horizon),
+    }
+    return draw[kind]()
+
+
+def _against_truth(result: Result, path: Path | None) -> Axes:
+    from feddbn.methods.truth import read_network
+    from feddbn.report import plot_truth_and_estimate
+
+    true = result.truth if path is None else read_network(path)
+    if true is None:
+        raise ParameterError("a plot of the truth needs --truth: this result does not hold one.")
+    return plot_truth_and_estimate(true, result.dbn)
+
+
+def _convergence(result: Result) -> Axes:
+    import pandas as pd
+
+    from feddbn.report import plot_convergence
+
+    if not result.history:
+        raise ParameterError(f"a plot of convergence needs rounds, but {result.method} did not iterate.")
+    return plot_convergence(pd.DataFrame(result.history))
+
+
+def _sites(result: Result) -> Axes:
+    from feddbn.report import plot_site_differences, site_differences
+
+    if not result.personal:
+        raise ParameterError(
+            f"a plot of sites needs a network per site, which {result.method} does not learn."
+        )
+    return plot_site_differences(site_differences(result.dbn, result.personal))
+
+
+def _responses(result: Result, shock: str | None, horizon: int) -> Axes:
+    from feddbn.model.inputs import variable_index
+    from feddbn.report import plot_responses
+
+    if shock is None:
+        raise ParameterError("a plot of responses needs --shock, the variable that is shocked.")
+    i = variable_index(shock, result.dbn.variables, "--shock")
+    return plot_responses(result.dbn.impulse_responses(horizon)[:, i], result.dbn.variables, shock=shock)

@@ -1,0 +1,197 @@
+"""What one does with a result: forecast, effects, export, confidence, plot, report."""
+
+from __future__ import annotations
+
+import json
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+import feddbn
+from feddbn.methods.result import Result
+from feddbn.privacy.audit import AuditChain
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory, federation):
+    """A stored fit of FDBNL that knows its truth."""
+    truth = feddbn.DBN.from_json(federation / "truth.json")
+    model = feddbn.FDBNL(n_lags=1).fit({p.stem: pd.read_csv(p) for p in sorted(federation.glob("*.csv"))})
+    path = tmp_path_factory.mktemp("result") / "result.json"
+    return Result.from_estimator(model, truth=truth).save(path)
+
+
+@pytest.fixture(scope="module")
+def personal(tmp_path_factory, result):
+    """The same with a network of its own for each site."""
+    loaded = Result.load(result)
+    own = {site["name"]: loaded.dbn for site in loaded.sites[:-1]} | {"site-2": loaded.truth}
+    path = tmp_path_factory.mktemp("personal") / "personal.json"
+    path.write_text(json.dumps({**loaded.to_dict(), "personal": {k: v.to_dict() for k, v in own.items()}}))
+    return path
+
+
+def succeed(outcome):
+    assert outcome.exit_code == 0, outcome.output
+    return outcome
+
+
+def test_a_forecast_is_that_of_the_library(run, result, federation, tmp_path):
+    history = federation / "site-0.csv"
+    options = ("--steps", 3, "--interval", 0.8, "--do", "x2=1.5", "-o", tmp_path / "deep" / "f.csv")
+    told = json.loads(succeed(run("forecast", result, history, *options, "--json")).stdout)
+    expected = Result.load(result).dbn.do({"x2": 1.5}, pd.read_csv(history), 3, interval=0.8).to_frame()
+    for table in (pd.DataFrame(told["forecast"]), pd.read_csv(tmp_path / "deep" / "f.csv")):
+        pd.testing.assert_frame_equal(table, expected.drop(columns="time"), atol=1e-12)
+    shown = succeed(run("forecast", result, history, "--variables", "x1")).stdout
+    assert "90% intervals" in shown
+    assert "x1" in shown
+    assert "x0" not in shown
+
+
+def test_a_forecast_goes_on_after_the_last_gap(run, result, federation, tmp_path):
+    rows = pd.read_csv(federation / "site-1.csv")
+    rows.iloc[30, 0] = np.nan
+    rows.to_csv(tmp_path / "gap.csv", index=False)
+    told = json.loads(succeed(run("forecast", result, tmp_path / "gap.csv", "--steps", 1, "--json")).stdout)
+    expected = Result.load(result).dbn.forecast(rows.iloc[31:], 1).mean.to_numpy()[0]
+    np.testing.assert_allclose([row["mean"] for row in told["forecast"]], expected, atol=1e-12)
+
+
+def test_effects_of_a_pair_and_of_one_variable_on_all(run, result, tmp_path):
+    dbn = Result.load(result).dbn
+    i, j = np.argwhere(dbn.W)[0]
+    source, target = dbn.variables[i], dbn.variables[j]
+    told = json.loads(succeed(run("effects", result, source, target, "--horizon", 4, "--json")).stdout)
+    pd.testing.assert_frame_equal(pd.DataFrame(told["effects"]), dbn.effects(source, target, 4))
+    out = tmp_path / "all.csv"
+    succeed(run("effects", result, source, "-o", out))
+    table = pd.read_csv(out).set_index("target")
+    total = dbn.total_effects(10)[:, i, j]
+    assert table.loc[target, "cumulative"] == pytest.approx(total.sum())
+    assert table.loc[target, "largest"] == pytest.approx(total[np.abs(total).argmax()])
+    assert source not in table.index
+
+
+def test_a_network_is_exported_in_every_form_and_reads_back(run, personal, tmp_path):
+    dbn = Result.load(personal).personal["site-2"]
+    for ending in ("json", "npz", "graphml", "csv", "dot"):
+        succeed(run("export", personal, "-o", tmp_path / f"n.{ending}", "--of", "site-2"))
+    assert feddbn.DBN.from_json(tmp_path / "n.json").equals(dbn)
+    assert feddbn.DBN.from_npz(tmp_path / "n.npz").equals(dbn)
+    assert nx.read_graphml(tmp_path / "n.graphml").number_of_edges() == len(dbn.edges())
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "n.csv"), dbn.edges(), check_dtype=False)
+    assert (tmp_path / "n.dot").read_text().startswith("digraph")
+    succeed(run("export", personal, "-o", tmp_path / "l.npz", "--format", "lingam", "--of", "site-2"))
+    succeed(run("export", personal, "-o", tmp_path / "t.npz", "--format", "tigramite", "--of", "site-2"))
+    with np.load(tmp_path / "l.npz") as arrays:
+        np.testing.assert_array_equal(arrays["adjacency_matrices"], dbn.to_lingam())
+        assert tuple(arrays["variables"]) == dbn.variables
+    with np.load(tmp_path / "t.npz") as arrays:
+        np.testing.assert_array_equal(arrays["val_matrix"], dbn.to_tigramite()[1])
+
+
+def test_confidence_writes_the_librarys_table_and_a_report_shows_it(run, result, federation, tmp_path):
+    out, page = tmp_path / "edges.csv", tmp_path / "report.html"
+    options = ("-m", "dynotears", "--replicates", 2, "--seed", 3, "-o", out)
+    told = succeed(run("confidence", federation, *options)).stdout
+    assert "were found at least once" in told
+    sites = {p.stem: pd.read_csv(p) for p in sorted(federation.glob("*.csv"))}
+    expected = feddbn.edge_confidence(feddbn.Dynotears(), sites, 2, random_state=3)
+    pd.testing.assert_frame_equal(pd.read_csv(out), expected, check_dtype=False)
+    succeed(run("report", result, "-o", page, "--edges", out))
+    assert '"has_interval":true' in page.read_text()
+
+
+def test_a_report_shows_what_left_a_site(run, result, tmp_path):
+    entry = AuditChain().add(
+        time="now", site="a", event="sent", task="moments", asked_by="server", length=5, protection="masked"
+    )
+    (tmp_path / "log.jsonl").write_text(entry.to_line() + "\n")
+    page = tmp_path / "report.html"
+    succeed(run("report", result, "-o", page, "--audit", tmp_path / "log.jsonl"))
+    assert "<td>5</td><td>masked</td>" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("graph", ("--min-weight", 0.1)),
+        ("time-series", ()),
+        ("weights", ()),
+        ("truth", ()),
+        ("convergence", ()),
+        ("sites", ()),
+        ("responses", ("--shock", "x1", "--horizon", 5)),
+    ],
+)
+def test_every_figure_can_be_drawn(run, personal, tmp_path, kind, options):
+    out = tmp_path / f"{kind}.svg"
+    succeed(run("plot", personal, kind, "-o", out, *options))
+    assert "<svg" in out.read_text()[:1000]
+
+
+def test_a_figure_is_named_after_its_result_and_kind(run, result, tmp_path):
+    copy = tmp_path / "mine.json"
+    copy.write_text(result.read_text())
+    assert succeed(run("plot", copy, "weights")).stdout == f"Figure: {tmp_path / 'mine-weights.pdf'}\n"
+    assert (tmp_path / "mine-weights.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("forecast RESULT DATA", "holds 3 recordings; give the file of one."),
+        ("forecast RESULT DATA/empty.csv", "has no usable row; a forecast goes on from its last ones."),
+        ("forecast RESULT DATA/nothing.csv", "does not exist; check the path."),
+        ("forecast RESULT DATA/site-0.csv --do x9=1", "an intervention names 'x9', which is not a variable"),
+        ("forecast RESULT DATA/site-0.csv --do x1", "--do 'x1' must look like VARIABLE=VALUE"),
+        ("forecast RESULT DATA/site-0.csv --steps 0", "steps must be a whole number of at least 1, got 0."),
+        ("forecast RESULT DATA/site-0.csv --variables q", "--variables names 'q', which is not a variable"),
+        ("forecast RESULT DATA/site-0.csv --of site-1", "it has one network for all sites."),
+        ("forecast PERSONAL DATA/site-0.csv --of site-9", "its sites are site-0, site-1, site-2."),
+        ("effects RESULT q", "source names 'q', which is not a variable"),
+        ("effects RESULT x0 q", "target names 'q', which is not a variable"),
+        ("effects RESULT x0 x1 --horizon -1", "horizon must be a whole number of at least 0, got -1."),
+        ("effects RESULT", "Missing argument 'SOURCE'; see feddbn effects --help."),
+        ("export RESULT -o n.foo", "does not say what to write: end it in .json, .npz, .csv, .graphml, .dot"),
+        ("export RESULT -o DATA --format json", "cannot be written: it is a folder."),
+        ("export RESULT -o n.txt --format lingam", "must end in .npz, because lingam takes several arrays."),
+        ("export DATA/site-0.csv -o n.json", "is not readable JSON"),
+        ("confidence DATA -m fdbnl", "FDBNL cannot learn from sums"),
+        ("confidence DATA --replicates 1", "n_replicates must be a whole number of at least 2, got 1."),
+        ("confidence DATA --how magic", "method must be one of bootstrap, stability, got 'magic'."),
+        ("confidence DATA --block-length x", "block_length must be a whole number of at least 1"),
+        ("confidence DATA --jobs 0", "n_jobs must be a whole number other than 0 or None, got 0."),
+        ("plot RESULT picture", "Invalid value for KIND: 'picture' is not one of 'graph'"),
+        ("plot RESULT sites", "needs a network per site, which FDBNL does not learn."),
+        ("plot RESULT responses", "a plot of responses needs --shock"),
+        ("plot RESULT graph -o x.foo", "must end in .pdf, .svg or .png."),
+        (
+            "report RESULT --edges DATA/site-0.csv",
+            "lacks the column 'source'; write it with feddbn confidence.",
+        ),
+        ("report RESULT --edges DATA/nothing.csv", "cannot be read: No such file or directory."),
+        ("report RESULT --audit DATA/site-0.csv", "line 1 of the audit log is not an entry."),
+        (
+            "report RESULT --colour red",
+            "No such option '--colour'. Did you mean '--out'? See feddbn report --help.",
+        ),
+        ("magic", "No such command 'magic'; see feddbn --help."),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(
+    refuses, result, personal, federation, tmp_path, monkeypatch, line, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    places = {"RESULT": result, "PERSONAL": personal, "DATA": federation}
+    if "empty.csv" in line:
+        (tmp_path / "empty.csv").write_text("x0,x1,x2,x3\n")
+        places["DATA"] = tmp_path
+    words = []
+    for word in line.split():
+        head, slash, rest = word.partition("/")
+        words.append(f"{places[head]}{slash}{rest}" if head in places else word)
+    assert sentence in refuses(*words)
