@@ -53,7 +53,7 @@ check: $(VENV)/.test-installed
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 format: $(VENV)/.test-installed
 	$(BIN)/ruff check --fix --quiet src tests || true
