@@ -21,6 +21,7 @@ from feddbn.cli.options import (
     parse_n_lags,
     parse_params,
 )
+from feddbn.cli.shared_edges import print_shared_edges
 from feddbn.cli.terminal import number, print_json, print_table, progress, remark, say
 from feddbn.errors import ParameterError, UnitsWarning
 
@@ -60,6 +61,9 @@ def fit(
     truth: Annotated[
         Path | None, typer.Option(help="True network of simulated data, kept with the result.")
     ] = None,
+    min_count: Annotated[
+        int, typer.Option(help="Personal methods: hide how many sites have an edge if they are fewer.")
+    ] = 1,
     site: SiteColumn = None,
     series: Series = None,
     time: Time = None,
@@ -82,16 +86,22 @@ def fit(
     columns = column_options(site, series, time, variables, freq)
     true = None if truth is None else read_truth(truth)
     parameters = _parameters(n_lags, lambda_w, lambda_a, forbid, require, param)
+    if min_count < 1:
+        raise ParameterError(f"--min-count {min_count} must be a whole number of at least 1.")
     with progress(chosen.label) as (watch, _), warnings.catch_warnings():
         # The result carries these sentences and they are printed from there.
         warnings.simplefilter("ignore", UnitsWarning)
         estimator = fit_method(chosen, data, parameters, true, watch, **columns)
     result = Result.from_estimator(estimator, truth=true if isinstance(true, DBN) else None)
     result.save(out)
+    report = estimator.shared_edges(min_count) if hasattr(estimator, "shared_edges") else None
     if as_json:
-        print_json({"result": str(out), **result.to_dict()})
+        shared = {} if report is None else {"shared_edges": report.to_dict()}
+        print_json({"result": str(out), **result.to_dict(), **shared})
         return
     print_result(result)
+    if report is not None:
+        print_shared_edges(report)
     say(f"Result: {out}")
 
 

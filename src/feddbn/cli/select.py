@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -23,9 +22,9 @@ from feddbn.cli.options import (
 from feddbn.cli.terminal import number, print_json, print_table, progress, say
 from feddbn.errors import ParameterError
 
-__all__ = ["select"]
+__all__ = ["default_grid", "select"]
 
-_DEFAULT_GRID = ["lambda_w=0.1,0.05,0.025", "lambda_a=0.1,0.05,0.025"]
+_PENALTIES = ["lambda_w=0.1,0.05,0.025", "lambda_a=0.1,0.05,0.025"]
 
 
 def select(
@@ -36,7 +35,7 @@ def select(
             "--grid",
             "-g",
             metavar="KEY=V1,V2,...",
-            help="Values to try, simplest first; repeat to combine. Both penalties by default.",
+            help="Values to try; repeat to combine. Both penalties by default, mu for pfdbnl.",
         ),
     ] = None,
     method: Annotated[str, typer.Option("--method", "-m", help="fdbnl, pfdbnl or dynotears.")] = "fdbnl",
@@ -62,7 +61,7 @@ def select(
     selection: Any = import_module("feddbn.methods.selection")
     chosen = get_method(method)
     estimator = make_estimator(chosen.name, parse_params(param))
-    candidates = _grid(grid or _DEFAULT_GRID)
+    candidates = _grid(grid) if grid else default_grid(chosen.name)
     columns = {k: v for k, v in column_options(site, series, time, variables, freq).items() if v is not None}
     options = {"n_blocks": n_blocks, "share": share, "rule": rule}
     with progress(f"{chosen.label}: select") as (watch, _):
@@ -84,14 +83,28 @@ def select(
     say("Fit with: " + " ".join(f"-p {name}={value:g}" for name, value in found.chosen.items()))
 
 
+def default_grid(method: str) -> dict[str, list[Any]]:
+    """Return what is chosen if nothing is asked for: how much personal networks borrow, else both penalties."""
+    if method != "pfdbnl":
+        return _grid(_PENALTIES)
+    return {"mu": list(import_module("feddbn.methods.selection").AUTO_GRIDS["mu"])}
+
+
 def _grid(texts: list[str]) -> dict[str, list[Any]]:
     grid: dict[str, list[Any]] = {}
     for text in texts:
         key, sign, values = text.partition("=")
         try:
-            grid[key.strip().replace("-", "_")] = [json.loads(value) for value in values.split(",")]
+            grid[key.strip().replace("-", "_")] = [_number(value) for value in values.split(",")]
         except ValueError:
             sign = ""
         if not sign:
             raise ParameterError(f"--grid {text!r} must look like key=v1,v2,..., for example -g n_lags=1,2.")
     return grid
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

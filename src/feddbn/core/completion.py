@@ -34,11 +34,13 @@ def completed(G: FloatArray, rows: np.ndarray, F: FloatArray) -> FloatArray:
 def nearest_positive(F: FloatArray, floor: float = 1e-3) -> FloatArray:
     """Return F with its correlations' eigenvalues raised to at least `floor`, variances kept.
 
-    Moments that were averaged entry by entry over different sites need not be positive.
+    Moments that were averaged entry by entry over different sites need not be positive. A negative eigenvalue shows how
+    far the entries contradict each other; positive ones below its size cannot be told from such an error and are raised
+    to it, or regressions on them would explode.
     """
     root = np.sqrt(np.diag(F))
     e, V = np.linalg.eigh(F / np.outer(root, root))
-    R = (V * np.maximum(e, floor)) @ V.T
+    R = (V * np.maximum(e, max(floor, -float(e[0])))) @ V.T
     unit = np.sqrt(np.diag(R))
     result: FloatArray = R / np.outer(unit, unit) * np.outer(root, root)
     return result

@@ -53,6 +53,7 @@ def read_sites(
     label: str | None = None,
     missing: str = "drop",
     stream_bytes: int = STREAM_BYTES,
+    same_variables: bool = True,
 ) -> dict[str, SiteData]:
     """Return site name -> its recordings, with the same variables in the same order everywhere.
 
@@ -82,6 +83,8 @@ def read_sites(
         "drop" leaves out rows with missing values and starts a new segment after them; "error" refuses them.
     stream_bytes
         A site whose files are larger than this together stays on disk and is read in batches.
+    same_variables
+        False leaves every site with the variables it has.
     """
     chosen = None if variables is None else tuple(str(name) for name in _listed(variables))
     layout = Layout(site, series, time, label, chosen, freq, missing)
@@ -89,6 +92,8 @@ def read_sites(
     if not found:
         raise DataError("data has no sites; give at least one.")
     _require_one_step(clocks)
+    if not same_variables:
+        return {name: _align({name: one}, layout)[name] for name, one in found.items()}
     return _align(found, layout)
 
 

@@ -26,6 +26,9 @@ __all__ = ["Average", "BestSite", "LocalOnly", "Vote"]
 class _LocalFits(ConsensusEstimator):
     """One DYNOTEARS fit per site; subclasses say what becomes of them."""
 
+    # What becomes of them is no program of rounds that could be run on earlier rows.
+    is_selectable = False
+
     def _local_fits(
         self, federation: Federation, observer: Observer | None, answer: str
     ) -> tuple[FloatArray, int]:

@@ -201,14 +201,7 @@ class PFDBNL(DBNEstimator):
         """Return the sites; with `different_variables` each as it is, over the union of all names."""
         if not self.different_variables:
             return super()._read(data, read)
-        if not isinstance(data, Mapping):
-            raise ParameterError(
-                "different_variables=True needs data as a dict from site name to its recordings."
-            )
-        sites: dict[str, SiteData] = {}
-        for name, own in data.items():
-            sites |= read_sites({str(name): own}, **read)
-        return sites
+        return read_sites(data, same_variables=False, **read)
 
     def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
         lags = dict(self.site_lags or {})

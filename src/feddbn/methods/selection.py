@@ -35,6 +35,7 @@ AUTO_GRIDS: dict[str, tuple[Any, ...]] = {
     "n_clusters": (1, 2, 3, 4),
     "mu": (0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.0),
 }
+_SIMPLE_IS_LARGE = ("lambda_w", "lambda_a")
 _START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "n_clusters": 1, "mu": 0.5}
 
 
@@ -123,6 +124,13 @@ def _grid(estimator: Any, name: str) -> tuple[Any, ...]:
     return tuple(p for p in AUTO_GRIDS["n_lags"] if p <= longest)
 
 
+def _simplest_first(name: str, values: Sequence[Any]) -> list[Any]:
+    wrong = [value for value in values if isinstance(value, bool) or not isinstance(value, (int, float))]
+    if wrong:
+        raise ParameterError(f"grid[{name!r}] contains {wrong[0]!r}; give numbers.")
+    return sorted(values, reverse=name in _SIMPLE_IS_LARGE)
+
+
 def _select(
     estimator: Any,
     federation: Federation,
@@ -181,7 +189,8 @@ def select(
     data
         As for ``fit``; `read` are ``fit``'s other arguments (site, series, time, variables, ...).
     grid
-        Parameter name -> values, simplest first (few lags, large penalties, small mu).
+        Parameter name -> values. They are tried simplest first, whatever their order: few lags, large penalties, few
+        clusters, small mu.
     n_blocks, share
         The last `share` of every recording is tested on, in `n_blocks` blocks one after the other.
     rule
@@ -189,12 +198,26 @@ def select(
     """
     from itertools import product
 
+    if not hasattr(estimator, "_candidate") or not getattr(estimator, "is_selectable", True):
+        raise ParameterError(
+            f"{type(estimator).__name__} cannot be selected by held-out loss; choose FDBNL, PFDBNL or Dynotears."
+        )
     unknown = [name for name in grid if name not in AUTO_GRIDS]
     if unknown or not grid:
         raise ParameterError(
             f"grid names {', '.join(unknown) or 'nothing'}; it may name {', '.join(AUTO_GRIDS)}."
         )
-    candidates = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    missing = [name for name in grid if name not in estimator.get_params()]
+    if missing:
+        raise ParameterError(
+            f"{type(estimator).__name__} has no parameter {missing[0]!r}; leave it out of grid."
+        )
+    if isinstance(n_blocks, bool) or not isinstance(n_blocks, int) or n_blocks < 1:
+        raise ParameterError(f"n_blocks={n_blocks!r} must be a whole number of at least 1.")
+    simplest_first = {name: _simplest_first(name, values) for name, values in grid.items()}
+    candidates = [
+        dict(zip(simplest_first, values, strict=True)) for values in product(*simplest_first.values())
+    ]
     longest = max((int(p) for p in grid.get("n_lags", ())), default=None)
     result: list[Selection] = []
 

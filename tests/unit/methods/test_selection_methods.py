@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, Dynotears, select, simulate
+from feddbn import FDBNL, PFDBNL, Dynotears, LocalOnly, OneShotDBN, select, simulate
 from feddbn.core.lagged import Block
 from feddbn.data.memory import ArrayRecording
 from feddbn.errors import ParameterError
@@ -79,3 +80,29 @@ def test_grids_are_checked(fed: feddbn.SimulatedFederation) -> None:
         select(FDBNL(), fed.sites, {"rho": [1]})
     with pytest.raises(ParameterError, match=r"share=1.5 of the rows to test on must lie between 0 and 1\."):
         select(FDBNL(), fed.sites, {"lambda_w": [0.1]}, share=1.5)
+    with pytest.raises(ParameterError, match=r"n_blocks=0 must be a whole number of at least 1\."):
+        select(FDBNL(), fed.sites, {"lambda_w": [0.1]}, n_blocks=0)
+    with pytest.raises(ParameterError, match=r"FDBNL has no parameter 'mu'; leave it out of grid\."):
+        select(FDBNL(), fed.sites, {"mu": [0.1]})
+    with pytest.raises(ParameterError, match=r"grid\['mu'\] contains 'much'; give numbers\."):
+        select(PFDBNL(), fed.sites, {"mu": ["much"]})
+
+
+@pytest.mark.parametrize("estimator", [LocalOnly(), OneShotDBN()])
+def test_methods_without_held_out_fits_say_so(fed: feddbn.SimulatedFederation, estimator: object) -> None:
+    name = type(estimator).__name__
+    with pytest.raises(ParameterError, match=rf"{name} cannot be selected by held-out loss; choose FDBNL"):
+        select(estimator, fed.sites, {"lambda_w": [0.1]})
+
+
+def test_the_order_in_which_candidates_are_given_does_not_matter(fed: feddbn.SimulatedFederation) -> None:
+    tables = [select(PFDBNL(), fed.sites, {"mu": mu}, n_blocks=1).table for mu in ([2.0, 0.1], [0.1, 2.0])]
+    pd.testing.assert_frame_equal(*tables)
+    assert tables[0]["mu"].tolist() == [0.1, 2.0]
+
+
+def test_sites_borrow_only_if_it_clearly_pays(fed: feddbn.SimulatedFederation) -> None:
+    selection = select(PFDBNL(), fed.sites, {"mu": [0.03, 0.25, 2.0]})
+    table = selection.table
+    good = table[table["loss"] <= table["loss"].min() + table["standard_error"]]
+    assert selection.chosen["mu"] == good["mu"].min()
