@@ -62,7 +62,8 @@ def pfdbnl_table(seeds: int, max_seconds: float, mu: float = 1.0) -> Table | Non
     table = Table(
         "PFDBNL against the paper's Algorithm 2, transcribed (d=15, K=5, n=200 rows per site)",
         ["seed", "naive s", "rounds", "ours s", "rounds", "ratio", "naive objective", "ours"],
-        note="Objective: sum over sites of loss + mu |C_k - C|^2 + penalties, of acyclic W_k; mu = " f"{mu:g}, lambda 0.05.",
+        note="Objective: sum over sites of loss + mu |C_k - C|^2 + penalties, of acyclic W_k; mu = "
+        f"{mu:g}, lambda 0.05.",
     )
     for seed in range(seeds):
         fed = federation(15, 5, 1000, seed, heterogeneity=0.1)

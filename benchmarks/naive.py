@@ -183,4 +183,6 @@ def naive_pfdbnl(
             max(hs) <= h_tol and any(np.any(P[:d] != 0) for P in personal)
         ) or time.process_time() - start > max_seconds:
             break
-    return NaiveFit(C, personal, n_rounds, time.process_time() - start, n_evaluations, max(hs), max(hs) <= h_tol)
+    return NaiveFit(
+        C, personal, n_rounds, time.process_time() - start, n_evaluations, max(hs), max(hs) <= h_tol
+    )

@@ -1,9 +1,9 @@
 """PFDBNL(mu="auto") against LocalOnly and FDBNL: d=10, K=6, n_k=60, weights .3-.5, mean degree 4.
 
-python benchmarks/personal_accuracy.py [n_seeds] [heterogeneity ...]
+python benchmarks/personal_accuracy.py [--seeds N] [--first SEED] [heterogeneity ...]
 """
 
-import sys
+import argparse
 import time
 
 import numpy as np
@@ -12,11 +12,11 @@ import feddbn
 from feddbn import FDBNL, PFDBNL, LocalOnly
 
 
-def main(n_seeds: int, settings: list[float | str]) -> None:
+def main(seeds: range, settings: list[float | str]) -> None:
     for heterogeneity in settings:
         shd: dict[str, list[float]] = {"PFDBNL": [], "FDBNL": [], "LocalOnly": []}
         chosen, seconds = [], 0.0
-        for seed in range(n_seeds):
+        for seed in seeds:
             fed = feddbn.simulate(
                 d=10, n_sites=6, n_samples=360, mean_degree=4, heterogeneity=heterogeneity, random_state=seed
             )
@@ -31,14 +31,21 @@ def main(n_seeds: int, settings: list[float | str]) -> None:
             }
             for name, model in models.items():
                 shd[name].append(feddbn.score_sites(fed.truths, model)["W"]["mshd"])
+            row = " ".join(f"{values[-1]:.2f}" for values in shd.values())
+            print(f"heterogeneity {heterogeneity} seed {seed}: {row}  mu {chosen[-1]}", flush=True)
         text = "  ".join(
             f"{name} {np.mean(v):.2f} ± {np.std(v) / len(v) ** 0.5:.2f}" for name, v in shd.items()
         )
-        print(
-            f"heterogeneity {heterogeneity}: {text}  mu {chosen}  cpu {seconds / n_seeds:.1f} s", flush=True
-        )
+        print(f"heterogeneity {heterogeneity}: {text}  cpu {seconds / len(seeds):.1f} s", flush=True)
 
 
 if __name__ == "__main__":
-    given = [x if x == "independent" else float(x) for x in sys.argv[2:]]
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10, given or [0.1, 0.3, "independent"])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("heterogeneity", nargs="*", default=["0.1", "0.3", "independent"])
+    given = parser.parse_args()
+    main(
+        range(given.first, given.first + given.seeds),
+        [x if x == "independent" else float(x) for x in given.heterogeneity],
+    )
