@@ -167,7 +167,8 @@ class PersonalMember:
         norms = np.array(
             [np.vdot(D * gap, gap), np.vdot(D * split, split), np.vdot(D * moved, moved), np.vdot(U / D, U)]
         )
-        return replace(member, T=T, U=U, Y=Y), norms
+        stepped = PersonalMember(member.C, T, U, Y, member.alpha, member.h, member.curvature, member.grad_h)
+        return stepped, norms
 
     def _prox(
         self,

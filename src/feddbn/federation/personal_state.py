@@ -98,6 +98,7 @@ class SiteMemory:
 
 
 _PREFIX = "personal."
+_ALWAYS = ("C", "T", "U", "Y", "allowed", "orders", "wG", "V", "e", "metric", "sent", "offered", "numbers")
 _SOMETIMES = (_PREFIX + "raw", _PREFIX + "grad_h")
 
 
@@ -143,14 +144,16 @@ def unpack(state: Mapping[str, np.ndarray]) -> SiteMemory:
     """Return the memory kept in a state."""
     if _PREFIX + "C" not in state:
         raise StateError("this site has no personal state of this run; it joins with its first round.")
-    get = {name.removeprefix(_PREFIX): array for name, array in state.items() if name.startswith(_PREFIX)}
-    alpha, h, curvature, is_ordered, weight, n, serial, run, slot, offered_round, objective = (
-        float(x) for x in get["numbers"]
+    get = {name: state[_PREFIX + name] for name in _ALWAYS}
+    alpha, h, curvature, is_ordered, weight, n, serial, run, slot, offered_round, objective = get[
+        "numbers"
+    ].tolist()
+    member = PersonalMember(
+        get["C"], get["T"], get["U"], get["Y"], alpha, h, curvature, state.get(_SOMETIMES[1])
     )
-    member = PersonalMember(get["C"], get["T"], get["U"], get["Y"], alpha, h, curvature, get.get("grad_h"))
     orders = tuple(order.astype(bool) for order in get["orders"])
     site = PersonalSite(
-        member, get["allowed"].astype(bool), orders, bool(is_ordered), get.get("raw"), objective
+        member, get["allowed"].astype(bool), orders, bool(is_ordered), state.get(_SOMETIMES[0]), objective
     )
     problem = LocalProblem(get["wG"], member.C.shape[1], get["V"], get["e"], get["metric"])
     return SiteMemory(
