@@ -149,6 +149,7 @@ class PersonalRun:
             alpha=self.alpha if options.is_alpha_shared else None,
             acyclic_steps=(10 if adaptive else 500) if acyclic else 0,
             is_exact=not adaptive and acyclic,
+            is_ordered=self.stage in (PersonalStage.LASSO, PersonalStage.SUPPORT),
             tol=1e-3 if adaptive else 1e-5,
         )
 

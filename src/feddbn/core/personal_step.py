@@ -18,6 +18,8 @@ step on h alone:
     Y_k += rho D (X_k - C_k)
 
 where m = 2 mu rho2 D / (2 mu + rho2 D) is what mu |C_k - T_k|^2 leaves of its curvature once T_k is minimised out.
+Once every site has its order, C_k's problem is convex and solved exactly with X_k = C_k: the split would take a thousand
+rounds where columns are nearly dependent.
 The paper alternates C_k and T_k instead, which crawls when mu is large; with T_k minimised out, mu -> infinity
 simply is FDBNL. `schedule="paper"` keeps the paper's alternation (`solve_personal`).
 # DEVIATES [fdbnl] Algorithm 2: C_k and T_k are minimised together; see test_paper_and_adaptive_solve_the_same_problem.
@@ -34,7 +36,7 @@ from numpy.typing import NDArray
 from feddbn.core.acyclicity import Acyclicity
 from feddbn.core.global_step import solve_acyclic_prox
 from feddbn.core.lagged import FloatArray
-from feddbn.core.lasso import soft_threshold, solve_lasso
+from feddbn.core.lasso import soft_threshold, solve_by_signs, solve_lasso
 from feddbn.core.local_step import LocalProblem
 
 __all__ = [
@@ -75,6 +77,8 @@ class PersonalRound:
         The shared multiplier of h; None where every site keeps its own.
     is_exact
         The paper's alternation with C_k solved to `tol`, instead of one split step.
+    is_ordered
+        Every site keeps to an order of its own, so its problem is convex: C_k is solved exactly, without the split.
     """
 
     mu: float
@@ -85,6 +89,7 @@ class PersonalRound:
     alpha: float | None
     acyclic_steps: int = 0
     is_exact: bool = False
+    is_ordered: bool = False
     tol: float = 1e-3
 
 
@@ -153,6 +158,10 @@ class PersonalMember:
             H, B = _pulled(problem, 2.0 * rules.mu * np.ones_like(D), self.T)
             member = self._acyclic(H, B, weight * penalty, allowed, rules, acyclicity)
             X, Y = member.C, self.Y
+        elif rules.is_ordered:
+            H, B = _pulled(problem, coupling(rules.mu, kappa2), Cbar - U / kappa2)
+            member = replace(self, C=_solve_ordered(H, B, weight * penalty, allowed, self.C))
+            X, Y = member.C, np.zeros_like(self.Y)
         else:
             kappa = rules.rho * weight * D
             X = problem.solve(self.C, self.Y, rules.rho * weight)
@@ -273,6 +282,32 @@ def solve_personal(
             break
         M = max(M / 1.5, floor)
     return C, h
+
+
+def _solve_ordered(
+    H: FloatArray, B: FloatArray, penalty: FloatArray, allowed: BoolArray, C0: FloatArray
+) -> FloatArray:
+    """Return argmin 1/2 tr(C'HC) - tr(B'C) + sum(penalty o |C|) within `allowed`, for a positive definite H.
+
+    From round to round few weights change their sign: with the signs of C0 all columns are one batch of linear
+    equations, and only columns whose answer contradicts them are searched.
+    """
+    free = allowed & (penalty == 0)
+    active, sign = (allowed & (C0 != 0)) | free, np.sign(C0)
+    mask = active.T.astype(float)
+    systems = H * (mask[:, :, None] * mask[:, None, :])
+    systems.reshape(len(mask), -1)[:, :: len(H) + 1] += 1.0 - mask
+    right = np.where(active, B - penalty * sign, 0.0)
+    C: FloatArray = np.ascontiguousarray(np.linalg.solve(systems, right.T[:, :, None])[:, :, 0].T)
+    C[~active] = 0.0
+    excess = np.abs(B - H @ C) - penalty
+    wrong = (active & ~free & (C * sign <= 0.0)) | (allowed & ~active & (excess > 1e-12 * (1.0 + np.abs(B))))
+    columns = np.flatnonzero(wrong.any(axis=0))
+    if len(columns):
+        C[:, columns] = solve_by_signs(
+            H, B[:, columns], penalty[:, columns], allowed[:, columns], C0[:, columns]
+        )
+    return C
 
 
 def _pulled(problem: LocalProblem, pull: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -118,6 +118,7 @@ class Asked:
             alpha=None if alpha is None else float(alpha),  # type: ignore[arg-type]
             acyclic_steps=int(self.number("acyclic_steps")),
             is_exact=bool(self.params["is_exact"]),
+            is_ordered=bool(self.params["is_ordered"]),
             tol=self.number("tol"),
         )
 

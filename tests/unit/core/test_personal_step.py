@@ -10,12 +10,13 @@ import pytest
 from feddbn.core.acyclicity import expm_value_and_grad
 from feddbn.core.completion import completed, nearest_positive
 from feddbn.core.constraints import EdgeConstraints, has_cycle
-from feddbn.core.lasso import loss_value, penalty_value
+from feddbn.core.lasso import loss_value, penalty_value, solve_lasso
 from feddbn.core.local_step import LocalProblem
 from feddbn.core.personal_site import order_of
 from feddbn.core.personal_step import (
     PersonalMember,
     PersonalRound,
+    _solve_ordered,
     auxiliary,
     coupling,
     objective_given,
@@ -148,3 +149,16 @@ def test_nearest_positive_keeps_variances_and_is_positive() -> None:
     assert np.allclose(np.diag(repaired), 4.0)
     assert np.linalg.eigvalsh(repaired)[0] > 0
     assert np.allclose(nearest_positive(gram()), gram())
+
+
+def test_ordered_sites_solve_their_convex_problem_exactly_from_any_start() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 8)) @ rng.normal(size=(8, 8))
+    H, B = X.T @ X / 30 + 0.05 * np.eye(8), rng.normal(size=(8, 4))
+    allowed = rng.random((8, 4)) < 0.8
+    penalty = np.full((8, 4), 0.3)
+    penalty[2] = 0.0
+    exact = solve_lasso(H, penalty, allowed, linear=B, tol=1e-13)
+    assert 0 < np.count_nonzero(exact) < np.count_nonzero(allowed)
+    for start in (np.zeros((8, 4)), rng.normal(size=(8, 4)), exact):
+        assert np.allclose(_solve_ordered(H, B, penalty, allowed, start), exact, atol=1e-9)
