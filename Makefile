@@ -1,7 +1,8 @@
 # Everything a person or a machine does with this project. Needs Python 3.11+, make and a package index.
 PYTHON ?= python3
 VENV ?= .venv
-WORKERS ?= 2
+ENGINES := $(wildcard tests/integration/test_nvflare_*.py tests/integration/test_flower.py \
+  tests/integration/test_deployment_guide.py)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # Small matrices: more BLAS threads than one cost several times what they gain.
@@ -52,8 +53,12 @@ check: $(VENV)/.test-installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The engines are many processes with time limits of their own: their tests run one after another in one process, beside
+# all other tests, so that they do not wait for one another and the running NVFlare federation is started once.
 test: check
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	@$(BIN)/python -m pytest $(ENGINES) >$(VENV)/engines.log 2>&1 & engines=$$!; \
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(ENGINES)); rest=$$?; \
+	wait $$engines; engines=$$?; cat $(VENV)/engines.log; exit $$((rest + engines))
 
 format: $(VENV)/.test-installed
 	$(BIN)/ruff check --fix --quiet src tests || true
