@@ -71,5 +71,5 @@ def _moments(parameters, federation):
 
 
 register_study_method(StudyMethod("walk", _run, _check))
-register_study_method(StudyMethod("total", _moments))
+register_study_method(StudyMethod("total", _moments, takes_noise=True))
 register_personal_result("walk", _personal)
