@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from pictures import save
 from threadpoolctl import threadpool_limits
 
 from feddbn.core.encoding import encode
@@ -155,9 +156,7 @@ def plot(path: Path, target: Path) -> None:
     ax.set_yscale("log")
     ax.set_xticks(frame["sites"], [str(k) for k in frame["sites"]])
     ax.minorticks_off()
-    figure = ax.get_figure()
-    assert figure is not None
-    figure.savefig(target, metadata={"Date": None} if target.suffix == ".svg" else None)
+    save(ax, target)
 
 
 def main() -> None:

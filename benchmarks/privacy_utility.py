@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from pictures import save
 from threadpoolctl import threadpool_limits
 
 from feddbn.data import read_sites
@@ -139,9 +140,7 @@ def plot(path: Path, target: Path) -> None:
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
     ax.set_xlabel("epsilon for each recording, delta = 1e-5")
-    figure = ax.get_figure()
-    assert figure is not None
-    figure.savefig(target, metadata={"Date": None} if target.suffix == ".svg" else None)
+    save(ax, target)
 
 
 def main() -> None:

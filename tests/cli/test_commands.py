@@ -188,7 +188,9 @@ def test_real_process_prints_pure_json_and_no_progress(federation, tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_interrupt_exits_130_without_a_traceback(tmp_path):
     code = (
-        "import sys, time\n"
+        "import signal, time\n"
+        # A job in a shell's background starts with the signal ignored, and so does what it starts.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import feddbn.methods.simulation as s\n"
         "def slow(**k):\n    print('started', flush=True); time.sleep(30)\n"
         "s.simulate = slow\n"

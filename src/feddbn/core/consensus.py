@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from feddbn.core.acyclicity import Acyclicity, expm_value_and_grad
 from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.global_step import solve_acyclic_prox
-from feddbn.core.graph import DroppedEdge, break_cycles, threshold, topological_order
+from feddbn.core.graph import CANDIDATE_SHARE, DroppedEdge, break_cycles, threshold, topological_order
 from feddbn.core.lagged import FloatArray
 from feddbn.core.lasso import penalty_value, soft_threshold, solve_by_signs
 from feddbn.core.member import Ask
@@ -49,9 +49,6 @@ __all__ = ["Consensus", "ConsensusOptions", "RoundRecord", "Stage"]
 
 BoolArray = NDArray[np.bool_]
 _RELAXATION = 1.6
-# A refit of everything L1 let through follows the noise when rows are few. Edges whose penalised weight is at least this
-# share of their threshold are refitted: chosen on simulated seeds 50-55 (d = 10, 20; n = 50 to 512).
-_CANDIDATE_SHARE = 0.75
 _FOLLOW = 0.02
 _PATIENCE = 15
 
@@ -377,7 +374,7 @@ class Consensus:
             self.dropped += dropped
             support = self.C != 0
             support[:d] = W != 0
-            share = 1.0 if stage is Stage.FINAL else _CANDIDATE_SHARE
+            share = 1.0 if stage is Stage.FINAL else CANDIDATE_SHARE
             limits = (share * options.w_threshold, share * options.a_threshold)
             support &= threshold(self.C, constraints.required, *limits) != 0
             self._allowed = support | constraints.required

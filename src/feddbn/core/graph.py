@@ -1,4 +1,4 @@
-"""From weights to a graph: thresholds, cycles, orders and an unpenalised refit."""
+"""From weights to a graph: thresholds, cycles and orders."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from numpy.typing import NDArray
 
 from feddbn.core.lagged import FloatArray
 
-__all__ = ["DroppedEdge", "break_cycles", "refit_support", "threshold", "topological_order"]
+__all__ = ["CANDIDATE_SHARE", "DroppedEdge", "break_cycles", "threshold", "topological_order"]
 
 BoolArray = NDArray[np.bool_]
 DroppedEdge = tuple[int, int, float]
+
+# A refit of everything L1 let through follows the noise when rows are few. Edges whose penalised weight is at least this
+# share of their threshold are refitted: chosen on simulated seeds 50-55 (d = 10, 20; n = 50 to 512).
+CANDIDATE_SHARE = 0.75
 
 
 def topological_order(adjacency: BoolArray) -> list[int]:
@@ -57,22 +61,6 @@ def break_cycles(W: FloatArray, required: BoolArray | None = None) -> tuple[Floa
     for i, j, _ in dropped:
         W[i, j] = 0.0
     return W, dropped
-
-
-def refit_support(G: FloatArray, support: BoolArray, ridge: float = 1e-10) -> FloatArray:
-    """Return the least-squares C with non-zeros only in `support` ((p+1) d, d).
-
-    Solves ``G_SS c = G_Sj`` per target j; a tiny ridge (relative to the diagonal) keeps collinear parents finite.
-    """
-    q, d = support.shape
-    C = np.zeros((q, d))
-    for j in range(d):
-        S = np.flatnonzero(support[:, j])
-        if len(S):
-            block = G[np.ix_(S, S)]
-            block = block + ridge * np.diag(np.diag(block))
-            C[S, j] = np.linalg.lstsq(block, G[S, j], rcond=None)[0]
-    return C
 
 
 def threshold(C: FloatArray, required: BoolArray, w_threshold: float, a_threshold: float) -> FloatArray:

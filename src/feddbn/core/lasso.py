@@ -26,12 +26,12 @@ def loss_value(G: FloatArray, C: FloatArray) -> float:
     R = -C
     d = C.shape[1]
     R[:d].flat[:: d + 1] += 1.0
-    return 0.5 * float(np.sum(R * (G @ R)))
+    return 0.5 * float(np.vdot(R, G @ R))
 
 
 def penalty_value(C: FloatArray, penalty: FloatArray) -> float:
     """Return sum(penalty o |C|)."""
-    return float(np.sum(penalty * np.abs(C)))
+    return float(np.vdot(penalty, np.abs(C)))
 
 
 def solve_lasso(

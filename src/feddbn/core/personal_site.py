@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.graph import threshold, topological_order
+from feddbn.core.graph import CANDIDATE_SHARE, threshold, topological_order
 from feddbn.core.lagged import FloatArray
 from feddbn.core.local_step import LocalProblem
 from feddbn.core.personal_step import PersonalMember, PersonalStage, objective_given, solve_given
@@ -19,9 +19,6 @@ from feddbn.core.personal_step import PersonalMember, PersonalStage, objective_g
 __all__ = ["PersonalSite", "order_of"]
 
 BoolArray = NDArray[np.bool_]
-# As in a fit of one site (`feddbn.core.consensus`): refitting everything that L1 let through follows the noise when
-# rows are few, so edges whose penalised weight is at least this share of their threshold are refitted.
-_CANDIDATE_SHARE = 0.75
 
 
 def order_of(C: FloatArray, constraints: EdgeConstraints) -> BoolArray:
@@ -98,7 +95,7 @@ class PersonalSite:
         site = site.polished(problem, penalty, mu, Cbar)
         assert site.raw is not None
         required = constraints.required & site.allowed
-        w_limit, a_limit = (_CANDIDATE_SHARE * limit for limit in thresholds)
+        w_limit, a_limit = (CANDIDATE_SHARE * limit for limit in thresholds)
         support = (threshold(site.raw, required, w_limit, a_limit) != 0) | required
         member = replace(site.member, C=np.where(support, site.raw, 0.0))
         return replace(site, member=member, allowed=support)

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from feddbn.core.acyclicity import Acyclicity
 from feddbn.core.global_step import solve_acyclic_prox
 from feddbn.core.lagged import FloatArray
-from feddbn.core.lasso import soft_threshold, solve_by_signs, solve_lasso
+from feddbn.core.lasso import loss_value, penalty_value, soft_threshold, solve_by_signs, solve_lasso
 from feddbn.core.local_step import LocalProblem
 
 __all__ = [
@@ -346,9 +346,7 @@ def objective_given(
     problem: LocalProblem, mu: float, centre: FloatArray, penalty: FloatArray, C: FloatArray
 ) -> float:
     """Return w loss(C) + sum(penalty o |C|) + mu |C - centre|^2."""
-    R = C.copy()
-    R[: problem.d].flat[:: problem.d + 1] -= 1.0
-    value = 0.5 * float(np.vdot(R, problem.wG @ R)) + float(np.vdot(penalty, np.abs(C)))
+    value = loss_value(problem.wG, C) + penalty_value(C, penalty)
     if np.isinf(mu):
         return value
     gap = C - centre

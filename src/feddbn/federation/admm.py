@@ -23,7 +23,14 @@ from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_
 from feddbn.federation.statistics import Preparation, local_moments, prepare, summary_program
 from feddbn.federation.task import Param, ServerProgram, Task
 
-__all__ = ["ConsensusFit", "ConsensusSettings", "check_summary", "consensus_options", "fdbnl_program"]
+__all__ = [
+    "ConsensusFit",
+    "ConsensusSettings",
+    "check_summary",
+    "consensus_options",
+    "fdbnl_program",
+    "weighted_gram",
+]
 
 WEIGHTINGS = ("samples", "sites")
 
@@ -176,15 +183,21 @@ def _progress(run: Consensus) -> dict[str, float]:
     return note
 
 
+def weighted_gram(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
+    """Return the site's ``w_k G_k`` (q, q) about the federation's centre, in its scale; the state keeps the moments."""
+    state, moments = local_moments(data, state, task)
+    scale = task.arrays["scale"]
+    G = moments.about(task.arrays["center"]) / moments.n / np.outer(scale, scale)
+    weight = moments.n / float(task.params["n_total"]) if task.params["weighting"] == "samples" else 1.0  # type: ignore[arg-type]
+    return state, weight * G
+
+
 def _run_step(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
     C, metric = task.arrays["C"], task.arrays["metric"]
     q, d = C.shape
     if task.params["round"] == 0:
-        state, moments = local_moments(data, state, task)
-        scale = task.arrays["scale"]
-        G = moments.about(task.arrays["center"]) / moments.n / np.outer(scale, scale)
-        weight = moments.n / float(task.params["n_total"]) if task.params["weighting"] == "samples" else 1.0  # type: ignore[arg-type]
-        state = {**state, "fdbnl.wG": weight * G}
+        state, wG = weighted_gram(data, state, task)
+        state = {**state, "fdbnl.wG": wG}
     ask = Ask(task.params["ask"])
     if ("fdbnl.C" if ask is Ask.STEP else "fdbnl.wG") not in state:
         raise StateError("this site has no state of this run; a run starts with round 0.")

@@ -110,8 +110,7 @@ class FDBNL(ConsensusEstimator):
 
     Each round, every site answers with its gradient (or, with the paper's schedule, the closed-form solution of its own
     regularised regression) and the server needs only the *sum* of the answers. With ``weighting="samples"``
-    (w_k = n_k / n) the problem is exactly pooled DYNOTEARS at the same
-    lambdas, for any split of the rows.
+    (w_k = n_k / n) the problem is exactly pooled DYNOTEARS at the same lambdas, for any split of the rows.
 
     Parameters
     ----------

@@ -36,6 +36,8 @@ class Method:
         Whether it learns one network per site (``dbns_``).
     predicts
         Whether its weights are effects, so that rows can be predicted with them.
+    takes_noise
+        Whether a study of it may promise differential privacy: all it asks for are sums that sites can protect by noise.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Method:
     needs_truth: bool = False
     is_personal: bool = False
     predicts: bool = True
+    takes_noise: bool = False
 
     @property
     def is_installed(self) -> bool:
@@ -73,6 +76,7 @@ METHODS: Mapping[str, Method] = {
             "feddbn.methods.oneshot",
             "OneShotDBN",
             "one network from one exact sum, by a search over orders",
+            takes_noise=True,
         ),
         Method(
             "fdbnl", "FDBNL", "feddbn.methods.fdbnl", "FDBNL", "one network by consensus, as in the paper"

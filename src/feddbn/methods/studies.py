@@ -51,7 +51,7 @@ def estimator_method(method: Method) -> StudyMethod:
             {key: np.asarray(value, dtype=np.float64) for key, value in arrays.items()}, summary
         )
 
-    return StudyMethod(method.name, run, check, takes_noise=method.name == "oneshot")
+    return StudyMethod(method.name, run, check, takes_noise=method.takes_noise)
 
 
 for _name in FEDERATED:

@@ -42,16 +42,26 @@ def write_truth(federation: SimulatedFederation, path: str | Path) -> Path:
 
 def read_truth(path: str | Path) -> Truth:
     """Return the network in a file, or site -> network; a result stands for its network."""
+    shared, of_sites = _read(path)
+    if shared is not None:
+        return shared
+    assert of_sites is not None
+    return of_sites
+
+
+def _read(path: str | Path) -> tuple[DBN | None, dict[str, DBN] | None]:
+    """Return (the network for all sites, site -> its own) of a result, truth or network file; it lacks at most one."""
     stored, where = read_json(path), f"file {str(path)!r}"
     kind, version = stored.get("format"), stored.get("version")
     if kind == RESULT_FORMAT:
-        return Result.from_dict(stored, where).dbn
+        result = Result.from_dict(stored, where)
+        return result.dbn, result.personal
     try:
         if kind != TRUTHS_FORMAT:
-            return DBN.from_dict(stored)
+            return DBN.from_dict(stored), None
         if version != 1:
             raise FileError(f"its version is {version!r}, but this feddbn reads 1; upgrade feddbn.")
-        return _networks(stored)
+        return None, _networks(stored)
     except InputError as error:
         raise FileError(f"{where} holds no true network: {error}") from None
 
@@ -72,32 +82,22 @@ def truth_of_sites(truth: Truth, found: Truth) -> dict[str, DBN]:
 
 def read_estimate(path: str | Path) -> Truth:
     """Return the network in a result or network file, or each site's own if the result has them."""
-    stored = read_json(path)
-    if stored.get("format") != RESULT_FORMAT:
-        return read_truth(path)
-    result = Result.from_dict(stored, f"file {str(path)!r}")
-    return result.dbn if result.personal is None else result.personal
+    shared, of_sites = _read(path)
+    if of_sites is not None:
+        return of_sites
+    assert shared is not None
+    return shared
 
 
 def read_network(path: str | Path, site: str | None = None) -> DBN:
     """Return one network of a result, truth or network file: the shared one, or that of a `site`."""
-    stored, where = read_json(path), f"file {str(path)!r}"
-    shared: DBN | None = None
-    of_sites: dict[str, DBN] = {}
-    if stored.get("format") == RESULT_FORMAT:
-        result = Result.from_dict(stored, where)
-        shared, of_sites = result.dbn, result.personal or {}
-    else:
-        found = read_truth(path)
-        if isinstance(found, DBN):
-            shared = found
-        else:
-            of_sites = found
+    shared, of_sites = _read(path)
+    where = f"file {str(path)!r}"
     if site is None:
         if shared is None:
             raise ParameterError(f"{where} has a network per site and none for all; name one of its sites.")
         return shared
-    if site not in of_sites:
+    if not of_sites or site not in of_sites:
         own = f"its sites are {', '.join(of_sites)}" if of_sites else "it has one network for all sites"
         raise ParameterError(f"{where} has no network of site {site!r}; {own}.")
     return of_sites[site]

@@ -15,7 +15,7 @@ import contextlib
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from feddbn.runtime.store import last_change
@@ -35,16 +35,21 @@ def _old_jobs(root: Path, keep_days: float, keep: str, now: float | None) -> Ite
             yield path
 
 
+def _delete(directories: Iterable[Path]) -> list[str]:
+    """Delete the directories and return their names."""
+    names = []
+    for path in directories:
+        shutil.rmtree(path, ignore_errors=True)
+        names.append(path.name)
+    return names
+
+
 def prune_site_jobs(kit: Path, keep_days: float, keep: str = "", now: float | None = None) -> list[str]:
     """Delete the job directories of a site's kit that have not changed for `keep_days` days; return their ids.
 
     Job `keep` stays whatever its age.
     """
-    pruned = []
-    for path in _old_jobs(Path(kit), keep_days, keep, now):
-        shutil.rmtree(path, ignore_errors=True)
-        pruned.append(path.name)
-    return pruned
+    return _delete(_old_jobs(Path(kit), keep_days, keep, now))
 
 
 def prune_job_results(kit: Path, keep_days: float, keep: str = "", now: float | None = None) -> list[str]:
@@ -63,15 +68,10 @@ def prune_job_results(kit: Path, keep_days: float, keep: str = "", now: float | 
                 item.unlink()
         if large:
             pruned.append(path.name)
-    for path in _old_jobs(Path(kit) / TRANSFER, keep_days, "", now):
-        shutil.rmtree(path, ignore_errors=True)
+    _delete(_old_jobs(Path(kit) / TRANSFER, keep_days, "", now))
     return pruned
 
 
 def forget_jobs(kit: Path, keep_days: float, now: float | None = None) -> list[str]:
     """Delete a server's old jobs as a whole; only while the server does not run."""
-    pruned = []
-    for path in _old_jobs(Path(kit) / JOBS, keep_days, "", now):
-        shutil.rmtree(path, ignore_errors=True)
-        pruned.append(path.name)
-    return pruned
+    return _delete(_old_jobs(Path(kit) / JOBS, keep_days, "", now))

@@ -30,8 +30,8 @@ from feddbn.core.lagged import FloatArray
 from feddbn.core.local_step import LocalLoss
 from feddbn.core.member import Ask, gradient_answer
 from feddbn.errors import StateError
+from feddbn.federation.admm import weighted_gram
 from feddbn.federation.site import Site
-from feddbn.federation.statistics import local_moments
 from feddbn.federation.task import Sum, Task
 from feddbn.runtime.in_process import InProcessFederation
 
@@ -64,18 +64,13 @@ class StackedFederation(InProcessFederation):
 
 def _grams(sites: list[Site], task: Task) -> Iterator[tuple[int, FloatArray]]:
     """Yield (number of the first site, (k, q, q) the w_k G_k) of each chunk of sites, reading every site once."""
-    center, scale = task.arrays["center"], task.arrays["scale"]
-    unit = np.outer(scale, scale)
-    q = len(center)
+    q = len(task.arrays["center"])
     size = max(1, _CHUNK // (q * q))
-    share = task.params["weighting"] == "samples"
     for first in range(0, len(sites), size):
         chunk = sites[first : first + size]
         G = np.empty((len(chunk), q, q))
         for k, site in enumerate(chunk):
-            site.state, moments = local_moments(site.data, site.state, task)
-            weight = moments.n / float(task.params["n_total"]) if share else 1.0  # type: ignore[arg-type]
-            G[k] = weight * (moments.about(center) / moments.n / unit)
+            site.state, G[k] = weighted_gram(site.data, site.state, task)
         yield first, G
 
 

@@ -20,8 +20,8 @@ from feddbn.core.lagged import FloatArray
 from feddbn.core.local_step import LocalProblem
 from feddbn.core.member import Ask
 from feddbn.errors import StateError
+from feddbn.federation.admm import weighted_gram
 from feddbn.federation.site import Site
-from feddbn.federation.statistics import local_moments
 from feddbn.federation.task import Task
 
 __all__ = ["StackedAnswers"]
@@ -50,14 +50,10 @@ class _Steps:
     """All sites' problems and states: wG, V (K, q, q), e (K, q, 1), C and U (K, q, d)."""
 
     def __init__(self, sites: list[Site], task: Task) -> None:
-        center, scale = task.arrays["center"], task.arrays["scale"]
-        share = task.params["weighting"] == "samples"
-        grams = []
-        for site in sites:
-            site.state, moments = local_moments(site.data, site.state, task)
-            weight = moments.n / float(task.params["n_total"]) if share else 1.0  # type: ignore[arg-type]
-            grams.append(weight * (moments.about(center) / moments.n / np.outer(scale, scale)))
-        self.wG = np.stack(grams)
+        q = len(task.arrays["center"])
+        self.wG = np.empty((len(sites), q, q))
+        for k, site in enumerate(sites):
+            site.state, self.wG[k] = weighted_gram(site.data, site.state, task)
 
     def _join(self, metric: FloatArray, d: int) -> None:
         """Decompose every Gram matrix; the duals are zero."""
