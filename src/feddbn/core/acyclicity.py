@@ -11,12 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg import lu_factor, lu_solve, matrix_balance
 
 from feddbn.core.lagged import FloatArray
 from feddbn.errors import ParameterError
 
-__all__ = ["ACYCLICITIES", "Acyclicity", "expm_value_and_grad", "get_acyclicity", "logdet_value_and_grad"]
+__all__ = [
+    "ACYCLICITIES",
+    "Acyclicity",
+    "expm_value_and_grad",
+    "get_acyclicity",
+    "logdet_value_and_grad",
+    "start_within_reach",
+]
 
 Acyclicity = Callable[[FloatArray], tuple[float, FloatArray]]
 
@@ -34,17 +41,28 @@ _TAYLOR = np.array(
 )
 # Entries of exp(S) are at most exp(norm); beyond this they could overflow.
 _LARGEST_NORM = 300.0
+# Below this norm, balancing would cost more than the squarings it saves.
+_BALANCE_FROM = 30.0
+# From a larger h no step length leads back: its square and its curvature leave the range of double precision.
+_LARGEST_START = 1e6
 
 
 def expm_value_and_grad(W: FloatArray) -> tuple[float, FloatArray]:
     """Return h(W) = tr exp(W o W) - d and its gradient."""
     S = W * W
     norm = float(S.sum(axis=0).max(initial=0.0))
+    units = None
+    if norm > _BALANCE_FROM and np.isfinite(norm):
+        # Variables in other units have other weights but the same cycles: h is the same in units that balance S.
+        S, (units, _) = matrix_balance(S, permute=False, separate=True)
+        norm = float(S.sum(axis=0).max())
     if not norm <= _LARGEST_NORM:
         # Far too cyclic to represent; a line search backs off from infinity.
         return float("inf"), np.zeros_like(W)
     exponential = _expm_minus_identity(S, norm)
     value = float(np.trace(exponential))
+    if units is not None:
+        exponential *= units[:, None] / units
     exponential.flat[:: len(W) + 1] += 1.0
     return value, 2.0 * W * exponential.T
 
@@ -87,6 +105,19 @@ def logdet_value_and_grad(W: FloatArray, s: float = 1.0) -> tuple[float, FloatAr
     if inverse is None or inverse.min() < -1e-10 * max(1.0, np.abs(inverse).max()):
         return float("inf"), np.zeros_like(W)
     return float(d * np.log(s) - np.sum(np.log(np.abs(diagonal)))), 2.0 * W * inverse.T
+
+
+def start_within_reach(W: FloatArray, acyclicity: Acyclicity) -> tuple[FloatArray, float, FloatArray]:
+    """Return W, or a part of it from which a descent can start, with h there and its gradient.
+
+    Weights between variables in very different units can be so large that h overflows. A solver's starting point is
+    free, and halving keeps its graph.
+    """
+    h, grad_h = acyclicity(W)
+    while not h <= _LARGEST_START:
+        W = 0.5 * W
+        h, grad_h = acyclicity(W)
+    return W, h, grad_h
 
 
 ACYCLICITIES: dict[str, Acyclicity] = {"expm": expm_value_and_grad, "logdet": logdet_value_and_grad}

@@ -5,7 +5,8 @@
 
 with V = (1/K) sum_k (C_k + U_k / (rho2 D)) and kappa = K rho2 D. The quadratic is diagonal, so W needs only a proximal
 gradient on the acyclicity term: the quadratic and the L1 norm are handled exactly in every step, and the step length
-adapts to the curvature of h alone. Warm-started, a handful of steps per round suffice.
+adapts to the curvature of h alone. That curvature depends on the units of W: with D_i / D_j in front of the squared step
+from i to j, one step length serves variables of any scale. Warm-started, a handful of steps per round suffice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.acyclicity import Acyclicity
+from feddbn.core.acyclicity import Acyclicity, start_within_reach
 from feddbn.core.lagged import FloatArray
 from feddbn.core.lasso import soft_threshold
 
@@ -53,28 +54,29 @@ def solve_acyclic_prox(
     Stops when a step moves no weight by more than `tol`. `known` is h and its gradient at W0, if that is where the last
     call ended.
     """
-    W = W0
-    h, grad_h = acyclicity(W) if known is None else known
+    W, h, grad_h = start_within_reach(W0, acyclicity) if known is None else (W0, *known)
     n_evaluations = 1 if known is None else 0
     pull = kappa * V
-    floor = 1e-3 * float(kappa.mean())
+    units = kappa / kappa[:, 0]
+    floor = 1e-3 * float((kappa / units).mean())
     M = max(curvature, floor)
     for _ in range(max_steps):
         g = (alpha + rho1 * h) * grad_h
         phi = alpha * h + 0.5 * rho1 * h * h
         while True:
-            total = kappa + M
-            W_new = allowed * soft_threshold((pull + M * W - g) / total, penalty / total)
+            near = M * units
+            total = kappa + near
+            W_new = allowed * soft_threshold((pull + near * W - g) / total, penalty / total)
             step = W_new - W
             h_new, grad_new = acyclicity(W_new)
             n_evaluations += 1
             phi_new = alpha * h_new + 0.5 * rho1 * h_new * h_new
-            bound = phi + float(np.vdot(g, step)) + 0.5 * M * float(np.vdot(step, step))
+            bound = phi + float(np.vdot(g, step)) + 0.5 * float(np.vdot(near * step, step))
             if phi_new <= bound + 1e-12 * max(1.0, abs(phi)) or M > 1e20:
                 break
             M *= 4.0
         W, h, grad_h = W_new, h_new, grad_new
-        if np.abs(step).max(initial=0.0) <= tol:
+        if np.max(units * step * step, initial=0.0) <= tol * tol:
             break
         M = max(M / 2.0, floor)
     return AcyclicStep(W, h, grad_h, M, n_evaluations)

@@ -33,7 +33,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.acyclicity import Acyclicity
+from feddbn.core.acyclicity import Acyclicity, start_within_reach
 from feddbn.core.global_step import solve_acyclic_prox
 from feddbn.core.lagged import FloatArray
 from feddbn.core.lasso import loss_value, penalty_value, soft_threshold, solve_by_signs, solve_lasso
@@ -256,7 +256,7 @@ def solve_personal(
     """
     d = C0.shape[1]
     C = np.where(allowed, C0, 0.0)
-    h, grad_h = acyclicity(C[:d])
+    C[:d], h, grad_h = start_within_reach(C[:d], acyclicity)
     M = float(np.linalg.eigvalsh(H)[-1])
     floor = 0.1 * M
     for _ in range(max_steps):

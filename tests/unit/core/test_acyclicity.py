@@ -8,6 +8,7 @@ from feddbn.core.acyclicity import (
     expm_value_and_grad,
     get_acyclicity,
     logdet_value_and_grad,
+    start_within_reach,
 )
 from feddbn.errors import ParameterError
 
@@ -56,6 +57,27 @@ def test_logdet_is_infinite_outside_its_domain():
 
 def test_huge_weights_overflow_to_infinity_instead_of_garbage():
     assert expm_value_and_grad(np.array([[0.0, 1e10], [1e10, 0.0]]))[0] == np.inf
+
+
+@pytest.mark.parametrize("decades", [0, 1, 3])
+def test_units_of_the_variables_do_not_change_h(decades):
+    W = random_matrix(4)
+    value, gradient = expm_value_and_grad(W)
+    units = 10.0 ** np.linspace(-decades, decades, 6)
+    scaled_value, scaled_gradient = expm_value_and_grad(units[:, None] * W / units)
+    assert scaled_value == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(units[:, None] * scaled_gradient / units, gradient, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", sorted(ACYCLICITIES))
+def test_a_start_where_h_overflows_is_halved_until_it_does_not(name):
+    W = np.array([[0.0, 1e3], [1e2, 0.0]])
+    start, h, gradient = start_within_reach(W, get_acyclicity(name))
+    factor = W[0, 1] / start[0, 1]
+    assert np.log2(factor) == round(np.log2(factor)) > 0
+    np.testing.assert_array_equal(factor * start, W)
+    assert h == get_acyclicity(name)(start)[0] < 1e7
+    assert np.isfinite(gradient).all()
 
 
 def test_unknown_acyclicity_is_named():

@@ -221,3 +221,13 @@ def test_large_means_are_not_mistaken_for_constants(federation, model):
     shifted = FDBNL().fit(sites)
     assert shifted.center_ == "federated"
     assert ((shifted.W_ != 0) == (FDBNL(center="federated").fit(federation.sites).W_ != 0)).all()
+
+
+@pytest.mark.parametrize("decades", [1, 3])
+def test_variables_in_very_different_units_are_no_obstacle(federation, decades):
+    units = 10.0 ** np.linspace(-decades, decades, 6)
+    sites = {name: [table * units for table in tables] for name, tables in federation.sites.items()}
+    model = FDBNL(lambda_w=1e-3, lambda_a=1e-3, w_threshold=0.0, a_threshold=0.0).fit(sites)
+    assert model.status_ is Status.CONVERGED
+    pooled = Dynotears(lambda_w=1e-3, lambda_a=1e-3, w_threshold=0.0, a_threshold=0.0).fit(sites)
+    assert model.objective_ == pytest.approx(pooled.objective_, rel=1e-6)
