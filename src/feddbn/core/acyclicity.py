@@ -54,7 +54,8 @@ def expm_value_and_grad(W: FloatArray) -> tuple[float, FloatArray]:
     units = None
     if norm > _BALANCE_FROM and np.isfinite(norm):
         # Variables in other units have other weights but the same cycles: h is the same in units that balance S.
-        S, (units, _) = matrix_balance(S, permute=False, separate=True)
+        balanced, (units, _) = matrix_balance(S, permute=False, separate=True)
+        S = np.asarray(balanced, dtype=np.float64)
         norm = float(S.sum(axis=0).max())
     if not norm <= _LARGEST_NORM:
         # Far too cyclic to represent; a line search backs off from infinity.

@@ -52,6 +52,9 @@ __all__ = [
 
 BoolArray = NDArray[np.bool_]
 
+_MEMORY = 5
+_SMALLEST_STEP = 1e-3
+
 
 class PersonalStage(Enum):
     """What the rounds are solving at the moment."""
@@ -227,8 +230,7 @@ class PersonalMember:
         acyclicity: Acyclicity,
     ) -> PersonalMember:
         if not rules.acyclic_steps:
-            C = solve_lasso(H, penalty, allowed, self.C, linear=B, tol=1e-8)
-            return replace(self, C=C)
+            return replace(self, C=_solve_ordered(H, B, penalty, allowed, self.C))
         alpha = self.alpha if rules.alpha is None else rules.alpha
         C, h = solve_personal(H, B, penalty, allowed, alpha, rules.rho1, self.C, acyclicity, tol=rules.tol)
         return replace(self, C=C, h=h, alpha=self.alpha + rules.rho1 * h)
@@ -251,36 +253,48 @@ def solve_personal(
 
         min_C  1/2 tr(C'HC) - tr(B'C) + sum(L o |C|) + alpha h(W) + rho1/2 h(W)^2
 
-    The step length follows the curvature of the quadratic and h together; a step is taken only if it lies under its
-    own quadratic bound, so the objective never rises.
+    Step lengths are those of Barzilai and Borwein, which follow the curvature along the path instead of the largest one;
+    a step is taken only if the objective falls below the worst of the last few (SpaRSA; Wright, Nowak and Figueiredo
+    2009).
     """
     d = C0.shape[1]
     C = np.where(allowed, C0, 0.0)
     C[:d], h, grad_h = start_within_reach(C[:d], acyclicity)
-    M = float(np.linalg.eigvalsh(H)[-1])
-    floor = 0.1 * M
-    for _ in range(max_steps):
-        gradient = H @ C - B
-        smooth = 0.5 * float(np.sum(C * (gradient - B))) + alpha * h + 0.5 * rho1 * h * h
+    HC = H @ C
+    largest = float(np.linalg.eigvalsh(H)[-1])
+    M, floor = largest, _SMALLEST_STEP * largest
+
+    def value_at(C: FloatArray, HC: FloatArray, h: float) -> float:
+        smooth = 0.5 * float(np.vdot(C, HC)) - float(np.vdot(B, C)) + alpha * h + 0.5 * rho1 * h * h
+        return smooth + penalty_value(C, penalty)
+
+    def gradient_at(HC: FloatArray, h: float, grad_h: FloatArray) -> FloatArray:
+        gradient = HC - B
         gradient[:d] += (alpha + rho1 * h) * grad_h
+        return gradient
+
+    values = [value_at(C, HC, h)]
+    gradient = gradient_at(HC, h, grad_h)
+    for _ in range(max_steps):
+        reference = max(values[-_MEMORY:])
         while True:
             new = allowed * soft_threshold(C - gradient / M, penalty / M)
             step = new - C
+            length = float(np.vdot(step, step))
             h_new, grad_new = acyclicity(new[:d])
-            value = (
-                0.5 * float(np.sum(new * (H @ new)))
-                - float(np.sum(B * new))
-                + alpha * h_new
-                + 0.5 * rho1 * h_new * h_new
-            )
-            bound = smooth + float(np.sum(gradient * step)) + 0.5 * M * float(np.sum(step * step))
-            if value <= bound + 1e-12 * max(1.0, abs(smooth)) or M > 1e20:
+            HC_new = H @ new
+            value = value_at(new, HC_new, h_new)
+            if value <= reference - 1e-4 * M * length + 1e-12 * max(1.0, abs(reference)) or M > 1e20:
                 break
             M *= 2.0
-        C, h, grad_h = new, h_new, grad_new
+        gradient_new = gradient_at(HC_new, h_new, grad_new)
+        C, HC, h = new, HC_new, h_new
+        values.append(value)
         if np.abs(step).max(initial=0.0) <= tol:
             break
-        M = max(M / 1.5, floor)
+        curvature = float(np.vdot(step, gradient_new - gradient)) / length
+        gradient = gradient_new
+        M = max(curvature, floor)
     return C, h
 
 
@@ -333,6 +347,9 @@ def solve_given(
         return np.where(allowed, centre, 0.0)
     H, B = _pulled(problem, np.full((len(centre), 1), 2.0 * mu), centre)
     if penalty.any():
+        if mu > 0:
+            return _solve_ordered(H, B, penalty, allowed, np.zeros_like(centre) if C0 is None else C0)
+        # Without a pull, fewer rows than columns leave H singular.
         return solve_lasso(H, penalty, allowed, C0, tol=tol, linear=B)
     C = np.zeros_like(centre)
     for j in range(problem.d):
