@@ -8,6 +8,9 @@ residuals u_j of network k, minus twice the log-likelihood is
 (Hyvarinen and Smith 2013). H is the maximum-entropy approximation of Hyvarinen (1998) from E log cosh u and
 E u exp(-u^2/2), which are means over rows: sites send their sums. A node's term depends on its parents only,
 so one sum for every different (node, parents) serves all networks that are compared.
+
+Whether that sum is worth asking for is seen from skewness and kurtosis of the variables themselves
+(`shape_sums`), which travel with the moments.
 """
 
 from __future__ import annotations
@@ -29,6 +32,9 @@ __all__ = [
     "jarque_bera_p",
     "node_residuals",
     "residual_features",
+    "shape_p_value",
+    "shape_sums",
+    "tail_weight",
 ]
 
 Job = tuple[int, Parents]
@@ -104,6 +110,33 @@ def jarque_bera_p(features: FloatArray, n: float) -> FloatArray:
     return np.asarray(np.exp(-0.5 * n / 6 * (skewness**2 + excess**2 / 4)))
 
 
+def shape_sums(x: FloatArray) -> FloatArray:
+    """(2 d + 1,) number of rows m and, for every column, the sums of u^3 and of u^4 minus what Gaussian rows give.
+
+    Columns are standardised by themselves, so that no scale has to be agreed on; of m Gaussian rows the mean of u^4
+    is then 3 (m - 1) / (m + 1).
+    """
+    m, deviation = len(x), x.std(axis=0)
+    varies = deviation > 0
+    u = (x - x.mean(axis=0)) / np.where(varies, deviation, 1.0)
+    square = u * u
+    excess = (square * square).sum(axis=0) - np.where(varies, 3.0 * m * (m - 1) / (m + 1), 0.0)
+    return np.concatenate([[float(m)], (square * u).sum(axis=0), excess])
+
+
+def shape_p_value(sums: FloatArray) -> float:
+    """Smallest Jarque-Bera p-value of the columns of `shape_sums` times their number, at most 1."""
+    n, d = float(sums[0]), len(sums) // 2
+    skewness, excess = sums[1 : 1 + d] / n, sums[1 + d :] / n
+    return min(float(np.exp(-n / 12 * (skewness**2 + excess**2 / 4)).min()) * d, 1.0)
+
+
 def entropy_terms(features: FloatArray, n: float) -> FloatArray:
     """(m,) 2 n (H - H(gaussian)) <= 0: what each residual's shape adds to minus twice the log-likelihood."""
     return np.asarray(2 * n * (entropies(features, n) - _GAUSSIAN_ENTROPY))
+
+
+def tail_weight(features: FloatArray, n: float) -> float:
+    """How much more a variance of n such values varies than one of n Gaussian values: (kurtosis - 1) / 2, at least 1."""
+    mean = features / n
+    return max(1.0, (float((mean[4] / mean[2] ** 2).mean()) - 1) / 2)

@@ -202,22 +202,33 @@ class OrderSearch:
 
     def rss(self) -> FloatArray:
         """(d,) residual sums of squares in the units of the moments."""
-        fits = [self.regressions.fit(j, self.parents[j]).rss for j in range(self.d)]
+        return self.rss_of(self.parents)
+
+    def rss_of(self, network: Sequence[Parents]) -> FloatArray:
+        """(d,) the same of any network, given by its nodes' parents."""
+        fits = [self.regressions.fit(j, parents).rss for j, parents in enumerate(network)]
         return np.maximum(np.array(fits) * self.regressions.total, 1e-300)
 
     def n_edges(self) -> tuple[int, int]:
         """Edges at lag 0, edges at lags >= 1."""
-        present = sum(sum(m < self.d for m in parents) for parents in self.parents)
-        return present, sum(len(parents) for parents in self.parents) - present
+        return self._n_edges_of(self.parents)
+
+    def _n_edges_of(self, network: Sequence[Parents]) -> tuple[int, int]:
+        present = sum(sum(m < self.d for m in parents) for parents in network)
+        return present, sum(len(parents) for parents in network) - present
 
     def score(self) -> float:
         """The criterion of the current network."""
-        rss = self.rss()
+        return self.score_of(self.parents)
+
+    def score_of(self, network: Sequence[Parents]) -> float:
+        """The criterion of any network."""
+        rss = self.rss_of(network)
         if self.noise_variance == "equal":
             fit = self.n * self.d * np.log(rss.sum() / (self.n * self.d))
         else:
             fit = self.n * np.log(rss / self.n).sum()
-        return float(fit) + self.criterion.total(self.n, self.d, self.n_lags, *self.n_edges())
+        return float(fit) + self.criterion.total(self.n, self.d, self.n_lags, *self._n_edges_of(network))
 
     def result(self) -> OrderResult:
         """The current network."""

@@ -2,14 +2,15 @@
 
 ``moments``             count, totals and cross-products of lagged rows; one sum
 ``residual-features``   sums of nonlinear functions of standardised residuals; only to direct edges that
-                        second moments leave open, and only while the noise is not Gaussian
+                        second moments leave open, or to review all edges if equal variances were assumed, and
+                        only while the noise is not Gaussian
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 
@@ -19,19 +20,21 @@ from feddbn.core.lambda_path import learn_by_path
 from feddbn.core.moments import Moments
 from feddbn.core.nongaussian import (
     N_FEATURES,
-    Job,
-    entropy_terms,
     jarque_bera_p,
     node_residuals,
     residual_features,
+    shape_p_value,
+    tail_weight,
 )
 from feddbn.core.one_round import Learned, LearnOptions, choose_lags, firmness_of, learn_network
 from feddbn.core.order_search import NoiseVariance, OrderResult
 from feddbn.core.orientation import STRONG_EVIDENCE, EdgeOrientation
+from feddbn.core.parents import BoolArray
+from feddbn.core.shaped_scores import Edge, Network, ShapedScores, without_one_edge
 from feddbn.data.checks import check_variances
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
-from feddbn.federation.statistics import moments_program
+from feddbn.federation.statistics import moments_and_shape_program
 from feddbn.federation.task import ServerProgram, Task
 
 __all__ = [
@@ -46,8 +49,12 @@ T = TypeVar("T")
 
 UNDECIDED = 20.0
 """If any direction is open, those with a smaller score difference than this are put to the noise, too."""
+OVERSTATED = 100.0
+"""The same if the difference comes from equal variances: by heavy tails it may be several times too large."""
 MAX_DIRECTION_SUMS = 8
 GAUSSIAN_LEVEL = 0.01
+WORTH_A_LOOK = 0.01
+"""With equal variances the residuals' shape is asked for if that of the variables is less probable than this."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +123,16 @@ def oneshot_program(
     rng: np.random.Generator,
 ) -> ServerProgram[OneShotOutcome]:
     """Ask for the moments, learn, and direct what is left open by the noise if it is not Gaussian."""
-    moments, n_sums = yield from _counted(moments_program(variables, options.n_lags, options.center))
+    may_ask = bool(options.use_nongaussian) and options.learn.lambdas is None
+    # Whether equal variances are all there is to see is found out along the way, not by a sum of its own.
+    shaped = options.use_nongaussian == "auto" and may_ask
+    program = moments_and_shape_program(variables, options.n_lags, options.center, shaped)
+    (moments, shape), n_sums = yield from _counted(program)
     outcome = learn_from_moments(moments, variables, constraints, options, rng)
-    learned, report, by_path = outcome.learned, None, options.learn.lambdas is not None
-    if options.use_nongaussian and learned.noise.kind == "free" and not by_path:
-        learned, report, asked = yield from _direct_by_noise(
+    learned, report = outcome.learned, None
+    looks_gaussian = shape is not None and shape_p_value(shape) > WORTH_A_LOOK
+    if may_ask and not (learned.noise.kind == "equal" and looks_gaussian):
+        learned, report, asked = yield from _improve_by_noise(
             outcome.moments, outcome.n_lags, learned, options
         )
         n_sums += asked
@@ -157,58 +169,70 @@ def learn_from_moments(
     return OneShotOutcome(learned, moments, p, lag_scores, None, 0)
 
 
-def _direct_by_noise(
+def _improve_by_noise(
     moments: Moments, n_lags: int, learned: Learned, options: OneShotOptions
 ) -> ServerProgram[tuple[Learned, NonGaussianReport | None, int]]:
     """Move to neighbouring networks that the shape of the noise favours, until none is better.
 
     Neighbours: for every edge whose direction second moments do not decide, the best network with its ends
-    exchanged.
+    exchanged; with equal variances, whose evidence heavy tails overstate, also the network without an edge.
     """
-    search = learned.search
-    d = search.d
-    best = learned.network
-    if all(e.oriented for e in learned.orientation):
+    equal = learned.noise.kind == "equal"
+    if not equal and all(e.oriented for e in learned.orientation):
         return learned, None, 0
-    open_edges = [(e.source, e.target) for e in learned.orientation if e.score_difference < UNDECIDED]
-    terms: dict[Job, float] = {}
-    n_sums, p_value = 0, 1.0
-    differences: dict[tuple[int, int], float] = {}
+    search, d = learned.search, learned.search.d
+    start = search.adopt(learned.support) if equal else learned.network
+    scores = ShapedScores(search)
+    n_sums = 0
+
+    def ask(networks: Sequence[Network]) -> ServerProgram[tuple[FloatArray, float] | None]:
+        jobs = scores.unknown(networks)
+        if not jobs:
+            return None
+        residuals = node_residuals(moments, jobs)
+        arrays = {"coefficients": residuals.coefficients, "offset": residuals.offset}
+        answer = yield Task("residual-features", arrays, {"n_lags": n_lags, "center": options.center})
+        n, features = float(answer.value[0]), answer.value[1:].reshape(N_FEATURES, -1)
+        scores.learn(jobs, features, n)
+        return features, n
+
+    first = yield from ask([start.parents])
+    assert first is not None
+    p_value, n_sums = min(float(jarque_bera_p(*first).min()) * d, 1.0), 1
+    if options.use_nongaussian == "auto" and p_value > GAUSSIAN_LEVEL:
+        return learned, NonGaussianReport(False, p_value, 0), n_sums
+    scores.tails = tail_weight(*first)
+    undecided = OVERSTATED if equal else UNDECIDED
+    open_edges = [(e.source, e.target) for e in learned.orientation if e.score_difference < undecided]
+    best = start
+    differences: dict[Edge, float] = {}
     while n_sums < MAX_DIRECTION_SUMS:
-        others = {edge: search.best_reversed(best, *edge) for edge in open_edges}
-        networks = [best, *(other for other in others.values() if other is not None)]
-        jobs = sorted({job for network in networks for job in enumerate(network.parents)} - set(terms))
-        if jobs:
-            residuals = node_residuals(moments, jobs)
-            arrays = {"coefficients": residuals.coefficients, "offset": residuals.offset}
-            answer = yield Task("residual-features", arrays, {"n_lags": n_lags, "center": options.center})
-            n = float(answer.value[0])
-            features = answer.value[1:].reshape(N_FEATURES, -1)
-            terms.update(zip(jobs, entropy_terms(features, n).tolist(), strict=True))
-            n_sums += 1
-            if n_sums == 1:
-                own = [jobs.index(job) for job in enumerate(best.parents)]
-                p_value = min(float(jarque_bera_p(features[:, own], n).min()) * d, 1.0)
-                if options.use_nongaussian == "auto" and p_value > GAUSSIAN_LEVEL:
-                    return learned, NonGaussianReport(False, p_value, 0), n_sums
-        here = _with_shape(best, terms)
+        turned = {edge: search.best_reversed(best, *edge) for edge in open_edges}
+        shorter = without_one_edge(best.parents) if equal else {}
+        others = [other.parents for other in turned.values() if other is not None]
+        n_sums += (yield from ask([*others, *shorter.values()])) is not None
+        here = scores.of(best.parents)
         differences = {
-            edge: np.inf if other is None else _with_shape(other, terms) - here
-            for edge, other in others.items()
+            edge: np.inf if other is None else scores.of(other.parents) - here
+            for edge, other in turned.items()
         }
-        edge = min(differences, key=lambda e: differences[e])
-        following = others[edge]
-        if differences[edge] >= 0 or following is None:
+        edge = min(differences, key=lambda e: differences[e], default=None)
+        useless = [edge for edge, other in shorter.items() if scores.of(other) < here]
+        if edge is not None and differences[edge] < 0:
+            # With an edge turned, others may be needed after all.
+            best = cast(OrderResult, turned[edge])
+        elif useless:
+            best = search.adopt(_without(best.support, useless))
+        else:
             break
-        best = following
-        support = best.support[:d]
+        support = best.support
         open_edges = [
             (i, j) if support[i, j] else (j, i) for i, j in open_edges if support[i, j] or support[j, i]
         ]
-    if best is learned.network:
+    if best is start:
         support, order, score = learned.support, learned.order, learned.score
     else:
-        chosen = search.select_edges(best, options.learn.criterion)
+        chosen = best if equal else search.select_edges(best, options.learn.criterion)
         support, order, score = chosen.support, chosen.order, chosen.score
     firm = [
         EdgeOrientation(i, j, max(float(value), 0.0), bool(value >= STRONG_EVIDENCE))
@@ -223,8 +247,13 @@ def _direct_by_noise(
     return directed, NonGaussianReport(True, p_value, n_changed), n_sums
 
 
-def _with_shape(network: OrderResult, terms: dict[Job, float]) -> float:
-    return network.score + sum(terms[job] for job in enumerate(network.parents))
+def _without(support: BoolArray, edges: Sequence[Edge]) -> BoolArray:
+    """The network without edges, but of those to one node the first only: it may have made the others useless."""
+    rest = support.copy()
+    for i, j in edges:
+        if np.array_equal(rest[:, j], support[:, j]):
+            rest[i, j] = False
+    return rest
 
 
 def _require_rows(moments: Moments, n_lags: int) -> None:

@@ -3,7 +3,8 @@
 Site tasks
 ----------
 ``summary``   count, totals, squares and lag-1 products: enough to centre and scale, nothing about pairs of variables
-``moments``   count, totals and the whole lagged Gram matrix: enough for any linear model in one round
+``moments``   count, totals and the whole lagged Gram matrix: enough for any linear model in one round; with
+              ``shape`` also skewness and kurtosis of every variable, which say whether the noise is worth a look
 
 A site reads its rows once per number of lags; the moments stay in its state.
 """
@@ -17,6 +18,7 @@ import numpy as np
 
 from feddbn.core.lagged import FloatArray, lagged_rows
 from feddbn.core.moments import Moments
+from feddbn.core.nongaussian import shape_sums
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.folds import fold_of, training_part
 from feddbn.federation.site import SiteData, SiteState, SiteTask, register_site_task
@@ -27,6 +29,7 @@ __all__ = [
     "Preparation",
     "Summary",
     "local_moments",
+    "moments_and_shape_program",
     "moments_program",
     "prepare",
     "summary_of_moments",
@@ -94,11 +97,26 @@ def _origin(task: Task) -> FloatArray | None:
 
 def _run_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
     state, moments = local_moments(data, state, task)
-    return state, moments.to_sums(_origin(task))
+    sums = moments.to_sums(_origin(task))
+    if task.params.get("shape"):
+        sums = np.concatenate([sums, *_shapes(data)])
+    return state, sums
+
+
+def _shapes(data: SiteData) -> list[FloatArray]:
+    """One vector: the shapes of the recordings' first blocks; a long file need not be read again for a hint."""
+    total = np.zeros(2 * len(data.variables) + 1)
+    for recording in data.recordings():
+        for block in recording.blocks():
+            total += shape_sums(block.values)
+            break
+    return [total]
 
 
 def _moment_units(data: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
     n_lags, within = int(_param(task, "n_lags")), task.params.get("center") == "recording"
+    if task.params.get("shape"):
+        raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
     if unit == "row":
         if within:
             raise ParameterError(
@@ -128,7 +146,12 @@ def _summary_vector(moments: Moments, d: int, origin: FloatArray | None) -> Floa
 
 
 register_site_task(
-    SiteTask("moments", _run_moments, "lagged means and cross-products of all variables", _moment_units)
+    SiteTask(
+        "moments",
+        _run_moments,
+        "lagged means and cross-products of all variables, and if asked their skewness and kurtosis",
+        _moment_units,
+    )
 )
 register_site_task(SiteTask("summary", _run_summary, "counts, means and variances of single variables"))
 
@@ -224,12 +247,23 @@ def prepare(summary: Summary, d: int, center: str, scale: str) -> Preparation:
 
 def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
     """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
+    moments, _ = yield from moments_and_shape_program(variables, n_lags, center, shape=False)
+    return moments
+
+
+def moments_and_shape_program(
+    variables: tuple[str, ...], n_lags: int, center: str, shape: bool
+) -> ServerProgram[tuple[Moments, FloatArray | None]]:
+    """The same with the sums of `core.nongaussian.shape_sums` if `shape` is asked for, in the same sum."""
     q = (n_lags + 1) * len(variables)
     params: dict[str, Param] = {"n_lags": n_lags, "variables": variables, "center": center}
-    moments = Moments.from_sums((yield Task("moments", params=params)).value, q)
+    asked: dict[str, Param] = {**params, "shape": True} if shape else params
+    total = (yield Task("moments", params=asked)).value
+    size = 1 + q + q * (q + 1) // 2
+    moments = Moments.from_sums(total[:size], q)
     deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / moments.n)
     if np.any(np.abs(moments.mean) > _FAR_FROM_ZERO * deviation):
         origin = moments.mean
         answer = yield Task("moments", arrays={"origin": origin}, params=params)
         moments = Moments.from_sums(answer.value, q, origin)
-    return moments
+    return moments, total[size:] if shape else None

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy import stats
 
 from feddbn.core.moments import Moments
 from feddbn.core.nongaussian import (
@@ -8,6 +9,9 @@ from feddbn.core.nongaussian import (
     jarque_bera_p,
     node_residuals,
     residual_features,
+    shape_p_value,
+    shape_sums,
+    tail_weight,
 )
 
 
@@ -52,3 +56,31 @@ def test_jarque_bera_accepts_gaussian_and_rejects_exponential_noise():
     ]
     assert np.mean(np.array(gaussian) < 0.05) < 0.1
     assert jarque_bera_p(residual_features(standardised(rng.exponential(size=(500, 1)))), 500)[0] < 1e-10
+
+
+def test_shapes_are_scipys_skewness_and_kurtosis_in_any_units():
+    x = np.random.default_rng(0).exponential(size=(400, 3))
+    x[:, 2] = 7.0
+    sums = shape_sums(x)
+    np.testing.assert_allclose(sums[1:3] / 400, stats.skew(x[:, :2]))
+    np.testing.assert_allclose(sums[4:6] / 400, stats.kurtosis(x[:, :2]) + 3 - 3 * 399 / 401)
+    assert sums[[0, 3, 6]].tolist() == [400, 0, 0]
+    np.testing.assert_allclose(shape_sums(x * [1e6, -1e-6, 1] + 5), sums * [1, 1, -1, 1, 1, 1, 1])
+
+
+def test_many_short_gaussian_recordings_do_not_look_non_gaussian():
+    rng = np.random.default_rng(0)
+    p = [shape_p_value(sum(shape_sums(rng.standard_normal((8, 4))) for _ in range(100))) for _ in range(50)]
+    assert np.mean(np.array(p) < 0.05) <= 0.1
+    assert shape_p_value(sum(shape_sums(rng.exponential(size=(8, 4))) for _ in range(100))) < 1e-6
+
+
+@pytest.mark.parametrize("draw", ["standard_normal", "standard_exponential", "random"])
+def test_tail_weight_is_how_much_more_a_variance_varies_than_that_of_gaussian_values(draw):
+    rng = np.random.default_rng(0)
+    values = getattr(rng, draw)((4000, 500))
+    variances = values.var(axis=1) / values.var()
+    expected = max(1.0, float(variances.var()) / (2 / 500))
+    assert tail_weight(residual_features(standardised(values.reshape(-1, 1))), values.size) == pytest.approx(
+        expected, rel=0.1
+    )

@@ -4,6 +4,7 @@ import pytest
 from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.lagged import Block, lagged_rows
 from feddbn.core.moments import Moments
+from feddbn.core.nongaussian import shape_sums
 from feddbn.core.one_round import LearnOptions
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError, ParameterError, ProtocolError
@@ -82,6 +83,38 @@ def test_the_noise_is_asked_only_if_a_direction_is_open():
     assert edge.oriented
     mirrored, _ = run(federation([[x[:300, ::-1]], [x[300:, ::-1]]]), d=2, noise_variance="free")
     assert mirrored.learned.support[:2].tolist() == [[False, False], [True, False]]
+
+
+def test_heavy_tails_correct_what_equal_variances_say():
+    rng = np.random.default_rng(2)
+    x = rng.exponential(size=(300, 2)) - 1
+    x[:, 1] += 0.6 * x[:, 0]
+    # A variance of 1.7 instead of 1 is unlikely, but not for heavy tails; as the effect it would be likely.
+    x[:, 0] *= 1.3
+    plain, seen = run(federation([[x]]), d=2, noise_variance="equal", use_nongaussian=False)
+    assert plain.learned.support[:2].tolist() == [[False, False], [True, False]]
+    assert "shape" not in seen[0].params
+    outcome, seen = run(federation([[x[:100]], [x[100:]]]), d=2, noise_variance="equal")
+    assert [task.name for task in seen] == ["moments", *["residual-features"] * (outcome.n_sums - 1)]
+    assert outcome.nongaussian.used
+    assert outcome.learned.support[:2].tolist() == [[False, True], [False, False]]
+    (edge,) = outcome.learned.orientation
+    assert (edge.source, edge.target, edge.oriented) == (0, 1, True)
+
+
+def test_the_shape_travels_with_the_moments_and_stays_out_of_noise():
+    x = series()
+    data = federation([[x]]).site("s0").data
+    run_task = site_task("moments").run
+    plain, shaped = (
+        Task("moments", params={"n_lags": 1}),
+        Task("moments", params={"n_lags": 1, "shape": True}),
+    )
+    short, long = run_task(data, {}, plain)[1], run_task(data, {}, shaped)[1]
+    np.testing.assert_array_equal(long[: len(short)], short)
+    np.testing.assert_array_equal(long[len(short) :], shape_sums(x))
+    with pytest.raises(ParameterError, match="shape=True"):
+        next(site_task("moments").units(data, {}, shaped, "recording"))
 
 
 def test_gaussian_noise_directs_nothing():
