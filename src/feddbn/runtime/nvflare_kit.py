@@ -236,7 +236,8 @@ def start_environment() -> dict[str, str]:
     The kit's script calls ``python3``: it must be this one. A job whose site has died is held open for 15
     minutes by default after the study itself has ended; 15 seconds are enough for a site that lives. On a busy
     machine a job's processes start slowly: a site waits longer than NVFlare's 60 s for the server's, and longer
-    than 5 s for its own connection, before the whole job fails.
+    than 5 s for its own connection, before the whole job fails. The server answers with many threads, and glibc keeps
+    freed memory apart for each of them unless told not to.
     """
     here = str(Path(sys.executable).parent)
     values = {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', '')}"}
@@ -244,6 +245,7 @@ def start_environment() -> dict[str, str]:
     values.setdefault("NVFLARE_MAX_RUNNER_SYNC_TIMEOUT", "180")
     values.setdefault("NVFLARE_CELL_WAIT_TIMEOUT", "30")
     values.setdefault("OMP_NUM_THREADS", "1")
+    values.setdefault("MALLOC_ARENA_MAX", "2")
     return values
 
 
