@@ -152,7 +152,7 @@ _METHODS = (
         netsim={**_PAPER, **_FMRI, **_CUTS},
         lambdas=tuple((x, x) for x in PAPER_LAMBDAS),
         quick_lambdas=tuple((x, x) for x in QUICK_PAPER_LAMBDAS),
-        seconds=0.5,
+        seconds=0.25,
     ),
     Method(
         "fdbnl-grid",
@@ -160,7 +160,7 @@ _METHODS = (
         simulated={**_PAPER, **_PAPER_CUT},
         lambdas=tuple((w, a) for w in GRID for a in GRID),
         quick_lambdas=tuple((w, a) for w in (0.05, 0.5) for a in (0.05, 0.5)),
-        seconds=0.5,
+        seconds=0.25,
     ),
     Method(
         "fdbnl",
@@ -168,7 +168,7 @@ _METHODS = (
         run="select",
         simulated={"select": list(OUR_LAMBDAS)},
         netsim={"lambda_w": 0.05, "lambda_a": 0.01, **_CUTS},
-        seconds=0.45,
+        seconds=0.08,
     ),
     Method(
         "fdbnl-tuned",
@@ -176,7 +176,7 @@ _METHODS = (
         simulated={},
         lambdas=tuple((x, x) for x in OUR_TUNED_LAMBDAS),
         quick_lambdas=((0.05, 0.05),),
-        seconds=0.8,
+        seconds=0.08,
     ),
     Method(
         "fdbnl-d",
@@ -192,7 +192,7 @@ _METHODS = (
         netsim={**_FMRI},
         lambdas=tuple((x, x) for x in OUR_LAMBDAS),
         quick_lambdas=((0.05, 0.05),),
-        seconds=0.2,
+        seconds=0.06,
         seconds_real=20.0,
     ),
     Method(
@@ -204,7 +204,7 @@ _METHODS = (
         dream4={**_NO_CUT, "lambda_w": 0.0025, "lambda_a": 0.0025, "max_rounds": 100},
         netsim={**_FMRI, "max_rounds": 300},
         personal=True,
-        seconds=2.0,
+        seconds=0.5,
         seconds_real=60.0,
     ),
     Method(
@@ -222,7 +222,7 @@ _METHODS = (
         netsim={**_PAPER_PERSONAL, **_FMRI, **_CUTS, "lambda_w": 0.01, "lambda_a": 0.01},
         personal=True,
         joint=True,
-        seconds=2.0,
+        seconds=8.0,
         seconds_real=60.0,
     ),
     Method(
@@ -240,14 +240,14 @@ _METHODS = (
         netsim={"mu": "auto", "lambda_w": 0.01, "lambda_a": 0.01, **_CUTS},
         personal=True,
         joint=True,
-        seconds=4.0,
+        seconds=20.0,
         seconds_real=60.0,
     ),
     Method(
         "oneshot",
         "feddbn.methods.oneshot:OneShotDBN",
         simulated={},
-        seconds=0.6,
+        seconds=0.7,
     ),
     Method(
         "ranker",

@@ -75,9 +75,11 @@ class OneShotDBN(DBNEstimator):
     n_restarts
         How often the search shakes its best order and tries again.
     use_nongaussian
-        Direct what second moments leave open (free variances only) by sums of nonlinear functions of the
-        residuals. "auto": if they are clearly not Gaussian; that is tested by one more sum, and only if
-        something is open.
+        Use the shape of noise that is not Gaussian, by sums of nonlinear functions of the residuals: with free
+        variances to direct what second moments leave open, with equal variances to review every edge. "auto":
+        only if the residuals are clearly not Gaussian. That is tested by one more sum; with free variances if
+        something is open, with equal ones if skewness and kurtosis of the variables, which come with the
+        moments, give reason to.
     features
         "linear", "quadratic", "spline", a function ``(n, d) -> (n, d, m)`` of standardised values, or "auto".
         Other maps than "linear", `smoothing` and `center_by` give a model of lagged effects only, averaged
@@ -121,7 +123,8 @@ class OneShotDBN(DBNEstimator):
         ends exchanged scores. 0 means that the data cannot tell.
     edge_probabilities_
         DataFrame source, target, lag, weight, probability, most probable first; over orders up to 40
-        variables, else given the order found. `weight` is that of the network, 0 without the edge.
+        variables, else given the order found. `weight` is that of the network, 0 without the edge. The
+        probabilities rest on second moments only, also where the noise's shape decided about the network.
     units_
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
     nongaussian_

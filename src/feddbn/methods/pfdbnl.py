@@ -26,6 +26,10 @@ from feddbn.runtime.in_process import InProcessFederation
 __all__ = ["PFDBNL"]
 
 
+_ROUNDS_OF_A_CANDIDATE = 300
+"""Held-out losses are compared long before the last digits of the weights have settled."""
+
+
 class PFDBNL(DBNEstimator):
     """Personalised federated learning of dynamic Bayesian networks [fdbnl Algorithm 2].
 
@@ -179,9 +183,14 @@ class PFDBNL(DBNEstimator):
         in_units = replace(counts, mean_weight=counts.mean_weight * scale[:d] / scale[:, None])
         return shared_edges_of(in_units, self.dbn_, self.dbns_, min_count)
 
-    def _program(self, federation: Federation, run_number: int) -> ServerProgram[PersonalFit]:
+    def _program(
+        self, federation: Federation, run_number: int, most_rounds: int | None = None
+    ) -> ServerProgram[PersonalFit]:
+        settings = self._settings()
+        if most_rounds is not None:
+            settings = replace(settings, max_rounds=min(settings.max_rounds, most_rounds))
         return personal_program(
-            self._settings(),
+            settings,
             self._variables,
             self._constraints(),
             tuple(federation.sites),
@@ -194,7 +203,7 @@ class PFDBNL(DBNEstimator):
     def _candidate(
         self, federation: Federation, run_number: int
     ) -> ServerProgram[tuple[FloatArray | None, Preparation]]:
-        fit = yield from self._program(federation, run_number)
+        fit = yield from self._program(federation, run_number, _ROUNDS_OF_A_CANDIDATE)
         return None, fit.preparation
 
     def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:

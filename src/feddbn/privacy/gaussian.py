@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import log_ndtr
-
 from feddbn.errors import ParameterError
 
 __all__ = ["gaussian_delta", "gaussian_epsilon", "noise_multiplier"]
@@ -23,6 +21,9 @@ __all__ = ["gaussian_delta", "gaussian_epsilon", "noise_multiplier"]
 
 def gaussian_delta(epsilon: float, multiplier: float, n_releases: int = 1) -> float:
     """Return the smallest delta for which the releases are (epsilon, delta)-differentially private."""
+    # Imported here, and below: every site's process imports this module, few of them need it.
+    from scipy.special import log_ndtr
+
     mu = math.sqrt(n_releases) / multiplier
     first = float(log_ndtr(mu / 2 - epsilon / mu))
     second = epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
@@ -38,7 +39,6 @@ def gaussian_epsilon(delta: float, multiplier: float, n_releases: int = 1) -> fl
     upper = 1.0
     while gaussian_delta(upper, multiplier, n_releases) > delta:
         upper *= 2
-    # Imported here: every site's process imports this module, few of them look for an epsilon.
     from scipy.optimize import brentq
 
     return float(brentq(lambda e: gaussian_delta(e, multiplier, n_releases) - delta, 0.0, upper, xtol=1e-12))
