@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A round broadcasts C and a `PersonalRound`; each participant answers with the *change* of ``T_k + U_k / (rho2 D)``
+A round broadcasts C and a `PersonalRound`; each participant answers with the *change* of ``T_k + U_k / kappa2``
 since its last answer that counted, and a few norms. The server keeps the running total, so that
 
-    C = mean over all sites that ever joined of (T_k + U_k / (rho2 D))
+    C = mean over all sites that ever joined of (T_k + U_k / kappa2)
 
 whoever took part in this round. With full participation this is the paper's closed form; with partial participation it
 is randomised block ADMM, which converges, where the paper's mean over the participants of one round follows whoever
@@ -149,7 +149,8 @@ class PersonalRun:
             alpha=self.alpha if options.is_alpha_shared else None,
             acyclic_steps=(10 if adaptive else 500) if acyclic else 0,
             is_exact=not adaptive and acyclic,
-            is_ordered=self.stage in (PersonalStage.LASSO, PersonalStage.SUPPORT),
+            in_series=adaptive,
+            is_ordered=self.stage in (PersonalStage.ORDER, PersonalStage.LASSO, PersonalStage.SUPPORT),
             tol=1e-3 if adaptive else 1e-5,
         )
 

@@ -5,19 +5,21 @@
 Splitting. The quadratic loss sees X_k, everything else sees C_k; the pull towards the others sees T_k (the paper's
 tilde), which must agree with the broadcast C:
 
-    X_k = C_k   (multiplier Y_k, weight rho D)                   T_k = C   (multiplier U_k, weight rho2 D)
+    X_k = C_k   (multiplier Y_k, weight rho D)                   T_k = C   (multiplier U_k, weight kappa2)
 
 With {X_k, C} and {C_k, T_k} as the two blocks this is ADMM of two blocks, and every step is closed form or a proximal
 step on h alone:
 
-    U_k += rho2 D (T_k - C)  [fdbnl] Eq. (para), personalised
+    U_k += kappa2 (T_k - C)  [fdbnl] Eq. (para), personalised
     X_k  = argmin w_k loss_k(X) + tr(Y_k'(X - C_k)) + rho/2 |X - C_k|_D^2
     C_k  = argmin w_k sum(L o |C|) + alpha h + rho1/2 h^2 + rho/2 |X_k + Y_k/(rho D) - C|_D^2
-                    + m/2 |C - (C - U_k/(rho2 D))|^2
-    T_k  = (2 mu C_k + rho2 D C - U_k) / (2 mu + rho2 D)                                   the paper's closed form
+                    + m/2 |C - (C - U_k/kappa2)|^2
+    T_k  = (2 mu C_k + kappa2 C - U_k) / (2 mu + kappa2)                                   the paper's closed form
     Y_k += rho D (X_k - C_k)
 
-where m = 2 mu rho2 D / (2 mu + rho2 D) is what mu |C_k - T_k|^2 leaves of its curvature once T_k is minimised out.
+where m = 2 mu kappa2 / (2 mu + kappa2) is what mu |C_k - T_k|^2 leaves of its curvature once T_k is minimised out.
+kappa2 = rho2 mu D / (mu + D): what the others see of a site are two springs in series, its loss (D, in the units of each
+variable) and the pull (mu, in none). With rho2 D instead, variables of large variance need a thousand rounds.
 Once every site has its order, C_k's problem is convex and solved exactly with X_k = C_k: the split would take a thousand
 rounds where columns are nearly dependent.
 The paper alternates C_k and T_k instead, which crawls when mu is large; with T_k minimised out, mu -> infinity
@@ -82,6 +84,8 @@ class PersonalRound:
         The paper's alternation with C_k solved to `tol`, instead of one split step.
     is_ordered
         Every site keeps to an order of its own, so its problem is convex: C_k is solved exactly, without the split.
+    in_series
+        kappa2 as above; the paper's is rho2 for all.
     """
 
     mu: float
@@ -93,7 +97,13 @@ class PersonalRound:
     acyclic_steps: int = 0
     is_exact: bool = False
     is_ordered: bool = False
+    in_series: bool = True
     tol: float = 1e-3
+
+    def agreement(self, metric: FloatArray) -> FloatArray:
+        """(q, 1) kappa2 per unit of rho2."""
+        D = metric[:, None]
+        return D * self.mu / (self.mu + D) if self.in_series and np.isfinite(self.mu) else D
 
 
 def coupling(mu: float, kappa: FloatArray) -> FloatArray:
@@ -105,7 +115,7 @@ def coupling(mu: float, kappa: FloatArray) -> FloatArray:
 
 
 def auxiliary(C: FloatArray, Cbar: FloatArray, U: FloatArray, mu: float, kappa: FloatArray) -> FloatArray:
-    """Return T = argmin mu |C - T|^2 + tr(U'(T - Cbar)) + kappa/2 |T - Cbar|^2, kappa = rho2 D as (q, 1)."""
+    """Return T = argmin mu |C - T|^2 + tr(U'(T - Cbar)) + kappa/2 |T - Cbar|^2, kappa as (q, 1)."""
     if np.isinf(mu):
         return C
     T: FloatArray = (2.0 * mu * C + kappa * Cbar - U) / (2.0 * mu + kappa)
@@ -155,8 +165,9 @@ class PersonalMember:
         """
         D = problem.metric[:, None]
         gap = self.T - Cbar
-        U = self.U + rules.rho2_before * D * gap
-        kappa2 = rules.rho2 * D
+        agreement = rules.agreement(problem.metric)
+        U = self.U + rules.rho2_before * agreement * gap
+        kappa2 = rules.rho2 * agreement
         if rules.is_exact:
             H, B = _pulled(problem, 2.0 * rules.mu * np.ones_like(D), self.T)
             member = self._acyclic(H, B, weight * penalty, allowed, rules, acyclicity)

@@ -1,6 +1,6 @@
 """PFDBNL over sums: [fdbnl] Algorithm 2 as site tasks and a server program.
 
-What leaves a site in a round: the change of ``T_k + U_k / (rho2 D)`` since its last counted answer, four residual
+What leaves a site in a round: the change of ``T_k + U_k / kappa2`` since its last counted answer, four residual
 norms, h(W_k), its objective and whether it is new; always added up with the other participants. A personal graph, an
 order or a support never leaves; `personal_arrays` reads them from the site's own state.
 
@@ -125,9 +125,8 @@ def personal_options(
     )
     metric = preparation.metric if schedule.is_adaptive else np.ones(len(constraints.allowed))
     if schedule.is_adaptive and settings.rho2 is None:
-        # Two springs in series: the site's loss (about 2 in the metric D) and the pull 2 mu, in the same units.
-        pull = float(settings.mu) / float(metric.mean())
-        schedule = replace(schedule, rho2=2.0 if np.isinf(pull) else 2.0 * pull / (1.0 + pull))
+        # A site's loss has a curvature of about 2 D, its pull one of 2 mu.
+        schedule = replace(schedule, rho2=2.0)
     return PersonalOptions(
         mu=float(settings.mu),
         penalty=penalty_matrix(constraints, settings.lambda_w, settings.lambda_a),
@@ -322,7 +321,7 @@ def _run_step(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, 
     member, norms = memory.site.member.step(
         memory.problem, memory.weight, L, memory.site.allowed, C, rules, acyclicity
     )
-    offered = member.T + member.U / (rules.rho2 * memory.problem.metric[:, None])
+    offered = member.T + member.U / (rules.rho2 * rules.agreement(memory.problem.metric))
     change = offered - memory.sent if task.params["average"] == "running" else offered
     whole = np.zeros((asked.n_slots, *change.shape))
     whole[memory.slot] = change

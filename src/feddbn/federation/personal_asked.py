@@ -119,6 +119,7 @@ class Asked:
             acyclic_steps=int(self.number("acyclic_steps")),
             is_exact=bool(self.params["is_exact"]),
             is_ordered=bool(self.params["is_ordered"]),
+            in_series=bool(self.params["in_series"]),
             tol=self.number("tol"),
         )
 

@@ -107,12 +107,23 @@ def test_split_steps_and_exact_solves_end_at_the_same_point_in_a_fixed_order() -
     rules = PersonalRound(mu=0.5, rho=2.0, rho1=0.0, rho2=0.7, rho2_before=0.7, alpha=None)
     # One site that is pulled to a fixed centre: hold U at zero and the centre at what T would have to be.
     member = PersonalMember.start(centre)
-    pull = float(coupling(0.5, np.array([[0.7]]))[0, 0]) / 2
+    # In the unit metric the springs 1 and mu = 0.5 in series have a strength of 1/3.
+    np.testing.assert_allclose(rules.agreement(problem.metric), 1 / 3)
+    pull = float(coupling(0.5, np.array([[0.7 / 3]]))[0, 0]) / 2
     for _ in range(300):
         member, _ = replace(member, U=np.zeros_like(centre), T=centre).step(
             problem, 1.0, L, allowed, centre, rules, expm_value_and_grad
         )
     assert np.allclose(member.C, solve_given(problem, pull, centre, L, allowed), atol=1e-6)
+
+
+def test_agreement_follows_the_weaker_spring_row_by_row() -> None:
+    metric = np.array([1e-4, 1.0, 1e4])
+    rules = PersonalRound(mu=0.1, rho=1.0, rho1=0.0, rho2=1.0, rho2_before=1.0, alpha=None)
+    np.testing.assert_allclose(rules.agreement(metric)[:, 0], [1e-4, 0.1 / 1.1, 0.1], rtol=2e-3)
+    one_for_all = replace(rules, mu=np.inf)
+    assert one_for_all.agreement(metric)[:, 0].tolist() == metric.tolist()
+    assert replace(rules, in_series=False).agreement(metric)[:, 0].tolist() == metric.tolist()
 
 
 def test_objective_counts_the_pull() -> None:

@@ -86,6 +86,16 @@ def test_running_average_converges_under_partial_participation(fed: feddbn.Simul
     assert set(part.history_["participants"]) == {2}
 
 
+def test_variables_of_very_different_variance_do_not_slow_the_consensus() -> None:
+    strong = feddbn.simulate(
+        d=5, n_sites=6, n_samples=180, heterogeneity="independent", w_range=(0.5, 2), random_state=0
+    )
+    model = PFDBNL(mu=0.01).fit(strong.sites)
+    assert model.status_.is_converged
+    # 293 rounds when sites and consensus were held together in proportion to each variable's variance.
+    assert model.n_rounds_ < 200
+
+
 def test_every_personal_graph_is_acyclic(fed: feddbn.SimulatedFederation) -> None:
     for arguments in ({}, {"refit": False}, {"schedule": "paper", "max_rounds": 10}, {"max_rounds": 12}):
         m = PFDBNL(w_threshold=0, a_threshold=0, **arguments).fit(fed.sites)
