@@ -11,7 +11,7 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.lagged import FloatArray
 from feddbn.core.parents import ParentRegressions
 
-__all__ = ["Hyper", "NodeTable", "subset_rss", "subset_sums"]
+__all__ = ["Hyper", "NodeTable", "subset_fits", "subset_sums"]
 
 _LINEAR_RANGE = 650.0
 _FACTORS_PER_LOG = 5
@@ -25,8 +25,19 @@ _EVEN_MOMENTS: dict[int, Callable[[FloatArray], FloatArray]] = {
 
 @dataclass(frozen=True)
 class Hyper:
-    """Prior edge probabilities (lag 0, lags >= 1), prior-to-noise ratio g, noise variance, order of the
-    moment prior (0: normal).
+    """Parameters of the prior.
+
+    Attributes
+    ----------
+    pi_present, pi_lagged
+        Probability of an edge at lag 0, at lags >= 1.
+    g
+        Equal variances: variance of a weight. Free variances: variance of the weights over that of their estimates.
+        Of the normal factor, if there is a moment.
+    noise_variance
+        The common one; not used with free variances.
+    moment_order
+        Order of the moment prior (0: normal).
     """
 
     pi_present: float
@@ -43,7 +54,7 @@ class NodeTable:
         self, regressions: ParentRegressions, node: int, columns: list[int], constraints: EdgeConstraints
     ) -> None:
         self.node, self.columns = node, columns
-        self.explained = 1.0 - subset_rss(regressions.correlation, columns, node)
+        self._regressions = regressions
         masks = np.arange(2 ** len(columns))
         self.is_present = [m < regressions.d for m in columns]
         self.n_present = np.zeros(len(masks))
@@ -59,62 +70,88 @@ class NodeTable:
         self.lag_mask = sum(1 << b for b, present in enumerate(self.is_present) if not present)
         self.log_sum: FloatArray = np.zeros(len(masks))
         self.log_fit: FloatArray = np.zeros(len(masks))
+        self._plain: FloatArray | None = None
 
-    def weigh(self, hyper: Hyper, regressions: ParentRegressions, free: bool) -> None:
+    def weigh(self, hyper: Hyper, free: bool) -> None:
         """Recompute the summed weights for a prior."""
-        shrink = hyper.g / (1 + hyper.g)
-        if free:
-            fit = -(regressions.n - 1) / 2 * np.log1p(-shrink * np.minimum(self.explained, 1 - 1e-12))
-        else:
-            fit = 0.5 * shrink * self.explained * regressions.total[self.node] / hyper.noise_variance
-        weight = fit - 0.5 * self.n_all * np.log1p(hyper.g)
-        weight = weight + self.n_present * _logit(hyper.pi_present)
+        explained, weight = self._free(hyper) if free else self._equal(hyper)
+        weight += self.n_present * _logit(hyper.pi_present)
         weight += (self.n_all - self.n_present) * _logit(hyper.pi_lagged)
-        if hyper.moment_order:
-            weight += self._moment_ratios(hyper, regressions, free, shrink)
         weight[~self.possible] = -np.inf
-        self.log_fit = subset_sums(weight + np.log(np.maximum(self.explained, 1e-12)))
+        self.log_fit = subset_sums(weight + np.log(np.maximum(explained, 1e-12)))
         self.log_sum = subset_sums(weight)
 
-    def _moment_ratios(
-        self, hyper: Hyper, regressions: ParentRegressions, free: bool, shrink: float
-    ) -> FloatArray:
-        """(2^k,) log of the product over a subset of E[beta^2r | data] / E[beta^2r], the other weights at
-        their estimates.
-        """
-        moment = _EVEN_MOMENTS[hyper.moment_order]
-        if free:
-            scale = shrink * regressions.n / np.maximum(1 - self.explained, 1e-9)
-        else:
-            scale = np.full(len(self.explained), shrink * regressions.total[self.node] / hyper.noise_variance)
-        logs = self.n_all * (hyper.moment_order * np.log(shrink / hyper.g))
-        product = np.ones(len(logs))
-        for b in range(len(self.columns)):
-            explained = self.explained.reshape(-1, 2, 1 << b)
-            rise = explained[:, 1] - explained[:, 0]
-            product.reshape(-1, 2, 1 << b)[:, 1] *= moment(rise * scale.reshape(-1, 2, 1 << b)[:, 1])
+    def _equal(self, hyper: Hyper) -> tuple[FloatArray, FloatArray]:
+        """Explained shares, shrunk, and log marginal likelihoods of all subsets; independent weights."""
+        known, s2 = self._regressions, hyper.noise_variance
+        ridge = s2 / (hyper.g * np.maximum(known.column_total[self.columns], 1e-300))
+        rss, log_det = subset_fits(known.correlation, self.columns, self.node, ridge)
+        explained = 1.0 - rss
+        signal = explained * (known.total[self.node] / s2)
+        weight = 0.5 * (signal - log_det)
+        product = np.ones(len(weight))
+        for b, log_ridge in enumerate(np.log(ridge).tolist()):
+            halves = (-1, 2, 1 << b)
+            with_it = weight.reshape(halves)[:, 1]
+            with_it += 0.5 * log_ridge
+            if hyper.moment_order:
+                fit, det = signal.reshape(halves), log_det.reshape(halves)
+                # A weight's posterior variance is its prior one times exp(log_ridge) det(without) / det(with).
+                with_it += hyper.moment_order * (log_ridge + det[:, 0] - det[:, 1])
+                moment = _EVEN_MOMENTS[hyper.moment_order]
+                product.reshape(halves)[:, 1] *= moment(np.maximum(fit[:, 1] - fit[:, 0], 0.0))
             if b % _FACTORS_PER_LOG == _FACTORS_PER_LOG - 1:
-                logs += np.log(product)
+                weight += np.log(product)
                 product[:] = 1.0
-        return np.asarray(logs + np.log(product))
+        return explained, weight + np.log(product)
+
+    def _free(self, hyper: Hyper) -> tuple[FloatArray, FloatArray]:
+        """The same with a g-prior, which does not know the units; explained shares are those of least squares."""
+        n, shrink = self._regressions.n, hyper.g / (1 + hyper.g)
+        if self._plain is None:
+            self._plain = 1.0 - subset_fits(self._regressions.correlation, self.columns, self.node)[0]
+        explained = self._plain
+        weight = -(n - 1) / 2 * np.log1p(-shrink * np.minimum(explained, 1 - 1e-12))
+        weight -= 0.5 * self.n_all * np.log1p(hyper.g)
+        if not hyper.moment_order:
+            return explained, weight
+        moment = _EVEN_MOMENTS[hyper.moment_order]
+        scale = shrink * n / np.maximum(1 - explained, 1e-9)
+        weight += self.n_all * (hyper.moment_order * np.log(shrink / hyper.g))
+        product = np.ones(len(weight))
+        for b in range(len(self.columns)):
+            halves = (-1, 2, 1 << b)
+            share = explained.reshape(halves)
+            product.reshape(halves)[:, 1] *= moment((share[:, 1] - share[:, 0]) * scale.reshape(halves)[:, 1])
+            if b % _FACTORS_PER_LOG == _FACTORS_PER_LOG - 1:
+                weight += np.log(product)
+                product[:] = 1.0
+        return explained, weight + np.log(product)
 
 
-def subset_rss(correlation: FloatArray, columns: list[int], node: int) -> FloatArray:
-    """(2^k,) residual sum of squares of `node` on every subset of `columns`, by sweeps.
+def subset_fits(
+    correlation: FloatArray, columns: list[int], node: int, ridge: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """(2^k,) residual sum of squares of `node` on every subset of `columns`, and log determinants of the subsets.
 
-    After step b the array holds, for every subset of the first b columns, the residual cross-products of
-    what is left.
+    With `ridge` (k,) added to the diagonal of the columns: the sum includes what the ridge costs. By sweeps: after
+    step b the array holds, for every subset of the first b columns, the residual cross-products of what is left.
     """
     index = [*columns, node]
-    rest = correlation[np.ix_(index, index)][None]
+    rest = correlation[np.ix_(index, index)]
+    if ridge is not None:
+        rest.flat[: -1 : len(index) + 1] += ridge
+    rest = rest[None]
+    log_det = np.zeros(1)
     for _ in columns:
         pivot = rest[:, 0, 0]
         tail = rest[:, 1:, 1:]
         row = rest[:, 0, 1:]
         safe = np.where(pivot > 1e-9, pivot, np.inf)
         swept = tail - row[:, :, None] * row[:, None, :] / safe[:, None, None]
+        log_det = np.concatenate([log_det, log_det + np.log(np.maximum(pivot, 1e-9))])
         rest = np.concatenate([tail, swept])
-    return np.clip(rest[:, 0, 0], 1e-12, 1.0)
+    return np.clip(rest[:, 0, 0], 1e-12, 1.0), log_det
 
 
 def subset_sums(log_weight: FloatArray) -> FloatArray:

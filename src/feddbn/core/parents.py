@@ -70,7 +70,7 @@ class ParentRegressions:
         self.n = float(n)
         self.d = d
         self.q = len(scatter)
-        self.total: FloatArray = diagonal[:d]
+        self.column_total: FloatArray = diagonal
         self.correlation: FloatArray = scatter / np.outer(scale, scale)
         self._usable = (diagonal > 0).astype(np.float64)
         self._cache: dict[tuple[int, Parents], NodeFit] = {}
@@ -82,8 +82,13 @@ class ParentRegressions:
         Fits are in units of a node's total, so both share what is known.
         """
         other = copy.copy(self)
-        other.total = self.total / factors**2
+        other.column_total = self.column_total / np.tile(factors**2, self.q // self.d)
         return other
+
+    @property
+    def total(self) -> FloatArray:
+        """(d,) sums of squares of the nodes."""
+        return self.column_total[: self.d]
 
     @property
     def max_parents(self) -> int:

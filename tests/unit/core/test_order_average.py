@@ -26,24 +26,20 @@ def even_moment(mean, order):
     return float(weights @ (mean + nodes) ** (2 * order) / weights.sum())
 
 
-def log_weight(regressions, node, parents, hyper):
-    """The model's log posterior weight of one parent set, written out independently."""
-    G = regressions.correlation
-
-    def explained(S):
-        return float(G[node, S] @ np.linalg.solve(G[np.ix_(S, S)], G[S, node])) if S else 0.0
-
-    S = list(parents)
-    shrink = hyper.g / (1 + hyper.g)
-    signal = regressions.total[node] / hyper.noise_variance
-    value = 0.5 * shrink * explained(S) * signal
-    for m in S:
-        pi = hyper.pi_present if m < regressions.d else hyper.pi_lagged
-        value += np.log(pi / (1 - pi)) - 0.5 * np.log(1 + hyper.g)
-        if hyper.moment_order:
-            z2 = (explained(S) - explained([k for k in S if k != m])) * signal
-            grown = even_moment(np.sqrt(shrink * z2), hyper.moment_order) / even_moment(0, hyper.moment_order)
-            value += np.log(grown) + hyper.moment_order * np.log(shrink / hyper.g)
+def log_weight(scatter, d, node, parents, hyper):
+    """The model's log posterior weight of one parent set with equal variances, written out independently."""
+    S, s2, g = list(parents), hyper.noise_variance, hyper.g
+    value = sum(np.log(pi / (1 - pi)) for pi in [hyper.pi_present if m < d else hyper.pi_lagged for m in S])
+    if not S:
+        return value
+    gram, cross = scatter[np.ix_(S, S)], scatter[S, node]
+    covariance = np.linalg.inv(gram / s2 + np.eye(len(S)) / g)
+    mean = covariance @ cross / s2
+    value += 0.5 * mean @ np.linalg.solve(covariance, mean)
+    value += 0.5 * (np.linalg.slogdet(covariance)[1] - len(S) * np.log(g))
+    for m, v in zip(mean, np.diag(covariance), strict=True):
+        r = hyper.moment_order
+        value += np.log(even_moment(m / np.sqrt(v), r) * v**r / (even_moment(0, r) * g**r))
     return value
 
 
@@ -51,7 +47,6 @@ def test_probabilities_agree_with_enumeration_of_all_orders_and_parent_sets():
     d = 3
     moments, _ = simulated(d, 30, 4, mean_degree=1.5)
     result = posterior(moments, d, n_sweeps=600)
-    regressions = ParentRegressions(moments.scatter, moments.n, d)
     hyper = result.hyper
     expected, norm = np.zeros((2 * d, d)), 0.0
     for order in itertools.permutations(range(d)):
@@ -61,7 +56,7 @@ def test_probabilities_agree_with_enumeration_of_all_orders_and_parent_sets():
             total, inclusion = 0.0, np.zeros(2 * d)
             for size in range(len(candidates) + 1):
                 for S in itertools.combinations(candidates, size):
-                    w = np.exp(log_weight(regressions, node, S, hyper))
+                    w = np.exp(log_weight(moments.scatter, d, node, S, hyper))
                     total += w
                     inclusion[list(S)] += w
             weights *= total
@@ -80,15 +75,20 @@ def test_sums_over_subsets_agree_with_direct_sums(spread):
         assert sums[mask] == pytest.approx(np.logaddexp.reduce(inside))
 
 
-def test_residuals_of_all_subsets_agree_with_least_squares():
+@pytest.mark.parametrize("ridge", [None, np.array([0.5, 0.01, 2.0])])
+def test_residuals_of_all_subsets_agree_with_least_squares(ridge):
     rng = np.random.default_rng(0)
     z = rng.standard_normal((50, 5)) @ rng.standard_normal((5, 5))
     R = np.corrcoef(z.T)
-    rss = parent_tables.subset_rss(R, [1, 2, 4], 0)
+    rss, log_det = parent_tables.subset_fits(R, [1, 2, 4], 0, ridge)
+    added = np.diag(np.zeros(3) if ridge is None else ridge)
     for mask in range(8):
-        S = [c for b, c in enumerate([1, 2, 4]) if mask >> b & 1]
-        expected = 1 - (R[0, S] @ np.linalg.solve(R[np.ix_(S, S)], R[S, 0]) if S else 0)
+        bits = [b for b in range(3) if mask >> b & 1]
+        S = [[1, 2, 4][b] for b in bits]
+        M = R[np.ix_(S, S)] + added[np.ix_(bits, bits)]
+        expected = 1 - (R[0, S] @ np.linalg.solve(M, R[S, 0]) if S else 0)
         assert rss[mask] == pytest.approx(expected)
+        assert log_det[mask] == pytest.approx(np.linalg.slogdet(M)[1] if S else 0)
 
 
 def test_required_edges_have_probability_one_and_forbidden_edges_zero():
@@ -108,6 +108,14 @@ def test_free_variances_give_probabilities_that_ignore_the_units():
     first = posterior(plain, 5, "free", n_sweeps=30)
     second = posterior(scaled, 5, "free", n_sweeps=30)
     np.testing.assert_allclose(first.probability, second.probability, atol=1e-6)
+
+
+def test_equal_variances_give_probabilities_that_ignore_a_common_unit():
+    plain, _ = simulated(5, 40, 0)
+    scaled, _ = simulated(5, 40, 0, factors=np.full(5, 1e3))
+    first, second = (posterior(moments, 5, n_sweeps=30) for moments in (plain, scaled))
+    np.testing.assert_allclose(first.probability, second.probability, atol=1e-6)
+    assert second.hyper.g == pytest.approx(first.hyper.g)
 
 
 def test_median_graph_is_acyclic_even_if_probabilities_are_not():
@@ -156,7 +164,7 @@ def test_probabilities_within_an_order_agree_with_enumeration():
         total = 0.0
         for size in range(len(candidates) + 1):
             for S in itertools.combinations(candidates, size):
-                w = np.exp(log_weight(search.regressions, node, S, result.hyper))
+                w = np.exp(log_weight(moments.scatter, d, node, S, result.hyper))
                 total += w
                 expected[list(S), node] += w
         expected[:, node] /= total
