@@ -405,6 +405,7 @@ def _fit_independent(
     order = list(best.order)
 
     def stepped(hyper: Hyper, sample: Callable[[], _Totals]) -> tuple[float, Hyper]:
+        """The evidence of a prior, and the prior with the edge probabilities and the noise that it finds."""
         for table in chain.tables:
             table.weigh(hyper, False)
         chain.restart(order)
@@ -418,17 +419,13 @@ def _fit_independent(
         totals.add(chain)
         return totals
 
-    def settled(hyper: Hyper) -> tuple[float, Hyper]:
-        _, hyper = stepped(hyper, given)
-        return stepped(hyper, given)
-
     def climbed(hyper: Hyper) -> tuple[float, Hyper]:
-        here = settled(hyper)
+        here = stepped(hyper, given)
         for factor in (2.0, 0.5):
-            there = settled(replace(here[1], g=here[1].g * factor))
+            there = stepped(replace(here[1], g=here[1].g * factor), given)
             climbs = there[0] > here[0]
             while there[0] > here[0]:
-                here, there = there, settled(replace(there[1], g=there[1].g * factor))
+                here, there = there, stepped(replace(there[1], g=there[1].g * factor), given)
             if climbs:
                 break
         return here
