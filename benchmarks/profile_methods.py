@@ -17,7 +17,8 @@ from settings import federation
 from timing import Table
 
 import feddbn
-from feddbn.core import acyclicity, local_step, member
+from feddbn.core import acyclicity, consensus, personal_step, seen_gram
+
 from feddbn.methods import base
 from feddbn.runtime import stacked
 
@@ -49,42 +50,54 @@ def profile(largest: int) -> Table:
             "d",
             "total",
             "reading",
-            "decompositions",
-            "site rounds",
+            "sites",
             "h",
+            "convex",
             "other",
             "rounds",
             "h per acyclic round",
         ],
-        note="'other' is the server's elementwise work and Python itself; decompositions include a site's one pass over its rows.",
+        note="sites: moments, gradients, a personal site's steps without h and without its convex problems; convex: lassos "
+        "within an order and the bound they are solved on; other: the server's elementwise work and Python itself.",
     )
     clock = Clock()
-    expm = acyclicity.expm_value_and_grad
-    acyclicity.ACYCLICITIES["expm"] = clock.wrap("h", expm)
+    acyclicity.ACYCLICITIES["expm"] = clock.wrap("h", acyclicity.expm_value_and_grad)
     base.read_sites = clock.wrap("reading", base.read_sites)
-    stacked._Members.start = clock.wrap("start", stacked._Members.start)
-    stacked._Members.answer = clock.wrap("sites", stacked._Members.answer)
-    local_step.LocalProblem.from_gram = clock.wrap("start", local_step.LocalProblem.from_gram)
-    member.SiteMember.answer = clock.wrap("sites", member.SiteMember.answer)
+    for members in (stacked._Gradients, stacked._Members):
+        members.start = clock.wrap("sites", members.start)
+        members.answer = clock.wrap("sites", members.answer)
+    personal_step.PersonalMember.step = clock.wrap("personal", personal_step.PersonalMember.step)
+    personal_step._solve_ordered = clock.wrap("convex in sites", personal_step._solve_ordered)
+    consensus.solve_by_signs = clock.wrap("convex", consensus.solve_by_signs)
+    for name in ("see", "scaled"):
+        setattr(seen_gram.SeenGram, name, clock.wrap("convex", getattr(seen_gram.SeenGram, name)))
     for d in (d for d in (10, 20, 50, 100, 200, 300) if d <= largest):
         fed = federation(d, 10, 20 * d, 0)
-        for method in (feddbn.FDBNL, feddbn.Dynotears):
-            method().fit(fed.sites)
+        for method in (feddbn.FDBNL, feddbn.Dynotears, feddbn.PFDBNL):
+            if method is feddbn.PFDBNL and d > 100:
+                continue
+            if d <= 50:
+                method().fit(fed.sites)
             clock.seconds.clear()
             clock.calls.clear()
             start = time.process_time()
             model = method().fit(fed.sites)
             total = time.process_time() - start
-            parts = [clock.seconds.get(key, 0.0) for key in ("reading", "start", "sites", "h")]
+            spent = {key: clock.seconds.get(key, 0.0) for key in ("reading", "sites", "h", "convex")}
+            if "personal" in clock.seconds:
+                inside = clock.seconds.get("convex in sites", 0.0)
+                spent["sites"] = clock.seconds["personal"] - inside - spent["h"]
+                spent["convex"] += inside
             acyclic = int((model.history_["stage"] == "acyclic").sum())
+            calls = clock.calls.get("h", 0) / max(acyclic, 1) / (10 if method is feddbn.PFDBNL else 1)
             table.add(
                 method.__name__,
                 d,
                 total,
-                *parts,
-                total - sum(parts),
+                *spent.values(),
+                total - sum(spent.values()),
                 model.n_rounds_,
-                clock.calls.get("h", 0) / max(acyclic, 1),
+                calls,
             )
             print(table.text().splitlines()[-2], flush=True)
     return table

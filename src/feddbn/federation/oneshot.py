@@ -20,7 +20,7 @@ from feddbn.core.lambda_path import learn_by_path
 from feddbn.core.moments import Moments
 from feddbn.core.nongaussian import (
     N_FEATURES,
-    jarque_bera_p,
+    gaussian_p,
     node_residuals,
     residual_features,
     shape_p_value,
@@ -94,7 +94,7 @@ class NonGaussianReport:
     used
         Whether directions were decided by higher moments.
     p_value
-        Smallest Jarque-Bera p-value of the residuals times d.
+        Smallest p-value of the test that a residual is Gaussian, times d.
     n_changed
         Entries of [W; A] that changed.
     """
@@ -198,11 +198,12 @@ def _improve_by_noise(
 
     first = yield from ask([start.parents])
     assert first is not None
-    p_value, n_sums = min(float(jarque_bera_p(*first).min()) * d, 1.0), 1
+    p_value, n_sums = min(float(gaussian_p(*first).min()) * d, 1.0), 1
     if options.use_nongaussian == "auto" and p_value > GAUSSIAN_LEVEL:
         return learned, NonGaussianReport(False, p_value, 0), n_sums
     scores.tails = tail_weight(*first)
-    undecided = OVERSTATED if equal else UNDECIDED
+    # Equal variances have decided about every edge; to overrule them takes strong evidence.
+    undecided, enough = (OVERSTATED, STRONG_EVIDENCE) if equal else (UNDECIDED, 0.0)
     open_edges = [(e.source, e.target) for e in learned.orientation if e.score_difference < undecided]
     best = start
     differences: dict[Edge, float] = {}
@@ -217,8 +218,8 @@ def _improve_by_noise(
             for edge, other in turned.items()
         }
         edge = min(differences, key=lambda e: differences[e], default=None)
-        useless = [edge for edge, other in shorter.items() if scores.of(other) < here]
-        if edge is not None and differences[edge] < 0:
+        useless = [edge for edge, other in shorter.items() if scores.of(other) < here - enough]
+        if edge is not None and differences[edge] < -enough:
             # With an edge turned, others may be needed after all.
             best = cast(OrderResult, turned[edge])
         elif useless:
