@@ -57,8 +57,8 @@ def profile(largest: int) -> Table:
             "rounds",
             "h per acyclic round",
         ],
-        note="sites: moments, gradients, a personal site's steps without h and without its convex problems; convex: lassos "
-        "within an order and the bound they are solved on; other: the server's elementwise work and Python itself.",
+        note="sites: moments, gradients, a personal site's steps without h; convex: the server's lassos within an order and the "
+        "bound they are solved on; other: the server's elementwise work, messages and Python itself.",
     )
     clock = Clock()
     acyclicity.ACYCLICITIES["expm"] = clock.wrap("h", acyclicity.expm_value_and_grad)
@@ -67,7 +67,6 @@ def profile(largest: int) -> Table:
         members.start = clock.wrap("sites", members.start)
         members.answer = clock.wrap("sites", members.answer)
     personal_step.PersonalMember.step = clock.wrap("personal", personal_step.PersonalMember.step)
-    personal_step._solve_ordered = clock.wrap("convex in sites", personal_step._solve_ordered)
     consensus.solve_by_signs = clock.wrap("convex", consensus.solve_by_signs)
     for name in ("see", "scaled"):
         setattr(seen_gram.SeenGram, name, clock.wrap("convex", getattr(seen_gram.SeenGram, name)))
@@ -85,9 +84,7 @@ def profile(largest: int) -> Table:
             total = time.process_time() - start
             spent = {key: clock.seconds.get(key, 0.0) for key in ("reading", "sites", "h", "convex")}
             if "personal" in clock.seconds:
-                inside = clock.seconds.get("convex in sites", 0.0)
-                spent["sites"] = clock.seconds["personal"] - inside - spent["h"]
-                spent["convex"] += inside
+                spent["sites"] = clock.seconds["personal"] - spent["h"]
             acyclic = int((model.history_["stage"] == "acyclic").sum())
             calls = clock.calls.get("h", 0) / max(acyclic, 1) / (10 if method is feddbn.PFDBNL else 1)
             table.add(

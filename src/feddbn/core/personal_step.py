@@ -319,12 +319,17 @@ def _solve_ordered(
     """
     free = allowed & (penalty == 0)
     active, sign = (allowed & (C0 != 0)) | free, np.sign(C0)
-    mask = active.T.astype(float)
-    systems = H * (mask[:, :, None] * mask[:, None, :])
-    systems.reshape(len(mask), -1)[:, :: len(H) + 1] += 1.0 - mask
-    right = np.where(active, B - penalty * sign, 0.0)
-    C: FloatArray = np.ascontiguousarray(np.linalg.solve(systems, right.T[:, :, None])[:, :, 0].T)
-    C[~active] = 0.0
+    # Column by column the active rows first, padded to the longest: small systems instead of d of the size of H.
+    counts = active.sum(axis=0)
+    longest = int(counts.max(initial=0))
+    rows = np.argsort(~active.T, axis=1, kind="stable")[:, :longest]
+    real = np.arange(longest) < counts[:, None]
+    systems = H[rows[:, :, None], rows[:, None, :]] * (real[:, :, None] & real[:, None, :])
+    systems.reshape(len(rows), -1)[:, :: longest + 1] += ~real
+    right = np.take_along_axis((B - penalty * sign).T, rows, axis=1) * real
+    found = np.linalg.solve(systems, right[:, :, None])[:, :, 0]
+    C: FloatArray = np.zeros(B.shape)
+    np.put_along_axis(C, rows.T, (found * real).T, axis=0)
     excess = np.abs(B - H @ C) - penalty
     wrong = (active & ~free & (C * sign <= 0.0)) | (allowed & ~active & (excess > 1e-12 * (1.0 + np.abs(B))))
     columns = np.flatnonzero(wrong.any(axis=0))
