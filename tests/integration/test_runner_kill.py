@@ -26,12 +26,12 @@ points = [
 ]
 methods = ["alldata", "local"]
 columns = []
-seeds = 6
+seeds = 12
 
 [quick]
 points = [0, 1]
 protocols = ["paper-text", "strong"]
-seeds = 6
+seeds = 12
 """
 
 
@@ -70,12 +70,11 @@ def test_rows_after_twenty_kills_equal_those_of_an_uninterrupted_run(tmp_path: P
         child = context.Process(target=_run, args=(str(tmp_path / "killed"), ready))
         child.start()
         assert ready.wait(60)
-        if kill % 4 == 0:
-            # On a busy machine a child may be killed before its first row again and again; let some get there.
-            deadline = time.monotonic() + 60
-            while len(read_rows(tmp_path / "killed")) == len(kept) and time.monotonic() < deadline:
-                time.sleep(0.01)
-        time.sleep(rng.uniform(0.0, 2.0 * whole_seconds / N_KILLS))
+        # After none, one or two rows more, and then at any moment of the next one: whatever the machine's speed.
+        wanted, deadline = len(kept) + kill % 3, time.monotonic() + 60
+        while len(read_rows(tmp_path / "killed")) < wanted and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0.0, whole_seconds / len(cells)))
         n_killed += child.is_alive()
         child.kill()
         child.join()
@@ -84,7 +83,7 @@ def test_rows_after_twenty_kills_equal_those_of_an_uninterrupted_run(tmp_path: P
         n_progress += len(now) > len(kept)
         kept = now
     assert n_killed >= N_KILLS // 2, "too few kills hit a running runner for the test to mean anything"
-    assert n_progress >= 3
+    assert n_progress >= N_KILLS // 2
 
     with RowStore(tmp_path / "killed") as store:
         assert run_cells(cells, store) == len(cells) - len(kept)
