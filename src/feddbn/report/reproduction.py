@@ -127,7 +127,8 @@ def _heatmaps(table: ResultTable, protocol: str) -> Any:
                 ha="center",
                 va="center",
                 fontsize=6,
-                color="white" if value < middle else "k",
+                # Large values are dark in this map.
+                color="white" if value > middle else "k",
             )
         i, j = np.unravel_index(int(image.argmin()), image.shape)
         ax.plot(j, i, "s", ms=14, mfc="none", mec="red")
