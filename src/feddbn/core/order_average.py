@@ -104,11 +104,10 @@ def average_orders(
     """
     best = starts[0]
     nominees = [_nominees(regressions, j, starts, constraints) for j in range(regressions.d)]
-    free = best.noise_variance == "free"
-    size = table_size if free and regressions.n < _FEW_ROWS else min(_SIZE_FOR_PRIOR, table_size)
-    chain = _Chain(_tables(regressions, nominees, constraints, size), list(best.order), rng)
+    is_large = best.noise_variance == "free" and regressions.n < _FEW_ROWS
+    size = table_size if is_large else min(_SIZE_FOR_PRIOR, table_size)
 
-    def sampled() -> _Totals:
+    def sampled(chain: _Chain) -> _Totals:
         totals = _Totals(regressions)
         for sweep in range(max(n_sweeps // 5, 10)):
             chain.sweep()
@@ -116,11 +115,9 @@ def average_orders(
                 totals.add(chain)
         return totals
 
-    hyper = (_fit_hyper if free else _fit_independent)(sampled, chain, regressions, best, n_em)
-    tables = _tables(regressions, nominees, constraints, table_size)
-    for table in tables:
-        table.weigh(hyper, free)
-    chain = _Chain(tables, list(best.order), rng)
+    chain, hyper = _fitted_chain(
+        sampled, regressions, nominees, constraints, best, (size, table_size), n_em, rng
+    )
     runs = []
     for index in range(n_chains):
         chain.restart(
@@ -142,7 +139,6 @@ def average_within_order(
     found: OrderResult,
     constraints: EdgeConstraints,
     table_size: int = 11,
-    n_em: int = 2,
 ) -> OrderPosterior:
     """Return edge probabilities given the order of a network, averaged over parent sets only.
 
@@ -157,19 +153,40 @@ def average_within_order(
     nominees = [_nominees(regressions, j, [found], limits) for j in range(regressions.d)]
     free = found.noise_variance == "free"
     size = min(_SIZE_FOR_PRIOR if free else _SIZE_GIVEN_THE_ORDER, table_size)
-    chain = _Chain(_tables(regressions, nominees, limits, size), list(found.order), np.random.default_rng(0))
+    # With equal variances the climb has settled the prior already.
+    n_em = 6 if free else 2
+    chain, hyper = _fitted_chain(
+        _given, regressions, nominees, limits, found, (size, table_size), n_em, np.random.default_rng(0)
+    )
+    return _posterior([_given(chain)], hyper)
 
-    def given() -> _Totals:
-        totals = _Totals(regressions)
-        totals.add(chain)
-        return totals
 
-    hyper = (_fit_hyper if free else _fit_independent)(given, chain, regressions, found, n_em)
-    tables = _tables(regressions, nominees, limits, table_size)
+def _fitted_chain(
+    collect: Callable[[_Chain], _Totals],
+    regressions: ParentRegressions,
+    nominees: list[list[int]],
+    constraints: EdgeConstraints,
+    best: OrderResult,
+    sizes: tuple[int, int],
+    n_em: int,
+    rng: np.random.Generator,
+) -> tuple[_Chain, Hyper]:
+    """A chain over tables of ``sizes[1]`` columns under the prior that fits tables of ``sizes[0]`` columns best."""
+    free, order = best.noise_variance == "free", list(best.order)
+    chain = _Chain(_tables(regressions, nominees, constraints, sizes[0]), order, rng)
+    fit = _fit_g_prior if free else _fit_independent
+    hyper = fit(collect, chain, regressions, best, n_em)
+    tables = _tables(regressions, nominees, constraints, sizes[1])
     for table in tables:
         table.weigh(hyper, free)
-    chain = _Chain(tables, list(found.order), np.random.default_rng(0))
-    return _posterior([given()], hyper)
+    return _Chain(tables, order, rng), hyper
+
+
+def _given(chain: _Chain) -> _Totals:
+    """What the chain's order alone implies."""
+    totals = _Totals(chain.tables[0].regressions)
+    totals.add(chain)
+    return totals
 
 
 def _tables(
@@ -210,8 +227,8 @@ def _first_hyper(regressions: ParentRegressions, best: OrderResult, moment_order
     return Hyper(_share(n_present, d * (d - 1) / 2), _share(n_lagged, n_lags * d * d), g, s2, moment_order)
 
 
-def _fit_hyper(
-    collect: Callable[[], _Totals],
+def _fit_g_prior(
+    collect: Callable[[_Chain], _Totals],
     chain: _Chain,
     regressions: ParentRegressions,
     best: OrderResult,
@@ -228,7 +245,7 @@ def _fit_hyper(
                 for table in chain.tables:
                     table.weigh(hyper, True)
                 chain.restart(chain.order.tolist())
-                totals = collect()
+                totals = collect(chain)
                 value = totals.evidence(hyper, True)
                 hyper = _updated(hyper, totals, regressions)
             fitted[order] = (value, hyper)
@@ -392,7 +409,7 @@ def _with_shares(hyper: Hyper, totals: _Totals) -> Hyper:
 
 
 def _fit_independent(
-    collect: Callable[[], _Totals],
+    collect: Callable[[_Chain], _Totals],
     chain: _Chain,
     regressions: ParentRegressions,
     best: OrderResult,
@@ -404,28 +421,23 @@ def _fit_independent(
     """
     order = list(best.order)
 
-    def stepped(hyper: Hyper, sample: Callable[[], _Totals]) -> tuple[float, Hyper]:
+    def stepped(hyper: Hyper, collect: Callable[[_Chain], _Totals]) -> tuple[float, Hyper]:
         """The evidence of a prior, and the prior with the edge probabilities and the noise that it finds."""
         for table in chain.tables:
             table.weigh(hyper, False)
         chain.restart(order)
-        totals = sample()
+        totals = collect(chain)
         residual = regressions.total * (1 - totals.explained / totals.count)
         s2 = float(residual.sum()) / ((regressions.n - 1) * regressions.d)
         return totals.evidence(hyper, False), replace(_with_shares(hyper, totals), noise_variance=s2)
 
-    def given() -> _Totals:
-        totals = _Totals(regressions)
-        totals.add(chain)
-        return totals
-
     def climbed(hyper: Hyper) -> tuple[float, Hyper]:
-        here = stepped(hyper, given)
+        here = stepped(hyper, _given)
         for factor in (2.0, 0.5):
-            there = stepped(replace(here[1], g=here[1].g * factor), given)
+            there = stepped(replace(here[1], g=here[1].g * factor), _given)
             climbs = there[0] > here[0]
             while there[0] > here[0]:
-                here, there = there, stepped(replace(there[1], g=there[1].g * factor), given)
+                here, there = there, stepped(replace(there[1], g=there[1].g * factor), _given)
             if climbs:
                 break
         return here

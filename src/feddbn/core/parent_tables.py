@@ -54,7 +54,7 @@ class NodeTable:
         self, regressions: ParentRegressions, node: int, columns: list[int], constraints: EdgeConstraints
     ) -> None:
         self.node, self.columns = node, columns
-        self._regressions = regressions
+        self.regressions = regressions
         masks = np.arange(2 ** len(columns))
         self.is_present = [m < regressions.d for m in columns]
         self.n_present = np.zeros(len(masks))
@@ -83,50 +83,49 @@ class NodeTable:
 
     def _equal(self, hyper: Hyper) -> tuple[FloatArray, FloatArray]:
         """Explained shares, shrunk, and log marginal likelihoods of all subsets; independent weights."""
-        known, s2 = self._regressions, hyper.noise_variance
+        known, s2 = self.regressions, hyper.noise_variance
         ridge = s2 / (hyper.g * np.maximum(known.column_total[self.columns], 1e-300))
         rss, log_det = subset_fits(known.correlation, self.columns, self.node, ridge)
         explained = 1.0 - rss
         signal = explained * (known.total[self.node] / s2)
         weight = 0.5 * (signal - log_det)
-        product = np.ones(len(weight))
+        order = hyper.moment_order
         for b, log_ridge in enumerate(np.log(ridge).tolist()):
             halves = (-1, 2, 1 << b)
-            with_it = weight.reshape(halves)[:, 1]
-            with_it += 0.5 * log_ridge
-            if hyper.moment_order:
-                fit, det = signal.reshape(halves), log_det.reshape(halves)
-                # A weight's posterior variance is its prior one times exp(log_ridge) det(without) / det(with).
-                with_it += hyper.moment_order * (log_ridge + det[:, 0] - det[:, 1])
-                moment = _EVEN_MOMENTS[hyper.moment_order]
-                product.reshape(halves)[:, 1] *= moment(np.maximum(fit[:, 1] - fit[:, 0], 0.0))
-            if b % _FACTORS_PER_LOG == _FACTORS_PER_LOG - 1:
-                weight += np.log(product)
-                product[:] = 1.0
-        return explained, weight + np.log(product)
+            with_it, det = weight.reshape(halves)[:, 1], log_det.reshape(halves)
+            # A weight's posterior variance is its prior one times exp(log_ridge) det(without) / det(with).
+            with_it += 0.5 * log_ridge + order * (log_ridge + det[:, 0] - det[:, 1])
+        return explained, weight + self._log_moments(order, signal, 1.0)
 
     def _free(self, hyper: Hyper) -> tuple[FloatArray, FloatArray]:
         """The same with a g-prior, which does not know the units; explained shares are those of least squares."""
-        n, shrink = self._regressions.n, hyper.g / (1 + hyper.g)
+        n, shrink = self.regressions.n, hyper.g / (1 + hyper.g)
         if self._plain is None:
-            self._plain = 1.0 - subset_fits(self._regressions.correlation, self.columns, self.node)[0]
+            self._plain = 1.0 - subset_fits(self.regressions.correlation, self.columns, self.node)[0]
         explained = self._plain
         weight = -(n - 1) / 2 * np.log1p(-shrink * np.minimum(explained, 1 - 1e-12))
         weight -= 0.5 * self.n_all * np.log1p(hyper.g)
-        if not hyper.moment_order:
-            return explained, weight
-        moment = _EVEN_MOMENTS[hyper.moment_order]
-        scale = shrink * n / np.maximum(1 - explained, 1e-9)
         weight += self.n_all * (hyper.moment_order * np.log(shrink / hyper.g))
-        product = np.ones(len(weight))
+        scale = shrink * n / np.maximum(1 - explained, 1e-9)
+        return explained, weight + self._log_moments(hyper.moment_order, explained, scale)
+
+    def _log_moments(self, order: int, fit: FloatArray, scale: FloatArray | float) -> FloatArray | float:
+        """(2^k,) log of the product of E[beta^2r] / E[beta^2r with mean 0] over a subset's weights.
+
+        A weight's squared mean over its variance is what it adds to `fit`, times the subset's `scale`.
+        """
+        if not order:
+            return 0.0
+        moment, scales = _EVEN_MOMENTS[order], np.broadcast_to(scale, fit.shape)
+        logs, product = np.zeros(len(fit)), np.ones(len(fit))
         for b in range(len(self.columns)):
             halves = (-1, 2, 1 << b)
-            share = explained.reshape(halves)
-            product.reshape(halves)[:, 1] *= moment((share[:, 1] - share[:, 0]) * scale.reshape(halves)[:, 1])
+            rise = np.maximum(fit.reshape(halves)[:, 1] - fit.reshape(halves)[:, 0], 0.0)
+            product.reshape(halves)[:, 1] *= moment(rise * scales.reshape(halves)[:, 1])
             if b % _FACTORS_PER_LOG == _FACTORS_PER_LOG - 1:
-                weight += np.log(product)
+                logs += np.log(product)
                 product[:] = 1.0
-        return explained, weight + np.log(product)
+        return np.asarray(logs + np.log(product))
 
 
 def subset_fits(

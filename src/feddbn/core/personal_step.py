@@ -55,7 +55,9 @@ __all__ = [
 BoolArray = NDArray[np.bool_]
 
 _MEMORY = 5
+"""Steps whose worst objective the next one has to beat: long ones may rise for a moment."""
 _SMALLEST_STEP = 1e-3
+"""Least curvature, relative to the largest of the quadratic, that a step may assume."""
 
 
 class PersonalStage(Enum):
@@ -103,7 +105,7 @@ class PersonalRound:
     def agreement(self, metric: FloatArray) -> FloatArray:
         """(q, 1) kappa2 per unit of rho2."""
         D = metric[:, None]
-        return D * self.mu / (self.mu + D) if self.in_series and np.isfinite(self.mu) else D
+        return coupling(self.mu, 2.0 * D) / 2.0 if self.in_series else D
 
 
 def coupling(mu: float, kappa: FloatArray) -> FloatArray:

@@ -49,10 +49,9 @@ class ShapedScores:
     def of(self, network: Network) -> float:
         """The score of a network; lower is better."""
         search = self._search
-        rss = search.rss_of(network)
         value = search.score_of(network) + sum(self._terms[job] for job in enumerate(network))
         if search.noise_variance == "equal":
-            n, d = search.n, search.d
+            n, d, rss = search.n, search.d, search.rss_of(network)
             unequal = n * (d * float(np.log(rss.mean())) - float(np.log(rss).sum()))
             value -= unequal * (1.0 - 1.0 / self.tails)
         return value

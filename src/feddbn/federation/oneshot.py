@@ -183,7 +183,6 @@ def _improve_by_noise(
     search, d = learned.search, learned.search.d
     start = search.adopt(learned.support) if equal else learned.network
     scores = ShapedScores(search)
-    n_sums = 0
 
     def ask(networks: Sequence[Network]) -> ServerProgram[tuple[FloatArray, float] | None]:
         jobs = scores.unknown(networks)
@@ -217,11 +216,11 @@ def _improve_by_noise(
             edge: np.inf if other is None else scores.of(other.parents) - here
             for edge, other in turned.items()
         }
-        edge = min(differences, key=lambda e: differences[e], default=None)
+        wrong = min(differences, key=lambda e: differences[e], default=None)
         useless = [edge for edge, other in shorter.items() if scores.of(other) < here - enough]
-        if edge is not None and differences[edge] < -enough:
+        if wrong is not None and differences[wrong] < -enough:
             # With an edge turned, others may be needed after all.
-            best = cast(OrderResult, turned[edge])
+            best = cast(OrderResult, turned[wrong])
         elif useless:
             best = search.adopt(_without(best.support, useless))
         else:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.lagged import FloatArray, lagged_rows
-from feddbn.core.moments import Moments
+from feddbn.core.moments import Moments, sums_length
 from feddbn.core.nongaussian import shape_sums
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.folds import fold_of, training_part
@@ -99,18 +99,18 @@ def _run_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteStat
     state, moments = local_moments(data, state, task)
     sums = moments.to_sums(_origin(task))
     if task.params.get("shape"):
-        sums = np.concatenate([sums, *_shapes(data)])
+        sums = np.concatenate([sums, _shapes(data)])
     return state, sums
 
 
-def _shapes(data: SiteData) -> list[FloatArray]:
-    """One vector: the shapes of the recordings' first blocks; a long file need not be read again for a hint."""
+def _shapes(data: SiteData) -> FloatArray:
+    """The shapes of the recordings' first blocks, summed; a long file need not be read again for a hint."""
     total = np.zeros(2 * len(data.variables) + 1)
     for recording in data.recordings():
-        for block in recording.blocks():
+        block = next(iter(recording.blocks()), None)
+        if block is not None:
             total += shape_sums(block.values)
-            break
-    return [total]
+    return total
 
 
 def _moment_units(data: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
@@ -259,7 +259,7 @@ def moments_and_shape_program(
     params: dict[str, Param] = {"n_lags": n_lags, "variables": variables, "center": center}
     asked: dict[str, Param] = {**params, "shape": True} if shape else params
     total = (yield Task("moments", params=asked)).value
-    size = 1 + q + q * (q + 1) // 2
+    size = sums_length(q)
     moments = Moments.from_sums(total[:size], q)
     deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / moments.n)
     if np.any(np.abs(moments.mean) > _FAR_FROM_ZERO * deviation):

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from feddbn.core.lagged import FloatArray
+from feddbn.core.moments import sums_length
 from feddbn.errors import ParameterError
 from feddbn.privacy.clipping import clip_to, clipped_sum, gaussian_share, gram_weights
 from feddbn.privacy.gaussian import noise_multiplier
@@ -21,7 +22,7 @@ __all__ = ["ClipRule", "NoisePlan", "NoisyVector", "columns_of"]
 def columns_of(length: int) -> int:
     """Return q of a vector (count, q totals, upper triangle) of length 1 + q + q (q + 1) / 2."""
     q = round((math.sqrt(8 * length + 1) - 3) / 2)
-    if 1 + q + q * (q + 1) // 2 != length:
+    if sums_length(q) != length:
         raise ParameterError(
             f"a vector of length {length} is not a count, totals and the upper triangle of a matrix; "
             "use norm='flat'."
