@@ -18,6 +18,10 @@ from feddbn.errors import ParameterError
 
 __all__ = [
     "ACYCLICITIES",
+    "BALANCE_FROM",
+    "LARGEST_START",
+    "TAYLOR",
+    "THETA",
     "Acyclicity",
     "expm_value_and_grad",
     "get_acyclicity",
@@ -29,10 +33,10 @@ Acyclicity = Callable[[FloatArray], tuple[float, FloatArray]]
 
 # Degree and largest 1-norm for which the Taylor polynomial of exp is accurate to double precision; the terms of a
 # non-negative matrix do not cancel, so the remainder theta^(m+1)/(m+1)! relative to 1 is the whole story.
-_THETA = 0.8
+THETA = 0.8
 # exp(S) - I = low + X4 (middle + X4 high): coefficients of X, X^2, X^3, X^4 in each; X^4's own 1/4! sits on middle's
 # diagonal.
-_TAYLOR = np.array(
+TAYLOR = np.array(
     [
         [1.0, 1.0 / 2.0, 1.0 / 6.0, 0.0],
         [1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0, 1.0 / 40320.0],
@@ -42,9 +46,9 @@ _TAYLOR = np.array(
 # Entries of exp(S) are at most exp(norm); beyond this they could overflow.
 _LARGEST_NORM = 300.0
 # Below this norm, balancing would cost more than the squarings it saves.
-_BALANCE_FROM = 30.0
+BALANCE_FROM = 30.0
 # From a larger h no step length leads back: its square and its curvature leave the range of double precision.
-_LARGEST_START = 1e6
+LARGEST_START = 1e6
 
 
 def expm_value_and_grad(W: FloatArray) -> tuple[float, FloatArray]:
@@ -52,7 +56,7 @@ def expm_value_and_grad(W: FloatArray) -> tuple[float, FloatArray]:
     S = W * W
     norm = float(S.sum(axis=0).max(initial=0.0))
     units = None
-    if norm > _BALANCE_FROM and np.isfinite(norm):
+    if norm > BALANCE_FROM and np.isfinite(norm):
         # Variables in other units have other weights but the same cycles: h is the same in units that balance S.
         balanced, (units, _) = matrix_balance(S, permute=False, separate=True)
         S = np.asarray(balanced, dtype=np.float64)
@@ -77,12 +81,12 @@ def _expm_minus_identity(S: FloatArray, norm: float) -> FloatArray:
     coefficients.
     """
     d = len(S)
-    n_squarings = max(0, int(np.ceil(np.log2(norm / _THETA)))) if norm > _THETA else 0
+    n_squarings = max(0, int(np.ceil(np.log2(norm / THETA)))) if norm > THETA else 0
     powers = np.empty((4, d, d))
     np.multiply(S, 0.5**n_squarings, out=powers[0])
     np.matmul(powers[0], powers[0], out=powers[1])
     np.matmul(powers[1], powers[:2], out=powers[2:])
-    low, middle, total = (_TAYLOR @ powers.reshape(4, -1)).reshape(3, d, d)
+    low, middle, total = (TAYLOR @ powers.reshape(4, -1)).reshape(3, d, d)
     middle.flat[:: d + 1] += 1.0 / 24.0
     for lower in (middle, low):
         total = powers[3] @ total
@@ -115,7 +119,7 @@ def start_within_reach(W: FloatArray, acyclicity: Acyclicity) -> tuple[FloatArra
     free, and halving keeps its graph.
     """
     h, grad_h = acyclicity(W)
-    while not h <= _LARGEST_START:
+    while not h <= LARGEST_START:
         W = 0.5 * W
         h, grad_h = acyclicity(W)
     return W, h, grad_h

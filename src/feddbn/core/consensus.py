@@ -39,10 +39,11 @@ from feddbn.core.constraints import EdgeConstraints, has_cycle
 from feddbn.core.global_step import solve_acyclic_prox
 from feddbn.core.graph import CANDIDATE_SHARE, DroppedEdge, break_cycles, threshold, topological_order
 from feddbn.core.lagged import FloatArray
-from feddbn.core.lasso import penalty_value, soft_threshold, solve_by_signs
+from feddbn.core.lasso import penalty_value, soft_threshold
 from feddbn.core.member import Ask
 from feddbn.core.schedules import Schedule
 from feddbn.core.seen_gram import SeenGram
+from feddbn.core.sign_search import solve_by_signs
 from feddbn.core.status import Status
 
 __all__ = ["Consensus", "ConsensusOptions", "RoundRecord", "Stage"]

@@ -38,10 +38,14 @@ from numpy.typing import NDArray
 from feddbn.core.acyclicity import Acyclicity, start_within_reach
 from feddbn.core.global_step import solve_acyclic_prox
 from feddbn.core.lagged import FloatArray
-from feddbn.core.lasso import loss_value, penalty_value, soft_threshold, solve_by_signs, solve_lasso
+from feddbn.core.lasso import loss_value, penalty_value, soft_threshold, solve_lasso
 from feddbn.core.local_step import LocalProblem
+from feddbn.core.ordered_step import ordered_columns
+from feddbn.core.sign_search import solve_active
 
 __all__ = [
+    "MEMORY",
+    "SMALLEST_STEP",
     "PersonalMember",
     "PersonalRound",
     "PersonalStage",
@@ -49,14 +53,15 @@ __all__ = [
     "coupling",
     "objective_given",
     "solve_given",
+    "solve_ordered",
     "solve_personal",
 ]
 
 BoolArray = NDArray[np.bool_]
 
-_MEMORY = 5
+MEMORY = 5
 """Steps whose worst objective the next one has to beat: long ones may rise for a moment."""
-_SMALLEST_STEP = 1e-3
+SMALLEST_STEP = 1e-3
 """Least curvature, relative to the largest of the quadratic, that a step may assume."""
 
 
@@ -176,7 +181,7 @@ class PersonalMember:
             X, Y = member.C, self.Y
         elif rules.is_ordered:
             H, B = _pulled(problem, coupling(rules.mu, kappa2), Cbar - U / kappa2)
-            member = replace(self, C=_solve_ordered(H, B, weight * penalty, allowed, self.C))
+            member = replace(self, C=solve_ordered(H, B, weight * penalty, allowed, self.C))
             X, Y = member.C, np.zeros_like(self.Y)
         else:
             kappa = rules.rho * weight * D
@@ -243,7 +248,7 @@ class PersonalMember:
         acyclicity: Acyclicity,
     ) -> PersonalMember:
         if not rules.acyclic_steps:
-            return replace(self, C=_solve_ordered(H, B, penalty, allowed, self.C))
+            return replace(self, C=solve_ordered(H, B, penalty, allowed, self.C))
         alpha = self.alpha if rules.alpha is None else rules.alpha
         C, h = solve_personal(H, B, penalty, allowed, alpha, rules.rho1, self.C, acyclicity, tol=rules.tol)
         return replace(self, C=C, h=h, alpha=self.alpha + rules.rho1 * h)
@@ -275,7 +280,7 @@ def solve_personal(
     C[:d], h, grad_h = start_within_reach(C[:d], acyclicity)
     HC = H @ C
     largest = float(np.linalg.eigvalsh(H)[-1])
-    M, floor = largest, _SMALLEST_STEP * largest
+    M, floor = largest, SMALLEST_STEP * largest
 
     def value_at(C: FloatArray, HC: FloatArray, h: float) -> float:
         smooth = 0.5 * float(np.vdot(C, HC)) - float(np.vdot(B, C)) + alpha * h + 0.5 * rho1 * h * h
@@ -289,7 +294,7 @@ def solve_personal(
     values = [value_at(C, HC, h)]
     gradient = gradient_at(HC, h, grad_h)
     for _ in range(max_steps):
-        reference = max(values[-_MEMORY:])
+        reference = max(values[-MEMORY:])
         while True:
             new = allowed * soft_threshold(C - gradient / M, penalty / M)
             step = new - C
@@ -311,34 +316,16 @@ def solve_personal(
     return C, h
 
 
-def _solve_ordered(
+def solve_ordered(
     H: FloatArray, B: FloatArray, penalty: FloatArray, allowed: BoolArray, C0: FloatArray
 ) -> FloatArray:
-    """Return argmin 1/2 tr(C'HC) - tr(B'C) + sum(penalty o |C|) within `allowed`, for a positive definite H.
+    """Return argmin 1/2 tr(C'HC) - tr(B'C) + sum(penalty o |C|) within `allowed`, for a positive definite H."""
+    site = np.zeros(B.shape[1], dtype=np.intp)
 
-    From round to round few weights change their sign: with the signs of C0 all columns are one batch of linear
-    equations, and only columns whose answer contradicts them are searched.
-    """
-    free = allowed & (penalty == 0)
-    active, sign = (allowed & (C0 != 0)) | free, np.sign(C0)
-    # Column by column the active rows first, padded to the longest: small systems instead of d of the size of H.
-    counts = active.sum(axis=0)
-    longest = int(counts.max(initial=0))
-    rows = np.argsort(~active.T, axis=1, kind="stable")[:, :longest]
-    real = np.arange(longest) < counts[:, None]
-    systems = H[rows[:, :, None], rows[:, None, :]] * (real[:, :, None] & real[:, None, :])
-    systems.reshape(len(rows), -1)[:, :: longest + 1] += ~real
-    right = np.take_along_axis((B - penalty * sign).T, rows, axis=1) * real
-    found = np.linalg.solve(systems, right[:, :, None])[:, :, 0]
-    C: FloatArray = np.zeros(B.shape)
-    np.put_along_axis(C, rows.T, (found * real).T, axis=0)
-    excess = np.abs(B - H @ C) - penalty
-    wrong = (active & ~free & (C * sign <= 0.0)) | (allowed & ~active & (excess > 1e-12 * (1.0 + np.abs(B))))
-    columns = np.flatnonzero(wrong.any(axis=0))
-    if len(columns):
-        C[:, columns] = solve_by_signs(
-            H, B[:, columns], penalty[:, columns], allowed[:, columns], C0[:, columns]
-        )
+    def solve(active: BoolArray, right: FloatArray) -> FloatArray:
+        return solve_active(H[None], site, active[0], right[0])[None]
+
+    C: FloatArray = ordered_columns(solve, H[None], B[None], penalty[None], allowed[None], C0[None])[0]
     return C
 
 
@@ -366,7 +353,7 @@ def solve_given(
     H, B = _pulled(problem, np.full((len(centre), 1), 2.0 * mu), centre)
     if penalty.any():
         if mu > 0:
-            return _solve_ordered(H, B, penalty, allowed, np.zeros_like(centre) if C0 is None else C0)
+            return solve_ordered(H, B, penalty, allowed, np.zeros_like(centre) if C0 is None else C0)
         # Without a pull, fewer rows than columns leave H singular.
         return solve_lasso(H, penalty, allowed, C0, tol=tol, linear=B)
     C = np.zeros_like(centre)

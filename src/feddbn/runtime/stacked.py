@@ -34,24 +34,30 @@ from feddbn.federation.admm import weighted_gram
 from feddbn.federation.site import Site
 from feddbn.federation.task import Sum, Task
 from feddbn.runtime.in_process import InProcessFederation
+from feddbn.runtime.stacked_personal import CHUNK, StackedPersonal
 
 __all__ = ["StackedFederation"]
 
-# Doubles per chunk: temporaries of a few megabytes stay in cache and do not grow with the number of sites.
-_CHUNK = 1 << 18
-
 
 class StackedFederation(InProcessFederation):
-    """Sites of a simulation whose FDBNL rounds are computed together; every other task is asked site by site."""
+    """Sites of a simulation whose FDBNL and PFDBNL rounds are computed together; other tasks are asked site by site."""
 
     def __init__(self, sites: Mapping[str, Site]) -> None:
         super().__init__(sites)
         self._in_order = [self.site(name) for name in self.sites]
         self._is_guarded = any(site.guards for site in self._in_order)
         self._members: _Gradients | _Members | None = None
+        self._personal = StackedPersonal(self._sites)
 
     def sum(self, task: Task) -> Sum:
         """Return the sum of the sites' vectors."""
+        if (
+            task.name == "personal-step"
+            and not self._is_guarded
+            and self._personal.knows(task.participants or ())
+        ):
+            return self._personal.sum(task)
+        self._personal.write_back()
         if task.name != "fdbnl-step" or task.participants is not None or self._is_guarded:
             return super().sum(task)
         if task.params["round"] == 0:
@@ -65,7 +71,7 @@ class StackedFederation(InProcessFederation):
 def _grams(sites: list[Site], task: Task) -> Iterator[tuple[int, FloatArray]]:
     """Yield (number of the first site, (k, q, q) the w_k G_k) of each chunk of sites, reading every site once."""
     q = len(task.arrays["center"])
-    size = max(1, _CHUNK // (q * q))
+    size = max(1, CHUNK // (q * q))
     for first in range(0, len(sites), size):
         chunk = sites[first : first + size]
         G = np.empty((len(chunk), q, q))
@@ -148,7 +154,7 @@ class _Members:
         before, rho2, relaxation = (float(task.params[k]) for k in ("rho2_before", "rho2", "relaxation"))  # type: ignore[arg-type]
         DC = self.metric[:, None] * Cbar
         message, primal = np.zeros((q, d)), 0.0
-        size = max(1, _CHUNK // (q * q)) * q
+        size = max(1, CHUNK // (q * q)) * q
         for first in range(0, self.n_sites * q, size):
             at = slice(first, first + size)
             Vt, e, c, u = self.Vt[at], self.e[at], self.c[at], self.u[at]

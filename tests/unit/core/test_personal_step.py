@@ -16,11 +16,11 @@ from feddbn.core.personal_site import order_of
 from feddbn.core.personal_step import (
     PersonalMember,
     PersonalRound,
-    _solve_ordered,
     auxiliary,
     coupling,
     objective_given,
     solve_given,
+    solve_ordered,
     solve_personal,
 )
 
@@ -172,4 +172,4 @@ def test_ordered_sites_solve_their_convex_problem_exactly_from_any_start() -> No
     exact = solve_lasso(H, penalty, allowed, linear=B, tol=1e-13)
     assert 0 < np.count_nonzero(exact) < np.count_nonzero(allowed)
     for start in (np.zeros((8, 4)), rng.normal(size=(8, 4)), exact):
-        assert np.allclose(_solve_ordered(H, B, penalty, allowed, start), exact, atol=1e-9)
+        assert np.allclose(solve_ordered(H, B, penalty, allowed, start), exact, atol=1e-9)

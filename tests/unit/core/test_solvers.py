@@ -5,9 +5,10 @@ from scipy.optimize import minimize
 from feddbn.core.acyclicity import expm_value_and_grad
 from feddbn.core.global_step import solve_acyclic_prox
 from feddbn.core.graph import break_cycles, threshold
-from feddbn.core.lasso import loss_value, penalty_value, soft_threshold, solve_by_signs, solve_lasso
+from feddbn.core.lasso import loss_value, penalty_value, soft_threshold, solve_lasso
 from feddbn.core.local_step import LocalProblem
 from feddbn.core.schedules import make_schedule
+from feddbn.core.sign_search import solve_by_signs
 from feddbn.errors import ParameterError
 
 

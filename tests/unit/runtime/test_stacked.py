@@ -62,7 +62,7 @@ def test_every_sum_of_a_run_is_the_one_the_sites_would_make(arguments):
 
 def test_chunks_do_not_change_the_answer(monkeypatch):
     whole, _ = run(StackedFederation, sites_of())
-    monkeypatch.setattr(stacked, "_CHUNK", 1)
+    monkeypatch.setattr(stacked, "CHUNK", 1)
     one_by_one, _ = run(StackedFederation, sites_of())
     np.testing.assert_allclose(one_by_one.W_raw_, whole.W_raw_, atol=1e-12)
 
