@@ -147,7 +147,7 @@ class PersonalRun:
             rho2=self.rho2,
             rho2_before=self.rho2_before,
             alpha=self.alpha if options.is_alpha_shared else None,
-            acyclic_steps=(10 if adaptive else 500) if acyclic else 0,
+            acyclic_steps=(10 if adaptive else 100) if acyclic else 0,
             is_exact=not adaptive and acyclic,
             in_series=adaptive,
             is_ordered=self.stage in (PersonalStage.ORDER, PersonalStage.LASSO, PersonalStage.SUPPORT),

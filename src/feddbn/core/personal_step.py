@@ -88,7 +88,8 @@ class PersonalRound:
     alpha
         The shared multiplier of h; None where every site keeps its own.
     is_exact
-        The paper's alternation with C_k solved to `tol`, instead of one split step.
+        The paper's alternation with C_k solved to `tol` in at most `acyclic_steps`, instead of one split step. It starts
+        where the last round ended: with weights up to 2 the first rounds stop short, the later ones do not.
     is_ordered
         Every site keeps to an order of its own, so its problem is convex: C_k is solved exactly, without the split.
     in_series
@@ -250,7 +251,18 @@ class PersonalMember:
         if not rules.acyclic_steps:
             return replace(self, C=solve_ordered(H, B, penalty, allowed, self.C))
         alpha = self.alpha if rules.alpha is None else rules.alpha
-        C, h = solve_personal(H, B, penalty, allowed, alpha, rules.rho1, self.C, acyclicity, tol=rules.tol)
+        C, h = solve_personal(
+            H,
+            B,
+            penalty,
+            allowed,
+            alpha,
+            rules.rho1,
+            self.C,
+            acyclicity,
+            tol=rules.tol,
+            max_steps=rules.acyclic_steps,
+        )
         return replace(self, C=C, h=h, alpha=self.alpha + rules.rho1 * h)
 
 

@@ -161,7 +161,16 @@ class StackedMembers:
             if rules.acyclic_steps:
                 alpha = self._alpha(rules)
                 self.C, self.h = personal_of_all(
-                    H, B, weighted, allowed, alpha, rules.rho1, self.C, acyclicity, tol=rules.tol
+                    H,
+                    B,
+                    weighted,
+                    allowed,
+                    alpha,
+                    rules.rho1,
+                    self.C,
+                    acyclicity,
+                    tol=rules.tol,
+                    max_steps=rules.acyclic_steps,
                 )
                 self.alpha = self.alpha + rules.rho1 * self.h
             else:
@@ -245,7 +254,7 @@ def personal_of_all(
     acyclicity: Acyclicity,
     *,
     tol: float,
-    max_steps: int = 500,
+    max_steps: int,
 ) -> tuple[FloatArray, FloatArray]:
     """Return `personal_step.solve_personal` of every site: (K, q, d) weights and (K,) h.
 

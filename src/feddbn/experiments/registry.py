@@ -222,7 +222,7 @@ _METHODS = (
         netsim={**_PAPER_PERSONAL, **_FMRI, **_CUTS, "lambda_w": 0.01, "lambda_a": 0.01},
         personal=True,
         joint=True,
-        seconds=8.0,
+        seconds=2.5,
         seconds_real=60.0,
     ),
     Method(
@@ -240,7 +240,7 @@ _METHODS = (
         netsim={"mu": "auto", "lambda_w": 0.01, "lambda_a": 0.01, **_CUTS},
         personal=True,
         joint=True,
-        seconds=20.0,
+        seconds=6.0,
         seconds_real=60.0,
     ),
     Method(

@@ -126,10 +126,9 @@ class _Run:
         change = offered - self._sent[at] if task.params["average"] == "running" else offered
         objective = problems.objective(rules.mu, Cbar, problems.weight * L, members.C)
         self._offered[at], self._offered_round[at] = offered, int(asked.number("round"))
-        whole = np.zeros((asked.n_slots, *change.shape[1:]))
-        np.add.at(whole, slots, change)
-        new = np.zeros(asked.n_slots)
-        np.add.at(new, slots, (counted < 0).astype(float))
+        # (M, K): who belongs to which model.
+        belongs = (slots == np.arange(asked.n_slots)[:, None]).astype(float)
+        whole, new = np.tensordot(belongs, change, axes=1), belongs @ (counted < 0)
         return np.concatenate([whole.ravel(), norms.sum(axis=0), [members.h.sum(), objective.sum()], new])
 
     def _memory(self, k: int) -> SiteMemory | None:
