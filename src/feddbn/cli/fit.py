@@ -43,7 +43,7 @@ def fit(
         typer.Option(
             "--method",
             "-m",
-            help="oneshot, fdbnl, pfdbnl, dynotears, average, vote, best-site; else the first installed.",
+            help="oneshot, fdbnl, pfdbnl, dynotears, average, vote, best-site. Default: oneshot.",
             show_default=False,
         ),
     ] = None,
