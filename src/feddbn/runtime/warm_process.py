@@ -6,9 +6,10 @@ arguments, ended by the operating system like any other. What it runs is still `
 function of the standard library.
 
 Requests come over the socket whose number is the first argument, only from the process that holds the other end:
-four bytes of length with the write end of a pipe, then JSON. The pipe answers with two lines: the fork's process id,
-and, when it has ended, its exit status (negative: the signal). When the socket closes, the site is gone and so is
-this process; a job notices that its parent has died, as it would have noticed the site's death.
+four bytes of length with the write end of a pipe, then JSON. The pipe answers with two lines: the fork says
+``pid NUMBER``, and this process, when the fork has ended, ``exit STATUS`` (negative: the signal). When the socket
+closes, the site is gone and so is this process; a job notices that its parent has died, as it would have noticed the
+site's death.
 """
 
 from __future__ import annotations
@@ -81,12 +82,12 @@ def _serve(connection: socket.socket) -> _Job | None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     running: dict[int, int] = {}
     while True:
-        ready, _, _ = select.select([connection, wake], [], [])
+        ready, _, _ = select.select([connection.fileno(), wake], [], [])
         if wake in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(wake, 4096)
             _report_ended(running)
-        if connection not in ready:
+        if connection.fileno() not in ready:
             continue
         request = _receive(connection)
         if request is None:
@@ -99,17 +100,22 @@ def _serve(connection: socket.socket) -> _Job | None:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             connection.close()
-            for number in (wake, woken, answer, *running.values()):
+            for number in (wake, woken, *running.values()):
                 os.close(number)
+            _begin(answer)
             return job
-        try:
-            os.write(answer, f"{pid}\n".encode())
-            running[pid] = answer
-        except BrokenPipeError:
-            # Whoever asked has given up waiting and started the job in another way: it must not run twice.
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            os.close(answer)
+        running[pid] = answer
+
+
+def _begin(answer: int) -> None:
+    """Leave the session of the process it was forked from, and tell whoever asked."""
+    os.setsid()
+    try:
+        os.write(answer, f"pid {os.getpid()}\n".encode())
+    except BrokenPipeError:
+        # They have given up waiting and started the job in another way: it must not run twice.
+        os._exit(0)
+    os.close(answer)
 
 
 def _report_ended(running: dict[int, int]) -> None:
@@ -119,7 +125,7 @@ def _report_ended(running: dict[int, int]) -> None:
         if ended:
             answer = running.pop(pid)
             with contextlib.suppress(BrokenPipeError):
-                os.write(answer, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+                os.write(answer, f"exit {os.waitstatus_to_exitcode(status)}\n".encode())
             os.close(answer)
 
 
@@ -140,7 +146,6 @@ def _receive(connection: socket.socket) -> tuple[_Job, int] | None:
 
 def _become(job: _Job) -> None:
     """Turn this fork into what `python -m MODULE ARGUMENTS` would be."""
-    os.setsid()
     os.environ.clear()
     os.environ.update(job.environment)
     os.chdir(job.directory)

@@ -60,7 +60,7 @@ class WarmJob:
     def _poll(self) -> int | None:
         while self._status is None:
             if b"\n" in self._said:
-                self._status = int(self._said)
+                self._status = int(self._said.split()[1])
             elif not _readable(self._answer, 0.0):
                 break
             elif piece := os.read(self._answer, 64):
@@ -72,10 +72,8 @@ class WarmJob:
         return self._status
 
     def _kill(self) -> None:
-        # By both names: a fork that is just beginning has no group of its own yet.
-        for kill in (os.killpg, os.kill):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
 
 
 class WarmStart:
@@ -177,7 +175,11 @@ def _await_start(answer: int, patience_s: float) -> WarmJob:
             raise StateError("the process to fork from is not ready.")
         said += piece
     first, _, rest = said.partition(b"\n")
-    return WarmJob(answer, int(first), rest)
+    what, number = first.split()
+    if what != b"pid":
+        os.close(answer)
+        raise StateError("the fork ended before it began.")
+    return WarmJob(answer, int(number), rest)
 
 
 def _readable(number: int, timeout_s: float | None) -> bool:
