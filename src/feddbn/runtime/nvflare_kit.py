@@ -200,6 +200,7 @@ def _harden_server(kit: Path) -> None:
         if component["id"] == "job_manager":
             _set_argument(component, "uri_root", str(store / "jobs"))
     _start_warm(values, "feddbn.runtime.nvflare_launcher.WarmServerLauncher")
+    values["components"].append({"id": "memory_tidy", "path": "feddbn.runtime.nvflare_tidy.MemoryTidy"})
     _write(local / "resources.json", values)
     _permissions(local)
     _quieten(local)

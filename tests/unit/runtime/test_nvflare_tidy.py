@@ -1,0 +1,42 @@
+import gc
+import sys
+import weakref
+
+import pytest
+
+pytest.importorskip("nvflare")
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_context import FLContext
+
+from feddbn.runtime.nvflare_tidy import MemoryTidy, release_memory
+
+
+class Cycle:
+    def __init__(self):
+        self.me = self
+
+
+@pytest.mark.parametrize(("event", "stays"), [(EventType.JOB_STARTED, True), (EventType.JOB_COMPLETED, False)])
+def test_what_a_job_left_in_cycles_is_collected_when_it_has_ended(event, stays):
+    gc.disable()
+    try:
+        left = weakref.ref(Cycle())
+        MemoryTidy().handle_event(event, FLContext())
+        assert (left() is not None) is stays
+    finally:
+        gc.enable()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc")
+def test_memory_freed_between_blocks_in_use_goes_back_to_the_system():
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1])
+
+    # 64 KB each: below the size that gets pages of its own.
+    blocks = [bytearray(b"x") * 65536 for _ in range(1000)]
+    before = resident()
+    del blocks[::2]
+    release_memory()
+    assert before - resident() > 0.8 * 500 * 16
+    assert len(blocks) == 500
