@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from feddbn.errors import StateError
 from feddbn.runtime.warm_process import LENGTH_BYTES
@@ -77,7 +78,7 @@ class WarmJob:
 
 
 class WarmStart:
-    """The process to fork from: started once, started again by the next job if it has died.
+    """The process to fork from: started once, started again by the next job if it was killed.
 
     Parameters
     ----------
@@ -131,9 +132,7 @@ class WarmStart:
         body = json.dumps({**values, "directory": os.getcwd(), "name": name}).encode()
         with self._lock:
             if self.pid is None or self._connection is None:
-                # It may have ended for a reason that stays: this job starts cold, the next may find a new process.
-                self._start()
-                raise StateError("the process to fork from was not running; it is started again.")
+                self._start_again()
             answer, theirs = os.pipe()
             try:
                 self._connection.settimeout(patience_s)
@@ -141,12 +140,20 @@ class WarmStart:
                 self._connection.sendall(body)
             except OSError as error:
                 os.close(answer)
-                # Half a request may have been sent: nothing after it would be understood.
-                self._close()
+                if self.pid is not None:
+                    # Half a request may have been sent: nothing after it would be understood.
+                    self._close()
                 raise StateError(f"the process to fork from does not listen: {error}.") from None
             finally:
                 os.close(theirs)
         return _await_start(answer, patience_s)
+
+    def _start_again(self) -> NoReturn:
+        if self._process is not None and self._process.returncode > 0:
+            # It said why, and would again.
+            raise StateError("forking was found impossible when the modules were imported.")
+        self._start()
+        raise StateError("the process to fork from was not running; it is started again.")
 
     def close(self) -> None:
         """End the process to fork from, and with it its jobs."""

@@ -16,7 +16,9 @@ class Cycle:
         self.me = self
 
 
-@pytest.mark.parametrize(("event", "stays"), [(EventType.JOB_STARTED, True), (EventType.JOB_COMPLETED, False)])
+@pytest.mark.parametrize(
+    ("event", "stays"), [(EventType.JOB_STARTED, True), (EventType.JOB_COMPLETED, False)]
+)
 def test_what_a_job_left_in_cycles_is_collected_when_it_has_ended(event, stays):
     gc.disable()
     try:

@@ -145,13 +145,18 @@ def test_a_job_that_nobody_waits_for_any_more_never_runs(place):
         warm.close()
 
 
-def test_nothing_is_forked_from_a_process_with_threads(place):
+def test_nothing_is_forked_from_a_process_with_threads(place, capfd):
     warm = WarmStart(["some_job", "starts_a_thread"])
     warm.start()
     try:
         with pytest.raises(StateError):
             launch(warm, "tell", place / "told")
+        wait_for(lambda: warm.pid is None)
+        with pytest.raises(StateError, match="forking was found impossible"):
+            launch(warm, "tell", place / "told")
+        assert warm.pid is None
         assert not (place / "told").exists()
+        assert "jobs start cold, since importing started 1 threads" in capfd.readouterr().err
     finally:
         warm.close()
 
