@@ -264,6 +264,15 @@ class NVFlareFederation:
         """Process ids of the jobs a participant runs, or of one job."""
         return [pid for pid in children(self.processes[name].pid) if runs_job(pid, job)]
 
+    def warm_process(self, name):
+        """Id of the process that a participant's jobs are forked from."""
+        (found,) = [
+            pid
+            for pid in children(self.processes[name].pid)
+            if "feddbn.runtime.warm_process" in command_of(pid) and not runs_job(pid)
+        ]
+        return found
+
     def stop(self):
         self.hang_up()
         for name in list(self.processes):

@@ -1,9 +1,8 @@
 """Keep an NVFlare server's memory at what it uses; named in ``local/resources.json`` of its kit.
 
-What grows there is not in use. Every streamed message has a buffer of a megabyte, of which it fills little, in a cycle
-of references that waits for the garbage collector's rare full pass. Taken from the heap, such buffers are filled with
-zeros, and when they are freed others live between them: after a dozen studies 20 MB were free and held by the
-allocator, 22 MB in use, as after six.
+Most of what grows there is not in use. Every streamed message has a buffer of a megabyte in a cycle of references that
+waits for the garbage collector's rare full pass; and when such buffers are freed, small blocks live between them, so that
+the allocator keeps them: after a dozen studies 20 MB were free and held, 22 MB in use, as after six.
 """
 
 from __future__ import annotations
@@ -33,10 +32,9 @@ def _libc(name: str) -> Any:
 def keep_large_blocks_apart() -> bool:
     """Let blocks of `LARGE_BYTES` or more have pages of their own; return whether the allocator agreed.
 
-    Such a block costs only the pages that are written to and goes back to the system when it is freed. glibc begins with
-    a lower limit but raises it with every such block that is freed, up to 32 MB, unless the limit is set. It is set for
-    this process, not by an environment variable, which job processes would inherit: there it would slow down arithmetic
-    on large arrays.
+    Such a block goes back to the system when it is freed, whatever lives beside it. glibc begins with a lower limit but
+    raises it with every such block that is freed, up to 32 MB, unless the limit is set. It is set for this process, not
+    by an environment variable, which job processes would inherit: there it would slow down arithmetic on large arrays.
     """
     mallopt = _libc("mallopt")
     return bool(mallopt and mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES))
