@@ -8,8 +8,12 @@ import pytest
 pytest.importorskip("nvflare")
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_context import FLContext
+from nvflare.fuel.f3.endpoint import Endpoint
+from nvflare.fuel.f3.sfm.conn_manager import ConnManager
+from nvflare.fuel.f3.sfm.sfm_endpoint import SfmEndpoint
+from nvflare.fuel.f3.stats_pool import StatsPoolManager
 
-from feddbn.runtime.nvflare_tidy import MemoryTidy, release_memory
+from feddbn.runtime.nvflare_tidy import MemoryTidy, forget_ended, release_memory
 
 
 class Cycle:
@@ -65,3 +69,25 @@ for _ in range(3):
     assert resident_mb() - before < 5, (before, resident_mb())
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_ended_jobs_and_sessions_are_forgotten_and_nothing_else():
+    numbers = [f"{n:08x}-0000-4000-8000-000000000000" for n in range(4)]
+    ended, running, connected, session = numbers
+    connections = ConnManager(Endpoint("server"))
+    pool = StatsPoolManager.add_time_hist_pool("tidy_test", "for this test", scope="here")
+    names = ["site-a", f"site-a.{ended}", f"site-a.{running}", f"site-b.{connected}", f"_admin_{session}"]
+    try:
+        for name in names:
+            end = connections.sfm_endpoints[name] = SfmEndpoint(Endpoint(name))
+            pool.record_value(f"{name}#task", 0.1)
+            if connected in name:
+                end.connections.append(object())
+        gone = [f"site-a.{ended}", f"_admin_{session}"]
+        assert forget_ended(connections, [running]) == gone
+        assert list(connections.sfm_endpoints) == [name for name in names if name not in gone]
+        assert list(pool.cat_bins) == [f"{name}#task" for name in names if name not in gone]
+    finally:
+        StatsPoolManager.pools.pop("tidy_test")
+        connections.sfm_endpoints.clear()
+        connections.stop()
