@@ -3,9 +3,9 @@
     python benchmarks/runtime_latency.py --sites 2 5 10
 
 For each N: a job of one round (fixed cost), a job of 100 rounds of small messages, FDBNL with 70 rounds and
-OneShotDBN. Seconds are those a lead waits, from submit to downloaded result; CPU seconds are those of all
-processes together, which a busy machine changes little. `--only` names some of the studies. Rows are added to
-benchmarks/results/runtime_latency.jsonl.
+OneShotDBN. Seconds are those a lead waits, from submit to downloaded result, at sites that have been started and idle;
+CPU seconds are those of all processes together, which a busy machine changes little. `--only` names some of the
+studies. Rows are added to benchmarks/results/runtime_latency.jsonl.
 """
 
 from __future__ import annotations
@@ -43,6 +43,16 @@ def cpu_seconds(federation):
                     map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15])
                 )
     return total / os.sysconf("SC_CLK_TCK")
+
+
+def settle(federation, timeout_s=120.0):
+    """Wait until all processes have started and idle: a site is up for days before its first study, not for seconds."""
+    end = time.monotonic() + timeout_s
+    used, before = cpu_seconds(federation), -1.0
+    while used - before > 0.1 * 2.0 and time.monotonic() < end:
+        before = used
+        time.sleep(2.0)
+        used = cpu_seconds(federation)
 
 
 def measure(federation, study, run):
@@ -87,6 +97,7 @@ def main():
             tempfile.TemporaryDirectory() as place,
             NVFlareFederation(place, frames, ("study_programs",)) as federation,
         ):
+            settle(federation)
             for what, (method, parameters) in plans.items():
                 study = Study(
                     name="bench",

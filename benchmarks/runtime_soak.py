@@ -56,10 +56,10 @@ def study_number(n, rounds):
     return method_study("oneshot", SITES, VARIABLES)
 
 
-def long_lived(pid):
+def long_lived(pid, command=b"_train"):
     """Return the id of the process that outlives jobs, below the start script."""
     for each in [pid, *children(pid)]:
-        if b"_train" in Path(f"/proc/{each}/cmdline").read_bytes():
+        if command in Path(f"/proc/{each}/cmdline").read_bytes():
             return each
     raise LookupError(f"process {pid} runs no server or site")
 
@@ -90,6 +90,8 @@ def sample(federation, n, start, seconds):
     for name in (SERVER, *SITES):
         memory, threads, files = of_process(long_lived(federation.processes[name].pid))
         row |= {f"{name} MB": memory, f"{name} threads": threads, f"{name} files": files}
+        # The process that jobs are forked from.
+        row[f"{name} warm MB"] = of_process(long_lived(federation.processes[name].pid, b"warm_process"))[0]
     site = federation.kits[SITES[0]]
     row["site disk MB"] = disk_mb(site, without=("_audit",))
     row["site audit MB"] = disk_mb(federation.state(SITES[0]) / "_audit")

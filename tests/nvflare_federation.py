@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from feddbn.errors import FederationError
 from feddbn.runtime.nvflare_kit import FederationPlan, make_kits, start_command, start_environment
+from feddbn.runtime.nvflare_launcher import process_name
 
 TESTS = Path(__file__).parent
 SERVER = "localhost"
@@ -55,6 +57,15 @@ def command_of(pid):
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     return ""
+
+
+def runs_job(pid, job=""):
+    """Whether a process runs a job (this one): a fork has a name of its own, a fresh interpreter a telling command."""
+    with contextlib.suppress(OSError):
+        if Path(f"/proc/{pid}/comm").read_text().startswith(process_name(job)):
+            return True
+    command = command_of(pid)
+    return job in command and bool(re.search(r"-m nvflare\S+\.(worker|runner)_process ", command))
 
 
 class RemoteConsole:
@@ -249,14 +260,18 @@ class NVFlareFederation:
                 os.kill(pid, sig)
         process.wait()
 
-    def job_processes(self, name):
-        """Process ids of the jobs a participant runs."""
-        process = self.processes[name]
-        return [
+    def job_processes(self, name, job=""):
+        """Process ids of the jobs a participant runs, or of one job."""
+        return [pid for pid in children(self.processes[name].pid) if runs_job(pid, job)]
+
+    def warm_process(self, name):
+        """Id of the process that a participant's jobs are forked from."""
+        (found,) = [
             pid
-            for pid in children(process.pid)
-            if "worker_process" in command_of(pid) or "runner_process" in command_of(pid)
+            for pid in children(self.processes[name].pid)
+            if "feddbn.runtime.warm_process" in command_of(pid) and not runs_job(pid)
         ]
+        return found
 
     def stop(self):
         self.hang_up()

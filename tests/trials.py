@@ -13,7 +13,7 @@ from feddbn.federation.study import Study, StudyResult, study_method
 from feddbn.runtime.in_process import InProcessFederation
 from feddbn.runtime.open_site import read_data
 from feddbn.runtime.settings import read_site_settings
-from nvflare_federation import SERVER, command_of
+from nvflare_federation import SERVER
 
 SITES = ("site-a", "site-b", "site-c")
 
@@ -124,4 +124,4 @@ def assert_nothing_executed_twice(federation, run_id):
 
 
 def job_process(federation, site, job):
-    return next(p for p in federation.job_processes(site) if job in command_of(p))
+    return next(iter(federation.job_processes(site, job)))

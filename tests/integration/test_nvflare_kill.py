@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("nvflare")
-from nvflare_federation import SERVER
+from nvflare_federation import SERVER, children
 from trials import (
     absences,
     assert_nothing_executed_twice,
@@ -78,3 +78,24 @@ def test_killed_jobs_sites_and_servers_change_no_bit(federation):
         assert set(absences(federation, run).values()) == {()}
     for run in studies:
         assert_nothing_executed_twice(federation, run)
+
+
+def test_a_run_survives_the_process_its_jobs_are_forked_from(federation):
+    study = make_study("warm")
+    job = federation.console.submit(study, "warm")
+    wait_for_sum(federation, "warm", 2)
+    warm = federation.warm_process("site-a")
+    assert job_process(federation, "site-a", job) in children(warm)
+    os.kill(warm, signal.SIGKILL)
+    federation.hurry()
+    # Nobody could tell how the fork ends, so the site ends it and says so.
+    assert not federation.console.wait(job).endswith("COMPLETED")
+    assert not federation.job_processes("site-a", job)
+    job = resume(federation, {"warm": study})["warm"]
+    assert (
+        "The job starts in a fresh interpreter: the process to fork from was not running"
+        in federation.log("site-a")
+    )
+    assert_result(federation, study, "warm", job)
+    assert_nothing_executed_twice(federation, "warm")
+    assert federation.warm_process("site-a") != warm

@@ -1,3 +1,4 @@
+import importlib
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import pytest
 from feddbn.errors import FileError, ParameterError
 from feddbn.federation.study import Study
 from feddbn.runtime.nvflare_client import write_job
-from feddbn.runtime.nvflare_kit import ALLOWED_CLASSES, FederationPlan, start_command
+from feddbn.runtime.nvflare_kit import ALLOWED_CLASSES, FederationPlan, make_kits, start_command
 
 
 @pytest.mark.parametrize(
@@ -91,3 +92,18 @@ def test_a_participant_that_is_asked_to_stop_stops(tmp_path):
     assert process.wait(60) == 0
     with pytest.raises(ProcessLookupError):
         os.kill(int(log.read_text()), 0)
+
+
+def test_kits_fork_jobs_and_tidy_up_with_classes_that_no_job_may_name(tmp_path):
+    pytest.importorskip("nvflare")
+    kits = make_kits(FederationPlan("fed", "host", ("a",)), tmp_path)
+    for kit, launcher in (("host", "WarmServerLauncher"), ("a", "WarmSiteLauncher")):
+        values = json.loads((kits[kit] / "local" / "resources.json").read_text())
+        paths = {component["id"]: component["path"] for component in values["components"]}
+        assert paths["process_launcher"] == f"feddbn.runtime.nvflare_launcher.{launcher}"
+        assert ("memory_tidy" in paths) is (kit == "host")
+        assert values["class_allow_list"] == list(ALLOWED_CLASSES)
+        for path in (paths["process_launcher"], paths.get("memory_tidy", paths["process_launcher"])):
+            module, _, name = path.rpartition(".")
+            assert name in importlib.import_module(module).__all__
+            assert path not in ALLOWED_CLASSES
