@@ -30,7 +30,7 @@ class StackedInverses:
 
     def __init__(self, n_sites: int, q: int, d: int) -> None:
         self._shape = (n_sites, d)
-        self._longest = 0
+        self._longest = -1
         self._pull: FloatArray | None = None
         self._active = np.zeros((n_sites, d, q), dtype=bool)
         self._is_valid = np.zeros((n_sites, d), dtype=bool)

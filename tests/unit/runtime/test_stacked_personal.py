@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from feddbn import PFDBNL, simulate
+from feddbn.core import ordered_step
 from feddbn.data import read_sites
 from feddbn.federation.site import Guard, Site
 from feddbn.runtime import stacked_personal
@@ -41,6 +42,7 @@ def fitted(
         {"mu": 1.0, "n_clusters": 2},
         {"mu": 0.3, "acyclicity": "logdet"},
         {"mu": 0.3, "lambda_w": 0.0, "lambda_a": 0.0},
+        {"mu": 0.3, "lambda_w": 100.0, "lambda_a": 100.0},
         {
             "mu": 0.3,
             "forbidden_edges": [("x0", "x1", 0), ("x2", "x1", 1)],
@@ -75,6 +77,14 @@ def test_chunks_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(stacked_personal, "CHUNK", 1)
     single = fitted(StackedFederation, fed.sites, mu=0.5)
     np.testing.assert_allclose(single.dbn_.W, whole.dbn_.W, atol=1e-10)
+
+
+def test_equations_too_large_to_keep_are_solved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    fed = simulate(d=4, n_sites=5, n_samples=200, random_state=1)
+    kept = fitted(StackedFederation, fed.sites, mu=0.5)
+    monkeypatch.setattr(ordered_step, "_ROOM", 0)
+    anew = fitted(StackedFederation, fed.sites, mu=0.5)
+    np.testing.assert_allclose(anew.dbn_.W, kept.dbn_.W, atol=1e-10)
 
 
 def test_counts_of_shared_edges_read_the_sites_states() -> None:
