@@ -71,20 +71,19 @@ def test_equals_the_sites_own_programs(settings: dict[str, Any], w_range: tuple[
         np.testing.assert_allclose(together.dbns_[name].A, dbn.A, atol=close)
 
 
-def test_chunks_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("module", "limit", "value"),
+    [(stacked_personal, "CHUNK", 1), (ordered_step, "_ROOM", 0)],
+    ids=["chunk", "room"],
+)
+def test_limits_of_memory_do_not_change_the_answer(
+    monkeypatch: pytest.MonkeyPatch, module: Any, limit: str, value: int
+) -> None:
     fed = simulate(d=4, n_sites=5, n_samples=200, random_state=1)
-    whole = fitted(StackedFederation, fed.sites, mu=0.5)
-    monkeypatch.setattr(stacked_personal, "CHUNK", 1)
-    single = fitted(StackedFederation, fed.sites, mu=0.5)
-    np.testing.assert_allclose(single.dbn_.W, whole.dbn_.W, atol=1e-10)
-
-
-def test_equations_too_large_to_keep_are_solved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    fed = simulate(d=4, n_sites=5, n_samples=200, random_state=1)
-    kept = fitted(StackedFederation, fed.sites, mu=0.5)
-    monkeypatch.setattr(ordered_step, "_ROOM", 0)
-    anew = fitted(StackedFederation, fed.sites, mu=0.5)
-    np.testing.assert_allclose(anew.dbn_.W, kept.dbn_.W, atol=1e-10)
+    plenty = fitted(StackedFederation, fed.sites, mu=0.5)
+    monkeypatch.setattr(module, limit, value)
+    little = fitted(StackedFederation, fed.sites, mu=0.5)
+    np.testing.assert_allclose(little.dbn_.W, plenty.dbn_.W, atol=1e-10)
 
 
 def test_counts_of_shared_edges_read_the_sites_states() -> None:
