@@ -14,10 +14,16 @@ happened to be sampled (``average="participants"`` keeps it).
 
 Time is counted in local updates per site: a round in which j of K sites take part advances every schedule by j / K.
 
-Stages: WARM (no acyclicity), then ACYCLIC and ORDER once per pass, LASSO (every site in its best order), SUPPORT
-(refit: no L1 penalty, the edges found so far, the same pull). What is left, the thresholds, is done at each site
-with the last C. A site that was away when a stage began enters it when it returns. Orders and supports are each
-site's own business.
+Stages: WARM (no acyclicity), ACYCLIC (cycles get dearer), ORDER (every site in the order it arrived at), SEARCHED (every
+site in an order searched on its own data), CHOSEN and LASSO (every site in the best order it knows), SUPPORT (refit: no
+L1 penalty, the edges found so far, the same pull). What is left, the thresholds, is done at each site with the last C. A
+site that was away when a stage began enters it when it returns. Orders and supports are each site's own business.
+
+ORDER and SEARCHED are two starts: the path to acyclicity sees all sites but ends in a poor order where weights are
+strong, a search on a site's own data is misled where these are few. A site alone rarely leaves an order that all others
+pull it to, so each start first gets a C of its own. Searched orders of few rows contradict each other: before the
+starts are compared, CHOSEN lets every site take the common order, or its first one. LASSO begins with the C of the start
+whose objective is lower: the sum of the sites' gains says which (docs/pfdbnl.md).
 
 Slots: with M models (clusters of sites) C is (M, q, d); a site puts its change into its own slot and zeros
 elsewhere, so that it is still one sum and the server does not learn who is in which cluster.
@@ -38,12 +44,16 @@ from feddbn.core.status import Status
 
 __all__ = ["NORMS", "PersonalOptions", "PersonalRecord", "PersonalRun"]
 
-# What a participant adds after its (M, q, d) change: four residual norms, h, its objective.
-NORMS = 6
+# What a participant adds after its (M, q, d) change: four residual norms, h, its objective, its gain by the second start.
+NORMS = 7
 # Cycles get dearer once the weights have followed the last rise, or after so many updates: rushed paths end in worse
 # orders (docs/pfdbnl.md).
 _FOLLOW = 0.02
 _PATIENCE = 3.0
+# Starts whose objectives differ by less, relatively, are equal: the way back would be for nothing.
+_TIE = 1e-6
+# Stages that only lead to an order.
+_STARTS = (PersonalStage.ORDER, PersonalStage.SEARCHED, PersonalStage.CHOSEN)
 
 
 @dataclass(frozen=True)
@@ -58,9 +68,6 @@ class PersonalOptions:
         One multiplier of h for all sites, driven by the mean of h (the paper), or one per site.
     is_running
         Average over all who ever joined, instead of this round's participants.
-    passes
-        (start, growth per update) of rho1 for each pass of the adaptive schedule, the start relative to the objective
-        per variable without acyclicity; every site keeps its best order.
     """
 
     mu: float
@@ -77,7 +84,6 @@ class PersonalOptions:
     is_alpha_shared: bool = False
     is_running: bool = True
     acyclicity: Acyclicity = expm_value_and_grad
-    passes: tuple[tuple[float, float], ...] = ((1.0, 1.3),)
 
 
 @dataclass(frozen=True)
@@ -117,8 +123,8 @@ class PersonalRun:
         self.held = np.zeros((self.n_slots, 1, 1))
         self.rho1 = options.schedule.rho1
         self.rho2 = self.rho2_before = options.schedule.rho2
-        self._pass = 0
         self._unit = 1.0
+        self._gains: list[float] = []
         self._time = self._stage_start = self._waited = 0.0
         if not has_cycle(options.constraints.allowed[: options.constraints.d]):
             self.stage = PersonalStage.LASSO
@@ -150,7 +156,7 @@ class PersonalRun:
             acyclic_steps=(10 if adaptive else 100) if acyclic else 0,
             is_exact=not adaptive and acyclic,
             in_series=adaptive,
-            is_ordered=self.stage in (PersonalStage.ORDER, PersonalStage.LASSO, PersonalStage.SUPPORT),
+            is_ordered=self.stage not in (PersonalStage.WARM, PersonalStage.ACYCLIC),
             tol=1e-3 if adaptive else 1e-5,
         )
 
@@ -159,7 +165,7 @@ class PersonalRun:
         size = self.C.size
         self.rho2_before = self.rho2
         change = total[:size].reshape(self.C.shape)
-        primal, split, moved, _, h, objective = total[size : size + NORMS]
+        primal, split, moved, _, h, objective, gain = total[size : size + NORMS]
         self.held = self.held + np.round(total[size + NORMS :]).reshape(self.held.shape)
         if self.options.is_running:
             self._total = self._total + change
@@ -185,6 +191,8 @@ class PersonalRun:
             if not self.options.schedule.is_adaptive or residual <= _FOLLOW or self._waited >= _PATIENCE:
                 self._waited = 0.0
                 self._tighten(h, share)
+        if self.stage is PersonalStage.CHOSEN:
+            self._gains.append(gain)
         if self.stage is PersonalStage.WARM:
             # Acyclicity competes with what is left when nothing forbids cycles: that sets its unit.
             self._unit = objective / (n_participants * self.C.shape[2])
@@ -196,9 +204,8 @@ class PersonalRun:
     def _tighten(self, h: float, share: float) -> None:
         """Raise the price of cycles by what one round is worth."""
         schedule = self.options.schedule
-        growth = self.options.passes[self._pass][1] if schedule.is_adaptive else schedule.phi1
         self.alpha += share * self.rho1 * h
-        self.rho1 = min(self.rho1 * growth**share, schedule.rho1_max)
+        self.rho1 = min(self.rho1 * schedule.phi1**share, schedule.rho1_max)
         self.rho2 *= schedule.phi2**share
 
     def _stage_is_finished(self, residual: float, h: float) -> bool:
@@ -208,7 +215,7 @@ class PersonalRun:
             return elapsed > 5 and (residual <= 0.02 or elapsed > 40)
         if self.stage is PersonalStage.ACYCLIC and options.schedule.is_adaptive:
             return elapsed > 5 and (h <= options.schedule.h_switch or elapsed > 150)
-        tol = 1e-2 if self.stage is PersonalStage.ORDER else options.tol
+        tol = 1e-2 if self.stage in _STARTS else options.tol
         # A sampled round sees only some sites; each must have had time to object.
         small = elapsed > 2 and residual <= tol
         return small and (self.stage is not PersonalStage.ACYCLIC or h <= options.h_tol)
@@ -221,8 +228,17 @@ class PersonalRun:
         elif self.stage is PersonalStage.ACYCLIC and options.schedule.is_adaptive:
             self._enter(PersonalStage.ORDER)
         elif self.stage is PersonalStage.ORDER:
-            self._pass += 1
-            self._enter(PersonalStage.ACYCLIC if self._pass < len(options.passes) else PersonalStage.LASSO)
+            # Where all must agree, no site has an order of its own.
+            is_first = not self._gains and np.isfinite(options.mu)
+            self._enter(PersonalStage.SEARCHED if is_first else PersonalStage.LASSO)
+        elif self.stage is PersonalStage.SEARCHED:
+            self._enter(PersonalStage.CHOSEN)
+        elif self.stage is PersonalStage.CHOSEN:
+            # The last round, or as many as let most sites have a say.
+            n_rounds = round(2 * self.n_sites / self.history[-1].participants) - 1
+            gain = sum(self._gains[-n_rounds:])
+            objective = sum(record.objective for record in self.history[-n_rounds:])
+            self._enter(PersonalStage.ORDER if gain < -_TIE * objective else PersonalStage.LASSO)
         elif self.stage in (PersonalStage.ACYCLIC, PersonalStage.LASSO) and options.refit:
             self._enter(PersonalStage.SUPPORT)
         else:
@@ -235,7 +251,8 @@ class PersonalRun:
         self.serial += 1
         if stage is PersonalStage.ACYCLIC:
             self.alpha = 0.0
-            self.rho1 = self._unit * self.options.passes[self._pass][0]
+            # Relative to the objective per variable without acyclicity.
+            self.rho1 = self._unit * self.options.schedule.rho1
         elif not self.options.schedule.is_adaptive:
             # The paper's growing rho2 has frozen C by now; the refit is an ordinary convex problem.
             self.rho2 = self.options.schedule.rho2

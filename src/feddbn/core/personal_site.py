@@ -5,20 +5,33 @@ None of it leaves the site. The stages come from the server; a site that missed 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.constraints import EdgeConstraints
+from feddbn.core.criterion import Criterion
 from feddbn.core.graph import CANDIDATE_SHARE, threshold, topological_order
 from feddbn.core.lagged import FloatArray
 from feddbn.core.local_step import LocalProblem
-from feddbn.core.personal_step import PersonalMember, PersonalStage, objective_given, solve_given
+from feddbn.core.moments import Moments
+from feddbn.core.order_search import OrderSearch
+from feddbn.core.personal_step import (
+    PersonalMember,
+    PersonalStage,
+    objective_given,
+    solve_given,
+    solve_given_orders,
+)
 
-__all__ = ["PersonalSite", "order_of"]
+__all__ = ["PersonalSite", "order_of", "searched_order"]
 
 BoolArray = NDArray[np.bool_]
+
+# Variables from which on the search of a site keeps to its first order: moves would take minutes.
+_MANY = 100
 
 
 def order_of(C: FloatArray, constraints: EdgeConstraints) -> BoolArray:
@@ -44,6 +57,22 @@ def order_of(C: FloatArray, constraints: EdgeConstraints) -> BoolArray:
     return constraints.within_order(topological_order(edges)).allowed
 
 
+def searched_order(G: FloatArray, n: float, constraints: EdgeConstraints) -> BoolArray:
+    """Return the (q, d) mask of edges allowed by an order searched on a site's own (q, q) Gram matrix of n rows.
+
+    The search is OneShotDBN's with equal variances: like the penalised least squares it starts, it prefers orders that
+    leave little unexplained.
+    """
+    d = constraints.d
+    q = len(G)
+    moments = Moments(n, np.zeros(q), n * G)
+    search = OrderSearch(moments, d, q // d - 1, constraints, Criterion().for_orders, "equal")
+    search.start_top_down(prefer_high=False)
+    if d <= _MANY:
+        search.improve()
+    return constraints.within_order(search.order).allowed
+
+
 @dataclass(frozen=True)
 class PersonalSite:
     """A site between rounds.
@@ -55,11 +84,13 @@ class PersonalSite:
     allowed
         (q, d) edges the current stage permits.
     orders
-        Masks of the orders found so far, one per pass.
+        Masks of the orders found so far: where the path to acyclicity ended, then the searched one.
     is_ordered
         Whether `allowed` is within the order that stays.
     raw, raw_objective
         The penalised personal weights and their objective, pull included, once the penalised stages are over.
+    path_objective
+        The objective where the path's orders have led, once the searched one is tried.
     """
 
     member: PersonalMember
@@ -68,6 +99,7 @@ class PersonalSite:
     is_ordered: bool = False
     raw: FloatArray | None = None
     raw_objective: float = 0.0
+    path_objective: float = math.nan
 
     def enter(
         self,
@@ -78,16 +110,31 @@ class PersonalSite:
         mu: float,
         Cbar: FloatArray,
         thresholds: tuple[float, float] = (0.0, 0.0),
+        searched: BoolArray | None = None,
     ) -> PersonalSite:
-        """Return the site at the beginning of `stage`; `penalty` carries the site's weight."""
+        """Return the site at the beginning of `stage`; `penalty` carries the site's weight.
+
+        `searched` is what SEARCHED needs: the site's `searched_order`.
+        """
         if stage in (PersonalStage.WARM, PersonalStage.ACYCLIC):
             member = replace(self.member, alpha=0.0, curvature=0.0, grad_h=None)
             return replace(self, member=member, allowed=constraints.allowed)
-        if stage is PersonalStage.ORDER:
-            order = order_of(self.member.C, constraints)
+        if stage in (PersonalStage.ORDER, PersonalStage.SEARCHED):
             member = replace(self.member, h=0.0, grad_h=None)
-            return replace(self, member=member, allowed=order, orders=(*self.orders, order))
+            if stage is PersonalStage.ORDER and self.orders:
+                # Back from the searched order.
+                return replace(self, member=member, allowed=self.orders[0])
+            if stage is PersonalStage.ORDER:
+                order = order_of(self.member.C, constraints)
+                return replace(self, member=member, allowed=order, orders=(order,))
+            assert searched is not None
+            before = objective_given(problem, mu, Cbar, penalty, member.C) if self.orders else math.nan
+            orders = (*self.orders, searched)
+            return replace(self, member=member, allowed=searched, orders=orders, path_objective=before)
         site = self if self.is_ordered else self._choose_order(problem, penalty, constraints, mu, Cbar)
+        if stage is PersonalStage.CHOSEN:
+            return site
+        site = replace(site, is_ordered=True)
         if stage is PersonalStage.LASSO:
             return site
         if site.raw is not None:
@@ -99,6 +146,11 @@ class PersonalSite:
         support = (threshold(site.raw, required, w_limit, a_limit) != 0) | required
         member = replace(site.member, C=np.where(support, site.raw, 0.0))
         return replace(site, member=member, allowed=support)
+
+    def gain(self, stage: PersonalStage, objective: float) -> float:
+        """Return by how much the second start is better for this site; 0 while that is not the question."""
+        is_known = stage is PersonalStage.CHOSEN and math.isfinite(self.path_objective)
+        return self.path_objective - objective if is_known else 0.0
 
     def finished(
         self,
@@ -137,22 +189,19 @@ class PersonalSite:
         Cbar: FloatArray,
     ) -> PersonalSite:
         """Keep the order in which the site's own convex problem, with the centre as it is, ends lowest."""
-        orders = self.orders or (order_of(self.member.C, constraints),)
-        # The others' order costs one small lasso and is often the better one where own data are few. Where all must
-        # agree it is the only one.
+        # The others' order is often the better one where own data are few. Where all must agree it is the only one.
         common = order_of(Cbar, constraints)
-        best: tuple[float, BoolArray, FloatArray] | None = None
-        candidates = (common,) if np.isinf(mu) else (*orders, common)
-        for k, order in enumerate(candidates):
-            if any(np.array_equal(order, earlier) for earlier in candidates[:k]):
-                continue
-            C = solve_given(problem, mu, Cbar, penalty, order, self.member.C, tol=1e-5)
-            value = objective_given(problem, mu, Cbar, penalty, C)
-            if best is None or value < best[0]:
-                best = (value, order, C)
-        assert best is not None
-        member = replace(self.member, C=best[2], h=0.0, grad_h=None)
-        return replace(self, member=member, allowed=best[1], is_ordered=True)
+        if np.isinf(mu):
+            best = common, np.where(common, Cbar, 0.0)
+        else:
+            own = self.orders or (order_of(self.member.C, constraints),)
+            orders = list({order.tobytes(): order for order in (*own, common)}.values())
+            weights = solve_given_orders(problem, mu, Cbar, penalty, orders, self.member.C)
+            values = [objective_given(problem, mu, Cbar, penalty, C) for C in weights]
+            k = int(np.argmin(values))
+            best = orders[k], weights[k]
+        member = replace(self.member, C=best[1], h=0.0, grad_h=None)
+        return replace(self, member=member, allowed=best[0])
 
     def polished(
         self, problem: LocalProblem, penalty: FloatArray, mu: float, Cbar: FloatArray

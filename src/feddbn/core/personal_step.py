@@ -29,6 +29,7 @@ simply is FDBNL. `schedule="paper"` keeps the paper's alternation (`solve_person
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -53,6 +54,7 @@ __all__ = [
     "coupling",
     "objective_given",
     "solve_given",
+    "solve_given_orders",
     "solve_ordered",
     "solve_personal",
 ]
@@ -71,6 +73,8 @@ class PersonalStage(Enum):
     WARM = "warm"
     ACYCLIC = "acyclic"
     ORDER = "order"
+    SEARCHED = "searched"
+    CHOSEN = "chosen"
     LASSO = "lasso"
     SUPPORT = "support"
 
@@ -374,6 +378,20 @@ def solve_given(
         if len(support):
             C[support, j] = np.linalg.solve(H[np.ix_(support, support)], B[support, j])
     return C
+
+
+def solve_given_orders(
+    problem: LocalProblem,
+    mu: float,
+    centre: FloatArray,
+    penalty: FloatArray,
+    orders: Sequence[BoolArray],
+    C0: FloatArray,
+) -> list[FloatArray]:
+    """Return `solve_given` within each of these orders, for a finite mu: the columns of all orders are one batch."""
+    H, B = _pulled(problem, np.full((len(centre), 1), 2.0 * mu), centre)
+    B, penalty, C0 = (np.tile(X, (1, len(orders))) for X in (B, penalty, C0))
+    return np.split(solve_ordered(H, B, penalty, np.hstack(orders), C0), len(orders), axis=1)
 
 
 def objective_given(

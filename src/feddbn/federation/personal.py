@@ -1,8 +1,9 @@
 """PFDBNL over sums: [fdbnl] Algorithm 2 as site tasks and a server program.
 
 What leaves a site in a round: the change of ``T_k + U_k / kappa2`` since its last counted answer, four residual
-norms, h(W_k), its objective and whether it is new; always added up with the other participants. A personal graph, an
-order or a support never leaves; `personal_arrays` reads them from the site's own state.
+norms, h(W_k), its objective, its gain by the second start and whether it is new; always added up with the other
+participants. A personal graph, an order or a support never leaves; `personal_arrays` reads them from the site's own
+state.
 
 A site may be away for any number of rounds, for good, or join late. The server says in every broadcast which round's
 answer of which site was the last to count, so an answer lost on the way is simply part of the next change.
@@ -142,7 +143,6 @@ def personal_options(
         is_alpha_shared=settings.alpha == "shared",
         is_running=settings.average == "running",
         acyclicity=get_acyclicity(settings.acyclicity),
-        passes=((schedule.rho1, schedule.phi1),),
     )
 
 
@@ -315,7 +315,7 @@ def _progress(run: PersonalRun) -> dict[str, float]:
 def _run_step(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
     asked = Asked.of(task)
     state, memory = remember(data, state, task, asked)
-    memory = asked.entered(memory)
+    state, memory = asked.entered(state, memory)
     rules, acyclicity = asked.rules(), get_acyclicity(str(task.params["acyclicity"]))
     L, C = asked.penalty(), asked.centre(memory.slot)
     member, norms = memory.site.member.step(
@@ -332,7 +332,8 @@ def _run_step(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, 
         offered=offered,
         offered_round=int(asked.number("round")),
     )
-    vector = np.concatenate([whole.ravel(), norms, [member.h, objective], asked.new_member(memory.slot)])
+    numbers = [member.h, objective, memory.site.gain(asked.stage, objective)]
+    vector = np.concatenate([whole.ravel(), norms, numbers, asked.new_member(memory.slot)])
     return pack(state, memory), vector
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from hashlib import sha256
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from feddbn.core.constraints import EdgeConstraints
 from feddbn.core.dynotears import penalty_matrix
 from feddbn.core.lagged import FloatArray
 from feddbn.core.local_step import LocalProblem
-from feddbn.core.personal_site import PersonalSite
+from feddbn.core.personal_site import BoolArray, PersonalSite, searched_order
 from feddbn.core.personal_step import PersonalMember, PersonalRound, PersonalStage
 from feddbn.errors import ProtocolError
 from feddbn.federation.personal_state import Entries, SiteMemory, unpack
@@ -123,11 +124,14 @@ class Asked:
             tol=self.number("tol"),
         )
 
-    def entered(self, memory: SiteMemory) -> SiteMemory:
-        """Return the memory in the stage the server is in."""
+    def entered(self, state: SiteState, memory: SiteMemory) -> tuple[SiteState, SiteMemory]:
+        """Return the memory in the stage the server is in; the state keeps an order that was searched for it."""
         serial = int(self.number("serial"))
         if memory.serial == serial:
-            return memory
+            return state, memory
+        searched = None
+        if self.stage is PersonalStage.SEARCHED:
+            state, searched = _searched(state, memory, self.constraints)
         site = memory.site.enter(
             self.stage,
             memory.problem,
@@ -136,8 +140,24 @@ class Asked:
             self.number("mu"),
             self.centre(memory.slot),
             (self.number("w_threshold"), self.number("a_threshold")),
+            searched,
         )
-        return replace(memory, site=site, serial=serial)
+        return state, replace(memory, site=site, serial=serial)
+
+
+def _searched(
+    state: SiteState, memory: SiteMemory, constraints: EdgeConstraints
+) -> tuple[SiteState, BoolArray]:
+    """Return the site's searched order, from its state if it was searched before: it does not depend on mu.
+
+    The selection of mu fits each of its folds many times.
+    """
+    G = memory.problem.wG / memory.weight
+    known = sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in (G, *vars(constraints).values())))
+    key = f"personal.searched.{known.hexdigest()[:16]}"
+    if key not in state:
+        state = {**state, key: searched_order(G, memory.n, constraints)}
+    return state, state[key].astype(bool)
 
 
 def local_gram(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray, float]:

@@ -131,6 +131,7 @@ def pack(state: SiteState, memory: SiteMemory) -> SiteState:
                 memory.slot,
                 memory.offered_round,
                 site.raw_objective,
+                site.path_objective,
             ]
         ),
     }
@@ -145,7 +146,7 @@ def unpack(state: Mapping[str, np.ndarray]) -> SiteMemory:
     if _PREFIX + "C" not in state:
         raise StateError("this site has no personal state of this run; it joins with its first round.")
     get = {name: state[_PREFIX + name] for name in _ALWAYS}
-    alpha, h, curvature, is_ordered, weight, n, serial, run, slot, offered_round, objective = get[
+    alpha, h, curvature, is_ordered, weight, n, serial, run, slot, offered_round, objective, path = get[
         "numbers"
     ].tolist()
     member = PersonalMember(
@@ -153,7 +154,13 @@ def unpack(state: Mapping[str, np.ndarray]) -> SiteMemory:
     )
     orders = tuple(order.astype(bool) for order in get["orders"])
     site = PersonalSite(
-        member, get["allowed"].astype(bool), orders, bool(is_ordered), state.get(_SOMETIMES[0]), objective
+        member,
+        get["allowed"].astype(bool),
+        orders,
+        bool(is_ordered),
+        state.get(_SOMETIMES[0]),
+        objective,
+        path,
     )
     problem = LocalProblem(get["wG"], member.C.shape[1], get["V"], get["e"], get["metric"])
     return SiteMemory(

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from feddbn.core.acyclicity import get_acyclicity
 from feddbn.core.lagged import FloatArray
 from feddbn.core.ordered_step import StackedInverses
+from feddbn.core.personal_step import PersonalStage
 from feddbn.core.stacked_personal import StackedMembers, StackedProblems
 from feddbn.federation.personal_asked import Asked, remember
 from feddbn.federation.personal_state import SiteMemory, pack
@@ -79,6 +80,7 @@ class _Run:
         self._sent, self._offered = np.zeros((n, q, d)), np.zeros((n, q, d))
         self._offered_round, self._serial = np.full(n, -1), np.full(n, -1)
         self._slot = np.zeros(n, dtype=int)
+        self._path_objective = np.full(n, np.nan)
 
     def answer(self, task: Task, at: Numbers) -> FloatArray:
         """Return the sum of `federation.personal`'s vectors of these sites."""
@@ -111,7 +113,8 @@ class _Run:
             memory = self._memory(int(k))
             if memory is None or asked.counted < 0:
                 site.state, memory = remember(site.data, site.state, own, asked)
-            self._keep(int(k), asked.entered(memory))
+            site.state, memory = asked.entered(site.state, memory)
+            self._keep(int(k), memory)
 
     def _step(self, asked: Asked, task: Task, at: Numbers, counted: NDArray[np.int_]) -> FloatArray:
         rules, L = asked.rules(), asked.penalty()
@@ -126,10 +129,12 @@ class _Run:
         change = offered - self._sent[at] if task.params["average"] == "running" else offered
         objective = problems.objective(rules.mu, Cbar, problems.weight * L, members.C)
         self._offered[at], self._offered_round[at] = offered, int(asked.number("round"))
+        gain = self._path_objective[at] - objective if asked.stage is PersonalStage.CHOSEN else np.zeros(1)
         # (M, K): who belongs to which model.
         belongs = (slots == np.arange(asked.n_slots)[:, None]).astype(float)
         whole, new = np.tensordot(belongs, change, axes=1), belongs @ (counted < 0)
-        return np.concatenate([whole.ravel(), norms.sum(axis=0), [members.h.sum(), objective.sum()], new])
+        numbers = [members.h.sum(), objective.sum(), np.nansum(gain)]
+        return np.concatenate([whole.ravel(), norms.sum(axis=0), numbers, new])
 
     def _memory(self, k: int) -> SiteMemory | None:
         """Return what a site remembers, as its own program keeps it."""
@@ -150,11 +155,8 @@ class _Run:
         self._members.put_member(k, memory.site.member)
         self._allowed[k] = memory.site.allowed
         self._sent[k], self._offered[k] = memory.sent, memory.offered
-        self._offered_round[k], self._serial[k], self._slot[k] = (
-            memory.offered_round,
-            memory.serial,
-            memory.slot,
-        )
+        self._offered_round[k], self._serial[k] = memory.offered_round, memory.serial
+        self._slot[k], self._path_objective[k] = memory.slot, memory.site.path_objective
 
     def write_back(self) -> None:
         """Give the sites that took part their states."""
