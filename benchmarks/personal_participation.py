@@ -64,7 +64,7 @@ def curve(picture: str | None) -> None:
     data = draw(0).sites
     undisturbed = PFDBNL().fit(data)
     # Every site is in its final order and the residuals are falling.
-    start = int((undisturbed.history_["stage"] == "lasso").to_numpy().argmax()) + 12
+    start = int((undisturbed.history_["stage"] == "lasso").to_numpy().argmax()) + 4
     away = range(start, start + 10)
     runs = {
         "nobody away": undisturbed,
@@ -90,9 +90,9 @@ def curve(picture: str | None) -> None:
     figure, axis = plt.subplots(figsize=(8, 3.2), layout="constrained")
     axis.axvspan(away.start, away.stop, color="0.9", label="site-0 and site-1 away")
     for (name, m), style in zip(runs.items(), ("-", "--", ":"), strict=True):
-        values = m.history_["primal"].to_numpy()[:180]
+        values = m.history_["primal"].to_numpy()[:150]
         axis.semilogy(np.arange(len(values)), np.maximum(values, 1e-7), style, label=name)
-    axis.set(xlabel="round", ylabel="primal residual", xlim=(0, 180))
+    axis.set(xlabel="round", ylabel="primal residual", xlim=(0, 150))
     axis.legend(frameon=False, fontsize=8)
     figure.savefig(picture, metadata={"Date": None})
 
