@@ -117,6 +117,10 @@ def _index(tables: list[ResultTable]) -> Iterator[str]:
         state = (
             "real data" if experiment.kind in ("dream4", "netsim") else f"{seeds} of {experiment.seeds} seeds"
         )
+        missing = table.n_cells - table.n_rows
+        if missing:
+            # Columns without any row have no number of seeds.
+            state += f"; {missing} of {table.n_cells} cells not run"
         yield f"- [{experiment.title}]({experiment.name}.md): {'; '.join(experiment.figures)} ({state})"
 
 

@@ -90,7 +90,16 @@ def test_the_summary_has_every_quoted_number_and_its_reason(tiny, tmp_path):
     assert [path.name for path in written] == ["tiny.md", "README.md"]
     summary = written[-1].read_text()
     assert "| W: TPR | 4 | Ave | 0.6 | 0.25 | 0.25 | 0.25 | 0.25 | a reason |" in summary
-    assert "3 of 3 seeds" in summary
+    assert "3 of 3 seeds)" in summary
+
+
+def test_the_summary_says_what_was_not_run(tiny, tmp_path):
+    rows = made_rows(tiny)
+    without = [cell.id for cell in expand(tiny) if cell.method == "local"]
+    for cell in without:
+        del rows[cell]
+    summary = write_pages([ResultTable(tiny, rows)], tmp_path, {})[-1].read_text()
+    assert f"3 of 3 seeds; {len(without)} of {len(expand(tiny))} cells not run)" in summary
 
 
 def test_figures_are_small_and_the_same_each_time(tiny, tmp_path):
