@@ -30,7 +30,7 @@ __all__ = ["PersonalSite", "order_of", "searched_order"]
 
 BoolArray = NDArray[np.bool_]
 
-# Variables from which on the search of a site keeps to its first order: moves would take minutes.
+# With more variables a site's search keeps to its first order: at this many, moves already take up to half a minute.
 _MANY = 100
 
 
@@ -119,18 +119,16 @@ class PersonalSite:
         if stage in (PersonalStage.WARM, PersonalStage.ACYCLIC):
             member = replace(self.member, alpha=0.0, curvature=0.0, grad_h=None)
             return replace(self, member=member, allowed=constraints.allowed)
-        if stage in (PersonalStage.ORDER, PersonalStage.SEARCHED):
-            member = replace(self.member, h=0.0, grad_h=None)
-            if stage is PersonalStage.ORDER and self.orders:
-                # Back from the searched order.
-                return replace(self, member=member, allowed=self.orders[0])
-            if stage is PersonalStage.ORDER:
-                order = order_of(self.member.C, constraints)
-                return replace(self, member=member, allowed=order, orders=(order,))
+        settled = replace(self.member, h=0.0, grad_h=None)
+        if stage is PersonalStage.ORDER:
+            # A site that has orders comes back from the searched one.
+            orders = self.orders or (order_of(settled.C, constraints),)
+            return replace(self, member=settled, allowed=orders[0], orders=orders)
+        if stage is PersonalStage.SEARCHED:
             assert searched is not None
-            before = objective_given(problem, mu, Cbar, penalty, member.C) if self.orders else math.nan
+            before = objective_given(problem, mu, Cbar, penalty, settled.C) if self.orders else math.nan
             orders = (*self.orders, searched)
-            return replace(self, member=member, allowed=searched, orders=orders, path_objective=before)
+            return replace(self, member=settled, allowed=searched, orders=orders, path_objective=before)
         site = self if self.is_ordered else self._choose_order(problem, penalty, constraints, mu, Cbar)
         if stage is PersonalStage.CHOSEN:
             return site

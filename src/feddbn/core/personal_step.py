@@ -357,7 +357,6 @@ def solve_given(
     penalty: FloatArray,
     allowed: BoolArray,
     C0: FloatArray | None = None,
-    tol: float = 1e-7,
 ) -> FloatArray:
     """Return argmin w loss(C) + sum(penalty o |C|) + mu |C - centre|^2 within `allowed`; convex, exact.
 
@@ -371,7 +370,7 @@ def solve_given(
         if mu > 0:
             return solve_ordered(H, B, penalty, allowed, np.zeros_like(centre) if C0 is None else C0)
         # Without a pull, fewer rows than columns leave H singular.
-        return solve_lasso(H, penalty, allowed, C0, tol=tol, linear=B)
+        return solve_lasso(H, penalty, allowed, C0, tol=1e-7, linear=B)
     C = np.zeros_like(centre)
     for j in range(problem.d):
         support = np.flatnonzero(allowed[:, j])
