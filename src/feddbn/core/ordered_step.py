@@ -95,5 +95,5 @@ def ordered_columns(
     wrong = (active & ~free & (C * sign <= 0.0)) | (allowed & ~active & (excess > 1e-12 * (1.0 + np.abs(B))))
     k, j = np.nonzero(wrong.any(axis=2))
     if len(k):
-        C[k, j] = columns_by_signs(H, k, B[k, j], penalty[k, j], allowed[k, j], C0[k, j])
+        C[k, j] = columns_by_signs(H, k, B[k, j], penalty[k, j], allowed[k, j], C0[k, j], C[k, j])
     return np.ascontiguousarray(C.transpose(0, 2, 1))

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from feddbn.core.acyclicity import (
     BALANCE_FROM,
+    LARGEST_NORM,
     LARGEST_START,
     TAYLOR,
     THETA,
     Acyclicity,
+    balanced,
     expm_value_and_grad,
     start_within_reach,
 )
@@ -30,26 +32,27 @@ __all__ = ["StackedSteps", "acyclic_prox_of_all", "starts_within_reach", "values
 def values_and_grads(W: FloatArray, acyclicity: Acyclicity) -> tuple[FloatArray, FloatArray]:
     """Return (K,) h and (K, d, d) its gradients at (K, d, d) weights."""
     if acyclicity is not expm_value_and_grad:
-        return _one_by_one(W, acyclicity)
+        found = [acyclicity(one) for one in W]
+        return np.array([h for h, _ in found]), np.array([grad for _, grad in found]).reshape(W.shape)
     S = W * W
-    norms = S.sum(axis=1).max(axis=1)
-    if not norms.max(initial=0.0) <= BALANCE_FROM:
-        # Rare: some weights are so large that units matter. They are balanced one at a time.
-        large = ~(norms <= BALANCE_FROM)
-        h, grad = np.empty(len(W)), np.empty_like(W)
-        h[large], grad[large] = _one_by_one(W[large], acyclicity)
-        h[~large], grad[~large] = values_and_grads(W[~large], acyclicity)
-        return h, grad
+    norms = S.sum(axis=1).max(axis=1, initial=0.0)
+    large = np.flatnonzero((norms > BALANCE_FROM) & np.isfinite(norms))
+    units = np.ones((len(large), W.shape[1]))
+    for i, k in enumerate(large):
+        S[k], units[i] = balanced(S[k])
+    norms[large] = S[large].sum(axis=1).max(axis=1, initial=0.0)
+    far = ~(norms <= LARGEST_NORM)
+    S[far], norms[far] = 0.0, 0.0
     exponential = _expm_minus_identity(S, norms)
     h = np.trace(exponential, axis1=1, axis2=2)
+    exponential[large] *= units[:, :, None] / units[:, None, :]
     diagonal = np.einsum("kii->ki", exponential)
     diagonal += 1.0
-    return h, 2.0 * W * exponential.transpose(0, 2, 1)
-
-
-def _one_by_one(W: FloatArray, acyclicity: Acyclicity) -> tuple[FloatArray, FloatArray]:
-    found = [acyclicity(one) for one in W]
-    return np.array([h for h, _ in found]), np.array([grad for _, grad in found]).reshape(W.shape)
+    with np.errstate(invalid="ignore"):
+        grad = 2.0 * W * exponential.transpose(0, 2, 1)
+    # As one graph by itself: too cyclic to represent.
+    h[far], grad[far] = np.inf, 0.0
+    return h, grad
 
 
 def _expm_minus_identity(S: FloatArray, norms: FloatArray) -> FloatArray:

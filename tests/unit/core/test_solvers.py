@@ -2,13 +2,15 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from feddbn.core.acyclicity import expm_value_and_grad
+from feddbn.core import sign_search
+from feddbn.core.acyclicity import BALANCE_FROM, expm_value_and_grad
 from feddbn.core.global_step import solve_acyclic_prox
 from feddbn.core.graph import break_cycles, threshold
 from feddbn.core.lasso import loss_value, penalty_value, soft_threshold, solve_lasso
 from feddbn.core.local_step import LocalProblem
 from feddbn.core.schedules import make_schedule
 from feddbn.core.sign_search import solve_by_signs
+from feddbn.core.stacked_acyclicity import values_and_grads
 from feddbn.errors import ParameterError
 
 
@@ -90,6 +92,38 @@ def test_sign_search_stays_exact_where_columns_are_nearly_dependent():
     assert active.any(axis=0).all()
     np.testing.assert_allclose(gradient[active], 1e-5 * np.sign(C[active]), atol=1e-12)
     assert np.all(np.abs(gradient[~active & allowed]) <= 1e-5 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sign_search_ends_where_changing_all_wrong_signs_at_once_does_not(seed, monkeypatch):
+    # Fewer rows than columns and a weak pull: the signs of a solution say little about those of the next.
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(8, 40))
+    G = Z.T @ Z / 8 + 0.003 * np.eye(40)
+    penalty, allowed = np.full((40, 4), 0.02), ~np.eye(40, 4, dtype=bool)
+    searched = []
+    search = sign_search._search
+    monkeypatch.setattr(sign_search, "_search", lambda *args: searched.append(args) or search(*args))
+    C = solve_by_signs(G, G[:, :4], penalty, allowed, rng.normal(size=(40, 4)))
+    assert searched
+    gradient, active = G[:, :4] - G @ C, C != 0
+    np.testing.assert_allclose(gradient[active], 0.02 * np.sign(C[active]), atol=1e-10)
+    assert np.all(np.abs(gradient[~active & allowed]) <= 0.02 + 1e-10)
+
+
+def test_acyclicity_of_many_graphs_is_that_of_each():
+    rng = np.random.default_rng(40)
+    W = np.exp(2 * rng.normal(size=(12, 6, 1))) * rng.normal(size=(12, 6, 6))
+    W[:6] *= np.tril(np.ones((6, 6)), -1)
+    W[6] *= 1e3
+    norms = (W * W).sum(axis=1).max(axis=1)
+    assert norms.min() < BALANCE_FROM < norms[:6].max()
+    values, grads = values_and_grads(W, expm_value_and_grad)
+    assert np.isinf(values[6])
+    for one, value, grad in zip(W, values, grads, strict=True):
+        expected = expm_value_and_grad(one)
+        np.testing.assert_allclose(value, expected[0], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(grad, expected[1], rtol=1e-12, atol=1e-12)
 
 
 def test_acyclic_prox_reaches_the_objective_of_an_independent_solver():
