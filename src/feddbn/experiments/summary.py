@@ -1,4 +1,4 @@
-"""The one-page summary: every number the paper states beside ours, and why they differ."""
+"""The summary page: every number the paper states beside ours, where they agree, and why where they do not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from feddbn.experiments.config import Column, Quoted, experiment_names
-from feddbn.experiments.tables import ResultTable
+from feddbn.experiments.implied import Implied, implied_of
+from feddbn.experiments.tables import Outcome, ResultTable
 
 __all__ = ["QuotedRow", "measure_name", "number", "quoted_rows", "summary_page"]
 
@@ -35,24 +36,54 @@ class QuotedRow:
 
     def cells(self, protocols: list[str]) -> list[str]:
         """Ours under the paper's method, then under the recommended one, for each protocol."""
-        columns = {column.label: column for column in self.table.experiment.columns}
-        chosen = [columns[self.quoted.column], columns[self.quoted.ours]]
+        chosen = [self._column(self.quoted.column), self._column(self.quoted.ours)]
         return [self._text(column, protocol) for column in chosen for protocol in protocols]
 
-    def _text(self, column: Column, protocol: str) -> str:
+    def agrees(self, protocols: list[str]) -> list[str]:
+        """Protocols under which the paper's method is as near as the spread of our repetitions, or rounding, allows."""
+        column = self._column(self.quoted.column)
+        found = [(protocol, self._outcome(column, protocol, self.quoted.measure)) for protocol in protocols]
+        decimals = len(f"{self.value:g}".partition(".")[2])
+        rounding = 0.5 * 10.0**-decimals
+        return [
+            protocol
+            for protocol, outcome in found
+            if outcome is not None and abs(outcome.mean - self.value) <= max(outcome.spread, rounding) + 1e-9
+        ]
+
+    def is_reached(self, protocol: str) -> bool | None:
+        """Whether the recommended method is at least as good as the paper's number; None where neither is better."""
         measure = self.quoted.measure
+        outcome = self._shown(self._column(self.quoted.ours), protocol)[0]
+        if outcome is None or measure.startswith("lambda"):
+            return None
+        sign = -1.0 if measure.endswith(("shd_paper", "fdr")) else 1.0
+        return sign * (outcome.mean - self.value) >= -1e-9
+
+    def _column(self, label: str) -> Column:
+        return next(column for column in self.table.experiment.columns if column.label == label)
+
+    def _outcome(self, column: Column, protocol: str, measure: str) -> Outcome | None:
         at: float | str | None = self.at
         if self.table.experiment.kind == "dream4" and at == "mean":
             at = None
         if column.variant == "five subjects summed" and isinstance(at, str):
             at = at.partition(" ")[0]
-        outcome = self.table.outcome(column, protocol, at, measure)
-        note = ""
+        return self.table.outcome(column, protocol, at, measure)
+
+    def _shown(self, column: Column, protocol: str) -> tuple[Outcome | None, str]:
+        """What stands beside the paper's number, and a note if it is another measure."""
+        measure = self.quoted.measure
+        outcome = self._outcome(column, protocol, measure)
         if outcome is None and measure in _FALLBACK:
-            outcome = self.table.outcome(column, protocol, at, _FALLBACK[measure])
-            note = " (continuous)"
+            return self._outcome(column, protocol, _FALLBACK[measure]), " (continuous)"
+        return outcome, ""
+
+    def _text(self, column: Column, protocol: str) -> str:
+        outcome, note = self._shown(column, protocol)
         if outcome is None:
             return "–"
+        measure = self.quoted.measure
         digits = 1 if "shd" in measure else 3 if measure in _NAMES else 2
         return f"{outcome.mean:.{digits}f}{note}"
 
@@ -85,21 +116,74 @@ def summary_page(tables: Iterable[ResultTable]) -> str:
         "\n".join(_index(kept)),
         _not_run(kept),
         "## Numbers stated in the paper",
+        "Last column: the protocols under which the paper's method agrees here, which is to within one standard deviation "
+        "over our repetitions (about twice the standard error of a difference of two means of ten) or the paper's "
+        "rounding; otherwise a letter for why not.",
+        _in_short(kept),
     ]
     for table in kept:
-        if not table.experiment.quoted:
-            continue
-        protocols = table.protocols
-        header = ["measure", "at", "method", "paper"]
-        header += (
-            [f"paper's method, {p}" for p in protocols] + [f"recommended, {p}" for p in protocols] + ["why"]
-        )
-        lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-        for row in quoted_rows(table):
-            cells = [measure_name(row.quoted.measure), number(row.at), row.quoted.column, f"{row.value:g}"]
-            lines.append("| " + " | ".join([*cells, *row.cells(protocols), row.quoted.reason]) + " |")
-        parts += [f"### {table.experiment.title}", f"[page]({table.experiment.name}.md)", "\n".join(lines)]
+        if table.experiment.quoted:
+            parts += _stated(table)
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _in_short(tables: list[ResultTable]) -> str:
+    """How many of the numbers agree, and how many the recommended method reaches, protocol by protocol."""
+    counts: dict[str, list[int]] = {}
+    for table in tables:
+        for row in quoted_rows(table):
+            for protocol in table.protocols:
+                reached = row.is_reached(protocol)
+                if reached is not None:
+                    agrees = protocol in row.agrees(table.protocols)
+                    of = counts.setdefault(protocol, [0, 0, 0])
+                    of[:] = [of[0] + 1, of[1] + agrees, of[2] + reached]
+    parts = [
+        f"{protocol}: the paper's method agrees with {agrees} of {n}, the recommended one is at least as good as {reached}"
+        for protocol, (n, agrees, reached) in counts.items()
+    ]
+    return "In short, penalties aside:\n\n" + "\n".join(f"- {part}." for part in parts) if parts else ""
+
+
+def _stated(table: ResultTable) -> list[str]:
+    """The section of one experiment: its numbers, why they differ, and what the paper's imply about its networks."""
+    experiment, protocols = table.experiment, table.protocols
+    header = ["measure", "at", "method", "paper"]
+    header += [f"paper's method, {p}" for p in protocols] + [f"recommended, {p}" for p in protocols]
+    lines = ["| " + " | ".join([*header, "agrees, or why not"]) + " |", "|" + "---|" * (len(header) + 1)]
+    letters: dict[str, str] = {}
+    for row in quoted_rows(table):
+        same = row.agrees(protocols)
+        if same:
+            last = "agrees" if same == protocols else f"agrees ({', '.join(same)})"
+        else:
+            last = letters.setdefault(row.quoted.reason, chr(ord("a") + len(letters)))
+        cells = [measure_name(row.quoted.measure), number(row.at), row.quoted.column, f"{row.value:g}"]
+        lines.append("| " + " | ".join([*cells, *row.cells(protocols), last]) + " |")
+    why = "\n".join(f"- **{letter}**: {reason}." for reason, letter in letters.items())
+    title = [f"### {experiment.title}", f"[page]({experiment.name}.md)"]
+    return [*title, "\n".join(lines), why, _edges(list(implied_of(experiment)), experiment.axis_label)]
+
+
+def _edges(implied: list[Implied], axis: str) -> str:
+    """How many true edges the paper's numbers imply, one line for each method and part."""
+    if not implied:
+        return ""
+    places = list(dict.fromkeys(one.at for one in implied))
+    header = ["edges of", *(f"{axis} = {number(at)}" for at in places)]
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    for column, part in dict.fromkeys((one.column, one.part) for one in implied):
+        here = {one.at: one for one in implied if (one.column, one.part) == (column, part)}
+        cells = [f"{here[at].low:.0f}–{here[at].high:.0f}" if at in here else "–" for at in places]
+        lines.append("| " + " | ".join([f"{part}, implied by the paper's {column}", *cells]) + " |")
+    for part in dict.fromkeys(one.part for one in implied):
+        stated = {one.at: one.stated for one in implied if one.part == part}
+        cells = [f"{stated[at]:g}" if at in stated else "–" for at in places]
+        lines.append("| " + " | ".join([f"{part}, expected from the stated degree", *cells]) + " |")
+    return (
+        "True edges with which the paper's SHD, TPR and FDR can belong together (reversals counted twice to once), and "
+        "those expected from the degrees it states, which our networks have:\n\n" + "\n".join(lines)
+    )
 
 
 def _not_run(tables: list[ResultTable]) -> str:

@@ -89,8 +89,29 @@ def test_the_summary_has_every_quoted_number_and_its_reason(tiny, tmp_path):
     written = write_pages([ResultTable(tiny, made_rows(tiny, tpr=0.25))], tmp_path, {})
     assert [path.name for path in written] == ["tiny.md", "README.md"]
     summary = written[-1].read_text()
-    assert "| W: TPR | 4 | Ave | 0.6 | 0.25 | 0.25 | 0.25 | 0.25 | a reason |" in summary
+    assert "| W: TPR | 4 | Ave | 0.6 | 0.25 | 0.25 | 0.25 | 0.25 | a |" in summary
+    assert "- **a**: a reason." in summary
+    assert (
+        "strong: the paper's method agrees with 0 of 2, the recommended one is at least as good as 0."
+        in summary
+    )
     assert "3 of 3 seeds)" in summary
+
+
+def test_the_summary_says_where_the_papers_number_is_met(tiny, tmp_path):
+    rows = made_rows(tiny, tpr=0.25)
+    for cell in expand(tiny):
+        if cell.protocol == "strong" and cell.point.n_sites == 4:
+            for result in rows[cell.id]["results"]:
+                # Within one standard deviation over the seeds, 0.05; better under the recommended method.
+                result["W"]["tpr"] = 0.56 + 0.05 * cell.seed if cell.method == "local" else 0.9
+    summary = write_pages([ResultTable(tiny, rows)], tmp_path, {})[-1].read_text()
+    assert "| W: TPR | 2 | Ave | 0.7 | 0.25 | 0.25 | 0.25 | 0.25 | a |" in summary
+    assert "| W: TPR | 4 | Ave | 0.6 | 0.25 | 0.61 | 0.25 | 0.90 | agrees (strong) |" in summary
+    assert (
+        "strong: the paper's method agrees with 1 of 2, the recommended one is at least as good as 1."
+        in summary
+    )
 
 
 def test_the_summary_says_what_was_not_run(tiny, tmp_path):
