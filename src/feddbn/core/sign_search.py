@@ -83,7 +83,12 @@ def _pivot(
     lost = [live[:0]]
     while len(live):
         if target is None:
-            target = solve_active(H, site, is_active, B - penalty * sign)
+            try:
+                target = solve_active(H, site, is_active, B - penalty * sign)
+            except np.linalg.LinAlgError:
+                # Rows that depend on each other have entered together; the search takes one at a time.
+                lost.append(live)
+                break
         leaves = is_active & ~free & (target * sign < 0)
         residual = B - _times(H, site, target)
         enters = allowed & ~is_active & (np.abs(residual) - penalty > slack[:, None])

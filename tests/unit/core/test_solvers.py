@@ -111,6 +111,13 @@ def test_sign_search_ends_where_changing_all_wrong_signs_at_once_does_not(seed, 
     assert np.all(np.abs(gradient[~active & allowed]) <= 0.02 + 1e-10)
 
 
+def test_sign_search_takes_one_of_two_equal_columns():
+    # Integers: the equations of both columns are singular to the last bit.
+    G = np.array([[4.0, 2.0, 2.0], [2.0, 2.0, 2.0], [2.0, 2.0, 2.0]])
+    C = solve_by_signs(G, G[:, :1], np.full((3, 1), 0.5), ~np.eye(3, 1, dtype=bool), np.zeros((3, 1)))
+    np.testing.assert_allclose(C[:, 0], [0.0, 0.75, 0.0])
+
+
 def test_acyclicity_of_many_graphs_is_that_of_each():
     rng = np.random.default_rng(40)
     W = np.exp(2 * rng.normal(size=(12, 6, 1))) * rng.normal(size=(12, 6, 6))
