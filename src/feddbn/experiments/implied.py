@@ -60,8 +60,7 @@ def implied_of(experiment: Experiment) -> Iterator[Implied]:
     for column in dict.fromkeys(quoted.column for quoted in experiment.quoted):
         for part in ("W", "A"):
             for at, point in points.items():
-                found = [numbers.get((column, f"{part}.{name}", at)) for name in _MEASURES]
-                shd, tpr, fdr = found
+                shd, tpr, fdr = (numbers.get((column, f"{part}.{name}", at)) for name in _MEASURES)
                 if shd is not None and tpr is not None and fdr is not None:
                     low, high = implied_edges(shd, tpr, fdr)
                     yield Implied(column, part, at, low, high, stated_edges(point, part))

@@ -9,10 +9,10 @@ from typing import Any
 
 from feddbn.experiments.config import PROTOCOLS, Column, Experiment
 from feddbn.experiments.registry import METHODS
-from feddbn.experiments.summary import measure_name, number, quoted_rows, summary_page
+from feddbn.experiments.summary import markdown_table, measure_name, number, quoted_rows, summary_page
 from feddbn.experiments.tables import Outcome, ResultTable
 
-__all__ = ["experiment_page", "markdown_table", "write_pages"]
+__all__ = ["experiment_page", "write_pages"]
 
 
 def write_pages(
@@ -64,12 +64,6 @@ def command(experiment: Experiment) -> str:
     """What to type to run an experiment."""
     seeds = "" if experiment.kind in ("dream4", "netsim") else f" --seeds {experiment.seeds}"
     return f"feddbn reproduce {experiment.name}{seeds}"
-
-
-def markdown_table(header: list[str], rows: Iterable[list[str]]) -> str:
-    """A table in Markdown."""
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def _setting(table: ResultTable) -> str:

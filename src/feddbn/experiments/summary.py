@@ -9,7 +9,7 @@ from feddbn.experiments.config import Column, Quoted, experiment_names
 from feddbn.experiments.implied import Implied, implied_of
 from feddbn.experiments.tables import Outcome, ResultTable
 
-__all__ = ["QuotedRow", "measure_name", "number", "quoted_rows", "summary_page"]
+__all__ = ["QuotedRow", "markdown_table", "measure_name", "number", "quoted_rows", "summary_page"]
 
 _NAMES = {
     "ap": "average precision",
@@ -39,17 +39,12 @@ class QuotedRow:
         chosen = [self._column(self.quoted.column), self._column(self.quoted.ours)]
         return [self._text(column, protocol) for column in chosen for protocol in protocols]
 
-    def agrees(self, protocols: list[str]) -> list[str]:
-        """Protocols under which the paper's method is as near as the spread of our repetitions, or rounding, allows."""
-        column = self._column(self.quoted.column)
-        found = [(protocol, self._outcome(column, protocol, self.quoted.measure)) for protocol in protocols]
+    def agrees(self, protocol: str) -> bool:
+        """Whether the paper's method is as near as the spread of our repetitions, or the paper's rounding, allows."""
+        outcome = self._outcome(self._column(self.quoted.column), protocol, self.quoted.measure)
         decimals = len(f"{self.value:g}".partition(".")[2])
         rounding = 0.5 * 10.0**-decimals
-        return [
-            protocol
-            for protocol, outcome in found
-            if outcome is not None and abs(outcome.mean - self.value) <= max(outcome.spread, rounding) + 1e-9
-        ]
+        return outcome is not None and abs(outcome.mean - self.value) <= max(outcome.spread, rounding) + 1e-9
 
     def is_reached(self, protocol: str) -> bool | None:
         """Whether the recommended method is at least as good as the paper's number; None where neither is better."""
@@ -135,9 +130,8 @@ def _in_short(tables: list[ResultTable]) -> str:
             for protocol in table.protocols:
                 reached = row.is_reached(protocol)
                 if reached is not None:
-                    agrees = protocol in row.agrees(table.protocols)
                     of = counts.setdefault(protocol, [0, 0, 0])
-                    of[:] = [of[0] + 1, of[1] + agrees, of[2] + reached]
+                    of[:] = [of[0] + 1, of[1] + row.agrees(protocol), of[2] + reached]
     parts = [
         f"{protocol}: the paper's method agrees with {agrees} of {n}, the recommended one is at least as good as {reached}"
         for protocol, (n, agrees, reached) in counts.items()
@@ -150,19 +144,24 @@ def _stated(table: ResultTable) -> list[str]:
     experiment, protocols = table.experiment, table.protocols
     header = ["measure", "at", "method", "paper"]
     header += [f"paper's method, {p}" for p in protocols] + [f"recommended, {p}" for p in protocols]
-    lines = ["| " + " | ".join([*header, "agrees, or why not"]) + " |", "|" + "---|" * (len(header) + 1)]
+    lines: list[list[str]] = []
     letters: dict[str, str] = {}
     for row in quoted_rows(table):
-        same = row.agrees(protocols)
+        same = [protocol for protocol in protocols if row.agrees(protocol)]
         if same:
             last = "agrees" if same == protocols else f"agrees ({', '.join(same)})"
         else:
             last = letters.setdefault(row.quoted.reason, chr(ord("a") + len(letters)))
         cells = [measure_name(row.quoted.measure), number(row.at), row.quoted.column, f"{row.value:g}"]
-        lines.append("| " + " | ".join([*cells, *row.cells(protocols), last]) + " |")
+        lines.append([*cells, *row.cells(protocols), last])
     why = "\n".join(f"- **{letter}**: {reason}." for reason, letter in letters.items())
-    title = [f"### {experiment.title}", f"[page]({experiment.name}.md)"]
-    return [*title, "\n".join(lines), why, _edges(list(implied_of(experiment)), experiment.axis_label)]
+    return [
+        f"### {experiment.title}",
+        f"[page]({experiment.name}.md)",
+        markdown_table([*header, "agrees, or why not"], lines),
+        why,
+        _edges(list(implied_of(experiment)), experiment.axis_label),
+    ]
 
 
 def _edges(implied: list[Implied], axis: str) -> str:
@@ -171,18 +170,19 @@ def _edges(implied: list[Implied], axis: str) -> str:
         return ""
     places = list(dict.fromkeys(one.at for one in implied))
     header = ["edges of", *(f"{axis} = {number(at)}" for at in places)]
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines: list[list[str]] = []
     for column, part in dict.fromkeys((one.column, one.part) for one in implied):
         here = {one.at: one for one in implied if (one.column, one.part) == (column, part)}
         cells = [f"{here[at].low:.0f}–{here[at].high:.0f}" if at in here else "–" for at in places]
-        lines.append("| " + " | ".join([f"{part}, implied by the paper's {column}", *cells]) + " |")
+        lines.append([f"{part}, implied by the paper's {column}", *cells])
     for part in dict.fromkeys(one.part for one in implied):
         stated = {one.at: one.stated for one in implied if one.part == part}
         cells = [f"{stated[at]:g}" if at in stated else "–" for at in places]
-        lines.append("| " + " | ".join([f"{part}, expected from the stated degree", *cells]) + " |")
+        lines.append([f"{part}, expected from the stated degree", *cells])
     return (
         "True edges with which the paper's SHD, TPR and FDR can belong together (reversals counted twice to once), and "
-        "those expected from the degrees it states, which our networks have:\n\n" + "\n".join(lines)
+        "those expected from the degrees it states, which our networks have:\n\n"
+        + markdown_table(header, lines)
     )
 
 
@@ -206,6 +206,12 @@ def _index(tables: list[ResultTable]) -> Iterator[str]:
             # Columns without any row have no number of seeds.
             state += f"; {missing} of {table.n_cells} cells not run"
         yield f"- [{experiment.title}]({experiment.name}.md): {'; '.join(experiment.figures)} ({state})"
+
+
+def markdown_table(header: list[str], rows: Iterable[list[str]]) -> str:
+    """A table in Markdown."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
 def measure_name(measure: str) -> str:
