@@ -38,8 +38,8 @@ def measure(d: int, n: int, p: int, seed: int = 0) -> dict[str, Any]:
     from settings import federation
 
     import feddbn
-    from feddbn.core import one_round
-    from feddbn.core.parents import ParentRegressions
+    from feddbn.core.orders import learn as one_round
+    from feddbn.core.orders.parents import ParentRegressions
 
     found: dict[str, Any] = dict.fromkeys(("search", "reversals", "average", "units"), 0.0)
     found["regressions"] = 0

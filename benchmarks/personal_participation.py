@@ -12,9 +12,9 @@ import numpy as np
 import feddbn
 from feddbn import PFDBNL
 from feddbn.data import read_sites
-from feddbn.federation.site import Site
-from feddbn.federation.task import Sum, Task
-from feddbn.runtime.in_process import InProcessFederation
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.task import Sum, Task
+from feddbn.runtime.simulated.in_process import InProcessFederation
 
 
 class DroppingFederation(InProcessFederation):

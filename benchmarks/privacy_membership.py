@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import norm
 
-from feddbn.core.lagged import Block, lagged_rows
-from feddbn.core.moments import Moments
+from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.statistics.moments import Moments
 from feddbn.methods.simulation import simulate
 from feddbn.privacy.clipping import clip_to, gram_weights
 from feddbn.privacy.gaussian import noise_multiplier

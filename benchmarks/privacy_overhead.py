@@ -23,15 +23,15 @@ from threadpoolctl import threadpool_limits
 
 from feddbn.core.encoding import encode
 from feddbn.data import read_sites
-from feddbn.federation.site import Site
+from feddbn.federation.protocol.site import Site
 from feddbn.methods.fdbnl import FDBNL
 from feddbn.methods.simulation import simulate
 from feddbn.privacy.keys import Identity, pinned_keys
 from feddbn.privacy.secagg_server import SecAggServer
 from feddbn.privacy.secagg_site import SecAggSite
-from feddbn.runtime.in_process import InProcessFederation
-from feddbn.runtime.secure import secure_federation
-from feddbn.runtime.stacked import StackedFederation
+from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.runtime.simulated.secure import secure_federation
+from feddbn.runtime.simulated.stacked import StackedFederation
 
 PLAIN = {"one object per site": InProcessFederation, "sites together (default)": StackedFederation}
 

@@ -24,11 +24,11 @@ from threadpoolctl import threadpool_limits
 
 from feddbn.data import read_sites
 from feddbn.errors import DataError, UnitsWarning
-from feddbn.federation.site import Site
+from feddbn.federation.protocol.site import Site
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.scoring import score
 from feddbn.methods.simulation import simulate
-from feddbn.runtime.private import private_federation
+from feddbn.runtime.simulated.private import private_federation
 
 N_SITES, DELTA, FIRST_FRESH = 10, 1e-5, 200
 COLUMNS = [

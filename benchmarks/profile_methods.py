@@ -17,9 +17,12 @@ from settings import federation
 from timing import Table
 
 import feddbn
-from feddbn.core import acyclicity, consensus, seen_gram, stacked_acyclicity, stacked_personal
+from feddbn.core.fdbnl import server as consensus
+from feddbn.core.graphs import acyclicity, stacked_acyclicity
+from feddbn.core.pfdbnl import stacked as stacked_personal
+from feddbn.core.solvers import seen_gram
 from feddbn.methods import base
-from feddbn.runtime import stacked
+from feddbn.runtime.simulated import stacked
 
 
 class Clock:

@@ -31,11 +31,11 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 
 from runtime_soak import VARIABLES, frames  # noqa: E402
 
-from conformance import in_process, make_study  # noqa: E402
+from support.conformance import in_process, make_study  # noqa: E402
 from feddbn.core.encoding import decode  # noqa: E402
-from feddbn.federation.study import StudyResult  # noqa: E402
-from nvflare_federation import SERVER, NVFlareFederation  # noqa: E402
-from trials import (  # noqa: E402
+from feddbn.federation.protocol.study import StudyResult  # noqa: E402
+from support.nvflare_federation import SERVER, NVFlareFederation  # noqa: E402
+from support.trials import (  # noqa: E402
     SITES,
     absences,
     assert_nothing_executed_twice,
@@ -87,9 +87,9 @@ class Thinned:
 def thinned(study, federation, absent):
     """Return the study's result in this process with the same participation."""
     from feddbn.data import read_sites
-    from feddbn.federation.site import Site
-    from feddbn.federation.study import study_method
-    from feddbn.runtime.in_process import InProcessFederation
+    from feddbn.federation.protocol.site import Site
+    from feddbn.federation.protocol.study import study_method
+    from feddbn.runtime.simulated.in_process import InProcessFederation
 
     sites = read_sites({site: federation.data()[site] for site in study.sites})
     inner = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
@@ -171,7 +171,7 @@ def run_trials(args):
     """Run the trials of one kind."""
     rng = np.random.default_rng(args.seed)
     ROWS.parent.mkdir(exist_ok=True)
-    modules = ("paced_programs",)
+    modules = ("support.paced_programs",)
     with (
         tempfile.TemporaryDirectory() as place,
         NVFlareFederation(place, frames(), modules) as federation,

@@ -26,11 +26,11 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 
 import pandas as pd  # noqa: E402
 
-import study_programs  # noqa: F401, E402
+import support.study_programs  # noqa: F401, E402
 from feddbn import simulate  # noqa: E402
-from feddbn.federation.study import Study  # noqa: E402
+from feddbn.federation.protocol.study import Study  # noqa: E402
 from feddbn.methods import studies  # noqa: F401, E402
-from nvflare_federation import NVFlareFederation, children  # noqa: E402
+from support.nvflare_federation import NVFlareFederation, children  # noqa: E402
 
 
 def cpu_seconds(federation):
@@ -95,7 +95,7 @@ def main():
         plans = {what: plan for what, plan in plans.items() if not args.only or what in args.only}
         with (
             tempfile.TemporaryDirectory() as place,
-            NVFlareFederation(place, frames, ("study_programs",)) as federation,
+            NVFlareFederation(place, frames, ("support.study_programs",)) as federation,
         ):
             settle(federation)
             for what, (method, parameters) in plans.items():

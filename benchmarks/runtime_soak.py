@@ -24,9 +24,9 @@ import pandas as pd
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-from conformance import make_study as method_study  # noqa: E402
-from nvflare_federation import SERVER, NVFlareFederation, children  # noqa: E402
-from trials import SITES, make_study  # noqa: E402
+from support.conformance import make_study as method_study  # noqa: E402
+from support.nvflare_federation import SERVER, NVFlareFederation, children  # noqa: E402
+from support.trials import SITES, make_study  # noqa: E402
 
 KEEP_MINUTES = 6
 VARIABLES = ("x0", "x1", "x2", "x3")
@@ -107,7 +107,7 @@ def soak(args, out):
     settings = f"keep_days = {KEEP_MINUTES / 1440:.6f}"
     with (
         tempfile.TemporaryDirectory() as place,
-        NVFlareFederation(place, frames(), ("study_programs",), settings) as federation,
+        NVFlareFederation(place, frames(), ("support.study_programs",), settings) as federation,
     ):
         path = federation.kits[SERVER] / "local" / "feddbn_server.toml"
         path.write_text(path.read_text() + settings + "\n")

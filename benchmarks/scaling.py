@@ -9,8 +9,8 @@ from settings import federation
 from timing import Table, cpu_seconds, exponent, in_fresh_process
 
 import feddbn
-from feddbn.core.lagged import Block
-from feddbn.core.moments import Moments
+from feddbn.core.designs.lagged import Block
+from feddbn.core.statistics.moments import Moments
 
 
 class Traffic:

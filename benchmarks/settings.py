@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from feddbn import simulate
-from feddbn.core.graph import break_cycles
-from feddbn.core.lasso import loss_value
-from feddbn.core.moments import Moments
+from feddbn.core.graphs.pruning import break_cycles
+from feddbn.core.solvers.lasso import loss_value
+from feddbn.core.statistics.moments import Moments
 
 
 def rows_of(sites: dict, n_lags: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:

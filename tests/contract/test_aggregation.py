@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from feddbn.errors import NotEnoughSites, ProtocolError, SiteRefused
-from feddbn.federation.site import Guard, Site, SiteTask, register_site_task
-from feddbn.federation.task import Task, run_program
-from feddbn.runtime.in_process import InProcessFederation
-from feddbn.runtime.secure import secure_federation
+from feddbn.federation.protocol.site import Guard, Site, SiteTask, register_site_task
+from feddbn.federation.protocol.task import Task, run_program
+from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.runtime.simulated.secure import secure_federation
 
 
 def _affine(data, state, task):

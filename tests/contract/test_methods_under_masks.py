@@ -10,12 +10,12 @@ import feddbn
 from feddbn import FDBNL, PFDBNL, OneShotDBN
 from feddbn.data import read_sites
 from feddbn.errors import UnitsWarning
-from feddbn.federation.bootstrap import bootstrap_program
-from feddbn.federation.site import Site
-from feddbn.federation.task import run_program
+from feddbn.federation.programs.bootstrap import bootstrap_program
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.task import run_program
 from feddbn.methods.confidence import edge_confidence
-from feddbn.runtime.in_process import InProcessFederation
-from feddbn.runtime.secure import secure_federation
+from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.runtime.simulated.secure import secure_federation
 
 MADE = feddbn.simulate(d=5, n_sites=5, n_samples=250, random_state=2)
 METHODS = {

@@ -2,28 +2,24 @@
 tests/integration.
 """
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-import study_programs  # noqa: F401
+import support.study_programs  # noqa: F401
 from feddbn import FDBNL, simulate
 from feddbn.data import read_sites
 from feddbn.errors import FederationError, ProtocolError
-from feddbn.federation.endpoint import SiteEndpoint
-from feddbn.federation.site import Site
-from feddbn.federation.store_format import MemoryStore
-from feddbn.federation.study import Study
-from feddbn.federation.task import Task
+from feddbn.federation.protocol.endpoint import SiteEndpoint
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.store_format import MemoryStore
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.task import Task
 from feddbn.privacy.keys import Identity, pinned_keys
-from feddbn.runtime.coordinator import Coordinator, MemoryJournal
-from feddbn.runtime.faults import LocalExchange
-from feddbn.runtime.in_process import InProcessFederation
-from feddbn.runtime.masking import site_masking
-from feddbn.runtime.secure import secure_federation
+from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal
+from feddbn.runtime.deployed.faults import LocalExchange
+from feddbn.runtime.deployed.masking import site_masking
+from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.runtime.simulated.secure import secure_federation
 
 pytest.importorskip("cryptography")
 MADE = simulate(d=4, n_lags=1, n_sites=4, n_samples=200, mean_degree=2, random_state=1)

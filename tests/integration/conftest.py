@@ -1,9 +1,5 @@
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
 # Most studies name the first three; a masked sum survives a drop-out only with four.
 SITES = ("site-a", "site-b", "site-c", "site-d")
 
@@ -23,8 +19,8 @@ def frames():
 def federation(tmp_path_factory, frames):
     """One NVFlare server and four sites as real processes with mutual TLS, for all integration tests."""
     pytest.importorskip("nvflare")
-    from nvflare_federation import NVFlareFederation
+    from support.nvflare_federation import NVFlareFederation
 
-    modules = ("study_programs", "mischief")
+    modules = ("support.study_programs", "support.mischief")
     with NVFlareFederation(tmp_path_factory.mktemp("nvflare"), frames, programs=modules) as running:
         yield running

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("nvflare")
-from nvflare_federation import children, free_ports
+from support.nvflare_federation import children, free_ports
 
 GUIDE = Path(__file__).parents[2] / "docs" / "deployment.md"
 STEP = re.compile(r"<!-- guide: (run|background|file (\S+)) -->\n```\w+\n(.*?)```", re.DOTALL)

@@ -5,10 +5,10 @@ import time
 import pytest
 
 pytest.importorskip("flwr")
-from conformance import PARAMETERS, assert_same, in_process, make_study, plans
-from feddbn.federation.study import StudyResult
-from feddbn.runtime.flower_kit import make_flower_kits
-from flower_federation import SERVER, FlowerFederation
+from feddbn.federation.protocol.study import StudyResult
+from feddbn.runtime.engines.flower.kit import make_flower_kits
+from support.conformance import PARAMETERS, assert_same, in_process, make_study, plans
+from support.flower_federation import SERVER, FlowerFederation
 
 SITES = ("site-a", "site-b")
 

@@ -3,9 +3,9 @@
 import pytest
 
 pytest.importorskip("nvflare")
-from conformance import PARAMETERS, assert_same, in_process, plans
-from feddbn.federation.study import StudyResult
-from trials import SITES
+from feddbn.federation.protocol.study import StudyResult
+from support.conformance import PARAMETERS, assert_same, in_process, plans
+from support.trials import SITES
 
 
 @pytest.fixture(scope="module")

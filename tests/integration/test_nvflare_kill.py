@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("nvflare")
-from nvflare_federation import SERVER, children
-from trials import (
+from support.nvflare_federation import SERVER, children
+from support.trials import (
     absences,
     assert_nothing_executed_twice,
     assert_result,

@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("nvflare")
 pytest.importorskip("dp_accounting")
-from feddbn.federation.study import Study
+from feddbn.federation.protocol.study import Study
 from feddbn.privacy.audit import parse_entries, verify_chain
-from nvflare_federation import POLICY
-from trials import (
+from support.nvflare_federation import POLICY
+from support.trials import (
     SITES,
     absences,
     assert_nothing_executed_twice,

@@ -11,14 +11,14 @@ import time
 import pytest
 
 pytest.importorskip("nvflare")
-import study_programs  # noqa: F401
+import support.study_programs  # noqa: F401
 from feddbn.errors import FederationError
-from feddbn.federation.journal import read_journal
-from feddbn.federation.study import Study
-from feddbn.runtime.nvflare_client import write_job
-from feddbn.runtime.nvflare_kit import ALLOWED_CLASSES, make_kits, start_command
-from mischief import CLASSES
-from nvflare_federation import SERVER, children
+from feddbn.federation.protocol.journal import read_journal
+from feddbn.federation.protocol.study import Study
+from feddbn.runtime.engines.nvflare.client import write_job
+from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, make_kits, start_command
+from support.mischief import CLASSES
+from support.nvflare_federation import SERVER, children
 
 IDENTITY = "authenticated as 'site-a' but claimed endpoint 'site-x'"
 SITES = ("site-a", "site-b", "site-c")
@@ -55,13 +55,15 @@ def jobs(federation, tmp_path_factory):
     bad_server = write_job(make_study("bad-server"), "bad-server", place)
     path = bad_server / "app" / "config" / "config_fed_server.json"
     path.write_text(
-        path.read_text().replace("feddbn.runtime.nvflare_server.FeddbnServer", "mischief.BadServer")
+        path.read_text().replace("feddbn.runtime.nvflare_server.FeddbnServer", "support.mischief.BadServer")
     )
 
     bad_site = write_job(make_study("bad-site"), "bad-site", place)
     shutil.copytree(bad_site / "app", bad_site / "bad")
     path = bad_site / "bad" / "config" / "config_fed_client.json"
-    path.write_text(path.read_text().replace("feddbn.runtime.nvflare_site.FeddbnSite", "mischief.BadSite"))
+    path.write_text(
+        path.read_text().replace("feddbn.runtime.nvflare_site.FeddbnSite", "support.mischief.BadSite")
+    )
     path = bad_site / "meta.json"
     meta = json.loads(path.read_text())
     meta["deploy_map"] = {"app": ["server", "site-a", "site-b"], "bad": ["site-c"]}

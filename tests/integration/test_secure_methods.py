@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from feddbn.data import read_sites
-from feddbn.federation.site import Site
-from feddbn.federation.statistics import moments_program
-from feddbn.federation.task import run_program
+from feddbn.federation.programs.statistics import moments_program
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.task import run_program
 from feddbn.methods.fdbnl import FDBNL
 from feddbn.methods.simulation import simulate
-from feddbn.runtime.in_process import InProcessFederation
-from feddbn.runtime.secure import secure_federation
+from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.runtime.simulated.secure import secure_federation
 
 
 class DroppingFederation(InProcessFederation):

@@ -11,15 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.moments import Moments
-from feddbn.core.recordings import SiteData
+from feddbn.core.designs.recordings import SiteData
+from feddbn.core.statistics.moments import Moments
 from feddbn.data import CsvSite, ParquetSite, read_sites, summary
 from feddbn.errors import DataError, FileError, MissingExtra, ParameterError
 
 MEASURE = """
 import pathlib, resource, sys
 import numpy as np
-from feddbn.core.moments import Moments
+from feddbn.core.statistics.moments import Moments
 from feddbn.data import ParquetSite
 
 site = ParquetSite(sys.argv[1], [f"x{j}" for j in range(20)], time="t")

@@ -11,11 +11,11 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 
-from feddbn.core.consensus import Consensus, ConsensusOptions
-from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.local_step import LocalProblem
-from feddbn.core.member import SiteMember
-from feddbn.core.schedules import make_schedule
+from feddbn.core.fdbnl.local_step import LocalProblem
+from feddbn.core.fdbnl.schedules import make_schedule
+from feddbn.core.fdbnl.server import Consensus, ConsensusOptions
+from feddbn.core.fdbnl.site import SiteMember
+from feddbn.core.graphs.constraints import EdgeConstraints
 
 D, K, LAMBDA, ROUNDS = 3, 2, 0.1, 12
 

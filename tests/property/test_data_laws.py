@@ -9,9 +9,9 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feddbn.core.lagged import Block, lagged_rows
-from feddbn.core.moments import Moments
-from feddbn.core.recordings import SiteData
+from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.designs.recordings import SiteData
+from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites, summary
 
 LAWS = settings(deadline=None, max_examples=60)

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feddbn.core.features import feature_map, feature_rows
-from feddbn.core.lagged import Block
+from feddbn.core.designs.features import feature_map, feature_rows
+from feddbn.core.designs.lagged import Block
 
 
 @settings(deadline=None, max_examples=40)

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feddbn.errors import AggregationError
-from feddbn.federation.site import Site, SiteTask, register_site_task
-from feddbn.federation.task import Task
+from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
+from feddbn.federation.protocol.task import Task
 from feddbn.privacy.fixed_point import absolute_error_bound, decode_fixed, encode_fixed, sum_residues
 from feddbn.privacy.secagg import default_threshold
 from feddbn.privacy.shamir import combine_shares, split_secret
-from feddbn.runtime.secure import secure_federation
+from feddbn.runtime.simulated.secure import secure_federation
 
 register_site_task(SiteTask("secure-property-vector", lambda data, state, task: (state, data), "test"))
 TASK = Task("secure-property-vector")

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feddbn.core.constraints import has_cycle
+from feddbn.core.graphs.constraints import has_cycle
 from feddbn.sim import SimulationSettings, simulate_arrays
 from feddbn.sim.systems import MAX_RADIUS
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 # The example results live beside the unit tests of the report.
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "report"))
 
 FLAGS = [
     "--headless",

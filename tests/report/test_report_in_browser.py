@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_results import example_result, random_dbn
 
 from feddbn.report import write_report
+from support.report_results import example_result, random_dbn
 
 
 @dataclass

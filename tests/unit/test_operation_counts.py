@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn.core import acyclicity
-from feddbn.core.graph import break_cycles
-from feddbn.core.local_step import LocalProblem
-from feddbn.core.moments import sums_length
-from feddbn.core.parent_selection import ParentSelection
-from feddbn.core.parents import ParentRegressions
+from feddbn.core.graphs import acyclicity
+from feddbn.core.fdbnl.local_step import LocalProblem
+from feddbn.core.graphs.pruning import break_cycles
+from feddbn.core.orders.parent_sets import ParentSelection
+from feddbn.core.orders.parents import ParentRegressions
+from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import UnitsWarning
-from feddbn.federation.task import run_program
+from feddbn.federation.protocol.task import run_program
 from feddbn.methods.fdbnl import FDBNL
 
 
@@ -115,9 +115,9 @@ def test_only_the_papers_rounds_decompose_a_gram_matrix_and_once(monkeypatch, sc
 
     monkeypatch.setattr(LocalProblem, "from_gram", classmethod(counted))
     from feddbn.data import read_sites
-    from feddbn.federation.admm import fdbnl_program
-    from feddbn.federation.site import Site
-    from feddbn.runtime.in_process import InProcessFederation
+    from feddbn.federation.programs.fdbnl import fdbnl_program
+    from feddbn.federation.protocol.site import Site
+    from feddbn.runtime.simulated.in_process import InProcessFederation
 
     fed = feddbn.simulate(d=5, n_sites=3, n_samples=150, random_state=4)
     sites = {name: Site(name, item) for name, item in read_sites(fed.sites).items()}

@@ -40,11 +40,11 @@ def init(
     if engine not in ("nvflare", "flower"):
         raise ParameterError(f"--engine {engine!r} is not known; choose nvflare or flower.")
     if engine == "flower":
-        from feddbn.runtime.flower_kit import make_flower_kits
+        from feddbn.runtime.engines.flower.kit import make_flower_kits
 
         kits = make_flower_kits(directory, server, tuple(site))
     else:
-        from feddbn.runtime.nvflare_kit import FederationPlan, make_kits
+        from feddbn.runtime.engines.nvflare.kit import FederationPlan, make_kits
 
         kits = make_kits(FederationPlan(name, server, tuple(site), port, admin_port, lead), directory)
     table = Table("participant", "kit", title=f"Federation {name!r}")
@@ -65,6 +65,6 @@ def flower_app(
 ) -> None:
     """Write a study as a Flower app: a project file that names installed modules, no code."""
     from feddbn.cli.submit import read_study
-    from feddbn.runtime.flower_kit import write_flower_app
+    from feddbn.runtime.engines.flower.kit import write_flower_app
 
     typer.echo(f"flwr run {write_flower_app(read_study(study), run, out)} <connection> --stream")

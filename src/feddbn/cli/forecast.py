@@ -12,7 +12,7 @@ from feddbn.cli.terminal import print_frame, print_json, say, write_csv
 from feddbn.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from feddbn.core.lagged import FloatArray
+    from feddbn.core.arrays import FloatArray
     from feddbn.model.dbn import DBN
 
 __all__ = ["forecast"]

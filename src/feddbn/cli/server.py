@@ -25,9 +25,9 @@ def start(
     kit: Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The server's kit.")],
 ) -> None:
     """Run the server in the foreground until it is stopped; systemd restarts it."""
-    from feddbn.runtime.nvflare_kit import start_command, start_environment
-    from feddbn.runtime.nvflare_prune import forget_jobs
-    from feddbn.runtime.settings import read_server_settings
+    from feddbn.runtime.deployed.settings import read_server_settings
+    from feddbn.runtime.engines.nvflare.kit import start_command, start_environment
+    from feddbn.runtime.engines.nvflare.prune import forget_jobs
 
     command = start_command(kit)
     forget_jobs(kit, read_server_settings(kit / "local" / "feddbn_server.toml").keep_days)

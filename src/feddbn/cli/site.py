@@ -27,7 +27,7 @@ def check(
 ) -> None:
     """Check data, policy, certificates, clock and the way to the server; nothing leaves the site."""
     from feddbn.cli.submit import read_study
-    from feddbn.runtime.nvflare_check import check_site
+    from feddbn.runtime.engines.nvflare.check import check_site
 
     findings = check_site(kit, None if study is None else read_study(study))
     bad = [finding for finding in findings if finding.ok is False]
@@ -50,10 +50,10 @@ def serve(
     """Hold the site for an engine that starts a process per message (Flower); run it beside the SuperNode."""
     import logging
 
-    from feddbn.runtime.open_site import open_site
-    from feddbn.runtime.settings import read_site_settings
-    from feddbn.runtime.site_socket import SOCKET_NAME
-    from feddbn.runtime.site_socket import serve as answer
+    from feddbn.runtime.deployed.open_site import open_site
+    from feddbn.runtime.deployed.settings import read_site_settings
+    from feddbn.runtime.deployed.site_socket import SOCKET_NAME
+    from feddbn.runtime.deployed.site_socket import serve as answer
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     values = read_site_settings(settings)
@@ -70,7 +70,7 @@ def serve(
 @site_app.command("start")
 def start(kit: Kit) -> None:
     """Run the site in the foreground until it is stopped; systemd restarts it."""
-    from feddbn.runtime.nvflare_kit import start_command, start_environment
+    from feddbn.runtime.engines.nvflare.kit import start_command, start_environment
 
     command = start_command(kit)
     os.execvpe(command[0], list(command), start_environment())

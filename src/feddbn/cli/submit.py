@@ -16,7 +16,7 @@ from rich.table import Table
 
 from feddbn.cli.terminal import remark
 from feddbn.errors import FederationError, FileError, StateError
-from feddbn.federation.study import Study, parse_study, study_from_json
+from feddbn.federation.protocol.study import Study, parse_study, study_from_json
 
 __all__ = ["read_study", "results", "resume", "status", "stop", "submit"]
 
@@ -30,8 +30,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def read_study(path: Path) -> Study:
     """Return the study in a file, its method's parameters checked."""
-    from feddbn.federation.study import check_noise, check_sites, study_method
-    from feddbn.runtime.settings import load_programs
+    from feddbn.federation.protocol.study import check_noise, check_sites, study_method
+    from feddbn.runtime.deployed.settings import load_programs
 
     try:
         study = parse_study(path.read_text(encoding="utf-8"), str(path))
@@ -78,7 +78,7 @@ def resume(
 
 def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit) -> None:
     """Stop a run that waits or goes on; `feddbn resume` goes on with it."""
-    from feddbn.runtime.nvflare_client import Console
+    from feddbn.runtime.engines.nvflare.client import Console
 
     with Console(kit) as console:
         row = console.job_of(run)
@@ -94,7 +94,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show the sites that are connected and the runs, with the progress of those under way."""
-    from feddbn.runtime.nvflare_client import Console
+    from feddbn.runtime.engines.nvflare.client import Console
 
     with Console(kit) as console:
         sites = console.sites()
@@ -126,7 +126,7 @@ def results(
     as_json: Json = False,
 ) -> None:
     """Fetch the result of a run that has ended."""
-    from feddbn.runtime.nvflare_client import Console
+    from feddbn.runtime.engines.nvflare.client import Console
 
     with Console(kit) as console:
         row = console.job_of(run)
@@ -136,7 +136,7 @@ def results(
 
 
 def _send(kit: Path, study: Study, run_id: str, wait: bool, out: Path | None, as_json: bool) -> None:
-    from feddbn.runtime.nvflare_client import Console
+    from feddbn.runtime.engines.nvflare.client import Console
 
     with Console(kit) as console:
         console.require_sites(study)
@@ -157,7 +157,7 @@ def _send(kit: Path, study: Study, run_id: str, wait: bool, out: Path | None, as
 
 
 def _fetch(console: Any, job: str, run_id: str, out: Path | None, as_json: bool) -> None:
-    from feddbn.runtime.results import export_result, read_outcome
+    from feddbn.runtime.deployed.results import export_result, read_outcome
 
     directory = console.fetch(job, out or Path(run_id))
     outcome = read_outcome(directory)
@@ -194,7 +194,7 @@ def _bar(run_id: str, study: Study, quiet: bool) -> Iterator[Any]:
 
 
 def _memory(kit: Path, run_id: str) -> Path:
-    from feddbn.federation.messages import check_run_id
+    from feddbn.federation.protocol.messages import check_run_id
 
     return kit / "runs" / f"{check_run_id(run_id)}.json"
 
@@ -206,7 +206,7 @@ def _remember(kit: Path, run_id: str, study: Study) -> None:
 
 
 def _remembered(kit: Path, run_id: str) -> Study:
-    from feddbn.runtime.nvflare_client import check_lead_kit
+    from feddbn.runtime.engines.nvflare.client import check_lead_kit
 
     check_lead_kit(kit)
     path = _memory(kit, run_id)

@@ -1,6 +1,6 @@
 """From files and frames to recordings, segments and rows."""
 
-from feddbn.core.recordings import Recording, SiteData
+from feddbn.core.designs.recordings import Recording, SiteData
 from feddbn.data.checks import check_sites, check_variances, summary
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.data.read import read_sites

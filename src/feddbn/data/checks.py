@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from feddbn.core.lagged import FloatArray
-from feddbn.core.recordings import SiteData
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.recordings import SiteData
 from feddbn.data.layout import quoted
 from feddbn.errors import DataError, ParameterError
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.data.clock import Clock, Freq, parse_freq
 from feddbn.errors import DataError, ParameterError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from feddbn.core.lagged import Block
-from feddbn.core.recordings import Recording, SiteData
+from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import Recording, SiteData
 
 __all__ = ["AlignedSite", "ArrayRecording", "MemorySite"]
 

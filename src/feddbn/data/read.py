@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feddbn.core.recordings import SiteData
+from feddbn.core.designs.recordings import SiteData
 from feddbn.data.clock import Clock, Freq, StepCounter
 from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels, tidy_frame, unnamed
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.lagged import Block, FloatArray
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.lagged import Block
 from feddbn.errors import DataError
 
 __all__ = ["Segmenter"]

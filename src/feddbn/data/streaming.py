@@ -24,7 +24,7 @@ from typing import final
 
 import numpy as np
 
-from feddbn.core.lagged import Block
+from feddbn.core.designs.lagged import Block
 from feddbn.data.clock import Clock, Freq, StepCounter
 from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels
 from feddbn.data.segments import Segmenter

@@ -13,14 +13,15 @@ from typing import cast
 
 import numpy as np
 
-from feddbn.core.acyclicity import expm_value_and_grad
-from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.lagged import FloatArray, lagged_rows
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.lagged import lagged_rows
+from feddbn.core.graphs.acyclicity import expm_value_and_grad
+from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.admm import ConsensusSettings, fdbnl_program
-from feddbn.federation.site import Site
-from feddbn.federation.task import Sum, Task, run_program
+from feddbn.federation.programs.fdbnl import ConsensusSettings, fdbnl_program
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.task import Sum, Task, run_program
 from feddbn.privacy.attack import (
     Ask,
     ConsensusAttack,
@@ -32,8 +33,8 @@ from feddbn.privacy.attack import (
     rotation_distance,
     rows_from_gram,
 )
-from feddbn.runtime.in_process import InProcessFederation
-from feddbn.runtime.secure import secure_federation
+from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.runtime.simulated.secure import secure_federation
 
 __all__ = ["LeakReport", "LeakRound", "attack_fdbnl", "attack_pfdbnl"]
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.graph import break_cycles, threshold
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
+from feddbn.core.graphs.pruning import break_cycles, threshold
 from feddbn.data import read_sites
 from feddbn.experiments.cells import Cell, hashed_seed
 from feddbn.experiments.config import PROTOCOLS
-from feddbn.federation.local_fits import local_fit_of_state
-from feddbn.federation.site import Site
+from feddbn.federation.programs.local_fits import local_fit_of_state
+from feddbn.federation.protocol.site import Site
 from feddbn.methods.scoring import Scores, score, score_sites
 from feddbn.methods.simulation import SimulatedFederation, simulate
 from feddbn.model.dbn import DBN
-from feddbn.runtime.in_process import InProcessFederation
+from feddbn.runtime.simulated.in_process import InProcessFederation
 
 __all__ = ["LocalNetworks", "baselines_of_local_fits", "draw", "run_simulated", "select_lambda"]
 

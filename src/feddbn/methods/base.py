@@ -11,17 +11,17 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 
-from feddbn.core.consensus import RoundRecord
-from feddbn.core.constraints import Edge, EdgeConstraints
-from feddbn.core.lagged import FloatArray
-from feddbn.core.status import Status
+from feddbn.core.arrays import FloatArray
+from feddbn.core.fdbnl.server import RoundRecord
+from feddbn.core.graphs.constraints import Edge, EdgeConstraints
+from feddbn.core.graphs.status import Status
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.errors import ParameterError
-from feddbn.federation.site import Site
-from feddbn.federation.statistics import Preparation
-from feddbn.federation.task import Federation, Observer, ServerProgram, Sum, Task, run_program
+from feddbn.federation.programs.statistics import Preparation
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
 from feddbn.model.dbn import DBN
-from feddbn.runtime.stacked import StackedFederation
+from feddbn.runtime.simulated.stacked import StackedFederation
 
 __all__ = ["DBNEstimator", "history_frame", "network"]
 

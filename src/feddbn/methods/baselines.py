@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.constraints import has_cycle
-from feddbn.core.graph import break_cycles, threshold
-from feddbn.core.lagged import FloatArray
-from feddbn.core.status import Status
+from feddbn.core.arrays import FloatArray
+from feddbn.core.graphs.constraints import has_cycle
+from feddbn.core.graphs.pruning import break_cycles, threshold
+from feddbn.core.graphs.status import Status
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.local_fits import local_fit_of_state, local_fits_program
-from feddbn.federation.task import Federation, Observer
+from feddbn.federation.programs.local_fits import local_fit_of_state, local_fits_program
+from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import history_frame, network
 from feddbn.methods.fdbnl import ConsensusEstimator
 from feddbn.methods.scoring import score

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.lagged import Block, FloatArray
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.lagged import Block
 from feddbn.data import ArrayRecording, MemorySite, SiteData
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.task import Observer
+from feddbn.federation.protocol.task import Observer
 from feddbn.methods.registry import Method, available_methods, make_estimator
 from feddbn.methods.scoring import score, score_sites
 from feddbn.methods.truth import Truth, truth_of_sites

@@ -1,6 +1,6 @@
 """How far each edge can be trusted: refit on resamples of every site's own rows, count, tabulate.
 
-The sites send sums of resampled moments (`feddbn.federation.bootstrap`), so whatever protects sums
+The sites send sums of resampled moments (`feddbn.federation.programs.bootstrap`), so whatever protects sums
 protects this too. The fits happen at the server, from sums only.
 """
 
@@ -16,16 +16,16 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from feddbn.core.bootstrap import RESAMPLINGS
-from feddbn.core.lagged import FloatArray
-from feddbn.core.moments import Moments
+from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.resampling import RESAMPLINGS
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, UnitsWarning
-from feddbn.federation.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
-from feddbn.federation.site import Site
-from feddbn.federation.task import Federation, run_program
+from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.model.dbn import DBN
-from feddbn.runtime.in_process import InProcessFederation
+from feddbn.runtime.simulated.in_process import InProcessFederation
 
 __all__ = ["MomentsEstimator", "confidence_table", "edge_confidence"]
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from feddbn.core.dynotears import solve_dynotears
-from feddbn.core.lagged import FloatArray
-from feddbn.core.moments import Moments
+from feddbn.core.arrays import FloatArray
+from feddbn.core.fdbnl.dynotears import solve_dynotears
+from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import DataError
-from feddbn.federation.admm import ConsensusFit, check_summary, consensus_options
-from feddbn.federation.statistics import Preparation, moments_program, prepare, summary_of_moments
-from feddbn.federation.task import Federation, Observer, ServerProgram
+from feddbn.federation.programs.fdbnl import ConsensusFit, check_summary, consensus_options
+from feddbn.federation.programs.statistics import Preparation, moments_program, prepare, summary_of_moments
+from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.fdbnl import ConsensusEstimator
 from feddbn.methods.selection import resolve_auto
 from feddbn.model.dbn import DBN

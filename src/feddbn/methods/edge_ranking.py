@@ -10,21 +10,22 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 
-from feddbn.core.constraints import Edge, EdgeConstraints
-from feddbn.core.features import DEFAULT_KNOTS
-from feddbn.core.lagged import Block, FloatArray
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.features import DEFAULT_KNOTS
+from feddbn.core.designs.lagged import Block
+from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.feature_statistics import pair_direction_program
-from feddbn.federation.lagged_posterior import (
+from feddbn.federation.programs.feature_statistics import pair_direction_program
+from feddbn.federation.programs.lagged_posterior import (
     LaggedOptions,
     LaggedPosterior,
     feature_candidates,
     lagged_posterior_program,
 )
-from feddbn.federation.site import Site
-from feddbn.federation.task import Federation, Sum, Task, run_program
-from feddbn.runtime.in_process import InProcessFederation
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.task import Federation, Sum, Task, run_program
+from feddbn.runtime.simulated.in_process import InProcessFederation
 
 __all__ = ["ContemporaneousEdgeRanker", "LaggedEdgeRanker", "lagged_edge_table", "selection_table"]
 
@@ -210,7 +211,7 @@ class ContemporaneousEdgeRanker(_Ranker):
     """Scores of directed edges within a moment, from one sum: partial correlation times non-Gaussian
     direction.
 
-    Each recording is prewhitened by its own AR(1) per variable; see `feddbn.core.direction`. With Gaussian
+    Each recording is prewhitened by its own AR(1) per variable; see `feddbn.core.ranking.direction`. With Gaussian
     noise the direction is a coin toss and `direction` stays near 1/2; sub-Gaussian noise reverses it.
 
     Parameters

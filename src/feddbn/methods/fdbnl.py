@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from feddbn.core.constraints import Edge
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
+from feddbn.core.graphs.constraints import Edge
 from feddbn.data import SiteData
-from feddbn.federation.admm import ConsensusFit, ConsensusSettings, fdbnl_program
-from feddbn.federation.statistics import Preparation
-from feddbn.federation.task import Federation, Observer, ServerProgram
+from feddbn.federation.programs.fdbnl import ConsensusFit, ConsensusSettings, fdbnl_program
+from feddbn.federation.programs.statistics import Preparation
+from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
 from feddbn.methods.selection import resolve_auto
 

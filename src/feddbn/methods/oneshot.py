@@ -11,23 +11,27 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from feddbn.core.constraints import Edge
-from feddbn.core.criterion import Criterion
-from feddbn.core.lagged import FloatArray
-from feddbn.core.moments import Moments
-from feddbn.core.one_round import LearnOptions, PathPoint, UnitsCheck, refit
-from feddbn.core.status import Status
+from feddbn.core.arrays import FloatArray
+from feddbn.core.graphs.constraints import Edge
+from feddbn.core.graphs.status import Status
+from feddbn.core.orders.criterion import Criterion
+from feddbn.core.orders.learn import LearnOptions, PathPoint, UnitsCheck, refit
+from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError, UnitsWarning
-from feddbn.federation.lagged_posterior import LaggedOptions, feature_candidates, lagged_posterior_program
-from feddbn.federation.oneshot import (
+from feddbn.federation.programs.lagged_posterior import (
+    LaggedOptions,
+    feature_candidates,
+    lagged_posterior_program,
+)
+from feddbn.federation.programs.oneshot import (
     NonGaussianReport,
     OneShotOptions,
     OneShotOutcome,
     learn_from_moments,
     oneshot_program,
 )
-from feddbn.federation.task import Federation, Observer
+from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.edge_ranking import lagged_edge_table, selection_table
 from feddbn.model.dbn import DBN

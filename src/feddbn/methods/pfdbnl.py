@@ -8,20 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.constraints import Edge
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
+from feddbn.core.graphs.constraints import Edge
 from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.errors import ParameterError
-from feddbn.federation.personal import PersonalFit, PersonalSettings, personal_arrays, personal_program
-from feddbn.federation.personal_state import Entries
-from feddbn.federation.shared_edges import edge_counts_program
-from feddbn.federation.statistics import Preparation
-from feddbn.federation.task import Federation, Observer, ServerProgram
+from feddbn.federation.programs.pfdbnl.rounds import (
+    PersonalFit,
+    PersonalSettings,
+    personal_arrays,
+    personal_program,
+)
+from feddbn.federation.programs.pfdbnl.state import Entries
+from feddbn.federation.programs.shared_edges import edge_counts_program
+from feddbn.federation.programs.statistics import Preparation
+from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
 from feddbn.methods.selection import resolve_auto
 from feddbn.methods.shared_edges import SharedEdges, shared_edges_of
 from feddbn.model.dbn import DBN
-from feddbn.runtime.in_process import InProcessFederation
+from feddbn.runtime.simulated.in_process import InProcessFederation
 
 __all__ = ["PFDBNL"]
 

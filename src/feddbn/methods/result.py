@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn._version import __version__
-from feddbn.core.status import Status
+from feddbn.core.graphs.status import Status
 from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.model.dbn import DBN
 

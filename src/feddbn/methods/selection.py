@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pandas as pd
 
-from feddbn.core.selection import choose
+from feddbn.core.statistics.standard_error_rule import choose
 from feddbn.errors import ParameterError
-from feddbn.federation.folds import make_fold, on_fold
-from feddbn.federation.selection import comparison_program, held_out_program
-from feddbn.federation.task import Federation, Observer, ServerProgram, run_program
+from feddbn.federation.programs.folds import make_fold, on_fold
+from feddbn.federation.programs.held_out import comparison_program, held_out_program
+from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, run_program
 
 if TYPE_CHECKING:
-    from feddbn.core.lagged import FloatArray
-    from feddbn.federation.statistics import Preparation
+    from feddbn.core.arrays import FloatArray
+    from feddbn.federation.programs.statistics import Preparation
 
 __all__ = ["AUTO_GRIDS", "HeldOut", "Selection", "resolve_auto", "select"]
 

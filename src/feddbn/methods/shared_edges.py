@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.federation.shared_edges import EdgeCounts
+from feddbn.federation.programs.shared_edges import EdgeCounts
 from feddbn.model.dbn import DBN
 
 __all__ = ["SharedEdges", "shared_edges_of"]

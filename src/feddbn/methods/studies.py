@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.federation.study import StudyFederation, StudyMethod, StudyResult, register_study_method
+from feddbn.federation.protocol.study import StudyFederation, StudyMethod, StudyResult, register_study_method
 from feddbn.methods.registry import METHODS, Method, make_estimator
 from feddbn.methods.result import Result
 

@@ -33,7 +33,10 @@ Truth = DBN | dict[str, DBN]
 
 def write_truth(federation: SimulatedFederation, path: str | Path) -> Path:
     """Write the networks behind a simulated federation and return the path."""
-    extra = {"simulated": plain(federation.parameters), "clusters": plain(federation.clusters)}
+    extra = {
+        "simulated": plain(federation.parameters),
+        "clusters": plain(federation.clusters),
+    }
     if federation.is_homogeneous:
         return write_json({**federation.truth.to_dict(), **extra}, path)
     sites = {site: dbn.to_dict() for site, dbn in federation.truths.items()}

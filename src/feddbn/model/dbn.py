@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from feddbn.core.lagged import FloatArray
-from feddbn.core.moments import Moments
+from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
 from feddbn.model import arrays, dynamics, effects, export, graph, residuals
 from feddbn.model.forecast import Forecast, Held, IntervalMethod, forecast, sample_paths

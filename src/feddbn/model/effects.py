@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dynamics import impact
 from feddbn.model.inputs import positive_int, variable_index

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.dynamics import companion, impact, stationary_mean
 from feddbn.model.inputs import (

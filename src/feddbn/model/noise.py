@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 
 __all__ = ["Noise", "draw_noise"]

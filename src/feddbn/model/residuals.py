@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from feddbn.core.lagged import Block, FloatArray, lagged_rows
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.lagged import Block, lagged_rows
 from feddbn.errors import ParameterError
 from feddbn.model.inputs import Rows, positive_int, segments_of
 

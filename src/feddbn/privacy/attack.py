@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import expm, orthogonal_procrustes
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 
 __all__ = [

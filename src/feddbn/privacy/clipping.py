@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, ParameterError
 
 __all__ = [

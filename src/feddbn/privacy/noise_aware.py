@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
-from feddbn.core.moments import Moments
+from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError
 
 __all__ = ["NoisyMoments", "effective_count", "moments_of_noisy_sums", "repair_psd"]

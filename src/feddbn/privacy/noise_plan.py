@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
-from feddbn.core.moments import sums_length
+from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import ParameterError
 from feddbn.privacy.clipping import clip_to, clipped_sum, gaussian_share, gram_weights
 from feddbn.privacy.gaussian import noise_multiplier

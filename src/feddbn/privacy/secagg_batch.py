@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.privacy.fixed_point import LIMBS, encode_fixed
 from feddbn.privacy.keys import TAG_BYTES, pair_tags
 from feddbn.privacy.secagg import Message, Order

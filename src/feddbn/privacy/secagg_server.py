@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ProtocolError
 from feddbn.privacy.fixed_point import (
     DEFAULT_FRACTIONAL_BITS,

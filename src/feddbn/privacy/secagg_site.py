@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ProtocolError, StateError
 from feddbn.privacy.fixed_point import (
     DEFAULT_FRACTIONAL_BITS,

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, ParameterError
 from feddbn.report.canvas import LINE_COLOURS, new_axes
 

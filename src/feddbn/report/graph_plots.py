@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.path import Path
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.report.canvas import (

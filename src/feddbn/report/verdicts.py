@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from feddbn.core.constraints import has_cycle
+from feddbn.core.graphs.constraints import has_cycle
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.report.record import ReportRecord

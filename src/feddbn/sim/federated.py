@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.sim.series import simulate_recordings
 from feddbn.sim.settings import SimulationSettings, connectivity_degree, split_evenly
 from feddbn.sim.systems import System, draw_system, thin_system, vary_system

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 
 __all__ = ["GRAPHS", "draw_dag", "draw_lag_graph", "draw_weights", "n_scale_free_edges"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 
 __all__ = ["NOISE_FAMILIES", "draw_noise"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.sim.noise import draw_noise
 from feddbn.sim.systems import System
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.sim.graphs import GRAPHS
 from feddbn.sim.noise import NOISE_FAMILIES

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feddbn.core.lagged import FloatArray
+from feddbn.core.arrays import FloatArray
 from feddbn.sim.graphs import BoolArray, IntArray, draw_dag, draw_lag_graph, draw_weights
 from feddbn.sim.settings import SimulationSettings
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.lagged import Block
-from feddbn.core.recordings import SiteData
+from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.recordings import SiteData
 from feddbn.data import ArrayRecording, MemorySite, read_sites, summary
 from feddbn.errors import DataError, FileError, ParameterError
 

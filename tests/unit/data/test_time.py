@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.recordings import SiteData
+from feddbn.core.designs.recordings import SiteData
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
 

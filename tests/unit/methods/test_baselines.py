@@ -3,7 +3,7 @@ import pytest
 
 import feddbn
 from feddbn import Average, BestSite, Dynotears, LocalOnly, Vote
-from feddbn.core.constraints import has_cycle
+from feddbn.core.graphs.constraints import has_cycle
 from feddbn.errors import ParameterError
 
 
@@ -70,7 +70,7 @@ def test_personal_networks_stay_at_remote_sites(federation):
         variables = ("x0", "x1")
 
         def sum(self, task):
-            from feddbn.federation.task import Sum
+            from feddbn.federation.protocol.task import Sum
 
             return Sum(np.ones(1), ("a",))
 

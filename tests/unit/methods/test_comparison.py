@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn import DBN, simulate
-from feddbn.core.lagged import Block
+from feddbn.core.designs.lagged import Block
 from feddbn.data import ArrayRecording, MemorySite, read_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.methods.comparison import compare, default_methods, fit_method, held_out_score, split_rows

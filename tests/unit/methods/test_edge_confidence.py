@@ -6,15 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.core.moments import Moments
+from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError, UnitsWarning
-from feddbn.federation.site import Site
+from feddbn.federation.protocol.site import Site
 from feddbn.methods.confidence import COLUMNS, confidence_table, edge_confidence
 from feddbn.methods.dynotears import Dynotears
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.simulation import simulate
 from feddbn.model.dbn import DBN
-from feddbn.runtime.in_process import InProcessFederation
+from feddbn.runtime.simulated.in_process import InProcessFederation
 
 
 @dataclass(frozen=True)

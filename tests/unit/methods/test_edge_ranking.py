@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from feddbn.core.lagged import Block
+from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.site import Site
+from feddbn.federation.protocol.site import Site
 from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
-from feddbn.runtime.in_process import InProcessFederation
+from feddbn.runtime.simulated.in_process import InProcessFederation
 
 EDGES = [(0, 1), (0, 2), (0, 3), (4, 5)]
 

@@ -4,8 +4,8 @@ from sklearn.base import clone
 
 import feddbn
 from feddbn import FDBNL, Dynotears
-from feddbn.core.constraints import has_cycle
-from feddbn.core.status import Status
+from feddbn.core.graphs.constraints import has_cycle
+from feddbn.core.graphs.status import Status
 from feddbn.errors import DataError, ParameterError
 
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from feddbn.core.moments import Moments
-from feddbn.core.status import Status
+from feddbn.core.graphs.status import Status
+from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.methods.confidence import edge_confidence
 from feddbn.methods.edge_ranking import LaggedEdgeRanker

@@ -10,12 +10,12 @@ from sklearn.base import clone
 
 import feddbn
 from feddbn import FDBNL, PFDBNL, Dynotears, simulate
-from feddbn.core.constraints import has_cycle
+from feddbn.core.graphs.constraints import has_cycle
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.site import Site
-from feddbn.federation.task import Sum, Task
-from feddbn.runtime.in_process import InProcessFederation
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.task import Sum, Task
+from feddbn.runtime.simulated.in_process import InProcessFederation
 
 
 @pytest.fixture(scope="module")

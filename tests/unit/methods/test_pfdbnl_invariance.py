@@ -8,8 +8,8 @@ import pytest
 import feddbn
 from feddbn import PFDBNL, Dynotears, LocalOnly, simulate
 from feddbn.data import read_sites
-from feddbn.federation.site import Site
-from feddbn.runtime.in_process import InProcessFederation
+from feddbn.federation.protocol.site import Site
+from feddbn.runtime.simulated.in_process import InProcessFederation
 
 
 @pytest.fixture(scope="module")

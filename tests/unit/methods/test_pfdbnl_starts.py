@@ -9,14 +9,14 @@ import pytest
 
 import feddbn
 from feddbn import PFDBNL, simulate
-from feddbn.core.constraints import EdgeConstraints
-from feddbn.core.dynotears import penalty_matrix
-from feddbn.core.graph import topological_order
-from feddbn.core.lasso import loss_value, penalty_value, solve_lasso
-from feddbn.core.personal import NORMS, PersonalOptions, PersonalRun
-from feddbn.core.personal_site import searched_order
-from feddbn.core.schedules import make_schedule
-from feddbn.federation import personal_asked
+from feddbn.core.fdbnl.dynotears import penalty_matrix
+from feddbn.core.fdbnl.schedules import make_schedule
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.graphs.pruning import topological_order
+from feddbn.core.pfdbnl.server import NORMS, PersonalOptions, PersonalRun
+from feddbn.core.pfdbnl.stages import searched_order
+from feddbn.core.solvers.lasso import loss_value, penalty_value, solve_lasso
+from feddbn.federation.programs.pfdbnl import asked as personal_asked
 
 STRONG = (0.5, 2.0)
 

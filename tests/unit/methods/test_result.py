@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from feddbn import DBN, FDBNL, Average, LocalOnly, simulate
-from feddbn.core.status import Status
+from feddbn.core.graphs.status import Status
 from feddbn.errors import FileError, ParameterError
 from feddbn.methods.result import FORMAT, VERSION, Result, plain, write_json
 from feddbn.methods.truth import read_estimate, read_truth, write_truth

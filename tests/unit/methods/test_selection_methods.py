@@ -8,10 +8,10 @@ import pytest
 
 import feddbn
 from feddbn import FDBNL, PFDBNL, Dynotears, LocalOnly, OneShotDBN, select, simulate
-from feddbn.core.lagged import Block
+from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording
 from feddbn.errors import ParameterError
-from feddbn.federation.folds import held_out_part, make_fold, training_part
+from feddbn.federation.programs.folds import held_out_part, make_fold, training_part
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from feddbn.core.lagged import Block, lagged_rows
-from feddbn.core.moments import Moments
+from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.dbn import DBN
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.linalg import expm
 
 from feddbn.errors import ParameterError
-from feddbn.federation.site import Site, SiteTask, register_site_task
-from feddbn.federation.task import Task
+from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
+from feddbn.federation.protocol.task import Task
 from feddbn.privacy.attack import (
     ConsensusAttack,
     PersonalAttack,
@@ -17,7 +17,7 @@ from feddbn.privacy.attack import (
     rotation_distance,
     rows_from_gram,
 )
-from feddbn.runtime.secure import secure_federation
+from feddbn.runtime.simulated.secure import secure_federation
 
 
 class PlainSite:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.moments import Moments
+from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError
 from feddbn.privacy.clipping import (
     choose_clip,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.moments import Moments
+from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError
 from feddbn.privacy.clipping import gaussian_share, gram_weights
 from feddbn.privacy.noise_aware import effective_count, moments_of_noisy_sums, repair_psd

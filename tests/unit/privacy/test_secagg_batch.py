@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from feddbn.privacy.secagg_batch import mask_together
-from secagg_wire import Wire, assert_sum
+from support.secagg_wire import Wire, assert_sum
 
 
 @pytest.mark.parametrize("length", [0, 6, 9])

@@ -8,7 +8,7 @@ from feddbn.privacy.secagg import (
     Order,
 )
 from feddbn.privacy.secagg_site import SecAggSite
-from secagg_wire import Wire, roster_request
+from support.secagg_wire import Wire, roster_request
 
 
 def test_sites_told_different_tasks_reveal_nothing():

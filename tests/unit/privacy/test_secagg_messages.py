@@ -13,7 +13,7 @@ from feddbn.privacy.secagg import (
     rows_of,
 )
 from feddbn.privacy.secagg_server import SecAggServer
-from secagg_wire import N, Wire, assert_sum, roster_request
+from support.secagg_wire import N, Wire, assert_sum, roster_request
 
 
 def test_phases_out_of_order_are_refused_and_change_nothing():

@@ -9,7 +9,7 @@ from feddbn.privacy.keys import keystream, open_sealed
 from feddbn.privacy.secagg import (
     Order,
 )
-from secagg_wire import N, Wire, assert_sum
+from support.secagg_wire import N, Wire, assert_sum
 
 
 def test_one_slot_never_masks_two_inputs():

@@ -9,7 +9,7 @@ from feddbn.privacy.secagg import (
     default_threshold,
     lowest_threshold,
 )
-from secagg_wire import Wire, assert_sum
+from support.secagg_wire import Wire, assert_sum
 
 
 def test_sum_of_everybody():

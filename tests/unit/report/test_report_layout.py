@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from report_results import random_dbn
 
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.report.canvas import shortened, symmetric_scale, thinned
 from feddbn.report.layout import CIRCLE_LIMIT, cluster_order, graph_positions, link_strengths
+from support.report_results import random_dbn
 
 
 def test_clustering_puts_two_separate_groups_side_by_side():

@@ -7,7 +7,6 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 import pytest
-from report_results import example_result, random_dbn, stored
 
 from feddbn.errors import FileError, ParameterError
 from feddbn.model.dbn import DBN
@@ -15,6 +14,7 @@ from feddbn.privacy.audit import AuditChain
 from feddbn.report import render_report, time_series_edges, write_report
 from feddbn.report.page_data import HORIZON, page_data
 from feddbn.report.record import read_record
+from support.report_results import example_result, random_dbn, stored
 
 
 def embedded(page: str) -> dict:

@@ -11,7 +11,6 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
-from report_results import random_dbn
 
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.dbn import DBN
@@ -30,6 +29,7 @@ from feddbn.report import (
     strongest_responses,
     time_series_edges,
 )
+from support.report_results import random_dbn
 
 
 def chain() -> DBN:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from report_results import example_result
 
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import Verdict, verdicts
+from support.report_results import example_result
 
 
 def verdict(key: str, **changes: object) -> Verdict:

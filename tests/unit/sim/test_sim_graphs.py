@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.constraints import has_cycle
+from feddbn.core.graphs.constraints import has_cycle
 from feddbn.sim.graphs import draw_dag, draw_lag_graph, draw_weights, n_scale_free_edges
 
 

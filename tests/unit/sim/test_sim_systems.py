@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.constraints import has_cycle
+from feddbn.core.graphs.constraints import has_cycle
 from feddbn.sim import SimulationSettings, systems
 from feddbn.sim.systems import MAX_RADIUS, System, draw_system, thin_system, vary_system
 

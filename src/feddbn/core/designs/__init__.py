@@ -1,0 +1,1 @@
+"""From recordings to the columns of a design, and their rows."""

@@ -1,0 +1,1 @@
+"""FDBNL: the server's half, the site's half, schedules."""

@@ -1,0 +1,403 @@
+"""The server's half of FDBNL as a state machine, fed with sums only.
+
+Theory of operation
+-------------------
+Broadcast `C` (with `ask`, `rho2_before`, `rho2`, `relaxation`); feed the sum of the sites' vectors to `advance`; repeat
+until `is_done`. What the server learns about a broadcast point's residuals it learns from the next sum.
+
+The adaptive path asks the sites for gradients, whose sum is the pooled gradient whatever the split; so the path through
+the non-convex part, and with it the local optimum, is the same for one site and for sixty-four:
+
+    WARM      the lasso without acyclicity
+    ACYCLIC   acyclicity gains weight slowly, from almost nothing: a homotopy
+    LASSO     h is small: W keeps the order it has found; the convex problem within it is solved to tolerance
+    SUPPORT   (refit) no penalty, only the edges whose penalised weight comes near their threshold
+    FINAL     (refit) no penalty, only the edges above their thresholds
+
+By the end of ACYCLIC the gradients have shown the pooled quadratic in all directions that matter (`SeenGram`), so a
+convex stage minimises it and checks the answer with the next gradient: one or two rounds, however ill-conditioned the
+data. Consensus ADMM in their place took some 20 rounds a stage on mild data and more than 900 on strong weights split
+over 64 sites.
+
+The paper's schedule is [fdbnl] Algorithm 1: consensus ADMM with h in the global step throughout (stage ACYCLIC, then
+the refits if asked for). Stopping on h alone would accept the first iterate W = 0, which is acyclic and has learned
+nothing. # DEVIATES [fdbnl] stopping: h AND residuals; see test_zero_is_not_an_answer.
+
+Known weakness: the acyclic stage is a local method; its answer depends on the penalty path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+
+from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.fdbnl.schedules import Schedule
+from feddbn.core.fdbnl.site import Ask
+from feddbn.core.graphs.acyclicity import Acyclicity, expm_value_and_grad
+from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
+from feddbn.core.graphs.pruning import (
+    CANDIDATE_SHARE,
+    DroppedEdge,
+    break_cycles,
+    threshold,
+    topological_order,
+)
+from feddbn.core.graphs.status import Status
+from feddbn.core.solvers.acyclic_prox import solve_acyclic_prox
+from feddbn.core.solvers.lasso import penalty_value, soft_threshold
+from feddbn.core.solvers.seen_gram import SeenGram
+from feddbn.core.solvers.sign_search import solve_by_signs
+
+__all__ = ["Consensus", "ConsensusOptions", "RoundRecord", "Stage"]
+
+_RELAXATION = 1.6
+_FOLLOW = 0.02
+_PATIENCE = 15
+
+
+class Stage(Enum):
+    """What the rounds are solving at the moment."""
+
+    WARM = "warm"
+    ACYCLIC = "acyclic"
+    LASSO = "lasso"
+    SUPPORT = "support"
+    FINAL = "final"
+
+
+@dataclass(frozen=True)
+class ConsensusOptions:
+    """The problem and its limits.
+
+    Attributes
+    ----------
+    penalty
+        (q, d) L1 weights.
+    metric
+        (q,) diagonal of D: variances of the sources, or ones.
+    """
+
+    penalty: FloatArray
+    metric: FloatArray
+    constraints: EdgeConstraints
+    schedule: Schedule
+    h_tol: float = 1e-8
+    tol: float = 1e-6
+    max_rounds: int = 1000
+    w_threshold: float = 0.0
+    a_threshold: float = 0.0
+    refit: bool = False
+    acyclicity: Acyclicity = expm_value_and_grad
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """What is known about the broadcast point of one round."""
+
+    round: int
+    stage: str
+    h: float
+    primal: float
+    dual: float
+    objective: float
+    rho1: float
+    rho2: float
+
+
+@dataclass
+class Consensus:
+    """The run so far."""
+
+    options: ConsensusOptions
+    C: FloatArray = field(init=False)
+    C_raw: FloatArray | None = None
+    stage: Stage = field(init=False)
+    rho1: float = field(init=False)
+    rho2: float = field(init=False)
+    rho2_before: float = field(init=False)
+    alpha: float = 0.0
+    h: float = 0.0
+    status: Status | None = None
+    dropped: list[DroppedEdge] = field(default_factory=list)
+    history: list[RoundRecord] = field(default_factory=list)
+    target_loss: FloatArray | None = None
+    n_evaluations: int = 0
+    is_done: bool = False
+
+    def __post_init__(self) -> None:
+        options = self.options
+        self.C = self._iterate = self._iterate_before = np.zeros(options.penalty.shape)
+        self.rho1 = options.schedule.rho1
+        self.rho2 = self.rho2_before = options.schedule.rho2
+        self._allowed: BoolArray = options.constraints.allowed
+        self._penalty = options.penalty
+        self._curvature = 0.0
+        self._known: tuple[float, FloatArray] | None = None
+        self._lipschitz = options.schedule.total_weight
+        self._gradient_before: tuple[FloatArray, FloatArray] | None = None
+        self._stage_start = 0
+        self._joined = False
+        self._seen = SeenGram(options.metric)
+        self._contributors: object = None
+        self._momentum = 1.0
+        self._waited = 0
+        self._raw_objective = float("nan")
+        if not has_cycle(options.constraints.allowed[: options.constraints.d]):
+            self.stage = Stage.LASSO
+        else:
+            self.stage = Stage.WARM if options.schedule.is_adaptive else Stage.ACYCLIC
+
+    def start_at(self, C: FloatArray) -> None:
+        """Begin from the weights C instead of zero; before the first sum only."""
+        self.C = self._iterate = self._iterate_before = np.where(self._allowed, C, 0.0)
+
+    @property
+    def round(self) -> int:
+        """Number of sums received."""
+        return len(self.history)
+
+    @property
+    def ask(self) -> Ask:
+        """What to ask of the sites about `C`."""
+        if self.options.schedule.is_adaptive:
+            return Ask.GRADIENT
+        return Ask.STEP if self._joined else Ask.ZERO
+
+    @property
+    def relaxation(self) -> float:
+        """How far sites overshoot: convex problems converge faster with it."""
+        return 1.0 if self.stage is Stage.ACYCLIC else _RELAXATION
+
+    @property
+    def raw_objective(self) -> float:
+        """Penalised objective of `C_raw`."""
+        return self._raw_objective
+
+    def graph(self) -> FloatArray:
+        """Return the final weights: refitted if asked for, thresholded, without cycles."""
+        if self.stage is Stage.FINAL or self.C_raw is None:
+            return self.C
+        # Without refit this is the paper's rule: threshold the penalised weights.
+        constraints, d = self.options.constraints, self.options.constraints.d
+        C = threshold(self.C_raw, constraints.required, self.options.w_threshold, self.options.a_threshold)
+        C[:d], dropped = break_cycles(C[:d], constraints.required[:d])
+        self.dropped += [edge for edge in dropped if edge not in self.dropped]
+        return C
+
+    def advance(self, total: FloatArray, n_sites: int, contributors: object = None) -> None:
+        """Take the sum of one round's vectors (see `core.fdbnl.site`) and decide what comes next.
+
+        `contributors` tells sums over different sites apart: their gradients are of different problems.
+        """
+        q, d = self.C.shape
+        message = total[: q * d].reshape(q, d)
+        self.target_loss = np.array(total[q * d + 1 :])
+        scale = max(self._norm(self.C), 1e-12)
+        if self.options.schedule.is_adaptive:
+            if contributors != self._contributors:
+                self._seen.forget()
+                self._contributors = contributors
+            self._advance_by_gradient(message, scale)
+        else:
+            self._advance_by_consensus(message, float(total[q * d]), n_sites, scale)
+
+    def _advance_by_gradient(self, gradient: FloatArray, scale: float) -> None:
+        C = self.C
+        self._seen.see(C, gradient)
+        if self.stage in (Stage.WARM, Stage.ACYCLIC):
+            # At a stage's starting point nothing has moved yet.
+            is_start = self.round == self._stage_start
+            moved = float("inf") if is_start else self._norm(self._iterate - self._iterate_before)
+        else:
+            best = self._minimise_bound(C, gradient)
+            moved = self._norm(best - C)
+        self._record(moved, moved)
+        while self._stage_is_finished(moved, scale):
+            if self._next_stage():
+                return
+            if self.stage is not Stage.ACYCLIC:
+                best = self._minimise_bound(C, gradient)
+            moved = float("inf")
+        if self.round >= self.options.max_rounds:
+            self._give_up()
+        elif self.stage in (Stage.WARM, Stage.ACYCLIC):
+            self._gradient_step(gradient)
+        else:
+            self.C = best
+
+    def _advance_by_consensus(self, message: FloatArray, gap: float, n_sites: int, scale: float) -> None:
+        primal, dual = float("inf"), float("inf")
+        if self.ask is Ask.STEP:
+            primal = float(np.sqrt(max(gap, 0.0) / n_sites))
+            dual = self._norm(self._iterate - self._iterate_before)
+        self._record(primal, dual)
+        self._joined = True
+        if self._stage_is_finished(max(primal, dual), scale) and self._next_stage():
+            return
+        if self.round >= self.options.max_rounds:
+            self._give_up()
+        else:
+            self._consensus_step(message / n_sites, n_sites)
+
+    def _record(self, primal: float, dual: float) -> None:
+        assert self.target_loss is not None
+        objective = float(self.target_loss.sum()) + penalty_value(self.C, self.options.penalty)
+        self.history.append(
+            RoundRecord(self.round, self.stage.value, self.h, primal, dual, objective, self.rho1, self.rho2)
+        )
+
+    def _minimise_bound(self, C: FloatArray, gradient: FloatArray) -> FloatArray:
+        """Return the minimiser of the present convex stage's problem, with what has been seen of G in place of G.
+
+        `gradient` is the loss's at C; around that point the model has no error to first order.
+        """
+        root = self._seen.root
+        B = self._seen.scaled(self._lipschitz)
+        linear = B @ (root * C) - gradient / root
+        return solve_by_signs(B, linear, self._penalty / root, self._allowed, root * C) / root
+
+    def _gradient_step(self, gradient: FloatArray) -> None:
+        """Proximal gradient step from `C` in the metric D, then momentum.
+
+        The step length comes from the curvature seen along the path, ``<dC, dG> / |dC|_D^2``: a property of the pooled
+        problem that needs no extra sum.
+        """
+        D = self.options.metric[:, None]
+        if self._gradient_before is not None:
+            dC, dG = self.C - self._gradient_before[0], gradient - self._gradient_before[1]
+            length = float(np.sum(D * dC * dC))
+            if length > 1e-20:
+                self._lipschitz = max(self._lipschitz, 1.1 * float(np.sum(dC * dG)) / length)
+        self._gradient_before = (self.C, gradient)
+        kappa = self._lipschitz * D
+        new = self._proximal_step(self.C - gradient / kappa, kappa)
+        step = new - self._iterate
+        # Restart the momentum when it points uphill (O'Donoghue and Candes 2015).
+        if float(np.sum(D * (self.C - new) * step)) > 0:
+            self._momentum = 1.0
+        momentum = (1.0 + np.sqrt(1.0 + 4.0 * self._momentum**2)) / 2.0
+        self._iterate_before, self._iterate = self._iterate, new
+        self.C = self._allowed * (new + (self._momentum - 1.0) / momentum * step)
+        self._momentum = momentum
+        if self.stage is Stage.ACYCLIC:
+            self._raise_acyclicity(self._norm(step) <= _FOLLOW * max(self._norm(new), 1e-12))
+
+    def _consensus_step(self, V: FloatArray, n_sites: int) -> None:
+        rho2 = self.rho2
+        new = self._proximal_step(V, n_sites * rho2 * self.options.metric[:, None])
+        self._iterate_before, self._iterate = self.C, new
+        self.C = new
+        self.rho2_before = rho2
+        if self.stage is Stage.ACYCLIC:
+            self._raise_acyclicity(True)
+            self.rho2 *= self.options.schedule.phi2
+
+    def _proximal_step(self, V: FloatArray, kappa: FloatArray) -> FloatArray:
+        """Return argmin 1/2 |C - V|_kappa^2 + penalties [+ acyclicity]: A exactly, W warm-started."""
+        C: FloatArray = self._allowed * soft_threshold(V, self._penalty / kappa)
+        if self.stage is not Stage.ACYCLIC:
+            return C
+        d, schedule = self.options.constraints.d, self.options.schedule
+        step = solve_acyclic_prox(
+            V[:d],
+            kappa[:d],
+            self._penalty[:d],
+            self._allowed[:d],
+            self.alpha,
+            self.rho1,
+            self._iterate[:d],
+            self.options.acyclicity,
+            curvature=self._curvature,
+            # The path only has to be followed; exactness is bought in the convex stages.
+            tol=1e-3 if schedule.is_adaptive else 1e-5,
+            max_steps=10 if schedule.is_adaptive else 50,
+            known=self._known,
+        )
+        C[:d] = step.W
+        # The next step starts where this one ended.
+        self.h, self._curvature, self._known = step.h, step.curvature, (step.h, step.grad_h)
+        self.n_evaluations += step.n_evaluations
+        return C
+
+    def _raise_acyclicity(self, has_caught_up: bool) -> None:
+        """[fdbnl] Eq. (para) for alpha and rho1; the adaptive path waits until the weights have followed."""
+        schedule = self.options.schedule
+        self._waited += 1
+        if schedule.is_adaptive and not has_caught_up and self._waited < _PATIENCE:
+            return
+        self._waited = 0
+        self.alpha += self.rho1 * self.h
+        self.rho1 = min(self.rho1 * schedule.phi1, schedule.rho1_max)
+
+    def _stage_is_finished(self, residual: float, scale: float) -> bool:
+        options = self.options
+        in_stage = self.round - self._stage_start
+        if self.stage is Stage.WARM:
+            return in_stage > 5 and (residual <= 0.02 * scale or in_stage > 40)
+        if self.stage is Stage.ACYCLIC and options.schedule.is_adaptive:
+            return in_stage > 5 and self.h <= options.schedule.h_switch
+        tol = 1e-3 if self.stage is Stage.SUPPORT else options.tol
+        small = residual <= tol * max(1.0, scale) and (options.schedule.is_adaptive or in_stage > 2)
+        return small and (self.stage is not Stage.ACYCLIC or self.h <= options.h_tol)
+
+    def _next_stage(self) -> bool:
+        """Enter the next stage; True if the run is over."""
+        options = self.options
+        if self.stage is Stage.WARM:
+            # The acyclicity competes with the loss that is left when nothing forbids cycles: that sets its unit.
+            assert self.target_loss is not None
+            self.rho1 *= float(self.target_loss.sum()) / len(self.target_loss)
+            self._enter(Stage.ACYCLIC)
+            return False
+        if self.stage is Stage.ACYCLIC and options.schedule.is_adaptive:
+            self._enter(Stage.LASSO)
+            return False
+        if self.stage in (Stage.ACYCLIC, Stage.LASSO):
+            self._keep_raw()
+            if options.refit:
+                self._enter(Stage.SUPPORT)
+                return False
+        elif self.stage is Stage.SUPPORT:
+            self._enter(Stage.FINAL)
+            return False
+        return self._finish(Status.CONVERGED)
+
+    def _enter(self, stage: Stage) -> None:
+        options, d = self.options, self.options.constraints.d
+        constraints = options.constraints
+        if stage is Stage.LASSO:
+            W, _ = break_cycles(self._iterate[:d], constraints.required[:d])
+            edges = (W != 0) | constraints.required[:d]
+            self._allowed = constraints.within_order(topological_order(edges)).allowed
+            self.C = np.where(self._allowed, self._iterate, 0.0)
+            self.h = 0.0
+        elif stage in (Stage.SUPPORT, Stage.FINAL):
+            W, dropped = break_cycles(self.C[:d], constraints.required[:d])
+            self.dropped += dropped
+            support = self.C != 0
+            support[:d] = W != 0
+            share = 1.0 if stage is Stage.FINAL else CANDIDATE_SHARE
+            limits = (share * options.w_threshold, share * options.a_threshold)
+            support &= threshold(self.C, constraints.required, *limits) != 0
+            self._allowed = support | constraints.required
+            self._penalty = np.zeros_like(options.penalty)
+        self.stage, self._stage_start = stage, self.round
+
+    def _give_up(self) -> None:
+        if self.C_raw is None:
+            self._keep_raw()
+        self._finish(Status.NOT_ACYCLIC if self.stage is Stage.ACYCLIC else Status.MAX_ROUNDS)
+
+    def _keep_raw(self) -> None:
+        self.C_raw, self._raw_objective = self.C, self.history[-1].objective
+
+    def _finish(self, status: Status) -> bool:
+        self.status, self.is_done = status, True
+        return True
+
+    def _norm(self, C: FloatArray) -> float:
+        """Frobenius norm in the metric D."""
+        return float(np.sqrt(np.einsum("i,ij,ij->", self.options.metric, C, C)))

@@ -1,0 +1,126 @@
+"""Which edges may, and which must, be in the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import BoolArray
+from feddbn.errors import ParameterError
+
+__all__ = ["Edge", "EdgeConstraints"]
+
+Edge = tuple[str | int, str | int, int]
+
+
+@dataclass(frozen=True)
+class EdgeConstraints:
+    """Masks over the stack ``C = [W; A_1; ...; A_p]``.
+
+    Attributes
+    ----------
+    allowed
+        ((p+1) d, d): False where a weight must be zero (the diagonal of W always is).
+    required
+        ((p+1) d, d): True where an edge must be present: it carries no penalty and survives every threshold.
+    """
+
+    allowed: BoolArray
+    required: BoolArray
+
+    @property
+    def d(self) -> int:
+        """Number of variables."""
+        return int(self.allowed.shape[1])
+
+    @property
+    def n_lags(self) -> int:
+        """Number of lags."""
+        return int(self.allowed.shape[0]) // self.d - 1
+
+    @classmethod
+    def none(cls, d: int, n_lags: int) -> EdgeConstraints:
+        """Everything allowed except self-loops within a slice."""
+        allowed = np.ones(((n_lags + 1) * d, d), dtype=bool)
+        allowed[:d][np.diag_indices(d)] = False
+        return cls(allowed, np.zeros_like(allowed))
+
+    @classmethod
+    def from_edges(
+        cls,
+        variables: Sequence[str],
+        n_lags: int,
+        forbidden: Iterable[Edge] | None = None,
+        required: Iterable[Edge] | None = None,
+    ) -> EdgeConstraints:
+        """Masks from lists of ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable."""
+        d = len(variables)
+        base = cls.none(d, n_lags)
+        allowed, must = base.allowed.copy(), base.required.copy()
+        for edge in forbidden or ():
+            rows, columns = _positions(edge, variables, n_lags, "forbidden_edges")
+            allowed[np.ix_(rows, columns)] = False
+        for edge in required or ():
+            rows, columns = _positions(edge, variables, n_lags, "required_edges")
+            if not allowed[np.ix_(rows, columns)].all():
+                raise ParameterError(
+                    f"required_edges contains {edge!r}, which is forbidden or a self-loop at lag 0; "
+                    "remove it from one list."
+                )
+            must[np.ix_(rows, columns)] = True
+        if has_cycle(must[:d]):
+            raise ParameterError(
+                "required_edges at lag 0 form a cycle; a network within one moment must be acyclic."
+            )
+        return cls(allowed, must)
+
+    def within_order(self, order: Sequence[int]) -> EdgeConstraints:
+        """The same constraints with W restricted to edges from earlier to later in `order`."""
+        position = np.empty(self.d, dtype=int)
+        position[np.asarray(order)] = np.arange(self.d)
+        allowed = self.allowed.copy()
+        allowed[: self.d] &= position[:, None] < position[None, :]
+        return EdgeConstraints(allowed, self.required & allowed)
+
+
+def has_cycle(adjacency: BoolArray) -> bool:
+    """Whether a directed graph, ``adjacency[from, to]``, has a cycle (repeated removal of sources)."""
+    remaining = adjacency.copy()
+    alive = np.ones(len(adjacency), dtype=bool)
+    while alive.any():
+        sources = alive & ~remaining.any(axis=0)
+        if not sources.any():
+            return True
+        remaining[sources] = False
+        alive &= ~sources
+    return False
+
+
+def _positions(
+    edge: Edge, variables: Sequence[str], n_lags: int, argument: str
+) -> tuple[list[int], list[int]]:
+    try:
+        source, target, lag = edge
+    except (TypeError, ValueError):
+        raise ParameterError(f"{argument} contains {edge!r}; write each edge as (from, to, lag).") from None
+    if isinstance(lag, bool) or not isinstance(lag, (int, np.integer)) or not 0 <= lag <= n_lags:
+        raise ParameterError(
+            f"{argument} contains {edge!r}, whose lag {lag!r} is not between 0 and n_lags={n_lags}."
+        )
+    d = len(variables)
+    rows = [int(lag) * d + i for i in _variable(source, variables, edge, argument)]
+    return rows, _variable(target, variables, edge, argument)
+
+
+def _variable(value: str | int, variables: Sequence[str], edge: Edge, argument: str) -> list[int]:
+    if value == "*" and "*" not in variables:
+        return list(range(len(variables)))
+    if isinstance(value, str) and value in variables:
+        return [list(variables).index(value)]
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 0 <= value < len(variables):
+        return [int(value)]
+    raise ParameterError(
+        f"{argument} contains {edge!r}, but {value!r} is not a variable; the variables are {', '.join(variables[:10])}."
+    )

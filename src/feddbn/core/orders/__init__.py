@@ -1,0 +1,1 @@
+"""Networks searched over orders of the variables."""

@@ -1,0 +1,143 @@
+"""Networks compared by the shape of their noise, by sums of nonlinear functions of residuals.
+
+Second moments leave some directions open. If the noise is not Gaussian, its shape decides: with standardised
+residuals u_j of network k, minus twice the log-likelihood is
+
+    sum_j [ n log RSS_j + 2 n (H(u_j) - H(gaussian)) ] + constant
+
+(Hyvarinen and Smith 2013). H is the maximum-entropy approximation of Hyvarinen (1998) from E log cosh u and
+E u exp(-u^2/2), which are means over rows: sites send their sums. A node's term depends on its parents only,
+so one sum for every different (node, parents) serves all networks that are compared.
+
+Whether that sum is worth asking for is seen from skewness and kurtosis of the variables themselves
+(`shape_sums`), which travel with the moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.orders.parents import Parents
+from feddbn.core.statistics.moments import Moments
+
+__all__ = [
+    "N_FEATURES",
+    "NodeResiduals",
+    "entropies",
+    "entropy_terms",
+    "gaussian_p",
+    "node_residuals",
+    "residual_features",
+    "shape_p_value",
+    "shape_sums",
+    "tail_weight",
+]
+
+Job = tuple[int, Parents]
+
+N_FEATURES = 5
+_K1, _K2, _GAMMA = 79.047, 7.4129, 0.37457
+_GAUSSIAN_ENTROPY = 0.5 * (1 + np.log(2 * np.pi))
+
+
+@dataclass(frozen=True)
+class NodeResiduals:
+    """Linear maps from z to standardised residuals.
+
+    Attributes
+    ----------
+    coefficients
+        (q, m): residual column r is ``z @ coefficients[:, r] - offset[r]``.
+    offset
+        (m,).
+    jobs
+        The m different (node, parents).
+    """
+
+    coefficients: FloatArray
+    offset: FloatArray
+    jobs: tuple[Job, ...]
+
+
+def node_residuals(moments: Moments, jobs: Sequence[Job]) -> NodeResiduals:
+    """The standardised residuals of nodes given parents."""
+    scale = np.sqrt(np.diag(moments.scatter) / moments.n)
+    scale = np.where(scale > 0, scale, 1.0)
+    R = moments.scatter / np.outer(scale, scale) / moments.n
+    B = np.zeros((len(R), len(jobs)))
+    for r, (node, parents) in enumerate(jobs):
+        B[node, r] = 1.0
+        if parents:
+            index = list(parents)
+            B[index, r] = -np.linalg.solve(R[np.ix_(index, index)], R[index, node])
+        B[:, r] /= np.sqrt(max(float(B[:, r] @ R @ B[:, r]), 1e-300))
+    B /= scale[:, None]
+    return NodeResiduals(B, moments.mean @ B, tuple(jobs))
+
+
+def residual_features(u: FloatArray) -> FloatArray:
+    """(N_FEATURES, m) sums over rows of log cosh u, u exp(-u^2/2), u^2, u^3 and u^4."""
+    size = np.abs(u)
+    log_cosh = size + np.log1p(np.exp(-2 * size)) - np.log(2.0)
+    square = u * u
+    return np.stack(
+        [
+            log_cosh.sum(axis=0),
+            (u * np.exp(-square / 2)).sum(axis=0),
+            square.sum(axis=0),
+            (square * u).sum(axis=0),
+            (square * square).sum(axis=0),
+        ]
+    )
+
+
+def entropies(features: FloatArray, n: float) -> FloatArray:
+    """(m,) approximate differential entropies of standardised columns; at most that of a Gaussian."""
+    mean = features / n
+    return np.asarray(_GAUSSIAN_ENTROPY - _K1 * (mean[0] - _GAMMA) ** 2 - _K2 * mean[1] ** 2)
+
+
+def gaussian_p(features: FloatArray, n: float) -> FloatArray:
+    """(m,) p-values of the test that a column is Gaussian: minus `entropy_terms` is then chi-squared of 2 degrees.
+
+    Its two means are of functions that hardly grow, so the tail of the test is what it should be even where one of a
+    hundred residuals is looked at; that of a test by skewness and kurtosis is far too light.
+    """
+    # The upper tail of chi-squared with 2 degrees of freedom is exp(-x/2).
+    return np.asarray(np.exp(entropy_terms(features, n) / 2))
+
+
+def shape_sums(x: FloatArray) -> FloatArray:
+    """(2 d + 1,) number of rows m and, for every column, the sums of u^3 and of u^4 minus what Gaussian rows give.
+
+    Columns are standardised by themselves, so that no scale has to be agreed on; of m Gaussian rows the mean of u^4
+    is then 3 (m - 1) / (m + 1).
+    """
+    m, deviation = len(x), x.std(axis=0)
+    varies = deviation > 0
+    u = (x - x.mean(axis=0)) / np.where(varies, deviation, 1.0)
+    square = u * u
+    excess = (square * square).sum(axis=0) - np.where(varies, 3.0 * m * (m - 1) / (m + 1), 0.0)
+    return np.concatenate([[float(m)], (square * u).sum(axis=0), excess])
+
+
+def shape_p_value(sums: FloatArray) -> float:
+    """Smallest Jarque-Bera p-value of the columns of `shape_sums` times their number, at most 1."""
+    n, d = float(sums[0]), len(sums) // 2
+    skewness, excess = sums[1 : 1 + d] / n, sums[1 + d :] / n
+    return min(float(np.exp(-n / 12 * (skewness**2 + excess**2 / 4)).min()) * d, 1.0)
+
+
+def entropy_terms(features: FloatArray, n: float) -> FloatArray:
+    """(m,) 2 n (H - H(gaussian)) <= 0: what each residual's shape adds to minus twice the log-likelihood."""
+    return np.asarray(2 * n * (entropies(features, n) - _GAUSSIAN_ENTROPY))
+
+
+def tail_weight(features: FloatArray, n: float) -> float:
+    """How much more a variance of n such values varies than one of n Gaussian values: (kurtosis - 1) / 2, at least 1."""
+    mean = features / n
+    return max(1.0, (float((mean[4] / mean[2] ** 2).mean()) - 1) / 2)

@@ -1,0 +1,184 @@
+"""Forward-backward selection of one node's parents among the columns it may have.
+
+Theory of operation: what can be gained by one column more or less depends on the node, its parents and the
+objective, not on which columns are candidates. So the few useful moves of every set are listed once, best
+first, and a selection among any candidates is a walk along these lists: while orders are searched, nearly all
+selections need no algebra. Sets of columns are integers, bit m for column m.
+
+Known weakness: forward-backward selection with exchanges is greedy; it can miss a pair of parents that only
+help together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import BoolArray
+from feddbn.core.orders.parents import Objective, ParentRegressions, Parents
+
+__all__ = ["Columns", "Moves", "ParentSelection", "columns_of"]
+
+Columns = int
+"""A set of columns: bit m is set if column m belongs to it."""
+
+_IMPROVEMENT = 1e-9
+_MOST_REMEMBERED = 200_000
+
+
+def columns_of(members: BoolArray) -> Columns:
+    """The set of the columns marked True."""
+    return int.from_bytes(np.packbits(members, bitorder="little").tobytes(), "little")
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What one set of parents costs a node, and which single changes would lower that.
+
+    Attributes
+    ----------
+    cost
+        Data term plus the price of the parents.
+    additions, drops
+        ``(column, change of the cost)``, the largest improvement first.
+    useful
+        The columns of `additions` as a set.
+    """
+
+    cost: float
+    additions: list[tuple[int, float]]
+    drops: list[tuple[int, float]]
+    useful: Columns
+
+
+class ParentSelection:
+    """Selections under one objective.
+
+    Parameters
+    ----------
+    regressions
+        Fits of nodes on columns.
+    objective
+        What a fit costs.
+    required
+        For each node the columns that always stay.
+    """
+
+    def __init__(
+        self, regressions: ParentRegressions, objective: Objective, required: Sequence[Parents]
+    ) -> None:
+        self.regressions, self.objective, self.required = regressions, objective, required
+        self._max_parents = regressions.max_parents
+        self._moves: dict[tuple[int, Parents], Moves] = {}
+        self._selected: dict[tuple[int, Parents, Columns], tuple[Parents, float]] = {}
+
+    def moves(self, node: int, parents: Parents) -> Moves:
+        """Return the cost of a set of parents and the changes that lower it."""
+        key = (node, parents)
+        found = self._moves.get(key)
+        if found is None:
+            if len(self._moves) >= _MOST_REMEMBERED:
+                self._moves.clear()
+            found = self._moves[key] = self._compute(node, parents)
+        return found
+
+    def _compute(self, node: int, parents: Parents) -> Moves:
+        fit = self.regressions.fit(node, parents)
+        additions: list[tuple[int, float]] = []
+        drops: list[tuple[int, float]] = []
+        useful: Columns = 0
+        if len(parents) < self._max_parents:
+            deltas = self.objective.add_deltas(node, fit)
+            columns = (deltas < -_IMPROVEMENT).nonzero()[0].tolist()
+            if columns:
+                additions = _best_first(columns, deltas[columns].tolist())
+                for m in columns:
+                    useful |= 1 << m
+        if parents:
+            changes = self.objective.drop_deltas(node, fit, parents)
+            if min(changes) < -_IMPROVEMENT:
+                drops = _best_first(parents, changes)
+        return Moves(self.objective.cost(node, fit, parents), additions, drops, useful)
+
+    def select(
+        self, node: int, start: Parents, candidates: Columns, exchange: bool = False
+    ) -> tuple[Parents, float]:
+        """Return a set of parents that no single addition, removal (or exchange) improves, and its cost.
+
+        Parameters
+        ----------
+        start
+            Where the search begins; columns that are neither candidates nor required leave first.
+        candidates
+            Which columns may be parents.
+        exchange
+            Also try to replace one parent by another.
+        """
+        if exchange:
+            return self._search(node, start, candidates, True)
+        key = (node, start, candidates)
+        found = self._selected.get(key)
+        if found is None:
+            if len(self._selected) >= _MOST_REMEMBERED:
+                self._selected.clear()
+            found = self._selected[key] = self._search(node, start, candidates, False)
+        return found
+
+    def _search(
+        self, node: int, start: Parents, candidates: Columns, exchange: bool
+    ) -> tuple[Parents, float]:
+        fixed = self.required[node]
+        parents = tuple(sorted({m for m in start if candidates >> m & 1} | set(fixed)))
+        while True:
+            moves = self.moves(node, parents)
+            best, move = -_IMPROVEMENT, -1
+            for m, delta in moves.additions:
+                if candidates >> m & 1:
+                    best, move = delta, m
+                    break
+            for m, delta in moves.drops:
+                if delta >= best:
+                    break
+                if m not in fixed:
+                    best, move = delta, m
+                    break
+            if move >= 0:
+                parents = _toggled(parents, move)
+                continue
+            if exchange:
+                better = self._exchanged(node, parents, moves.cost, candidates)
+                if better is not None:
+                    parents = better
+                    continue
+            return parents, moves.cost
+
+    def _exchanged(self, node: int, parents: Parents, now: float, candidates: Columns) -> Parents | None:
+        """The best replacement of one parent; a parent's removal alone improves nothing, so that only the
+        useful additions to what is left come into question.
+        """
+        best, found = -1e-7, None
+        for m in parents:
+            if m in self.required[node]:
+                continue
+            rest = tuple(k for k in parents if k != m)
+            without = self.moves(node, rest)
+            for k, delta in without.additions:
+                if k != m and candidates >> k & 1:
+                    change = without.cost + delta - now
+                    if change < best:
+                        best, found = change, tuple(sorted((*rest, k)))
+                    break
+        return found
+
+
+def _best_first(columns: Sequence[int], deltas: Sequence[float]) -> list[tuple[int, float]]:
+    pairs = sorted(zip(deltas, columns, strict=True))
+    return [(m, delta) for delta, m in pairs if delta < -_IMPROVEMENT]
+
+
+def _toggled(parents: Parents, column: int) -> Parents:
+    if column in parents:
+        return tuple(m for m in parents if m != column)
+    return tuple(sorted((*parents, column)))

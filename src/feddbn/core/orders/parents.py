@@ -1,0 +1,202 @@
+"""What a node's regression on a set of parents leaves, and what that costs, on a matrix of second moments.
+
+    cost_j(P) = loss_j(RSS_j(P)) + sum_{m in P} penalty_m
+
+with ``loss_j(RSS) = RSS / s2`` (one noise variance s2 for all nodes) or ``n log RSS`` (every node its own).
+
+Theory of operation: for a node and a set of parents, one small triangular inverse gives the residual sum of squares,
+what it would rise by without each parent, and what it would fall by with each further column. These do not
+depend on the penalty or on s2, so they are kept and looked up again during the search. Columns are scaled to
+unit variance inside; nothing but rounding depends on the units.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dtrtri
+
+from feddbn.core.arrays import FloatArray
+
+__all__ = ["NodeFit", "Objective", "ParentRegressions", "Parents"]
+
+Parents = tuple[int, ...]
+
+_COLLINEAR = 1e-9
+_CACHE_FLOATS = 25_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFit:
+    """Least squares of one node on one set of columns, in units of the node's total sum of squares.
+
+    Attributes
+    ----------
+    rss
+        Residual sum of squares; 1 without parents.
+    gain
+        (q,) by how much `rss` falls when a column joins; 0 for the parents, the node and collinear columns.
+    loss
+        By how much `rss` rises when each parent leaves.
+    """
+
+    rss: float
+    gain: FloatArray
+    loss: tuple[float, ...]
+
+
+class ParentRegressions:
+    """Least-squares fits of the first d columns of z on any of its q columns, computed once each.
+
+    Parameters
+    ----------
+    scatter
+        (q, q) sums of squares and products about the mean.
+    n
+        Number of rows.
+    d
+        Number of nodes: columns 0..d-1 are the present moment.
+    """
+
+    def __init__(self, scatter: FloatArray, n: float, d: int) -> None:
+        diagonal = np.diag(scatter).copy()
+        scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+        self.n = float(n)
+        self.d = d
+        self.q = len(scatter)
+        self.column_total: FloatArray = diagonal
+        self.correlation: FloatArray = scatter / np.outer(scale, scale)
+        self._usable = (diagonal > 0).astype(np.float64)
+        self._cache: dict[tuple[int, Parents], NodeFit] = {}
+        self._max_entries = max(1000, _CACHE_FLOATS // self.q)
+
+    def scaled(self, factors: FloatArray) -> ParentRegressions:
+        """The same after the first d columns, now and at every lag, are divided by `factors` (d,).
+
+        Fits are in units of a node's total, so both share what is known.
+        """
+        other = copy.copy(self)
+        other.column_total = self.column_total / np.tile(factors**2, self.q // self.d)
+        return other
+
+    @property
+    def total(self) -> FloatArray:
+        """(d,) sums of squares of the nodes."""
+        return self.column_total[: self.d]
+
+    @property
+    def max_parents(self) -> int:
+        """At most this many parents leave a residual to speak of: half of the rows' degrees of freedom."""
+        return max(0, min(self.q - 1, int((self.n - 1) // 2)))
+
+    def fit(self, node: int, parents: Parents) -> NodeFit:
+        """Return the fit of `node` on `parents` (ascending)."""
+        key = (node, parents)
+        found = self._cache.get(key)
+        if found is None:
+            if len(self._cache) >= self._max_entries:
+                self._cache.clear()
+            found = self._cache[key] = self._compute(node, parents)
+        return found
+
+    def _compute(self, node: int, parents: Parents) -> NodeFit:
+        # Python's overhead per call is most of the cost of a fit: LAPACK is called without wrappers.
+        R = self.correlation
+        covariance = R[node].copy()
+        variance = self._usable.copy()
+        loss: tuple[float, ...] = ()
+        rss = float(variance[node])
+        if parents:
+            index = np.array(parents)
+            columns = R[index]
+            factor, failed = dpotrf(columns[:, index], lower=1, clean=1)
+            if failed:
+                factor = _factor_of_collinear(columns[:, index])
+            inverse, _ = dtrtri(factor, lower=1)
+            orthogonal = inverse @ columns
+            along = orthogonal[:, node]
+            beta = along @ inverse
+            rss = max(rss - float(along @ along), 1e-12)
+            loss = tuple((beta * beta / (inverse * inverse).sum(axis=0)).tolist())
+            covariance -= along @ orthogonal
+            orthogonal *= orthogonal
+            variance -= orthogonal.sum(axis=0)
+            variance[index] = 0.0
+        variance[node] = 0.0
+        covariance *= covariance
+        gain = np.zeros(self.q)
+        np.divide(covariance, variance, out=gain, where=variance > _COLLINEAR)
+        np.minimum(gain, rss * (1 - 1e-12), out=gain)
+        return NodeFit(rss, gain, loss)
+
+    def coefficients(self, node: int, parents: Iterable[int], scatter: FloatArray) -> FloatArray:
+        """(q,) least-squares weights of `node` on `parents` in the units of `scatter`, zero elsewhere."""
+        index = np.array(sorted(parents), dtype=int)
+        weights = np.zeros(self.q)
+        if len(index):
+            beta = np.linalg.solve(self.correlation[np.ix_(index, index)], self.correlation[index, node])
+            diagonal = np.diag(scatter)
+            weights[index] = beta * np.sqrt(diagonal[node] / diagonal[index])
+        return weights
+
+
+def _factor_of_collinear(R: FloatArray) -> FloatArray:
+    """Cholesky factor of a correlation matrix that rounding or repeated columns made singular."""
+    return np.asarray(np.linalg.cholesky(R + _COLLINEAR * np.eye(len(R))), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What one node's fit costs.
+
+    Attributes
+    ----------
+    n
+        Number of rows.
+    penalty
+        (q,) price of each column as a parent.
+    total
+        (d,) total sums of squares of the nodes.
+    noise_variance
+        The common noise variance, or None if every node has its own.
+    """
+
+    n: float
+    penalty: FloatArray
+    total: FloatArray
+    noise_variance: float | None
+
+    def data_term(self, node: int, rss: float) -> float:
+        """loss_j of a residual sum of squares given in units of the node's total."""
+        if self.noise_variance is None:
+            return self.n * math.log(rss * self.total[node])
+        return float(rss * self.total[node]) / self.noise_variance
+
+    def add_deltas(self, node: int, fit: NodeFit) -> FloatArray:
+        """(q,) change of the cost when each column joins."""
+        if self.noise_variance is None:
+            return np.asarray(self.n * np.log1p(fit.gain * (-1 / fit.rss)) + self.penalty)
+        return np.asarray(self.penalty - fit.gain * (self.total[node] / self.noise_variance))
+
+    def drop_deltas(self, node: int, fit: NodeFit, parents: Parents) -> list[float]:
+        """Change of the cost when each parent leaves."""
+        prices = self.prices(parents)
+        if self.noise_variance is None:
+            return [
+                self.n * math.log1p(loss / fit.rss) - price
+                for loss, price in zip(fit.loss, prices, strict=True)
+            ]
+        scale = float(self.total[node]) / self.noise_variance
+        return [scale * loss - price for loss, price in zip(fit.loss, prices, strict=True)]
+
+    def prices(self, parents: Parents) -> list[float]:
+        """The price of each parent."""
+        return [float(self.penalty[m]) for m in parents]
+
+    def cost(self, node: int, fit: NodeFit, parents: Parents) -> float:
+        """Data term plus the price of the parents."""
+        return self.data_term(node, fit.rss) + sum(self.prices(parents))

@@ -1,0 +1,1 @@
+"""PFDBNL: the server's half and the site's half."""

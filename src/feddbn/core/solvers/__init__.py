@@ -1,0 +1,1 @@
+"""Convex and smooth problems that more than one method solves."""

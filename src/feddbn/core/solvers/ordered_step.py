@@ -1,0 +1,96 @@
+"""Convex personal steps: every site in its own order, every column a small lasso.
+
+    min_C  1/2 tr(C'H_k C) - tr(B_k'C) + sum(L_k o |C|)   within `allowed`,  H_k positive definite
+
+From round to round most columns keep their support, and H_k does not change within a stage: where many sites are computed
+together, `StackedInverses` keeps the inverse of each column's equations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from feddbn.core.arrays import BoolArray, FloatArray, IntArray
+from feddbn.core.solvers.sign_search import columns_by_signs, equations, solve_active
+
+__all__ = ["StackedInverses", "ordered_columns"]
+
+
+# Doubles of inverses worth keeping; beyond, equations are solved anew in every round.
+_ROOM = 1 << 26
+
+
+class StackedInverses:
+    """Inverses of the equations of every site's columns, kept while a column's support and its site's pull stay."""
+
+    def __init__(self, n_sites: int, q: int, d: int) -> None:
+        self._shape = (n_sites, d)
+        self._longest = -1
+        self._pull: FloatArray | None = None
+        self._active = np.zeros((n_sites, d, q), dtype=bool)
+        self._is_valid = np.zeros((n_sites, d), dtype=bool)
+
+    def solve(
+        self, at: IntArray, pull: FloatArray, H: FloatArray, active: BoolArray, right: FloatArray
+    ) -> FloatArray:
+        """Return (k, d, q) solutions of ``H x = right`` on the active rows of each column of the sites `at`."""
+        longest = int(active.sum(axis=2).max(initial=0))
+        if max(longest, self._longest) ** 2 * self._is_valid.size > _ROOM:
+            n, d, q = active.shape
+            site = np.repeat(np.arange(n), d)
+            return solve_active(H, site, active.reshape(-1, q), right.reshape(-1, q)).reshape(right.shape)
+        self._make_room(longest)
+        if self._pull is None or not np.array_equal(pull, self._pull):
+            self._pull = pull
+            self._is_valid[:] = False
+        where = slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else at
+        is_old = self._is_valid[where] & (self._active[where] == active).all(axis=2)
+        k, j = np.nonzero(~is_old)
+        if len(k):
+            rows, real, systems = equations(H, k, active[k, j], self._longest)
+            inverse = np.linalg.inv(systems)
+            inverse *= real[:, :, None] & real[:, None, :]
+            new = at[k], j
+            self._rows[new], self._inverse[new] = rows, inverse
+            self._active[new], self._is_valid[new] = active[k, j], True
+        rows = self._rows[where]
+        found = self._inverse[where] @ np.take_along_axis(right, rows, axis=2)[..., None]
+        solution = np.zeros(right.shape)
+        np.put_along_axis(solution, rows, found[..., 0], axis=2)
+        return solution
+
+    def _make_room(self, longest: int) -> None:
+        if longest > self._longest:
+            self._longest = longest
+            self._rows = np.zeros((*self._shape, longest), dtype=np.intp)
+            self._inverse = np.zeros((*self._shape, longest, longest))
+            self._is_valid[:] = False
+
+
+def ordered_columns(
+    solve: Callable[[BoolArray, FloatArray], FloatArray],
+    H: FloatArray,
+    B: FloatArray,
+    penalty: FloatArray,
+    allowed: BoolArray,
+    C0: FloatArray,
+) -> FloatArray:
+    """Return the (K, q, d) minimisers; `solve` takes (K, d, q) active rows and right sides of equations with H.
+
+    From round to round few weights change their sign: with the signs of C0 all columns are one batch of linear
+    equations, and only columns whose answer contradicts them are searched.
+    """
+    # Column by column, (K, d, q).
+    B, penalty, C0 = (X.transpose(0, 2, 1) for X in (B, penalty, C0))
+    allowed = allowed.transpose(0, 2, 1)
+    free = allowed & (penalty == 0)
+    active, sign = (allowed & (C0 != 0)) | free, np.sign(C0)
+    C = solve(active, B - penalty * sign)
+    excess = np.abs(B - C @ H) - penalty
+    wrong = (active & ~free & (C * sign <= 0.0)) | (allowed & ~active & (excess > 1e-12 * (1.0 + np.abs(B))))
+    k, j = np.nonzero(wrong.any(axis=2))
+    if len(k):
+        C[k, j] = columns_by_signs(H, k, B[k, j], penalty[k, j], allowed[k, j], C0[k, j], C[k, j])
+    return np.ascontiguousarray(C.transpose(0, 2, 1))

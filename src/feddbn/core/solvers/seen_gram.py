@@ -1,0 +1,79 @@
+"""What summed gradients tell about the pooled Gram matrix, and a bound on what they do not tell.
+
+Every target's loss has the same matrix G, and a gradient at C is ``G (C - E)``: d products of G with known vectors. In
+units of the metric D, where seen directions have the orthonormal basis Q and ``P = G Q``,
+
+    B = P Q' + Q P' - Q (Q'P) Q' + L (I - Q Q')
+
+agrees with G on everything seen and lies above it elsewhere if L is at least the largest eigenvalue of G. So the
+quadratic with B bounds the loss from above and touches it where the gradient was taken: minimising it can only help,
+and is exact as soon as all directions have been seen, after about p + 1 different points.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+
+__all__ = ["SeenGram"]
+
+# A direction counts as seen if it is at least this share of the largest one: below it, rounding would be amplified.
+_SEEN = 1e-5
+_FLOOR = 1e-10
+
+
+class SeenGram:
+    """The matrix B above, from gradients taken so far.
+
+    Parameters
+    ----------
+    metric
+        (q,) diagonal of D.
+    """
+
+    def __init__(self, metric: FloatArray) -> None:
+        self.root = np.sqrt(metric)[:, None]
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: the gradients to come are of another federation."""
+        self._Q = self._P = np.zeros((len(self.root), 0))
+
+    def see(self, C: FloatArray, gradient: FloatArray) -> None:
+        """Take the summed gradient (q, d) at C."""
+        q, d = C.shape
+        if self._Q.shape[1] == q:
+            return
+        S, Y = C.copy(), gradient / self.root
+        S[:d].flat[:: d + 1] -= 1.0
+        S *= self.root
+        largest = float(np.linalg.norm(S, axis=0).max())
+        # Twice is enough for an orthogonal remainder (Parlett 1998, section 6.9).
+        for _ in range(2):
+            inside = self._Q.T @ S
+            S, Y = S - self._Q @ inside, Y - self._P @ inside
+        U, size, Vt = np.linalg.svd(S, full_matrices=False)
+        new = size > _SEEN * largest
+        self._Q = np.hstack([self._Q, U[:, new]])
+        self._P = np.hstack([self._P, (Y @ Vt[new].T) / size[new]])
+
+    def scaled(self, lipschitz: float) -> FloatArray:
+        """Return B in units of the metric, ``D^-1/2 B D^-1/2``, with L at least `lipschitz`; positive definite.
+
+        ``Q'P`` is symmetric up to the errors of the sums. Eigenvalues below those errors are not known; raised to
+        them, they cannot send a step far away.
+        """
+        Q, P = self._Q, self._P
+        inner = Q.T @ P
+        error = float(np.abs(inner - inner.T).max(initial=0.0))
+        inner = (inner + inner.T) / 2
+        lipschitz = max(lipschitz, float(np.linalg.eigvalsh(inner)[-1])) if len(inner) else lipschitz
+        cross = (P - Q @ inner) @ Q.T
+        B: FloatArray = Q @ (inner - lipschitz * np.eye(len(inner))) @ Q.T + cross + cross.T
+        B.flat[:: len(B) + 1] += lipschitz
+        floor = max(_FLOOR * lipschitz, error)
+        values, vectors = np.linalg.eigh(B)
+        if values[0] >= floor:
+            return B
+        return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)

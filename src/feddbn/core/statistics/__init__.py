@@ -1,0 +1,1 @@
+"""Sums of rows and what can be done with them."""

@@ -1,0 +1,246 @@
+"""Count, mean and scatter of vectors: all that a linear model needs to know about data.
+
+`Moments` are kept as (n, mean, scatter about the mean), merged by Chan's update, so that large means do not
+cancel. Only `to_sums` / `from_sums` use raw sums, because raw sums are what adds up over sites in one vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.lagged import Block
+
+__all__ = ["Moments", "sums_length"]
+
+
+_CHUNK_VALUES = 1 << 17
+
+
+def sums_length(q: int) -> int:
+    """Return the length of `Moments.to_sums` for q columns: a count, q totals, the upper triangle."""
+    return 1 + q + q * (q + 1) // 2
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of n vectors z of length q.
+
+    Attributes
+    ----------
+    n
+        Number of rows (a float: sums of counts travel as floats).
+    mean
+        (q,) mean of z.
+    scatter
+        (q, q), ``sum_t (z_t - mean)(z_t - mean)'``.
+    """
+
+    n: float
+    mean: FloatArray
+    scatter: FloatArray
+
+    @property
+    def q(self) -> int:
+        """Number of columns."""
+        return len(self.mean)
+
+    @classmethod
+    def empty(cls, q: int) -> Moments:
+        """Moments of no rows at all; the neutral element of `merge`."""
+        return cls(0.0, np.zeros(q), np.zeros((q, q)))
+
+    @classmethod
+    def of_rows(cls, rows: FloatArray) -> Moments:
+        """Moments of the rows of one (n, q) array."""
+        n = len(rows)
+        if n == 0:
+            return cls.empty(rows.shape[1])
+        mean = rows.mean(axis=0)
+        centred = rows - mean
+        return cls(float(n), mean, centred.T @ centred)
+
+    @classmethod
+    def of_chunks(cls, chunks: Iterable[FloatArray], q: int) -> Moments:
+        """Moments of all rows of all chunks, reading each chunk once."""
+        total = _Accumulator(q)
+        for chunk in chunks:
+            m = len(chunk)
+            if m == 0:
+                continue
+            origin = total.origin(chunk)
+            centred = np.subtract(chunk, origin, out=total.buffer(m, q))
+            total.add(m, origin, np.ones(m) @ centred, centred.T @ centred)
+        return total.moments()
+
+    @classmethod
+    def of_blocks(
+        cls, blocks: Iterable[Block], n_lags: int, d: int, chunk_rows: int | None = None
+    ) -> Moments:
+        """Moments of the lagged rows ``z_t = [x_t, ..., x_{t-p}]`` of blocks (n, d), without forming z.
+
+        Within a segment the cross-products of lags (a, b) and (a-1, b-1) run over the same rows but for one
+        at each end, so only ``sum_t x_t' x_{t-l}`` for l = 0..p has to be computed::
+
+            G[a, b] = G[a-1, b-1] + x_{first-a}' x_{first-b} - x_{last+1-a}' x_{last+1-b}
+
+        Equal to ``of_chunks(lagged_rows(blocks, n_lags), (n_lags + 1) * d)`` up to rounding.
+        """
+        total = _Accumulator((n_lags + 1) * d)
+        # About a megabyte: large enough that calls cost nothing, small enough to stay in cache.
+        for values in _pieces(blocks, n_lags, chunk_rows or max(1024, _CHUNK_VALUES // d)):
+            m = len(values) - n_lags
+            origin = total.origin(values)[:d]
+            centred = _shifted(values, origin, total.buffer(len(values), d))
+            totals, cross = _lagged_sums(centred, n_lags, m, d)
+            total.add(m, np.tile(origin, n_lags + 1), totals, cross)
+        return total.moments()
+
+    def merge(self, other: Moments) -> Moments:
+        """Moments of both groups of rows together (Chan, Golub, LeVeque 1983)."""
+        if self.n == 0:
+            return other
+        if other.n == 0:
+            return self
+        n = self.n + other.n
+        delta = other.mean - self.mean
+        mean = self.mean + delta * (other.n / n)
+        scatter = self.scatter + other.scatter + np.outer(delta, delta) * (self.n * other.n / n)
+        return Moments(n, mean, scatter)
+
+    def about(self, origin: FloatArray) -> FloatArray:
+        """(q, q) ``sum_t (z_t - origin)(z_t - origin)'``."""
+        delta = self.mean - origin
+        return self.scatter + self.n * np.outer(delta, delta)
+
+    def raw_gram(self) -> FloatArray:
+        """(q, q) ``sum_t z_t z_t'``, uncentred."""
+        return self.about(np.zeros(self.q))
+
+    def scaled(self, factor: FloatArray) -> Moments:
+        """Moments of ``z / factor`` (elementwise, factor (q,))."""
+        return Moments(self.n, self.mean / factor, self.scatter / np.outer(factor, factor))
+
+    def select(self, index: np.ndarray) -> Moments:
+        """Moments of the columns in `index`, in that order."""
+        return Moments(self.n, self.mean[index], self.scatter[np.ix_(index, index)])
+
+    def to_sums(self, origin: FloatArray | None = None) -> FloatArray:
+        """One vector that adds up over groups: count, totals of z - origin, upper triangle of products."""
+        centre = np.zeros(self.q) if origin is None else origin
+        totals = self.n * (self.mean - centre)
+        upper = self.about(centre)[np.triu_indices(self.q)]
+        return np.concatenate([[self.n], totals, upper])
+
+    @classmethod
+    def from_sums(cls, vector: FloatArray, q: int, origin: FloatArray | None = None) -> Moments:
+        """Inverse of `to_sums`, also for a sum of such vectors."""
+        n = float(vector[0])
+        if n <= 0:
+            return cls.empty(q)
+        delta = vector[1 : 1 + q] / n
+        cross = np.zeros((q, q))
+        rows, columns = np.triu_indices(q)
+        cross[rows, columns] = vector[1 + q :]
+        cross[columns, rows] = vector[1 + q :]
+        scatter = cross - n * np.outer(delta, delta)
+        return cls(n, delta if origin is None else delta + origin, scatter)
+
+
+class _Accumulator:
+    """Running (n, mean, scatter), updated in place.
+
+    Each chunk is shifted by the mean so far before squaring: one pass instead of two. What rounding costs is
+    then at most (rows of a chunk) * eps relative to the total scatter, because a chunk far from the mean so
+    far is itself part of that scatter.
+    """
+
+    def __init__(self, q: int) -> None:
+        self.n = 0
+        self.mean = np.zeros(q)
+        self.scatter = np.zeros((q, q))
+        self._buffer = np.empty(0)
+
+    def origin(self, rows: FloatArray) -> FloatArray:
+        """Mean so far, or that of the first rows."""
+        return self.mean if self.n else rows.mean(axis=0)
+
+    def buffer(self, n_rows: int, n_columns: int) -> FloatArray:
+        """(n_rows, n_columns) of scratch space, used again by the next chunk."""
+        if len(self._buffer) < n_rows * n_columns:
+            self._buffer = np.empty(n_rows * n_columns)
+        return self._buffer[: n_rows * n_columns].reshape(n_rows, n_columns)
+
+    def add(self, m: int, origin: FloatArray, totals: FloatArray, cross: FloatArray) -> None:
+        """Add m rows given totals and cross-products of z - origin."""
+        offset = totals / m
+        self.scatter += cross
+        self.scatter -= np.outer(totals, offset)
+        delta = origin + offset - self.mean
+        n = self.n + m
+        self.scatter += np.outer(delta, delta * (self.n * m / n))
+        self.mean = self.mean + delta * (m / n)
+        self.n = n
+
+    def moments(self) -> Moments:
+        """Return what has been accumulated, exactly symmetric."""
+        return Moments(float(self.n), self.mean, (self.scatter + self.scatter.T) / 2)
+
+
+def _pieces(blocks: Iterable[Block], n_lags: int, chunk_rows: int) -> Iterator[FloatArray]:
+    """Contiguous rows (n_lags + m, d) with m usable ones, 0 < m <= chunk_rows, each row usable once."""
+    tail: FloatArray | None = None
+    for block in blocks:
+        values = block.values
+        if tail is not None and not block.starts_segment and len(tail):
+            # Only the seam is copied, not the block: rows that need both sides of it, then the block itself.
+            seam = np.concatenate([tail, values[:n_lags]])
+            if len(seam) > n_lags:
+                yield seam
+            tail = seam[-n_lags:] if len(values) < n_lags else None
+        else:
+            tail = None
+        n_usable = len(values) - n_lags
+        for start in range(0, n_usable, chunk_rows):
+            yield values[start : min(start + chunk_rows, n_usable) + n_lags]
+        if tail is None:
+            tail = values[max(len(values) - n_lags, 0) :]
+
+
+def _shifted(x: FloatArray, origin: FloatArray, out: FloatArray) -> FloatArray:
+    """Write x - origin into out; many short rows are handled as few long ones, which is twice as fast."""
+    n, d = x.shape
+    fold = max(1, 256 // d)
+    whole = n - n % fold
+    if x.flags.c_contiguous and whole:
+        long = np.tile(origin, fold)
+        np.subtract(x[:whole].reshape(-1, fold * d), long, out=out[:whole].reshape(-1, fold * d))
+        np.subtract(x[whole:], origin, out=out[whole:])
+    else:
+        np.subtract(x, origin, out=out)
+    return out
+
+
+def _lagged_sums(x: FloatArray, n_lags: int, m: int, d: int) -> tuple[FloatArray, FloatArray]:
+    """Totals ((p+1) d,) and cross-products of the m lagged rows within x (p + m, d)."""
+    p = n_lags
+    totals = np.empty((p + 1, d))
+    cross = np.empty((p + 1, d, p + 1, d))
+    now = x[p:]
+    totals[0] = np.ones(m) @ now
+    for lag in range(p + 1):
+        cross[0, :, lag] = now.T @ x[p - lag : p - lag + m]
+    for a in range(1, p + 1):
+        totals[a] = totals[a - 1] + x[p - a] - x[p - a + m]
+        for b in range(a, p + 1):
+            cross[a, :, b] = (
+                cross[a - 1, :, b - 1] + np.outer(x[p - a], x[p - b]) - np.outer(x[p - a + m], x[p - b + m])
+            )
+    for a in range(p + 1):
+        for b in range(a):
+            cross[a, :, b] = cross[b, :, a].T
+    q = (p + 1) * d
+    return totals.reshape(q), cross.reshape(q, q)

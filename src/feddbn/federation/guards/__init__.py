@@ -1,0 +1,1 @@
+"""What stands between a site's answers and whoever asked."""

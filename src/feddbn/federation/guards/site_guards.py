@@ -1,0 +1,146 @@
+"""Guards around a site's answers: its policy, its privacy budget and its audit log.
+
+Order matters: policy first (refuse before anything is computed), noise second, audit last (it writes what
+leaves).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.errors import FeddbnError
+from feddbn.federation.protocol.site import Channel, Guard
+from feddbn.federation.protocol.task import Task
+from feddbn.privacy.audit import AuditChain, AuditEntry
+from feddbn.privacy.policy import SitePolicy
+
+__all__ = ["AuditGuard", "PolicyGuard", "Spending"]
+
+
+class PolicyGuard(Guard):
+    """Refuses every task its site's policy does not allow.
+
+    Parameters
+    ----------
+    policy
+        The rules.
+    n_sites
+        Sites of the federation, for tasks that ask all of them.
+    answered
+        Answers given so far in this run, by task name (after a restart, from the audit log).
+    """
+
+    def __init__(self, policy: SitePolicy, n_sites: int, answered: Mapping[str, int] | None = None) -> None:
+        self._policy = policy
+        self._n_sites = n_sites
+        self._answered: Counter[str] = Counter(answered or {})
+
+    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
+        """Check name, feature maps, number of sites, rounds and masking."""
+        features = task.params.get("features", ())
+        several = features if isinstance(features, tuple) else () if features is None else (features,)
+        names = [str(feature) for feature in several]
+        self._policy.check_sites(self._n_sites if task.participants is None else len(set(task.participants)))
+        self._policy.check_task(task.name, names, self._answered[task.name] + 1, channel.masked)
+
+    def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
+        """Count the answer."""
+        self._answered[task.name] += 1
+        return vector
+
+
+class Spending(Protocol):
+    """What an audit entry says about noise; a DP guard provides it."""
+
+    @property
+    def unit(self) -> str:
+        """Unit of privacy."""
+        ...
+
+    @property
+    def delta(self) -> float:
+        """Delta of the reported epsilon."""
+        ...
+
+    def last_noise(self, task: Task) -> float | None:
+        """Noise multiplier of the answer just made, or None if it carries no noise."""
+        ...
+
+    def epsilon(self) -> float:
+        """Epsilon of everything released so far."""
+        ...
+
+
+class AuditGuard(Guard):
+    """Writes one audit entry for every answer and every refusal.
+
+    Parameters
+    ----------
+    site
+        Name of the site.
+    write
+        Appends one line to the log; durable when it returns.
+    clock
+        Returns the time as ISO text.
+    chain
+        Where the log stands.
+    spending
+        The DP guard, if there is one.
+    """
+
+    def __init__(
+        self,
+        site: str,
+        write: Callable[[str], None],
+        clock: Callable[[], str],
+        chain: AuditChain | None = None,
+        spending: Spending | None = None,
+    ) -> None:
+        self._site = site
+        self._write = write
+        self._clock = clock
+        self._chain = chain or AuditChain()
+        self._spending = spending
+
+    def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
+        """Write what leaves, before it leaves."""
+        spending = self._spending
+        noise = None if spending is None else spending.last_noise(task)
+        parts = [word for word, is_on in (("masked", channel.masked), ("noise", noise is not None)) if is_on]
+        entry = self._chain.add(
+            time=self._clock(),
+            site=self._site,
+            event="sent",
+            task=task.name,
+            asked_by=channel.asked_by,
+            length=len(vector),
+            norm=float(np.linalg.norm(vector)),
+            protection=" and ".join(parts) or "none",
+            unit=None if spending is None else spending.unit,
+            noise_multiplier=noise,
+            epsilon=None if spending is None else spending.epsilon(),
+            delta=None if spending is None else spending.delta,
+        )
+        self._keep(entry)
+        return vector
+
+    def refused(self, task: Task, error: FeddbnError, channel: Channel) -> None:
+        """Write that nothing left but one sentence."""
+        self._keep(
+            self._chain.add(
+                time=self._clock(),
+                site=self._site,
+                event="refused",
+                task=task.name,
+                asked_by=channel.asked_by,
+                note=str(error),
+            )
+        )
+
+    def _keep(self, entry: AuditEntry) -> None:
+        self._write(entry.to_line())

@@ -1,0 +1,221 @@
+"""Resampled moments: each site resamples its own recordings or blocks, the server gets sums of resamples.
+
+Rules of this file
+------------------
+- Task ``bootstrap-moments`` asks for replicates first..stop-1; replicate -1 is the data themselves. The
+  answer is the `Moments.to_sums` of each, one after the other: B resamples cost one stacked sum, or a few
+  where that grows too long.
+- What is resampled: whole recordings where a site has many of them, else blocks of neighbouring rows.
+- The draws of a site are seeded by (run seed, replicate, a digest of the site's own rows). The digest
+  makes sites draw differently and every run repeatable; and it keeps the draws from the server. This
+  matters: the sums are ``counts @ S`` with the sums S of single blocks, so a server that knew the counts
+  of all sites could solve for every block of a few rows once there are as many replicates as blocks,
+  secure aggregation or not.
+
+Known weaknesses
+----------------
+- Two sites with bit-identical rows draw identically.
+- A site with a single block has nothing to resample: under ``bootstrap`` it contributes its data to every
+  replicate.
+- Units of privacy are not split, so differential privacy cannot be put around this task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.lagged import lagged_rows
+from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.core.statistics.resampling import (
+    RESAMPLINGS,
+    block_sizes,
+    block_sums,
+    cube_root_length,
+    resample_counts,
+)
+from feddbn.errors import MissingExtra, ProtocolError
+from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.task import Param, ServerProgram, Task
+
+__all__ = ["BLOCK_LENGTHS", "UNITS", "ResampledMoments", "bootstrap_program", "resampling_plan"]
+
+BLOCK_LENGTHS = ("auto", "politis-white")
+UNITS = ("auto", "recordings", "blocks")
+MANY_RECORDINGS = 20
+_FLOATS_PER_TASK = 4_000_000
+_FLOATS_AT_ONCE = 2_000_000
+
+
+@dataclass(frozen=True)
+class ResampledMoments:
+    """Moments of the data of all sites, and of every replicate."""
+
+    full: Moments
+    replicates: tuple[Moments, ...]
+
+
+@dataclass(frozen=True)
+class ResamplingPlan:
+    """How a site's rows are cut: `sizes[c]` are the block sizes of chunk c, `units[c]` the unit of each of
+    its blocks.
+    """
+
+    sizes: tuple[np.ndarray, ...]
+    units: tuple[np.ndarray, ...]
+    n_units: int
+    digest: bytes
+
+    def counts(self, resampling: str, seed: int, replicate: int) -> FloatArray:
+        """(n_units,) how often each unit is in a replicate; -1 is the data themselves."""
+        if replicate < 0 or self.n_units == 0:
+            return np.ones(self.n_units)
+        pair, second = divmod(replicate, 2) if resampling == "stability" else (replicate, 0)
+        key = hashlib.sha256(f"feddbn {resampling} {seed} {pair} ".encode() + self.digest).digest()
+        rng = np.random.default_rng(int.from_bytes(key, "little"))
+        return resample_counts(self.n_units, resampling, bool(second), rng)
+
+
+def resampling_plan(site: SiteData, n_lags: int, block_length: int | str, unit: str) -> ResamplingPlan:
+    """Cut a site's rows into what will be resampled; reads every row once and keeps none."""
+    digest = hashlib.sha256()
+    lengths: list[list[int]] = []
+    longest = np.zeros((0, 0))
+    for recording in site.recordings():
+        digest.update(b"recording ")
+        lengths.append([])
+        for chunk in lagged_rows(recording.blocks(), n_lags):
+            digest.update(np.ascontiguousarray(chunk).tobytes())
+            lengths[-1].append(len(chunk))
+            if block_length == "politis-white" and len(chunk) > len(longest):
+                longest = chunk[:, : len(site.variables)].copy()
+    usable = [item for item in lengths if sum(item)]
+    by_recording = unit == "recordings" or (unit == "auto" and len(usable) >= MANY_RECORDINGS)
+    length = _block_length(block_length, sum(map(sum, lengths)), longest)
+    sizes, units, n_units = [], [], 0
+    for item in lengths:
+        for n_rows in item:
+            cut = np.array([n_rows]) if by_recording else block_sizes(n_rows, length)
+            sizes.append(cut)
+            units.append(n_units + (np.zeros(1, dtype=int) if by_recording else np.arange(len(cut))))
+            n_units += 0 if by_recording else len(cut)
+        n_units += int(by_recording and sum(item) > 0)
+    return ResamplingPlan(tuple(sizes), tuple(units), n_units, digest.digest())
+
+
+def bootstrap_program(
+    d: int,
+    n_lags: int,
+    n_replicates: int,
+    *,
+    resampling: str = "bootstrap",
+    block_length: int | str = "auto",
+    unit: str = "auto",
+    seed: int = 0,
+) -> ServerProgram[ResampledMoments]:
+    """Ask for the mean, then for stacked sums of resamples about it."""
+    q = (n_lags + 1) * d
+    length = sums_length(q)
+    per_task = max(1, _FLOATS_PER_TASK // length)
+
+    def task(origin: FloatArray, first: int, stop: int) -> Task:
+        params: dict[str, Param] = {
+            "n_lags": n_lags,
+            "first": first,
+            "stop": stop,
+            "resampling": resampling,
+            "block_length": block_length,
+            "unit": unit,
+            "seed": seed,
+        }
+        return Task("bootstrap-moments", {"origin": origin}, params, note={"replicates": float(max(stop, 0))})
+
+    # A first sum about 0 only finds the mean; sums about the mean lose no digits to large levels.
+    answer = yield task(np.zeros(q), -1, 0)
+    origin = Moments.from_sums(answer.value, q).mean
+    found: list[Moments] = []
+    for first in range(-1, n_replicates, per_task):
+        stop = min(first + per_task, n_replicates)
+        answer = yield task(origin, first, stop)
+        if answer.value.shape != ((stop - first) * length,):
+            raise ProtocolError(
+                f"the sum of {stop - first} replicates has shape {answer.value.shape}; "
+                f"{d} variables and {n_lags} lags give {(stop - first) * length} numbers."
+            )
+        found += [Moments.from_sums(row, q, origin) for row in answer.value.reshape(stop - first, length)]
+    return ResampledMoments(found[0], tuple(found[1:]))
+
+
+def _run(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
+    n_lags, first, stop, seed = (_integer(task, key) for key in ("n_lags", "first", "stop", "seed"))
+    block_length, unit = task.params.get("block_length"), task.params.get("unit")
+    resampling = task.params.get("resampling")
+    q = (n_lags + 1) * len(site.variables)
+    origin = task.arrays.get("origin")
+    if (
+        (not isinstance(block_length, int) and block_length not in BLOCK_LENGTHS)
+        or (isinstance(block_length, int) and block_length < 1)
+        or unit not in UNITS
+        or resampling not in RESAMPLINGS
+        or n_lags < 0
+        or not -1 <= first < stop
+    ):
+        raise ProtocolError("task 'bootstrap-moments' has a parameter this version does not know.")
+    if origin is None or origin.shape != (q,):
+        raise ProtocolError(
+            f"task 'bootstrap-moments' needs an origin of {q} numbers for this site's variables."
+        )
+    plan = resampling_plan(site, n_lags, block_length, str(unit))
+    counts = np.stack([plan.counts(str(resampling), seed, replicate) for replicate in range(first, stop)])
+    total = np.zeros((stop - first, sums_length(q)))
+    for index, sums in _block_sums(site, n_lags, plan, origin):
+        total += counts[:, index] @ sums
+    return state, total.ravel()
+
+
+def _block_sums(
+    site: SiteData, n_lags: int, plan: ResamplingPlan, origin: FloatArray
+) -> Iterator[tuple[np.ndarray, FloatArray]]:
+    """Yield (units, sums of their blocks), some blocks at a time."""
+    # Bounds the (blocks, q, q) products held at once.
+    at_once = max(1, _FLOATS_AT_ONCE // len(origin) ** 2)
+    chunks = (chunk for recording in site.recordings() for chunk in lagged_rows(recording.blocks(), n_lags))
+    for chunk, sizes, units in zip(chunks, plan.sizes, plan.units, strict=True):
+        ends = np.cumsum(sizes)
+        for first in range(0, len(sizes), at_once):
+            part = slice(first, first + at_once)
+            rows = chunk[ends[part][0] - sizes[first] : ends[part][-1]]
+            yield units[part], block_sums(rows, sizes[part], origin)
+
+
+def _block_length(block_length: int | str, n_rows: int, longest: FloatArray) -> int:
+    if isinstance(block_length, int):
+        return block_length
+    if block_length == "auto" or len(longest) < 10:
+        return cube_root_length(n_rows)
+    try:
+        from arch.bootstrap import optimal_block_length
+    except ImportError:
+        raise MissingExtra("arch", "bootstrap") from None
+    varying = longest[:, longest.std(axis=0) > 0]
+    if varying.shape[1] == 0:
+        return 1
+    # One length for all variables: the most dependent one decides (Patton, Politis and White 2009).
+    best = float(np.nanmax(optimal_block_length(varying)["circular"].to_numpy()))
+    return int(np.clip(np.ceil(best), 1, len(longest)))
+
+
+def _integer(task: Task, key: str) -> int:
+    value = task.params.get(key)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ProtocolError(f"task 'bootstrap-moments' needs the whole number {key!r}, got {value!r}.")
+    return value
+
+
+register_site_task(
+    SiteTask("bootstrap-moments", _run, "count, totals and cross-products of resampled lagged rows")
+)

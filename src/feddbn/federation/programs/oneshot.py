@@ -1,0 +1,319 @@
+"""The one-round method as a short program of sums.
+
+``moments``             count, totals and cross-products of lagged rows; one sum
+``residual-features``   sums of nonlinear functions of standardised residuals; only to direct edges that
+                        second moments leave open, or to review all edges if equal variances were assumed, and
+                        only while the noise is not Gaussian
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar, cast
+
+import numpy as np
+
+from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.designs.lagged import lagged_rows
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.orders.lambda_path import learn_by_path
+from feddbn.core.orders.learn import Learned, LearnOptions, choose_lags, firmness_of, learn_network
+from feddbn.core.orders.nongaussian import (
+    N_FEATURES,
+    gaussian_p,
+    node_residuals,
+    residual_features,
+    shape_p_value,
+    tail_weight,
+)
+from feddbn.core.orders.orientation import STRONG_EVIDENCE, EdgeOrientation
+from feddbn.core.orders.search import NoiseVariance, OrderResult
+from feddbn.core.orders.shaped_scores import Edge, Network, ShapedScores, without_one_edge
+from feddbn.core.statistics.moments import Moments
+from feddbn.data.checks import check_variances
+from feddbn.errors import DataError, ParameterError, ProtocolError
+from feddbn.federation.programs.statistics import moments_and_shape_program
+from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.task import ServerProgram, Task
+
+__all__ = [
+    "NonGaussianReport",
+    "OneShotOptions",
+    "OneShotOutcome",
+    "learn_from_moments",
+    "oneshot_program",
+]
+
+T = TypeVar("T")
+
+UNDECIDED = 20.0
+"""If any direction is open, those with a smaller score difference than this are put to the noise, too."""
+OVERSTATED = 100.0
+"""The same if the difference comes from equal variances: by heavy tails it may be several times too large."""
+MAX_DIRECTION_SUMS = 8
+GAUSSIAN_LEVEL = 0.01
+WORTH_A_LOOK = 0.01
+"""With equal variances the residuals' shape is asked for if that of the variables is less probable than this."""
+
+
+@dataclass(frozen=True)
+class OneShotOptions:
+    """What `oneshot_program` is asked for.
+
+    Attributes
+    ----------
+    n_lags
+        Number of lags, or the largest to consider with `choose_n_lags`.
+    choose_n_lags
+        Choose the number of lags by the score.
+    center
+        "none": one mean for all rows; "recording": one per recording. The intercept is always fitted.
+    scale
+        "none" or "federated": whether the search sees variables scaled to unit variance.
+    use_nongaussian
+        "auto": only if the residuals are clearly not Gaussian.
+    learn
+        How the server learns.
+    """
+
+    n_lags: int = 1
+    choose_n_lags: bool = False
+    center: Literal["none", "recording"] = "none"
+    scale: Literal["none", "federated"] = "none"
+    use_nongaussian: bool | Literal["auto"] = "auto"
+    learn: LearnOptions = field(default_factory=LearnOptions)
+
+
+@dataclass(frozen=True)
+class NonGaussianReport:
+    """Whether the residuals are Gaussian, and what was made of it.
+
+    Attributes
+    ----------
+    used
+        Whether directions were decided by higher moments.
+    p_value
+        Smallest p-value of the test that a residual is Gaussian, times d.
+    n_changed
+        Entries of [W; A] that changed.
+    """
+
+    used: bool
+    p_value: float
+    n_changed: int
+
+
+@dataclass(frozen=True)
+class OneShotOutcome:
+    """What the server ends with: the network, the moments (original units), the number of lags and sums."""
+
+    learned: Learned
+    moments: Moments
+    n_lags: int
+    lag_scores: FloatArray | None
+    nongaussian: NonGaussianReport | None
+    n_sums: int
+
+
+def oneshot_program(
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    options: OneShotOptions,
+    rng: np.random.Generator,
+) -> ServerProgram[OneShotOutcome]:
+    """Ask for the moments, learn, and direct what is left open by the noise if it is not Gaussian."""
+    may_ask = bool(options.use_nongaussian) and options.learn.lambdas is None
+    # Whether equal variances are all there is to see is found out along the way, not by a sum of its own.
+    shaped = options.use_nongaussian == "auto" and may_ask
+    program = moments_and_shape_program(variables, options.n_lags, options.center, shaped)
+    (moments, shape), n_sums = yield from _counted(program)
+    outcome = learn_from_moments(moments, variables, constraints, options, rng)
+    learned, report = outcome.learned, None
+    looks_gaussian = shape is not None and shape_p_value(shape) > WORTH_A_LOOK
+    if may_ask and not (learned.noise.kind == "equal" and looks_gaussian):
+        learned, report, asked = yield from _improve_by_noise(
+            outcome.moments, outcome.n_lags, learned, options
+        )
+        n_sums += asked
+    return replace(outcome, learned=learned, nongaussian=report, n_sums=n_sums)
+
+
+def learn_from_moments(
+    moments: Moments,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    options: OneShotOptions,
+    rng: np.random.Generator,
+) -> OneShotOutcome:
+    """What the server learns from the sum of moments alone, without any further sum."""
+    d, p = len(variables), options.n_lags
+    _require_rows(moments, p)
+    # Large means were asked about an origin near them, so only rounding of the values themselves is left.
+    check_variances(variables, np.diag(moments.scatter)[:d] / moments.n, moments.mean[:d], rtol=1e-28)
+    working = moments
+    if options.scale == "federated":
+        sd = np.sqrt(np.diag(moments.scatter)[:d] / moments.n)
+        working = moments.scaled(np.tile(sd, p + 1))
+    lag_scores = None
+    if options.choose_n_lags:
+        kind: NoiseVariance = "equal" if options.learn.noise_variance == "equal" else "free"
+        p, lag_scores = choose_lags(working, d, p, constraints, options.learn.criterion, kind)
+        kept = np.arange((p + 1) * d)
+        working, moments = working.select(kept), moments.select(kept)
+        constraints = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
+    if options.learn.lambdas is not None:
+        learned = learn_by_path(working, d, p, constraints, options.learn)
+    else:
+        learned = learn_network(working, d, p, constraints, options.learn, rng)
+    return OneShotOutcome(learned, moments, p, lag_scores, None, 0)
+
+
+def _improve_by_noise(
+    moments: Moments, n_lags: int, learned: Learned, options: OneShotOptions
+) -> ServerProgram[tuple[Learned, NonGaussianReport | None, int]]:
+    """Move to neighbouring networks that the shape of the noise favours, until none is better.
+
+    Neighbours: for every edge whose direction second moments do not decide, the best network with its ends
+    exchanged; with equal variances, whose evidence heavy tails overstate, also the network without an edge.
+    """
+    equal = learned.noise.kind == "equal"
+    if not equal and all(e.oriented for e in learned.orientation):
+        return learned, None, 0
+    search, d = learned.search, learned.search.d
+    start = search.adopt(learned.support) if equal else learned.network
+    scores = ShapedScores(search)
+
+    def ask(networks: Sequence[Network]) -> ServerProgram[tuple[FloatArray, float] | None]:
+        jobs = scores.unknown(networks)
+        if not jobs:
+            return None
+        residuals = node_residuals(moments, jobs)
+        arrays = {"coefficients": residuals.coefficients, "offset": residuals.offset}
+        answer = yield Task("residual-features", arrays, {"n_lags": n_lags, "center": options.center})
+        n, features = float(answer.value[0]), answer.value[1:].reshape(N_FEATURES, -1)
+        scores.learn(jobs, features, n)
+        return features, n
+
+    first = yield from ask([start.parents])
+    assert first is not None
+    p_value, n_sums = min(float(gaussian_p(*first).min()) * d, 1.0), 1
+    if options.use_nongaussian == "auto" and p_value > GAUSSIAN_LEVEL:
+        return learned, NonGaussianReport(False, p_value, 0), n_sums
+    scores.tails = tail_weight(*first)
+    # Equal variances have decided about every edge; to overrule them takes strong evidence.
+    undecided, enough = (OVERSTATED, STRONG_EVIDENCE) if equal else (UNDECIDED, 0.0)
+    open_edges = [(e.source, e.target) for e in learned.orientation if e.score_difference < undecided]
+    best = start
+    differences: dict[Edge, float] = {}
+    while n_sums < MAX_DIRECTION_SUMS:
+        turned = {edge: search.best_reversed(best, *edge) for edge in open_edges}
+        shorter = without_one_edge(best.parents) if equal else {}
+        others = [other.parents for other in turned.values() if other is not None]
+        n_sums += (yield from ask([*others, *shorter.values()])) is not None
+        here = scores.of(best.parents)
+        differences = {
+            edge: np.inf if other is None else scores.of(other.parents) - here
+            for edge, other in turned.items()
+        }
+        wrong = min(differences, key=lambda e: differences[e], default=None)
+        useless = [edge for edge, other in shorter.items() if scores.of(other) < here - enough]
+        if wrong is not None and differences[wrong] < -enough:
+            # With an edge turned, others may be needed after all.
+            best = cast(OrderResult, turned[wrong])
+        elif useless:
+            best = search.adopt(_without(best.support, useless))
+        else:
+            break
+        support = best.support
+        open_edges = [
+            (i, j) if support[i, j] else (j, i) for i, j in open_edges if support[i, j] or support[j, i]
+        ]
+    if best is start:
+        support, order, score = learned.support, learned.order, learned.score
+    else:
+        chosen = best if equal else search.select_edges(best, options.learn.criterion)
+        support, order, score = chosen.support, chosen.order, chosen.score
+    firm = [
+        EdgeOrientation(i, j, max(float(value), 0.0), bool(value >= STRONG_EVIDENCE))
+        for (i, j), value in differences.items()
+    ]
+    asked = {(e.source, e.target) for e in firm}
+    firm += [e for e in learned.orientation if (e.source, e.target) not in asked]
+    directed = replace(
+        learned, support=support, order=order, score=score, orientation=tuple(firmness_of(support, firm))
+    )
+    n_changed = int((support != learned.support).sum())
+    return directed, NonGaussianReport(True, p_value, n_changed), n_sums
+
+
+def _without(support: BoolArray, edges: Sequence[Edge]) -> BoolArray:
+    """The network without edges, but of those to one node the first only: it may have made the others useless."""
+    rest = support.copy()
+    for i, j in edges:
+        if np.array_equal(rest[:, j], support[:, j]):
+            rest[i, j] = False
+    return rest
+
+
+def _require_rows(moments: Moments, n_lags: int) -> None:
+    if moments.n < 5:
+        raise DataError(
+            f"learning needs at least 5 usable rows over all sites, got {int(moments.n)}; a row is usable if "
+            f"its "
+            f"n_lags={n_lags} predecessors are in the same segment."
+        )
+
+
+def _counted(program: ServerProgram[T]) -> ServerProgram[tuple[T, int]]:
+    """The same program, which also says how many sums it asked for."""
+    n_sums = 0
+    try:
+        task = next(program)
+        while True:
+            n_sums += 1
+            task = program.send((yield task))
+    except StopIteration as end:
+        result: T = end.value
+        return result, n_sums
+
+
+def _run_residual_features(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
+    vector = np.zeros(1 + N_FEATURES * task.arrays["coefficients"].shape[1])
+    for part in _residual_feature_units(site, state, task, "recording"):
+        vector += part
+    return state, vector
+
+
+def _residual_feature_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
+    if unit != "recording":
+        raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
+    B, offset, n_lags = task.arrays["coefficients"], task.arrays["offset"], task.params.get("n_lags")
+    if isinstance(n_lags, bool) or not isinstance(n_lags, int) or n_lags < 0:
+        raise ProtocolError(
+            f"task {task.name!r} needs the parameter 'n_lags' as a whole number of at least 0."
+        )
+    q = (n_lags + 1) * len(site.variables)
+    if B.ndim != 2 or len(B) != q or offset.shape != (B.shape[1],):
+        raise ProtocolError(
+            f"task {task.name!r} has coefficients of shape {B.shape} and offsets of shape {offset.shape}; "
+            f"this site has {q} columns."
+        )
+    for recording in site.recordings():
+        total, n, shift = np.zeros((N_FEATURES, B.shape[1])), 0, offset
+        if task.params.get("center") == "recording":
+            shift = Moments.of_blocks(recording.blocks(), n_lags, len(site.variables)).mean @ B
+        for rows in lagged_rows(recording.blocks(), n_lags):
+            total += residual_features(rows @ B - shift)
+            n += len(rows)
+        yield np.concatenate([[float(n)], total.ravel()])
+
+
+register_site_task(
+    SiteTask(
+        "residual-features",
+        _run_residual_features,
+        "sums of nonlinear functions of standardised residuals",
+        _residual_feature_units,
+    )
+)

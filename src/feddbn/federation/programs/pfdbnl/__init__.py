@@ -1,0 +1,1 @@
+"""PFDBNL as site tasks and a server program."""

@@ -1,0 +1,115 @@
+"""Sorting sites into clusters by sums, without the server learning who is where.
+
+Every site has a signature: each variable regressed on all others and the lags, with a small ridge. Clusters start from
+repeated splits of the most spread-out cluster along its leading direction, found by power iteration on sums; then, as
+in iterative federated clustering (Ghosh et al. 2022), every site picks the broadcast model with the lowest loss on its
+own data and adds its signature into that model's slot, zeros elsewhere.
+
+Known weakness: a cluster of one site shows that site's signature to the server; ask for fewer clusters than sites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.solvers.lasso import loss_value
+from feddbn.errors import ParameterError, StateError
+from feddbn.federation.programs.pfdbnl.asked import local_gram
+from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.task import Param, ServerProgram, Task
+
+__all__ = ["cluster_program"]
+
+_POWER_STEPS = 6
+_LLOYD_STEPS = 8
+_RIDGE = 0.1
+
+
+def cluster_program(
+    arrays: Mapping[str, FloatArray], params: Mapping[str, Param], rng: np.random.Generator
+) -> ServerProgram[FloatArray]:
+    """Put every site into one of ``n_slots`` clusters, in its own state; the result is the cluster sizes (M,)."""
+    names, m = params["names"], int(params["n_slots"])  # type: ignore[arg-type]
+    if m > len(names):  # type: ignore[arg-type]
+        raise ParameterError(f"n_clusters={m} is more than the {len(names)} sites.")  # type: ignore[arg-type]
+    q, d = len(arrays["center"]), len(params["variables"])  # type: ignore[arg-type]
+
+    def ask(
+        mode: str, extra: Mapping[str, FloatArray] | None = None, **more: Param
+    ) -> ServerProgram[FloatArray]:
+        answer = yield Task("cluster-step", {**arrays, **(extra or {})}, {**params, "mode": mode, **more})
+        return answer.value
+
+    def means(total: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        counts, squares = total[-2 * m : -m], total[-m:]
+        C = total[: -2 * m].reshape(m, q, d) / np.maximum(counts, 1.0)[:, None, None]
+        scatter = squares - counts * np.sum(C * C, axis=(1, 2))
+        return C, counts, scatter
+
+    C, counts, scatter = means((yield from ask("start")))
+    for new in range(1, m):
+        old = int(np.argmax(np.where(counts > 1, scatter, -np.inf)))
+        v = rng.standard_normal((q, d))
+        for _ in range(_POWER_STEPS):
+            total = yield from ask("power", {"v": v, "middle": C[old]}, slot=old)
+            v = total[: q * d].reshape(q, d)
+            v = v / max(float(np.linalg.norm(v)), 1e-300)
+        C, counts, scatter = means((yield from ask("split", {"v": v, "middle": C[old]}, slot=old, new=new)))
+    for _ in range(_LLOYD_STEPS):
+        before = C
+        C, counts, scatter = means((yield from ask("assign", {"models": C})))
+        # An empty cluster keeps its model, so that a site may still choose it.
+        C = np.where(counts[:, None, None] > 0, C, before)
+        if np.array_equal(C, before):
+            break
+    return counts
+
+
+def _signature(G: FloatArray, d: int) -> FloatArray:
+    """Return (q, d): each variable regressed on all other columns, with a ridge relative to their variances."""
+    q = len(G)
+    C = np.zeros((q, d))
+    H = G + _RIDGE * np.diag(np.diag(G))
+    for j in range(d):
+        others = np.delete(np.arange(q), j)
+        C[others, j] = np.linalg.solve(H[np.ix_(others, others)], G[others, j])
+    return C
+
+
+def _run(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
+    params, run = task.params, float(task.params["run"])  # type: ignore[arg-type]
+    mode, m = params["mode"], int(params["n_slots"])  # type: ignore[arg-type]
+    state, G, _ = local_gram(data, state, task)
+    signature = _signature(G, len(data.variables))
+    if mode == "start":
+        slot = 0
+    elif "cluster.slot" not in state or state["cluster.slot"][0] != run:
+        raise StateError("this site was not there when the clusters were started; it gets the first one.")
+    else:
+        slot = int(state["cluster.slot"][1])
+    if mode in ("power", "split"):
+        offset = signature - task.arrays["middle"]
+        here = slot == int(params["slot"])  # type: ignore[arg-type]
+        projection = float(np.sum(offset * task.arrays["v"]))
+        if mode == "power":
+            vector = projection * offset if here else np.zeros_like(offset)
+            return state, np.concatenate([vector.ravel(), np.zeros(2 * m)])
+        if here and projection > 0:
+            slot = int(params["new"])  # type: ignore[arg-type]
+    elif mode == "assign":
+        losses = [loss_value(G, C) for C in task.arrays["models"]]
+        slot = int(np.argmin(losses))
+    vector = np.zeros((m, *signature.shape))
+    tallies = np.zeros((2, m))
+    vector[slot] = signature
+    tallies[:, slot] = 1.0, float(np.sum(signature * signature))
+    new = {**state, "cluster.slot": np.array([run, float(slot)])}
+    return new, np.concatenate([vector.ravel(), tallies.ravel()])
+
+
+register_site_task(
+    SiteTask("cluster-step", _run, "the site's regressions, in the slot of its cluster", needs_name=True)
+)

@@ -1,0 +1,51 @@
+"""In how many sites an edge is present, from sums only.
+
+A site answers with one indicator and one weight per possible edge of its personal graph. A site that opts out counts
+only edges of the shared network, which everybody knows already: what is special about it is never counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.errors import StateError
+from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.task import ServerProgram, Task
+
+__all__ = ["EdgeCounts", "edge_counts_program"]
+
+
+@dataclass(frozen=True)
+class EdgeCounts:
+    """Per entry of the stack, (q, d): sites in which the edge is present, and their mean weight (0 if none)."""
+
+    count: FloatArray
+    mean_weight: FloatArray
+    n_sites: int
+
+
+def edge_counts_program(shared: FloatArray, opt_out: tuple[str, ...] = ()) -> ServerProgram[EdgeCounts]:
+    """Ask every site which edges its personal graph has; `shared` is the public network's stack (q, d)."""
+    answer = yield Task("edge-counts", {"shared": shared}, {"opt_out": opt_out})
+    count, weight = answer.value.reshape(2, *shared.shape)
+    mean = np.divide(weight, count, out=np.zeros_like(weight), where=count > 0)
+    return EdgeCounts(np.array(count), mean, len(answer.contributors))
+
+
+def _run(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
+    if "personal.final" not in state:
+        raise StateError("this site has no personal network yet; fit PFDBNL first.")
+    C, shared = state["personal.final"], task.arrays["shared"]
+    present = C != 0
+    names = task.params["opt_out"]
+    if isinstance(names, (tuple, list)) and task.params["site"] in names:
+        present &= shared != 0
+    return state, np.concatenate([present.astype(float).ravel(), np.where(present, C, 0.0).ravel()])
+
+
+register_site_task(
+    SiteTask("edge-counts", _run, "which edges the personal graph has, summed over sites", needs_name=True)
+)

@@ -1,0 +1,270 @@
+"""Sums of counts, totals and cross-products of lagged rows: the statistics every linear method starts from.
+
+Site tasks
+----------
+``summary``   count, totals, squares and lag-1 products: enough to centre and scale, nothing about pairs of variables
+``moments``   count, totals and the whole lagged Gram matrix: enough for any linear model in one round; with
+              ``shape`` also skewness and kurtosis of every variable, which say whether the noise is worth a look
+
+A site reads its rows once per number of lags; the moments stay in its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.lagged import lagged_rows
+from feddbn.core.orders.nongaussian import shape_sums
+from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.errors import DataError, ParameterError, ProtocolError
+from feddbn.federation.programs.folds import fold_of, training_part
+from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.task import Param, ServerProgram, Task
+
+__all__ = [
+    "CENTERS",
+    "Preparation",
+    "Summary",
+    "local_moments",
+    "moments_and_shape_program",
+    "moments_program",
+    "prepare",
+    "summary_of_moments",
+    "summary_program",
+]
+
+CENTERS = ("auto", "none", "federated", "recording")
+# Beyond this ratio of mean to standard deviation, sums of squares about zero lose too many digits.
+_FAR_FROM_ZERO = 1e3
+
+
+def local_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, Moments]:
+    """Return the site's moments of lagged rows, from its state if it has read them before.
+
+    With ``center="recording"`` every recording is centred on its own mean first. With a ``fold`` only the rows before
+    the held-out block count (see `federation.held_out`).
+    """
+    n_lags, within = int(_param(task, "n_lags")), task.params.get("center") == "recording"
+    wanted = task.params.get("variables")
+    if wanted is not None and tuple(data.variables) != tuple(wanted):  # type: ignore[arg-type]
+        raise ProtocolError(
+            f"task {task.name!r} is about the variables {wanted}, but this site has {tuple(data.variables)}; "
+            "agree on the same variables in the same order."
+        )
+    fold = fold_of(task)
+    key = np.array([n_lags, int(within), *fold])
+    if "moments.key" in state and np.array_equal(state["moments.key"], key):
+        return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
+    d = len(data.variables)
+    total = Moments.empty((n_lags + 1) * d)
+    for recording in data.recordings():
+        part = training_part(recording, fold) if fold else recording
+        total = total.merge(_recording_moments(part, n_lags, d, within))
+    if total.n == 0:
+        raise DataError(
+            f"no row of this site has n_lags={n_lags} rows before it; lower n_lags or leave the site out."
+        )
+    new = {
+        **state,
+        "moments.key": key,
+        "moments.n": np.array(total.n),
+        "moments.mean": total.mean,
+        "moments.scatter": total.scatter,
+    }
+    return new, total
+
+
+def _recording_moments(recording: object, n_lags: int, d: int, within: bool) -> Moments:
+    moments = Moments.of_blocks(recording.blocks(), n_lags, d)  # type: ignore[attr-defined]
+    return Moments(moments.n, np.zeros_like(moments.mean), moments.scatter) if within else moments
+
+
+def _param(task: Task, name: str) -> int:
+    value = task.params.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ProtocolError(
+            f"task {task.name!r} needs the parameter {name!r} as a whole number of at least 0."
+        )
+    return value
+
+
+def _origin(task: Task) -> FloatArray | None:
+    return task.arrays.get("origin")
+
+
+def _run_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
+    state, moments = local_moments(data, state, task)
+    sums = moments.to_sums(_origin(task))
+    if task.params.get("shape"):
+        sums = np.concatenate([sums, _shapes(data)])
+    return state, sums
+
+
+def _shapes(data: SiteData) -> FloatArray:
+    """The shapes of the recordings' first blocks, summed; a long file need not be read again for a hint."""
+    total = np.zeros(2 * len(data.variables) + 1)
+    for recording in data.recordings():
+        block = next(iter(recording.blocks()), None)
+        if block is not None:
+            total += shape_sums(block.values)
+    return total
+
+
+def _moment_units(data: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
+    n_lags, within = int(_param(task, "n_lags")), task.params.get("center") == "recording"
+    if task.params.get("shape"):
+        raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
+    if unit == "row":
+        if within:
+            raise ParameterError(
+                "center='recording' mixes the rows of a recording; protect unit='recording'."
+            )
+        for recording in data.recordings():
+            for rows in lagged_rows(recording.blocks(), n_lags):
+                for row in rows:
+                    yield Moments.of_rows(row[None]).to_sums(_origin(task))
+        return
+    if unit != "recording":
+        raise ParameterError(f"unit={unit!r} is not known; choose 'recording' or 'row'.")
+    for recording in data.recordings():
+        yield _recording_moments(recording, n_lags, len(data.variables), within).to_sums(_origin(task))
+
+
+def _run_summary(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
+    state, moments = local_moments(data, state, task)
+    return state, _summary_vector(moments, len(data.variables), _origin(task))
+
+
+def _summary_vector(moments: Moments, d: int, origin: FloatArray | None) -> FloatArray:
+    centre = np.zeros(moments.q) if origin is None else origin
+    cross = moments.about(centre)
+    lagged = np.diag(cross, k=d)[:d] if moments.q > d else np.zeros(d)
+    return np.concatenate([[moments.n], moments.n * (moments.mean - centre), np.diag(cross), lagged])
+
+
+register_site_task(
+    SiteTask(
+        "moments",
+        _run_moments,
+        "lagged means and cross-products of all variables, and if asked their skewness and kurtosis",
+        _moment_units,
+    )
+)
+register_site_task(SiteTask("summary", _run_summary, "counts, means and variances of single variables"))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Federation-wide count, means (q,), variances (q,) and lag-1 autocorrelations (d,)."""
+
+    n: float
+    mean: FloatArray
+    variance: FloatArray
+    autocorrelation: FloatArray
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What every site does to z before a fit: ``(z - center) / scale``, both (q,); `summary` explains why."""
+
+    center: FloatArray
+    scale: FloatArray
+    center_rule: str
+    summary: Summary
+
+    @property
+    def variance(self) -> FloatArray:
+        """(q,) mean squares of the prepared columns."""
+        offset = self.summary.mean - self.center
+        return (self.summary.variance + offset * offset) / self.scale**2
+
+    @property
+    def metric(self) -> FloatArray:
+        """(q,) `variance`, bounded from below: a variable that hardly varies must not make a metric singular."""
+        variance = self.variance
+        return np.maximum(variance, 1e-9 * float(variance.mean()))
+
+
+def summary_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Summary]:
+    """Ask for counts, means and variances; a second time about the means if these are far from zero."""
+    d = len(variables)
+    params: dict[str, Param] = {"n_lags": n_lags, "variables": variables, "center": center}
+    total = (yield Task("summary", params=params)).value
+    summary = _summary(total, d, np.zeros((n_lags + 1) * d))
+    if np.any(np.abs(summary.mean) > _FAR_FROM_ZERO * np.sqrt(np.maximum(summary.variance, 0.0))):
+        origin = summary.mean
+        total = (yield Task("summary", arrays={"origin": origin}, params=params)).value
+        summary = _summary(total, d, origin)
+    return summary
+
+
+def _summary(total: FloatArray, d: int, origin: FloatArray) -> Summary:
+    q = len(origin)
+    n = float(total[0])
+    delta = total[1 : 1 + q] / n
+    variance = total[1 + q : 1 + 2 * q] / n - delta * delta
+    lagged = total[1 + 2 * q :] / n - (delta[:d] * delta[d : 2 * d] if q > d else 0.0)
+    return Summary(n, delta + origin, variance, _autocorrelation(lagged, variance[:d]))
+
+
+def _autocorrelation(lagged: FloatArray, variance: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = np.where(variance > 0, lagged / variance, 0.0)
+    return np.clip(r, -0.99, 0.99)
+
+
+def summary_of_moments(moments: Moments, d: int) -> Summary:
+    """Return the same summary from whole moments."""
+    n = moments.n
+    variance = np.diag(moments.scatter) / n
+    lagged = np.diag(moments.scatter, k=d)[:d] / n if moments.q > d else np.zeros(d)
+    return Summary(n, moments.mean, variance, _autocorrelation(lagged, variance[:d]))
+
+
+def prepare(summary: Summary, d: int, center: str, scale: str) -> Preparation:
+    """Choose centre and scale from sums only.
+
+    ``center="auto"`` centres unless every variable's mean is within four standard errors of zero, with standard errors
+    inflated for lag-1 autocorrelation: series that were simulated or already centred stay as they are.
+    """
+    if center not in CENTERS:
+        raise ParameterError(f"center={center!r} is not known; choose one of {', '.join(CENTERS)}.")
+    if scale not in ("none", "federated"):
+        raise ParameterError(f"scale={scale!r} is not known; choose 'none' or 'federated'.")
+    rule = center
+    if center == "auto":
+        r = np.maximum(summary.autocorrelation, 0.0)
+        error = np.sqrt(summary.variance[:d] * (1 + r) / (1 - r) / summary.n)
+        rule = "federated" if np.any(np.abs(summary.mean[:d]) > 4.0 * error) else "none"
+    q = len(summary.mean)
+    middle = summary.mean if rule == "federated" else np.zeros(q)
+    factor = np.tile(np.sqrt(summary.variance[:d]), q // d) if scale == "federated" else np.ones(q)
+    return Preparation(middle, factor, rule, summary)
+
+
+def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
+    """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
+    moments, _ = yield from moments_and_shape_program(variables, n_lags, center, shape=False)
+    return moments
+
+
+def moments_and_shape_program(
+    variables: tuple[str, ...], n_lags: int, center: str, shape: bool
+) -> ServerProgram[tuple[Moments, FloatArray | None]]:
+    """The same with the sums of `core.orders.nongaussian.shape_sums` if `shape` is asked for, in the same sum."""
+    q = (n_lags + 1) * len(variables)
+    params: dict[str, Param] = {"n_lags": n_lags, "variables": variables, "center": center}
+    asked: dict[str, Param] = {**params, "shape": True} if shape else params
+    total = (yield Task("moments", params=asked)).value
+    size = sums_length(q)
+    moments = Moments.from_sums(total[:size], q)
+    deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / moments.n)
+    if np.any(np.abs(moments.mean) > _FAR_FROM_ZERO * deviation):
+        origin = moments.mean
+        answer = yield Task("moments", arrays={"origin": origin}, params=params)
+        moments = Moments.from_sums(answer.value, q, origin)
+    return moments, total[size:] if shape else None

@@ -1,0 +1,329 @@
+"""The site's end of the line: bytes in, bytes out, no sockets and no files.
+
+Rules of this file
+------------------
+- One message at a time; a refused message changes nothing.
+- The handshake comes first: version, variables, lags, sites and the site's own checks, before any data
+  statistic.
+- A task passes the fence (fence.py); its new state is stored before its answer leaves.
+- Errors leave as one sentence. A traceback or a data value never does.
+- Only the server may call: engines that let sites call each other must pass who calls.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from feddbn._version import __version__
+from feddbn.core.arrays import FloatArray
+from feddbn.core.encoding import decode
+from feddbn.errors import AggregationError, FeddbnError, ProtocolError, SiteRefused, StateError
+from feddbn.federation.protocol.fence import Step, decide
+from feddbn.federation.protocol.messages import (
+    MAX_MESSAGE_BYTES,
+    Reply,
+    Request,
+    encode_reply,
+    read_request,
+    refusal,
+    task_digest,
+    task_from,
+)
+from feddbn.federation.protocol.site import Guard, Site
+from feddbn.federation.protocol.store_format import RecordStore, SiteRecord, Snapshot
+from feddbn.federation.protocol.study import Study, StudyResult, personal_result, study_from_json
+from feddbn.federation.protocol.task import Task
+
+__all__ = ["Answer", "FencedSite", "Handler", "SiteEndpoint", "SiteEvent", "StudyCheck", "agree"]
+
+StudyCheck = Callable[[Study], None]
+Answer = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
+Handler = Callable[[Request, SiteRecord], Answer]
+MakeMasked = Callable[[str, Study, "FencedSite"], Callable[[bytes], bytes]]
+
+
+@dataclass(frozen=True)
+class SiteEvent:
+    """What happened to one message, for the site's own log."""
+
+    what: str
+    run_id: str = ""
+    seq: int = -1
+    kind: str = ""
+    task: str = ""
+    sentence: str = ""
+    error: Exception | None = field(default=None, repr=False)
+
+
+class FencedSite:
+    """A site whose answers pass the fence and are stored before they are returned: what masking may call."""
+
+    def __init__(self, name: str, answer: Callable[..., FloatArray]) -> None:
+        self.name = name
+        self.answer = answer
+
+
+def agree(study: Study, site: str, variables: Sequence[str], version: str) -> None:
+    """Refuse a study this site cannot take part in; reads names only, no data.
+
+    Raises
+    ------
+    SiteRefused
+        If version, site or variables do not fit.
+    """
+    if version != __version__:
+        raise SiteRefused(
+            f"the server runs feddbn {version}, this site {__version__}; install the same version on both."
+        )
+    if site not in study.sites:
+        raise SiteRefused(f"the study {study.name!r} does not name the site {site!r}.")
+    if study.n_lags is not None and study.n_lags < 0:
+        raise SiteRefused(f"the study asks for n_lags = {study.n_lags}; it must be 0 or more.")
+    missing = [name for name in study.variables if name not in variables]
+    extra = [name for name in variables if name not in study.variables]
+    if study.some_variables_may_be_missing:
+        missing = [] if len(missing) < len(study.variables) else missing
+    if missing or extra:
+        parts = [f"missing here: {', '.join(missing)}"] if missing else []
+        parts += [f"not in the study: {', '.join(extra)}"] if extra else []
+        raise SiteRefused(
+            f"the variables of study {study.name!r} and of this site differ ({'; '.join(parts)})."
+        )
+    if not missing and not study.some_variables_may_be_missing and tuple(variables) != study.variables:
+        raise SiteRefused(f"the variables of study {study.name!r} and of this site are in another order.")
+
+
+class SiteEndpoint:
+    """Answers the server's messages for one site.
+
+    Parameters
+    ----------
+    site
+        Data, guards and name.
+    store
+        Keeps the record of each run; a save is durable when it returns.
+    checks
+        The site's own conditions on a study (its policy); each raises `SiteRefused`.
+    handlers
+        Further kinds of message, such as the phases of secure aggregation.
+    guards
+        Makes the guards around the answers of a run (policy, noise, audit); None keeps the site's own.
+    masked
+        Makes, for a run, the function that answers the messages of secure aggregation; None refuses studies
+        that ask for it. In such a study no vector leaves in any other way.
+    keep
+        Called at the end with (run id, result, personal arrays): writes to the site's own disk.
+    on_event
+        Called for everything that happened.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        store: RecordStore,
+        *,
+        checks: Sequence[StudyCheck] = (),
+        handlers: Mapping[str, Handler] | None = None,
+        guards: Callable[[str, Study], Sequence[Guard]] | None = None,
+        masked: MakeMasked | None = None,
+        keep: Callable[[str, StudyResult, Mapping[str, np.ndarray]], None] | None = None,
+        on_event: Callable[[SiteEvent], None] | None = None,
+        max_bytes: int = MAX_MESSAGE_BYTES,
+    ) -> None:
+        self._site = site
+        self._store = store
+        self._checks = tuple(checks)
+        self._handlers: dict[str, Handler] = {
+            "hello": self._hello,
+            "task": self._task,
+            "secagg": self._secagg,
+            "finish": self._finish,
+        }
+        self._handlers.update(handlers or {})
+        self._guards = guards
+        self._masked = masked
+        self._masking: tuple[str, Callable[[bytes], bytes]] | None = None
+        self._asked: tuple[Request, SiteRecord] | None = None
+        self._keep = keep
+        self._on_event = on_event
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._record: SiteRecord | None = None
+        self._agreed: tuple[str, Study] | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the site."""
+        return self._site.name
+
+    def handle(self, message: bytes, caller: str = "server") -> bytes:
+        """Return the reply to one message; a refusal is a reply too, never an exception."""
+        request: Request | None = None
+        with self._lock:
+            try:
+                if caller != "server":
+                    raise SiteRefused(f"this site answers only its server, not {caller!r}.")
+                request = read_request(message, self._max_bytes)
+                handler = self._handlers.get(request.kind)
+                if handler is None:
+                    raise ProtocolError(f"this site does not know the message kind {request.kind!r}.")
+                record = self._open_record(request)
+                if request.kind != "hello":
+                    self._study(record)
+                meta, arrays = handler(request, record)
+                reply = Reply(self.name, request.kind, request.run_id, request.seq, meta, arrays)
+            except Exception as error:
+                reply = refusal(self.name, request, error)
+                unexpected = None if isinstance(error, FeddbnError) else error
+                self._tell("refused", request, sentence=str(reply.meta["sentence"]), error=unexpected)
+            return encode_reply(reply)
+
+    def _tell(self, what: str, request: Request | None, **more: Any) -> None:
+        if self._on_event is not None:
+            where = (request.run_id, request.seq, request.kind) if request is not None else ("", -1, "")
+            self._on_event(SiteEvent(what, *where, **more))
+
+    def _open_record(self, request: Request) -> SiteRecord:
+        """Return the record of the request's run; only a hello may open a new one."""
+        if self._record is None or self._record.run_id != request.run_id:
+            self._record = self._store.load(request.run_id)
+        if self._record is not None:
+            return self._record
+        if request.kind != "hello":
+            raise StateError(
+                f"run {request.run_id!r} is not known at this site; it must begin with a handshake."
+            )
+        return SiteRecord(request.run_id, self.name, "", "")
+
+    def _study(self, record: SiteRecord) -> Study:
+        """Return the study of a known run; a restarted site checks it again: its policy may have changed."""
+        if self._agreed is None or self._agreed[0] != record.run_id:
+            study = study_from_json(record.study)
+            self._agree(study, record.version)
+            self._agreed = (record.run_id, study)
+            self._take_guards(record.run_id, study)
+        return self._agreed[1]
+
+    def _take_guards(self, run_id: str, study: Study) -> None:
+        if self._guards is not None:
+            self._site.guards = tuple(self._guards(run_id, study))
+
+    def _agree(self, study: Study, version: str) -> None:
+        agree(study, self.name, self._site.data.variables, version)
+        if study.privacy.secure_aggregation and self._masked is None:
+            raise SiteRefused("the study asks for secure aggregation, which is not set up at this site.")
+        for check in self._checks:
+            check(study)
+
+    def _commit(self, record: SiteRecord) -> None:
+        try:
+            self._store.save(record)
+        except BaseException:
+            # What is on disk is not known now; the next message reads it again.
+            self._record = None
+            raise
+        self._record = record
+
+    def _hello(self, request: Request, record: SiteRecord) -> Answer:
+        study = study_from_json(str(request.meta.get("study")))
+        version = str(request.meta.get("version"))
+        if record.study and record.study != study.to_json():
+            raise SiteRefused(f"run {request.run_id!r} was opened with another study at this site.")
+        if record.version not in ("", version):
+            raise SiteRefused(
+                f"run {request.run_id!r} was begun with feddbn {record.version} "
+                f"and cannot go on with {version}."
+            )
+        self._agree(study, version)
+        if not record.study:
+            self._commit(replace(record, study=study.to_json(), version=version))
+        self._agreed = (request.run_id, study)
+        self._take_guards(request.run_id, study)
+        # A handshake begins a segment; the server's end of secure aggregation begins anew, so does ours.
+        self._masking = None
+        self._tell("agreed", request, task=study.method)
+        return {"version": __version__, "last": record.current.seq}, {}
+
+    def _task(self, request: Request, record: SiteRecord) -> Answer:
+        if self._study(record).privacy.secure_aggregation:
+            raise SiteRefused("the answers of this study leave only under secure aggregation.")
+        task = task_from(request)
+        if task.participants is not None and self.name not in task.participants:
+            raise ProtocolError(f"task {request.seq} does not ask this site.")
+        vector = self._vector(request, record, task)
+        return {"digest": task_digest(task)}, {"vector": vector}
+
+    def _vector(self, request: Request, record: SiteRecord, task: Task, *channel: Any) -> FloatArray:
+        """Return the answer to a task: the recorded one, or a new one that is stored first."""
+        digest = task_digest(task)
+        step = decide(record, request.seq, request.after, digest)
+        if step is not Step.REPEAT:
+            base = record.current if step is Step.EXECUTE else record.previous
+            self._site.state = dict(base.state)
+            vector = np.array(self._site.answer(task, *channel), dtype=np.float64)
+            after = Snapshot(request.seq, dict(self._site.state))
+            record = replace(record, previous=base, current=after, digest=digest, vector=vector, opened=())
+            self._commit(record)
+        self._tell(step.value, request, task=task.name)
+        assert record.vector is not None
+        return record.vector
+
+    def _secagg(self, request: Request, record: SiteRecord) -> Answer:
+        """Pass one message of secure aggregation on; the vector it masks comes through the fence."""
+        study = self._study(record)
+        if self._masked is None or not study.privacy.secure_aggregation:
+            raise ProtocolError("this study does not use secure aggregation.")
+        if self._masking is None or self._masking[0] != request.run_id:
+            self._masking = (
+                request.run_id,
+                self._masked(request.run_id, study, FencedSite(self.name, self._fenced)),
+            )
+        inner = request.arrays.get("message")
+        if inner is None or inner.dtype != np.uint8:
+            raise ProtocolError("this message of secure aggregation is empty.")
+        record = self._before_opening(request, record, inner.tobytes())
+        self._asked = (request, record)
+        try:
+            reply = self._masking[1](inner.tobytes())
+        finally:
+            self._asked = None
+        return {}, {"message": np.frombuffer(reply, dtype=np.uint8)}
+
+    def _before_opening(self, request: Request, record: SiteRecord, inner: bytes) -> SiteRecord:
+        """Store for whom a task's masks are opened, before they are: a restart must not forget it.
+
+        Two sums of one task over different sites differ by the vectors of the sites that changed.
+        """
+        meta, _ = decode(inner)
+        if meta.get("phase") != "unmask":
+            return record
+        survivors = tuple(sorted(str(name) for name in meta.get("survivors", ())))
+        if request.seq == record.current.seq and record.opened != survivors:
+            if record.opened:
+                raise AggregationError(
+                    "this task has been opened for another set of sites; the difference would show a few."
+                )
+            record = replace(record, opened=survivors)
+            self._commit(record)
+        return record
+
+    def _fenced(self, task: Task, *channel: Any) -> FloatArray:
+        if self._asked is None:
+            raise ProtocolError("no task is being asked.")
+        return self._vector(*self._asked, task, *channel)
+
+    def _finish(self, request: Request, record: SiteRecord) -> Answer:
+        """Keep the shared result and this site's personal one; nothing personal is in the reply."""
+        result = StudyResult(dict(request.arrays), dict(request.meta.get("summary", {})))
+        snapshot = record.previous if request.after == record.previous.seq else record.current
+        make = personal_result(self._study(record).method)
+        personal = {} if make is None else make(dict(snapshot.state), result)
+        if self._keep is not None:
+            self._keep(request.run_id, result, personal)
+        self._tell("finished", request)
+        return {"personal": sorted(personal)}, {}

@@ -1,0 +1,202 @@
+"""Requests and replies between server and sites as bytes; one envelope for every engine.
+
+A request carries the run id, its sequence number and, for a task, `after`: the number of the last task of
+this run whose answer by this site the server counted. A reply repeats run, number and task digest, so that a
+stale or replayed reply can never be taken for the answer to another question. What a task's `note` says is
+for people at the server and does not travel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from feddbn import errors
+from feddbn.core.arrays import FloatArray
+from feddbn.core.encoding import decode, encode
+from feddbn.errors import ProtocolError
+from feddbn.federation.protocol.task import Param, Task
+
+__all__ = [
+    "MAX_MESSAGE_BYTES",
+    "NEVER",
+    "Reply",
+    "Request",
+    "check_run_id",
+    "encode_reply",
+    "encode_request",
+    "read_reply",
+    "read_request",
+    "refusal",
+    "task_digest",
+    "task_from",
+    "task_request",
+]
+
+MAX_MESSAGE_BYTES = 64 * 2**20
+NEVER = -1
+_RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_REFUSALS = (
+    "ProtocolError",
+    "SiteRefused",
+    "StateError",
+    "NotEnoughSites",
+    "BudgetExceeded",
+    "AggregationError",
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the server asks: `kind` is hello, task, finish or a name with its own handler."""
+
+    kind: str
+    run_id: str
+    seq: int = NEVER
+    after: int = NEVER
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one site answers to one request."""
+
+    site: str
+    kind: str
+    run_id: str
+    seq: int
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def check_run_id(run_id: object) -> str:
+    """Return the run id, or refuse one that could not be a directory name."""
+    if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id) or ".." in run_id:
+        raise ProtocolError(
+            "a run id has 1 to 64 characters out of a-z, 0-9, '.', '_' and '-', and starts with a-z or 0-9."
+        )
+    return run_id
+
+
+def encode_request(request: Request) -> bytes:
+    """Return the bytes of a request."""
+    envelope = {
+        "type": "request",
+        "kind": request.kind,
+        "run": request.run_id,
+        "seq": request.seq,
+        "after": request.after,
+    }
+    return encode({**envelope, "meta": dict(request.meta)}, request.arrays)
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """Return the bytes of a reply."""
+    envelope = {
+        "type": "reply",
+        "kind": reply.kind,
+        "run": reply.run_id,
+        "seq": reply.seq,
+        "site": reply.site,
+    }
+    return encode({**envelope, "meta": dict(reply.meta)}, reply.arrays)
+
+
+def read_request(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Request:
+    """Inverse of `encode_request`; anything else raises `ProtocolError`."""
+    envelope, arrays = _open(message, "request", max_bytes)
+    seq, after = envelope.get("seq"), envelope.get("after")
+    if not isinstance(seq, int) or not isinstance(after, int):
+        raise ProtocolError("a request needs whole numbers as seq and after.")
+    return Request(
+        str(envelope["kind"]), check_run_id(envelope.get("run")), seq, after, envelope["meta"], arrays
+    )
+
+
+def read_reply(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Reply:
+    """Inverse of `encode_reply`; a refusal raises the error the site named, with the site's own sentence."""
+    envelope, arrays = _open(message, "reply", max_bytes)
+    site, seq, meta = str(envelope.get("site")), envelope.get("seq"), envelope["meta"]
+    if not isinstance(seq, int):
+        raise ProtocolError("a reply needs a whole number as seq.")
+    if envelope["kind"] == "refusal":
+        name = meta.get("error") if meta.get("error") in _REFUSALS else "ProtocolError"
+        error: type[Exception] = getattr(errors, str(name))
+        raise error(f"site {site!r} refused: {str(meta.get('sentence'))[:500]}")
+    return Reply(site, str(envelope["kind"]), str(envelope.get("run")), seq, meta, arrays)
+
+
+def refusal(site: str, request: Request | None, error: Exception) -> Reply:
+    """Return the reply that says no: a sentence, no traceback; an unexpected error shows only its type."""
+    name = type(error).__name__
+    if isinstance(error, errors.FeddbnError):
+        sentence = str(error)
+    else:
+        sentence = f"an unexpected {name} occurred at the site; its own log has the details."
+        name = "StateError"
+    run_id, seq = (request.run_id, request.seq) if request is not None else ("", NEVER)
+    return Reply(site, "refusal", run_id, seq, {"error": name, "sentence": sentence})
+
+
+def task_request(task: Task, run_id: str, seq: int, after: int, attempt: int = 0) -> Request:
+    """Return the request that carries a task to a site."""
+    meta = {"name": task.name, "params": _plain(task.params), "digest": task_digest(task), "attempt": attempt}
+    participants = None if task.participants is None else sorted(task.participants)
+    return Request("task", run_id, seq, after, {**meta, "participants": participants}, task.arrays)
+
+
+def task_from(request: Request) -> Task:
+    """Return the task a request carries; its digest must fit its content."""
+    try:
+        meta = request.meta
+        params = {str(k): tuple(v) if isinstance(v, list) else v for k, v in dict(meta["params"]).items()}
+        participants = None if meta["participants"] is None else tuple(str(p) for p in meta["participants"])
+        arrays: dict[str, FloatArray] = {
+            k: np.asarray(v, dtype=np.float64) for k, v in request.arrays.items()
+        }
+        task = Task(str(meta["name"]), arrays, params, participants)
+        digest = meta["digest"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"this task message is malformed ({type(error).__name__}).") from None
+    if task_digest(task) != digest:
+        raise ProtocolError(f"the digest of task {task.name!r} does not fit its content.")
+    return task
+
+
+def task_digest(task: Task) -> str:
+    """Return a SHA-256 of everything a site program reads; the note is not part of it."""
+    participants = None if task.participants is None else sorted(task.participants)
+    meta = {
+        "name": task.name,
+        "params": _plain(dict(sorted(task.params.items()))),
+        "participants": participants,
+    }
+    arrays = {key: task.arrays[key] for key in sorted(task.arrays)}
+    return hashlib.sha256(encode(meta, arrays)).hexdigest()
+
+
+def _plain(params: Mapping[str, Param]) -> dict[str, Any]:
+    """Parameters as JSON values: numpy scalars become Python's, tuples become lists."""
+    out: dict[str, Any] = {}
+    for key, value in params.items():
+        items = list(value) if isinstance(value, (tuple, list)) else [value]
+        items = [item.item() if isinstance(item, np.generic) else item for item in items]
+        out[key] = items if isinstance(value, (tuple, list)) else items[0]
+    return out
+
+
+def _open(message: bytes, kind: str, max_bytes: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    if not isinstance(message, (bytes, bytearray, memoryview)):
+        raise ProtocolError(f"a message is bytes, got {type(message).__name__}.")
+    if len(message) > max_bytes:
+        raise ProtocolError(f"this message has {len(message)} bytes; the limit is {max_bytes}.")
+    envelope, arrays = decode(bytes(message))
+    if envelope.get("type") != kind or "kind" not in envelope or not isinstance(envelope.get("meta"), dict):
+        raise ProtocolError(f"this message is not a {kind}.")
+    return envelope, arrays

@@ -1,0 +1,134 @@
+"""A site behind secure aggregation: bytes in, bytes out, and no vector leaves unmasked.
+
+The task a site answers is part of what its masks are bound to: the digest is computed here from the task
+itself, so a server that sends two sites different tasks under one digest is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from feddbn import errors
+from feddbn.core.arrays import FloatArray
+from feddbn.core.encoding import decode, encode
+from feddbn.errors import FeddbnError, ProtocolError
+from feddbn.federation.protocol.site import Channel, Site
+from feddbn.federation.protocol.task import Task
+from feddbn.privacy.secagg import Message
+from feddbn.privacy.secagg_site import SecAggSite
+
+__all__ = [
+    "Digest",
+    "DigestOnce",
+    "SecureSite",
+    "masking_digest",
+    "read_secure_reply",
+    "task_fields",
+    "task_from_fields",
+]
+
+
+Digest = Callable[[Mapping[str, Any], Mapping[str, np.ndarray]], str]
+
+
+def task_fields(task: Task) -> dict[str, Any]:
+    """Return what of a task travels beside its arrays, as JSON values."""
+    params = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in sorted(task.params.items())
+    }
+    return {"name": task.name, "params": params}
+
+
+def task_from_fields(
+    fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray], participants: list[str] | None
+) -> Task:
+    """Inverse of `task_fields`."""
+    try:
+        params = {str(k): tuple(v) if isinstance(v, list) else v for k, v in dict(fields["params"]).items()}
+        return Task(
+            str(fields["name"]), dict(arrays), params, None if participants is None else tuple(participants)
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"this task is malformed ({type(error).__name__}).") from None
+
+
+def masking_digest(fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of everything a site program reads."""
+    table = [[name, arrays[name].dtype.str, list(arrays[name].shape)] for name in sorted(arrays)]
+    digest = hashlib.sha256(json.dumps([fields, table], sort_keys=True, separators=(",", ":")).encode())
+    for name in sorted(arrays):
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
+
+
+class DigestOnce:
+    """Sites of one process are handed the same objects; the digest of the last ones is kept."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Mapping[str, Any], Mapping[str, np.ndarray], str] | None = None
+
+    def __call__(self, fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+        """Return the digest of a task."""
+        last = self._last
+        if last is not None and last[0] is fields and last[1] is arrays:
+            return last[2]
+        digest = masking_digest(fields, arrays)
+        self._last = (fields, arrays, digest)
+        return digest
+
+
+class SecureSite:
+    """Answers secure-aggregation messages for one site."""
+
+    def __init__(self, site: Site, secagg: SecAggSite, digest: Digest = masking_digest) -> None:
+        self._site = site
+        self.secagg = secagg
+        self._digest = digest
+
+    def respond(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
+        """Return the reply to one decoded message, or raise the refusal."""
+        return self.secagg.handle(meta, arrays, lambda: self.answer(meta, arrays))
+
+    def handle(self, message: bytes) -> bytes:
+        """Return the reply to one message as bytes; a refusal is a reply too."""
+        try:
+            return encode(*self.respond(*decode(message)))
+        except FeddbnError as error:
+            refusal = {
+                "kind": "refusal",
+                "site": self._site.name,
+                "error": type(error).__name__,
+                "sentence": str(error),
+            }
+            return encode(refusal)
+
+    def answer(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> FloatArray:
+        """Return this site's vector for a task, unmasked: for the protocol only."""
+        task = self.task(meta, arrays)
+        n_guaranteed = self.secagg.guaranteed_contributors(task.participants is not None)
+        return self._site.answer(task, Channel(masked=True, n_guaranteed=n_guaranteed))
+
+    def task(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Task:
+        """Return the task of a request to mask, which its digest must fit."""
+        fields = meta.get("task")
+        if not isinstance(fields, dict) or self._digest(fields, arrays) != meta.get("task_digest"):
+            raise ProtocolError("the digest of this task does not fit its content.")
+        return task_from_fields(fields, arrays, meta.get("participants"))
+
+
+def read_secure_reply(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return a decoded reply; a refusal raises the error the site named, with its sentence."""
+    meta, arrays = decode(message)
+    if meta.get("kind") == "refusal":
+        kind = getattr(errors, str(meta.get("error")), ProtocolError)
+        if not (isinstance(kind, type) and issubclass(kind, FeddbnError)) or issubclass(
+            kind, errors.MissingExtra
+        ):
+            kind = ProtocolError
+        raise kind(f"site {str(meta.get('site'))!r} refused: {str(meta.get('sentence'))[:500]}")
+    return meta, arrays

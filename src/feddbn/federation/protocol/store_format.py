@@ -1,0 +1,131 @@
+"""What a site stores for a run, as one self-checking byte string, and the place that keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.encoding import decode, encode
+from feddbn.errors import ProtocolError, StateError
+from feddbn.federation.protocol.messages import NEVER
+from feddbn.federation.protocol.site import SiteState
+
+__all__ = ["MemoryStore", "RecordStore", "SiteRecord", "Snapshot", "decode_record", "encode_record"]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a site after task `seq` (NEVER: before the first)."""
+
+    seq: int = NEVER
+    state: SiteState = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # A site program is a pure function; one that writes into the state it was given would spoil a repeat.
+        for array in self.state.values():
+            array.setflags(write=False)
+
+
+@dataclass(frozen=True)
+class SiteRecord:
+    """Everything a site must remember of one run.
+
+    Attributes
+    ----------
+    run_id, site
+        Whose record this is; a record of another run or site is refused.
+    study, version
+        The study this run was opened with, as canonical text, and the package version it began with.
+    previous, current
+        The last counted state and the state after the last executed task.
+    digest, vector
+        The last executed task and the answer to it, after every guard: a repeat sends the same bytes,
+        so noise is never drawn twice for one release.
+    opened
+        The sites for whose masked sum of the last task this site has helped to open the masks.
+    """
+
+    run_id: str
+    site: str
+    study: str
+    version: str
+    previous: Snapshot = field(default_factory=Snapshot)
+    current: Snapshot = field(default_factory=Snapshot)
+    digest: str = ""
+    vector: FloatArray | None = None
+    opened: tuple[str, ...] = ()
+
+
+def encode_record(record: SiteRecord) -> bytes:
+    """Return the bytes of a record."""
+    arrays: dict[str, np.ndarray] = {f"previous/{k}": v for k, v in record.previous.state.items()}
+    arrays.update({f"current/{k}": v for k, v in record.current.state.items()})
+    if record.vector is not None:
+        arrays["vector"] = record.vector
+    meta = {"type": "site-record", "run": record.run_id, "site": record.site}
+    begun = {"study": record.study, "version": record.version}
+    numbers = {"previous": record.previous.seq, "current": record.current.seq, "digest": record.digest}
+    numbers["opened"] = list(record.opened)
+    return encode({**meta, **begun, **numbers}, arrays)
+
+
+def decode_record(message: bytes, run_id: str, site: str) -> SiteRecord:
+    """Inverse of `encode_record`; damage or a record of another run or site raises `StateError`."""
+    try:
+        meta, arrays = decode(message)
+    except ProtocolError as error:
+        raise StateError(
+            f"the stored state of run {run_id!r} at site {site!r} cannot be read: {error}"
+        ) from None
+    if meta.get("type") != "site-record" or meta.get("run") != run_id or meta.get("site") != site:
+        raise StateError(
+            f"the stored state found for run {run_id!r} at site {site!r} belongs to another run or site."
+        )
+    states: dict[str, SiteState] = {"previous": {}, "current": {}}
+    for key, array in arrays.items():
+        part, _, name = key.partition("/")
+        if part in states:
+            states[part][name] = array
+    return SiteRecord(
+        run_id,
+        site,
+        str(meta["study"]),
+        str(meta["version"]),
+        Snapshot(int(meta["previous"]), states["previous"]),
+        Snapshot(int(meta["current"]), states["current"]),
+        str(meta["digest"]),
+        arrays.get("vector"),
+        tuple(meta["opened"]),
+    )
+
+
+class RecordStore(Protocol):
+    """A place that keeps one site's records; `save` has happened when it returns."""
+
+    def load(self, run_id: str) -> SiteRecord | None:
+        """Return the record of a run, or None if this site never took part."""
+        ...
+
+    def save(self, record: SiteRecord) -> None:
+        """Replace the record of the run, all or nothing."""
+        ...
+
+
+class MemoryStore:
+    """Records as bytes in memory: what survives when a test restarts a site."""
+
+    def __init__(self, site: str) -> None:
+        self.site = site
+        self.files: dict[str, bytes] = {}
+
+    def load(self, run_id: str) -> SiteRecord | None:
+        """Return the record of a run."""
+        stored = self.files.get(run_id)
+        return None if stored is None else decode_record(stored, run_id, self.site)
+
+    def save(self, record: SiteRecord) -> None:
+        """Keep the encoded record."""
+        self.files[record.run_id] = encode_record(record)

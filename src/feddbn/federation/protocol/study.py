@@ -1,0 +1,256 @@
+"""A study: what the sites of a federation agree to compute, as a validated file, and the methods that can run
+it.
+
+A study names method, parameters, variables, privacy, sites and what happens when a site is missing. The same
+text is read by the person who submits it, by the server and, in the handshake, by every site, which refuses
+what it did not agree to. Unknown keys are errors: a misspelt protection must not be silently absent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.encoding import decode, encode
+from feddbn.errors import ParameterError
+from feddbn.federation.protocol.site import SiteState
+from feddbn.federation.protocol.task import Federation
+
+__all__ = [
+    "Attendance",
+    "Privacy",
+    "Study",
+    "StudyFederation",
+    "StudyMethod",
+    "StudyResult",
+    "check_noise",
+    "check_sites",
+    "parse_study",
+    "personal_result",
+    "register_personal_result",
+    "register_study_method",
+    "study_from_json",
+    "study_method",
+    "study_methods",
+]
+
+Value = bool | int | float | str | list[Any] | None
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Privacy(_Strict):
+    """How the sums are protected; `min_sites` is the smallest number of sites whose sum may be opened.
+
+    With `epsilon`, what leaves is (epsilon, delta)-differentially private for each `unit`. `clip` bounds the
+    unit's vector; without it the bound is chosen from a noisy histogram, for a tenth of the budget.
+    """
+
+    secure_aggregation: bool = False
+    min_sites: int = Field(default=3, ge=2)
+    epsilon: float | None = Field(default=None, gt=0)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    unit: Literal["recording", "row"] = "recording"
+    clip: float | None = Field(default=None, gt=0)
+
+
+class Attendance(_Strict):
+    """What happens when a site does not answer in time.
+
+    `when_missing`: "wait" asks again until `max_wait_s` has passed; "continue" goes on with at least
+    `min_sites`; "abort" stops at once. A stopped run can be resumed.
+    """
+
+    timeout_s: float = Field(default=60.0, gt=0)
+    when_missing: Literal["wait", "continue", "abort"] = "wait"
+    min_sites: int = Field(default=1, ge=1)
+    max_wait_s: float = Field(default=600.0, ge=0)
+
+
+class Study(_Strict):
+    """One study, as written in its TOML file."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
+    method: str
+    variables: tuple[str, ...] = Field(min_length=1)
+    sites: tuple[str, ...] = Field(min_length=1)
+    parameters: dict[str, Value] = Field(default_factory=dict)
+    privacy: Privacy = Field(default_factory=Privacy)
+    attendance: Attendance = Field(default_factory=Attendance)
+    some_variables_may_be_missing: bool = False
+
+    @field_validator("variables", "sites")
+    @classmethod
+    def _all_different(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) != len(names):
+            raise ValueError("a name appears twice")
+        return names
+
+    @property
+    def n_lags(self) -> int | None:
+        """Number of lags, if the parameters fix one."""
+        value = self.parameters.get("n_lags")
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def to_json(self) -> str:
+        """Return the canonical text: equal studies give equal text."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical text."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+def parse_study(text: str, source: str = "the study file") -> Study:
+    """Return the study written in TOML text."""
+    try:
+        return _validated(tomllib.loads(text), source)
+    except tomllib.TOMLDecodeError as error:
+        raise ParameterError(f"{source} is not valid TOML: {error}.") from None
+
+
+def check_sites(study: Study) -> None:
+    """Refuse a study that cannot be run with the number of sites it names, before anything is sent."""
+    n, privacy, attendance = len(study.sites), study.privacy, study.attendance
+    if privacy.secure_aggregation and n < privacy.min_sites:
+        raise ParameterError(
+            f"privacy.min_sites = {privacy.min_sites}, but the study names {n} sites; name more sites or lower it."
+        )
+    if attendance.when_missing == "continue" and n < attendance.min_sites:
+        raise ParameterError(
+            f"attendance.min_sites = {attendance.min_sites}, but the study names {n} sites; "
+            "name more sites or lower it."
+        )
+
+
+def study_from_json(text: str) -> Study:
+    """Inverse of `Study.to_json`."""
+    try:
+        return _validated(json.loads(text), "the study")
+    except json.JSONDecodeError:
+        raise ParameterError("the study that was sent is not valid JSON.") from None
+
+
+def _validated(values: object, source: str) -> Study:
+    try:
+        return Study.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the whole file"
+        known = {
+            "extra_forbidden": "is not a known key; remove it or correct its name",
+            "string_pattern_mismatch": "use 1 to 40 lower-case letters, digits and '-', a letter or digit first",
+        }
+        what = known.get(first["type"], first["msg"])
+        raise ParameterError(f"{source}: {where}: {what[0].lower()}{what[1:]}.") from None
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What a study ends with: named arrays (W, A, ...) and plain values for people and files."""
+
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """Return the result as one self-checking message."""
+        return encode({"type": "study-result", "summary": dict(self.summary)}, self.arrays)
+
+    @classmethod
+    def from_bytes(cls, message: bytes) -> StudyResult:
+        """Inverse of `to_bytes`."""
+        meta, arrays = decode(message)
+        return cls(arrays, meta.get("summary", {}))
+
+
+class StudyFederation(Federation, Protocol):
+    """A federation that knows what its sites measure."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the variables of the study."""
+        ...
+
+
+Parameters = Mapping[str, Any]
+Run = Callable[[Parameters, StudyFederation], StudyResult]
+Personal = Callable[[SiteState, StudyResult], Mapping[str, FloatArray]]
+
+
+@dataclass(frozen=True)
+class StudyMethod:
+    """A method that a study can name.
+
+    Attributes
+    ----------
+    run
+        ``(parameters, federation) -> result``; asks for sums only and is deterministic: asked again with the
+        same sums it asks the same questions.
+    check
+        Raises `ParameterError` for impossible parameters; run before anything is sent.
+    takes_noise
+        Whether it asks only for sums that sites can protect by noise (see `federation.programs.private_moments`).
+    """
+
+    name: str
+    run: Run
+    check: Callable[[Parameters], None] = lambda parameters: None
+    takes_noise: bool = False
+
+
+_METHODS: dict[str, StudyMethod] = {}
+_PERSONAL: dict[str, Personal] = {}
+
+
+def register_study_method(method: StudyMethod) -> None:
+    """Make a method available to studies under its name."""
+    _METHODS[method.name] = method
+
+
+def register_personal_result(method: str, personal: Personal) -> None:
+    """Let sites keep ``personal(state, result)``, named arrays, on their own disk at the end of such a study.
+
+    Apart from `StudyMethod`, because a site needs this and not the method: it never imports the estimators.
+    """
+    _PERSONAL[method] = personal
+
+
+def personal_result(method: str) -> Personal | None:
+    """Return what a site keeps of a study of this method, or None."""
+    return _PERSONAL.get(method)
+
+
+def study_methods() -> tuple[str, ...]:
+    """Return the names of all known methods."""
+    return tuple(sorted(_METHODS))
+
+
+def study_method(name: str) -> StudyMethod:
+    """Look up a method by the name a study gives it."""
+    try:
+        return _METHODS[name]
+    except KeyError:
+        raise ParameterError(
+            f"method {name!r} is not known; this version has: {', '.join(study_methods())}."
+        ) from None
+
+
+def check_noise(study: Study) -> None:
+    """Refuse a study that promises noise with a method whose sums sites do not protect by noise."""
+    if study.privacy.epsilon is not None and not study_method(study.method).takes_noise:
+        able = ", ".join(name for name in study_methods() if _METHODS[name].takes_noise) or "no method"
+        raise ParameterError(
+            f"privacy.epsilon: method {study.method!r} asks for sums that carry no noise; use {able}, or "
+            "remove epsilon."
+        )

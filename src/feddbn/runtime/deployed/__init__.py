@@ -1,0 +1,1 @@
+"""What every distributed engine shares: server, site, files."""

@@ -1,0 +1,95 @@
+"""Run one study at the server over any exchange: journal, events, progress and result files."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from feddbn.errors import FeddbnError
+from feddbn.federation.protocol.exchange import Exchange
+from feddbn.federation.protocol.study import Study, StudyResult
+from feddbn.runtime.deployed.coordinator import Coordinator, ServerEvent, run_study
+from feddbn.runtime.deployed.store import EventLog, JournalFile, run_directory, write_atomically
+
+__all__ = ["Progress", "conduct"]
+
+
+class Progress:
+    """The state of a run for people: readable from another thread while the run goes on."""
+
+    def __init__(self, run_id: str, sites: tuple[str, ...]) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[str, Any] = {
+            "run": run_id,
+            "state": "starting",
+            "sums": 0,
+            "sites": list(sites),
+            "present": [],
+        }
+
+    def update(self, **values: Any) -> None:
+        """Change some values."""
+        with self._lock:
+            self._values.update(values)
+
+    def read(self) -> dict[str, Any]:
+        """Return a copy."""
+        with self._lock:
+            return dict(self._values)
+
+
+def conduct(
+    exchange: Exchange,
+    study: Study,
+    run_id: str,
+    runs: Path,
+    out: Path,
+    progress: Progress,
+    log: Callable[[str], None],
+) -> StudyResult:
+    """Run or resume `study`; the result and the events are written to `out` and to the run's directory.
+
+    A run that stops (too few sites, a refusal) raises after writing ``outcome.json`` with the sentence; its
+    journal stays, so that it can be resumed.
+    """
+    directory = run_directory(runs, run_id)
+    events = EventLog(directory / "events.jsonl")
+
+    def tell(event: ServerEvent) -> None:
+        values = asdict(event)
+        events.write(values)
+        if event.what == "sum":
+            note = dict(event.note or {})
+            progress.update(
+                state="running", sums=event.seq + 1, task=event.task, present=list(event.sites), note=note
+            )
+        elif event.sentence:
+            progress.update(last=event.sentence)
+            log(event.sentence)
+
+    outcome: dict[str, Any] = {"run": run_id, "study": json.loads(study.to_json())}
+    journal = JournalFile(directory / "journal.feddbn")
+    try:
+        coordinator = Coordinator(exchange, study, run_id, journal, tell)
+        progress.update(resumed_after=coordinator.n_recorded)
+        result, received = run_study(coordinator, study)
+        outcome.update(state="finished", received=list(received), summary=dict(result.summary))
+        for place in (directory, out):
+            write_atomically(place / "result.feddbn", result.to_bytes())
+        return result
+    except FeddbnError as error:
+        outcome.update(state="stopped", error=type(error).__name__, sentence=str(error))
+        log(str(error))
+        raise
+    finally:
+        journal.close()
+        outcome.setdefault("state", "failed")
+        progress.update(state=outcome["state"])
+        for place in (directory, out):
+            write_atomically(place / "outcome.json", json.dumps(outcome, default=str).encode())
+        if events.path.exists():
+            write_atomically(out / "events.jsonl", events.path.read_bytes())

@@ -1,0 +1,104 @@
+"""A site's endpoint from its settings file: data, policy, durable store, event log."""
+
+from __future__ import annotations
+
+import logging
+
+from feddbn.data.read import read_sites
+from feddbn.errors import FileError, SiteRefused
+from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCheck
+from feddbn.federation.protocol.site import Site, SiteData
+from feddbn.federation.protocol.study import Study
+from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.deployed.protection import Protection, read_policy
+from feddbn.runtime.deployed.settings import SiteSettings, load_programs
+from feddbn.runtime.deployed.store import EventLog, FileStore, prune_runs, run_directory
+
+__all__ = ["describe_data", "open_site", "read_data", "study_checks"]
+
+# What policies call the methods that studies name.
+METHOD_NAMES = {"fdbnl": "FDBNL", "pfdbnl": "PFDBNL", "oneshot": "OneShotDBN"}
+
+
+def read_data(settings: SiteSettings) -> SiteData:
+    """Return the site's recordings."""
+    found = read_sites(
+        {settings.name: settings.data},
+        series=settings.series or None,
+        time=settings.time or None,
+        variables=settings.variables or None,
+        label=settings.label or None,
+    )
+    return found[settings.name]
+
+
+def describe_data(data: SiteData) -> str:
+    """Return one line about the data; counts only."""
+    n_recordings = n_rows = 0
+    for recording in data.recordings():
+        n_recordings += 1
+        n_rows += sum(len(block.values) for block in recording.blocks())
+    names = ", ".join(data.variables[:8]) + (", ..." if len(data.variables) > 8 else "")
+    return f"{n_recordings} recordings, {n_rows} rows, {len(data.variables)} variables: {names}"
+
+
+def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]:
+    """Return the site's own conditions on a study."""
+
+    def lags(study: Study) -> None:
+        if study.n_lags is not None and study.n_lags > settings.max_lags:
+            raise SiteRefused(
+                f"the study asks for n_lags = {study.n_lags}; this site allows at most {settings.max_lags}."
+            )
+
+    def rules(study: Study) -> None:
+        privacy = study.privacy
+        name = METHOD_NAMES.get(study.method, study.method)
+        policy.check_study(name, len(study.sites), privacy.secure_aggregation, privacy.epsilon, privacy.unit)
+
+    return [lags, rules]
+
+
+def open_site(
+    settings: SiteSettings, name: str, log: logging.Logger, long_lived: bool = True
+) -> SiteEndpoint:
+    """Return the endpoint of the site called `name`; its old runs are pruned.
+
+    Secure aggregation keeps secrets in memory from message to message: an endpoint that is not `long_lived`
+    refuses studies that ask for it.
+    """
+    if settings.name != name:
+        raise FileError(
+            f"the settings are for site {settings.name!r}, but the engine calls this site {name!r}."
+        )
+    load_programs(settings.programs)
+    prune_runs(settings.state, settings.keep_days)
+    store = FileStore(settings.state, name)
+    policy = read_policy(settings.policy)
+    protection = Protection(settings.state, name, policy)
+    masked = None
+    if long_lived and settings.identity is not None and settings.peers is not None:
+        from feddbn.runtime.deployed.masking import read_identity, read_peers, site_masking
+
+        peers = read_peers(settings.peers)
+        masked = site_masking(name, read_identity(settings.identity), peers, policy.min_sites)
+
+    def tell(event: SiteEvent) -> None:
+        if event.error is not None:
+            log.error("unexpected error in run %r", event.run_id, exc_info=event.error)
+        elif event.what == "refused":
+            log.warning("refused: %s", event.sentence)
+        if event.run_id and run_directory(settings.state, event.run_id, create=False).is_dir():
+            values = {k: v for k, v in vars(event).items() if k != "error"}
+            EventLog(run_directory(settings.state, event.run_id) / "events.jsonl").write(values)
+
+    return SiteEndpoint(
+        Site(name, read_data(settings)),
+        store,
+        checks=study_checks(settings, policy),
+        guards=protection.guards,
+        masked=masked,
+        keep=store.keep,
+        on_event=tell,
+        max_bytes=settings.max_message_mb * 2**20,
+    )

@@ -1,0 +1,144 @@
+"""What guards a deployed site's answers: its policy, noise where a study promises it, and the audit log on
+disk.
+
+The audit log of each run is ``<state>/_audit/<run id>.jsonl``. It is never pruned, because the site's privacy
+budget is what all its logs together say was spent.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+import weakref
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from feddbn.errors import FileError, SiteRefused
+from feddbn.federation.guards.noise import DpGuard, Promise
+from feddbn.federation.guards.site_guards import AuditGuard, PolicyGuard
+from feddbn.federation.programs.private_moments import study_noise_plan
+from feddbn.federation.protocol.site import Guard
+from feddbn.federation.protocol.study import Study
+from feddbn.privacy.audit import AuditChain, parse_entries
+from feddbn.privacy.ledger import Ledger
+from feddbn.privacy.policy import SitePolicy, policy_from_toml
+from feddbn.runtime.deployed.store import AUDIT, EventLog
+
+__all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
+
+
+def read_policy(path: Path | None) -> SitePolicy:
+    """Return the policy in a file; without one, the strict default."""
+    if path is None:
+        return SitePolicy()
+    try:
+        return policy_from_toml(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"the policy {path} cannot be read: {error}.") from None
+
+
+def default_policy_text() -> str:
+    """Return the default policy as a file to edit."""
+    policy = SitePolicy()
+
+    def listed(names: Sequence[str]) -> str:
+        return "[" + ", ".join(f'"{name}"' for name in names) + "]"
+
+    return (
+        "# What this site allows; everything else is refused.\n"
+        f"methods = {listed(policy.methods)}\n"
+        f"tasks = {listed(policy.tasks)}\n"
+        f"features = {listed(policy.features)}\n"
+        f"min_sites = {policy.min_sites}\n"
+        f"require_masking = {str(policy.require_masking).lower()}\n"
+        f"max_rounds = {policy.max_rounds}\n"
+        "# max_epsilon = 1.0     # with a budget, answers without noise are refused\n"
+    )
+
+
+def describe_policy(policy: SitePolicy) -> str:
+    """Return one line about what this site allows."""
+    masked = "only under secure aggregation" if policy.require_masking else "also in the clear"
+    budget = "no noise demanded" if policy.max_epsilon is None else f"epsilon up to {policy.max_epsilon:g}"
+    methods = ", ".join(policy.methods)
+    return f"{methods}; {masked}; at least {policy.min_sites} sites; {budget}; {policy.max_rounds} rounds"
+
+
+class Protection:
+    """Makes the guards of each run of one site."""
+
+    def __init__(self, state: Path, site: str, policy: SitePolicy) -> None:
+        self._state = Path(state)
+        self._site = site
+        self._policy = policy
+        self._is_locked = False
+
+    def guards(self, run_id: str, study: Study) -> list[Guard]:
+        """Return policy, noise and audit, in this order."""
+        directory = self._state / AUDIT
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self._policy.max_epsilon is not None:
+            self._one_at_a_time(directory)
+        path = directory / f"{run_id}.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        noise = self._noise(run_id, study, directory)
+        audit = AuditGuard(self._site, _Appender(path), _now, AuditChain.resume(lines), noise)
+        events = EventLog(self._state / run_id / "events.jsonl").read()
+        answered = Counter(str(e["task"]) for e in events if str(e["what"]).startswith("executed"))
+        policy = PolicyGuard(self._policy, len(study.sites), answered)
+        return [policy, audit] if noise is None else [policy, noise, audit]
+
+    def _noise(self, run_id: str, study: Study, directory: Path) -> DpGuard | None:
+        """Return the guard that adds the noise a study promises and books what leaves; None if neither is needed."""
+        privacy, budget = study.privacy, self._policy.max_epsilon
+        if privacy.epsilon is None:
+            return None
+        everything: list[tuple[str, float | None]] = []
+        here: list[tuple[str, float | None]] = []
+        for path in sorted(directory.glob("*.jsonl")):
+            for entry in parse_entries(path.read_text(encoding="utf-8").splitlines()):
+                if entry.event == "sent":
+                    everything.append((entry.task, entry.noise_multiplier))
+                    if path.stem == run_id:
+                        here.append(everything[-1])
+        promise = Promise(privacy.epsilon, privacy.delta, Ledger.replay(here))
+        plan, rng = study_noise_plan(privacy), np.random.default_rng()
+        # The owner's budget is about the owner's delta, the study's promise about the study's.
+        return DpGuard(plan, rng, budget, self._policy.delta, Ledger.replay(everything), promise)
+
+    def _one_at_a_time(self, directory: Path) -> None:
+        """Two runs that spend one budget at the same time could overspend it."""
+        if self._is_locked:
+            return
+        file = os.open(directory / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            raise SiteRefused(
+                "another run is spending this site's privacy budget; try again when it has ended."
+            ) from None
+        # Held as long as this site lives.
+        weakref.finalize(self, os.close, file)
+        self._is_locked = True
+
+
+class _Appender:
+    """Appends lines that are on disk when the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self, line: str) -> None:
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(line.rstrip("\n") + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

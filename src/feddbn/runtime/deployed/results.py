@@ -1,0 +1,56 @@
+"""A study's result as files that other programs read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feddbn.errors import FeddbnError, FileError
+from feddbn.federation.protocol.study import StudyResult
+from feddbn.model.dbn import DBN
+from feddbn.model.export import json_text
+
+__all__ = ["export_result", "read_outcome"]
+
+MAX_LISTED = 100_000
+
+
+def read_outcome(directory: Path) -> dict[str, Any]:
+    """Return how a run ended: state, sentence, sites, summary."""
+    path = Path(directory) / "outcome.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise FileError(f"{path} is missing or is not the outcome of a run.") from None
+    return dict(values)
+
+
+def export_result(directory: Path) -> StudyResult | None:
+    """Return the result in ``result.feddbn``, written as .npz and .json beside it; None if there is none.
+
+    ``result.json`` is what the other commands read; a network is also written as ``dbn.json``.
+    """
+    path = Path(directory) / "result.feddbn"
+    if not path.exists():
+        return None
+    try:
+        result = StudyResult.from_bytes(path.read_bytes())
+    except FeddbnError as error:
+        raise FileError(f"{path} cannot be read: {error}") from None
+    arrays: dict[str, Any] = dict(result.arrays)
+    np.savez(path.with_suffix(".npz"), **arrays)
+    listed = {name: array.tolist() for name, array in arrays.items() if array.size <= MAX_LISTED}
+    # An estimator's own result is what the other commands read; another method's is listed as it is.
+    values = result.summary.get("result") or {"summary": dict(result.summary), "arrays": listed}
+    if "privacy" in values and path.with_name("outcome.json").exists():
+        # The method does not know what protected its sums; the study, as the sites agreed to it, does.
+        values = {**values, "privacy": read_outcome(path.parent).get("study", {}).get("privacy")}
+    path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
+    if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
+        names = tuple(str(name) for name in result.summary["variables"])
+        dbn = DBN(arrays["W"], arrays["A"], names, arrays["intercept"], arrays["noise_variances"])
+        path.with_name("dbn.json").write_text(json_text(dbn), encoding="utf-8")
+    return result

@@ -1,0 +1,206 @@
+"""Files that survive a crash: a site's records, the server's journal, event logs, and their pruning.
+
+Layout of a site's state directory: ``<state>/<run id>/record.feddbn`` (previous and current state, replaced
+atomically), ``events.jsonl`` (what happened), ``result.feddbn`` and ``personal.feddbn`` (at the end).
+Layout of a server's runs directory: ``<runs>/<run id>/journal.feddbn``, ``events.jsonl``, ``progress.json``,
+``result.feddbn``. Directories are created for their owner only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feddbn.core.encoding import encode
+from feddbn.errors import FileError, StateError
+from feddbn.federation.protocol.journal import Journal, read_journal
+from feddbn.federation.protocol.messages import check_run_id
+from feddbn.federation.protocol.store_format import SiteRecord, decode_record, encode_record
+from feddbn.federation.protocol.study import StudyResult
+
+__all__ = [
+    "EventLog",
+    "FileStore",
+    "JournalFile",
+    "last_change",
+    "prune_runs",
+    "run_directory",
+    "write_atomically",
+]
+
+
+AUDIT = "_audit"
+
+
+def run_directory(root: Path, run_id: str, create: bool = True) -> Path:
+    """Return the directory of a run below `root`."""
+    path = Path(root) / check_run_id(run_id)
+    if create:
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise FileError(f"the directory {path} cannot be created: {error.strerror}.") from None
+    return path
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file all or nothing: temporary file, flush to disk, rename, flush the directory."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+class FileStore:
+    """One site's records on disk.
+
+    Two processes may hold the same run for a moment (a job that was given up and the one that resumes it). A
+    save is refused if the record on disk is not the one this store has read or written last, so that only one
+    of them can go on.
+    """
+
+    def __init__(self, root: Path, site: str) -> None:
+        self.root = Path(root)
+        self.site = site
+        self._seen: dict[str, tuple[int, int] | None] = {}
+
+    def load(self, run_id: str) -> SiteRecord | None:
+        """Return the record of a run, or None."""
+        path = run_directory(self.root, run_id, create=False) / "record.feddbn"
+        self._seen[run_id] = _version(path)
+        try:
+            stored = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StateError(
+                f"the stored state of run {run_id!r} cannot be read: {error.strerror}."
+            ) from None
+        return decode_record(stored, run_id, self.site)
+
+    def save(self, record: SiteRecord) -> None:
+        """Replace the record of its run."""
+        path = run_directory(self.root, record.run_id) / "record.feddbn"
+        try:
+            with open(path.with_name("lock"), "ab") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if _version(path) != self._seen.get(record.run_id):
+                    raise StateError(f"another process of this site has gone on with run {record.run_id!r}.")
+                write_atomically(path, encode_record(record))
+                self._seen[record.run_id] = _version(path)
+        except OSError as error:
+            raise StateError(
+                f"the state of run {record.run_id!r} cannot be stored: {error.strerror}."
+            ) from None
+
+    def keep(self, run_id: str, result: StudyResult, personal: Mapping[str, np.ndarray]) -> None:
+        """Write the shared result and this site's personal arrays."""
+        directory = run_directory(self.root, run_id)
+        write_atomically(directory / "result.feddbn", result.to_bytes())
+        if personal:
+            write_atomically(
+                directory / "personal.feddbn", encode({"type": "personal", "site": self.site}, personal)
+            )
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """Tell one content of a file that is only ever replaced from another."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+class JournalFile:
+    """The journal of a run on disk; one process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self._file = open(self.path, "a+b", buffering=0)  # noqa: SIM115 (closed by `close`)
+        try:
+            # The lock ends with the process, so a killed server never blocks its successor.
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise StateError(f"the journal {self.path} is in use: this run is already going on.") from None
+
+    def read(self) -> Journal | None:
+        """Return the journal; a torn last record is cut off."""
+        self._file.seek(0)
+        journal, length = read_journal(self._file.read())
+        self._file.truncate(length)
+        return journal
+
+    def write(self, record: bytes) -> None:
+        """Append a record and flush it to disk."""
+        self._file.write(record)
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Release the file."""
+        self._file.close()
+
+
+class EventLog:
+    """JSON lines with a time; small, and cut to its last half when it exceeds `max_bytes`."""
+
+    def __init__(self, path: Path, max_bytes: int = 16 * 2**20) -> None:
+        self.path = Path(path)
+        self.max_bytes = max_bytes
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        """Append one event."""
+        values = {k: v for k, v in event.items() if v not in (None, "", (), -1)}
+        line = json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **values}, default=str)
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        if self.path.stat().st_size > self.max_bytes:
+            content = self.path.read_bytes()[-self.max_bytes // 2 :]
+            write_atomically(self.path, content[content.find(b"\n") + 1 :])
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return all events."""
+        if not self.path.exists():
+            return []
+        return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+
+
+def last_change(directory: Path) -> float:
+    """Return when a directory or a file directly in it was last changed."""
+    times = [0.0]
+    for item in (directory, *directory.iterdir()):
+        # A file that is being replaced by another process may vanish under our eyes.
+        with contextlib.suppress(FileNotFoundError):
+            times.append(item.stat().st_mtime)
+    return max(times)
+
+
+def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float | None = None) -> list[str]:
+    """Delete runs whose files have not changed for `keep_days` days, except run `keep`; return their ids."""
+    pruned: list[str] = []
+    limit = (time.time() if now is None else now) - keep_days * 86400
+    for path in sorted(Path(root).iterdir()) if Path(root).is_dir() else []:
+        # Audit logs are kept: the privacy budget is read from them.
+        if not path.is_dir() or path.name in (keep, AUDIT):
+            continue
+        if last_change(path) < limit:
+            shutil.rmtree(path, ignore_errors=True)
+            pruned.append(path.name)
+    return pruned

@@ -1,0 +1,1 @@
+"""Adapters to distributed engines, one folder each."""

@@ -1,0 +1,242 @@
+"""What the person who runs studies does: submit, watch, fetch and resume, over NVFlare's admin session."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from feddbn.errors import FederationError, FileError, MissingExtra, StateError
+from feddbn.federation.protocol.messages import check_run_id
+from feddbn.federation.protocol.study import Study
+
+__all__ = ["Console", "check_lead_kit", "write_job"]
+
+Watch = Callable[[dict[str, Any]], None]
+_DONE = "FINISHED"
+
+
+def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float = 180.0) -> Path:
+    """Write the NVFlare job of a study: two configuration files, no code; return its directory."""
+    job = Path(directory) / check_run_id(run_id)
+    config = job / "app" / "config"
+    config.mkdir(parents=True)
+    needed = _sites_needed(study)
+    meta = {
+        "name": run_id,
+        "resource_spec": {},
+        "min_clients": needed,
+        "mandatory_clients": list(study.sites) if needed == len(study.sites) else [],
+        "deploy_map": {"app": ["server", *study.sites]},
+    }
+    server = {
+        "format_version": 2,
+        # Sites fetch only the two set-up tasks this way; by default that takes 2 s each.
+        "server": {"task_request_interval": 0.2},
+        "workflows": [
+            {
+                "id": "controller",
+                "path": "nvflare.collab.runtime.controller.CollabController",
+                "args": {"server_obj_id": "study", "collab_obj_ids": [], "sync_task_timeout": sync_timeout_s},
+            }
+        ],
+        "components": [
+            {
+                "id": "study",
+                "path": "feddbn.runtime.nvflare_server.FeddbnServer",
+                "args": {"study": study.to_json(), "run_id": run_id},
+            }
+        ],
+    }
+    client = {
+        "format_version": 2,
+        "executors": [
+            {
+                "tasks": ["*"],
+                "executor": {
+                    "path": "nvflare.collab.runtime.executor.CollabExecutor",
+                    "args": {"client_obj_id": "site"},
+                },
+            }
+        ],
+        "components": [{"id": "site", "path": "feddbn.runtime.nvflare_site.FeddbnSite", "args": {}}],
+    }
+    for path, values in (
+        (job / "meta.json", meta),
+        (config / "config_fed_server.json", server),
+        (config / "config_fed_client.json", client),
+    ):
+        path.write_text(json.dumps(values, indent=1), encoding="utf-8")
+    return job
+
+
+def _sites_needed(study: Study) -> int:
+    """Return how many sites must be there: all of them, unless the study may go on without some."""
+    if study.attendance.when_missing != "continue":
+        return len(study.sites)
+    return min(study.attendance.min_sites, len(study.sites))
+
+
+class Console:
+    """An admin session; use as a context manager."""
+
+    def __init__(self, kit: Path, timeout_s: float = 20.0) -> None:
+        self._kit = Path(kit)
+        self._timeout_s = timeout_s
+        self._session: Any = None
+
+    def __enter__(self) -> Console:
+        try:
+            from nvflare.fuel.flare_api.flare_api import new_secure_session
+        except ImportError:
+            raise MissingExtra("nvflare", "nvflare") from None
+        admin = check_lead_kit(self._kit)
+        # NVFlare's connection logs every attempt; without a handler Python would print that to the terminal.
+        logging.getLogger().addHandler(logging.NullHandler())
+        kit = self._kit.resolve()
+        try:
+            with _silence():
+                self._session = new_secure_session(str(admin["username"]), str(kit), timeout=self._timeout_s)
+        except Exception as error:
+            place = f"{admin.get('host')}:{admin.get('port')}"
+            raise FederationError(
+                f"the server {place} cannot be reached with the kit {self._kit}: {error}."
+            ) from None
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with contextlib.suppress(Exception), _silence():
+            self._session.close()
+
+    def submit(self, study: Study, run_id: str) -> str:
+        """Send a study, new or resumed, under its run id; return NVFlare's job id."""
+        with tempfile.TemporaryDirectory() as directory:
+            return self.submit_job(write_job(study, run_id, Path(directory)))
+
+    def submit_job(self, job: Path) -> str:
+        """Send a job's directory; return NVFlare's job id."""
+        return str(self._ask(self._session.submit_job, str(job)))
+
+    def require_sites(self, study: Study) -> None:
+        """Refuse a study whose sites are not there: NVFlare would let it wait for ever without a word."""
+        here = self.sites()
+        missing = [site for site in study.sites if site not in here]
+        needed = _sites_needed(study)
+        if len(study.sites) - len(missing) < needed:
+            raise StateError(
+                f"the study {study.name!r} needs {needed} of its sites, but not connected: {', '.join(missing)}; "
+                f"connected: {', '.join(here) or 'none'}. Start the sites or leave them out of the study."
+            )
+
+    def sites(self) -> list[str]:
+        """Return the names of the sites that are connected."""
+        info = self._ask(self._session.get_system_info)
+        return sorted(client.name for client in info.client_info)
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return run, job, status and times of all jobs, the newest first."""
+        rows = self._ask(self._session.list_jobs, True)
+        return sorted((_row(row) for row in rows), key=lambda row: str(row["submitted"]), reverse=True)
+
+    def job_of(self, run_id: str) -> dict[str, Any]:
+        """Return the newest job of a run."""
+        for row in self.jobs():
+            if row["run"] == run_id:
+                return row
+        raise StateError(f"the server knows no job of run {run_id!r}.")
+
+    def progress(self, job_id: str) -> dict[str, Any] | None:
+        """Return what the running study says about itself, or None if it does not run (yet)."""
+        from feddbn.runtime.engines.nvflare.topics import PROGRESS_TOPIC
+
+        try:
+            with _silence():
+                answer = self._session.do_app_command(job_id, PROGRESS_TOPIC, None)
+        except Exception:
+            # NVFlare answers with several kinds of error while a job starts and ends.
+            return None
+        return dict(answer) if answer else None
+
+    def wait(
+        self, job_id: str, watch: Watch | None = None, timeout_s: float = 0.0, poll_s: float = 0.25
+    ) -> str:
+        """Wait until a job has ended; return NVFlare's status.
+
+        Asked ever more rarely, down to every three seconds: the server notes every question in its audit log.
+        """
+        start = time.monotonic()
+        while True:
+            status = str(self._ask(self._session.get_job_meta, job_id).get("status"))
+            if status.startswith(_DONE):
+                return status
+            if watch is not None and status == "RUNNING":
+                values = self.progress(job_id)
+                if values is not None:
+                    watch(values)
+            if timeout_s and time.monotonic() - start > timeout_s:
+                raise FederationError(
+                    f"job {job_id} did not end within {timeout_s:.0f} s; its status is {status}."
+                )
+            time.sleep(poll_s)
+            poll_s = min(1.05 * poll_s, 3.0)
+
+    def fetch(self, job_id: str, out: Path) -> Path:
+        """Download a job's files and put the study's own into `out`."""
+        out = Path(out)
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as directory:
+            place = Path(str(self._ask(self._session.download_job_result, job_id, directory)))
+            found = {path.name: path for path in sorted(place.rglob("*")) if path.is_file()}
+            if "outcome.json" not in found:
+                raise StateError(f"job {job_id} left no outcome; the server's log says why.")
+            for name in ("outcome.json", "result.feddbn", "events.jsonl"):
+                if name in found:
+                    shutil.copy(found[name], out / name)
+        return out
+
+    def abort(self, job_id: str) -> None:
+        """Stop a job; its run can be resumed."""
+        self._ask(self._session.abort_job, job_id)
+
+    def _ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            with _silence():
+                return call(*arguments)
+        except Exception as error:
+            raise FederationError(f"the server answered: {error}") from None
+
+
+def check_lead_kit(kit: Path) -> dict[str, Any]:
+    """Return who a lead's kit belongs to and where its server is; refuse a directory that is no such kit."""
+    path = Path(kit) / "startup" / "fed_admin.json"
+    if not path.exists():
+        raise FileError(f"{kit} is not an administrator's kit: startup/fed_admin.json is missing.")
+    try:
+        admin: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["admin"]
+    except (OSError, ValueError, KeyError) as error:
+        raise FileError(f"{path} cannot be read: {error}; unpack the kit again.") from None
+    return {"username": Path(kit).resolve().name, **admin}
+
+
+def _row(row: Any) -> dict[str, Any]:
+    return {
+        "run": row.get("job_name") or row.get("name"),
+        "job": row.get("job_id"),
+        "status": row.get("status"),
+        "submitted": row.get("submit_time") or row.get("submit_time_iso"),
+        "duration": row.get("duration"),
+    }
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """NVFlare's session prints; a command's output is ours."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield

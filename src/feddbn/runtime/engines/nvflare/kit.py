@@ -1,0 +1,267 @@
+"""Start-up kits for an NVFlare federation with safe settings, made by `nvflare provision`.
+
+What a kit gets beyond NVFlare's defaults, and why: no job may bring code (``byoc`` none for every role), only
+the four classes a study needs are allowed, no log leaves a site, no shell commands for anybody, job and
+snapshot stores in a named directory instead of a temporary one, and the settings file of this package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feddbn.errors import FileError, MissingExtra, ParameterError
+from feddbn.runtime.deployed.masking import write_identities
+from feddbn.runtime.deployed.protection import default_policy_text
+
+__all__ = [
+    "ALLOWED_CLASSES",
+    "FederationPlan",
+    "engine_command",
+    "make_kits",
+    "start_command",
+    "start_environment",
+]
+
+ALLOWED_CLASSES = (
+    "feddbn.runtime.nvflare_server.FeddbnServer",
+    "feddbn.runtime.nvflare_site.FeddbnSite",
+    "nvflare.collab.runtime.controller.CollabController",
+    "nvflare.collab.runtime.executor.CollabExecutor",
+)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_BUILDERS = "nvflare.lighter.impl"
+# A site whose server is just starting can miss the answer to its registration, and NVFlare then ends the site:
+# it is started again. A participant that ends by itself without an error stays down.
+_KEEP_RUNNING = r"""
+stop() { kill -TERM "$child" 2>/dev/null; wait "$child"; exit 0; }
+trap stop INT TERM
+while true; do
+  bash "$1" --once & child=$!
+  wait "$child" && exit 0
+  echo "feddbn: the process ended with an error; it is started again." >&2
+  sleep "${FEDDBN_RESTART_S:-5}" & child=$!
+  wait "$child"
+done
+"""
+
+
+@dataclass(frozen=True)
+class FederationPlan:
+    """Who takes part and where the server listens."""
+
+    name: str
+    server: str
+    sites: tuple[str, ...]
+    port: int = 8002
+    admin_port: int = 8003
+    admin: str = "lead@example.org"
+    organisation: str = "feddbn"
+    valid_days: int = 360
+
+    def __post_init__(self) -> None:
+        for what, value in (("name", self.name), *(("sites", site) for site in self.sites)):
+            if not _NAME.fullmatch(value):
+                raise ParameterError(
+                    f"{what} has {value!r}; use letters, digits, '-' and '_', a letter or digit first."
+                )
+        if not _HOST.fullmatch(self.server):
+            raise ParameterError(f"server has {self.server!r}; give the host name that the sites can reach.")
+        twice = sorted({site for site in self.sites if self.sites.count(site) > 1})
+        if twice or not self.sites:
+            said = f"sites has {twice[0]!r} twice" if twice else "sites is empty"
+            raise ParameterError(f"{said}; give at least one name and no name twice.")
+        if self.server in self.sites or "server" in self.sites:
+            raise ParameterError("a site cannot have the server's name.")
+        if not re.fullmatch(r"[^@\s]+@[^@\s]+", self.admin):
+            raise ParameterError(f"lead must look like an e-mail address, got {self.admin!r}.")
+        for what, port in (("port", self.port), ("admin_port", self.admin_port)):
+            if not 0 < port < 65536:
+                raise ParameterError(f"{what} must be between 1 and 65535, got {port}.")
+
+    def project(self) -> dict[str, Any]:
+        """Return NVFlare's project file."""
+        org = self.organisation
+        server: dict[str, Any] = {"name": self.server, "type": "server", "org": org}
+        server.update({"fed_learn_port": self.port, "admin_port": self.admin_port})
+        clients = [
+            {"name": site, "type": "client", "org": org, "allow_log_streaming": False} for site in self.sites
+        ]
+        admin = {"name": self.admin, "type": "admin", "org": org, "role": "lead"}
+        builders = [
+            {"path": f"{_BUILDERS}.workspace.WorkspaceBuilder"},
+            {
+                "path": f"{_BUILDERS}.static_file.StaticFileBuilder",
+                "args": {"config_folder": "config", "scheme": "tcp"},
+            },
+            {"path": f"{_BUILDERS}.cert.CertBuilder", "args": {"root_valid_days": self.valid_days}},
+            {"path": f"{_BUILDERS}.signature.SignatureBuilder"},
+        ]
+        people = [server, *clients, admin]
+        return {"api_version": 3, "name": self.name, "participants": people, "builders": builders}
+
+
+def engine_command(*arguments: str) -> list[str]:
+    """Return the command line of the `nvflare` tool that belongs to this Python."""
+    try:
+        import nvflare  # noqa: F401
+    except ImportError:
+        raise MissingExtra("nvflare", "nvflare") from None
+    return [sys.executable, "-c", "import sys; from nvflare.cli import main; sys.exit(main())", *arguments]
+
+
+def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
+    """Provision and harden one kit per participant below ``directory/kits``; return participant -> kit.
+
+    The project's certificate authority stays in ``directory/authority``: keep it, adding a site later needs
+    it.
+    """
+    directory = Path(directory).resolve()
+    if (directory / "kits").exists():
+        raise FileError(f"{directory} already holds the kits of a federation; choose another directory.")
+    authority = directory / "authority"
+    authority.mkdir(parents=True, exist_ok=True, mode=0o700)
+    project = authority / "project.json"
+    project.write_text(json.dumps(plan.project(), indent=2), encoding="utf-8")
+    shutil.copy(project, authority / "project.yml")
+    # Every JSON text is YAML, so that no YAML writer is needed.
+    home = {"HOME": str(authority), "PATH": os.environ.get("PATH", "")}
+    command = engine_command(
+        "provision", "-p", str(authority / "project.yml"), "-w", str(authority / "workspace")
+    )
+    done = subprocess.run(
+        command, cwd=authority, env={**os.environ, **home}, capture_output=True, text=True, check=False
+    )
+    made = sorted((authority / "workspace" / plan.name).glob("prod_*"))
+    if done.returncode != 0 or not made:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
+        raise FileError(f"nvflare provision failed: {last[0]}")
+    kits: dict[str, Path] = {}
+    (directory / "kits").mkdir(mode=0o700)
+    for participant in (plan.server, *plan.sites, plan.admin):
+        kit = directory / "kits" / participant
+        shutil.copytree(made[-1] / participant, kit)
+        kit.chmod(0o700)
+        kits[participant] = kit
+    _harden_server(kits[plan.server])
+    for site in plan.sites:
+        _harden_site(kits[site], site)
+    write_identities({site: kits[site] / "local" for site in plan.sites})
+    return kits
+
+
+def _load(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _write(path: Path, values: Any) -> None:
+    path.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def _permissions(local: Path) -> None:
+    """Everybody may see and submit; nobody may bring code or open a shell."""
+    values = _load(local / "authorization.json.default")
+    lead = {
+        "submit_job": "any",
+        "clone_job": "none",
+        "manage_job": "n:submitter",
+        "download_job": "n:submitter",
+    }
+    lead.update({"view": "any", "operate": "none", "shell_commands": "none", "byoc": "none"})
+    # A study tells its progress to whoever may see the job; it holds nothing but counts and residuals.
+    lead.update({"server-predeployed-flwr": "none", "app_command": "any"})
+    nothing = {**dict.fromkeys(lead, "none"), "view": "any"}
+    values["permissions"] = {
+        "project_admin": lead,
+        "lead": lead,
+        "org_admin": nothing,
+        "member": {"view": "any"},
+    }
+    _write(local / "authorization.json", values)
+
+
+def _harden_server(kit: Path) -> None:
+    local = kit / "local"
+    values = _load(local / "resources.json.default")
+    values["class_allow_list"] = list(ALLOWED_CLASSES)
+    store = kit / "store"
+    _set_argument(values["snapshot_persistor"]["args"]["storage"], "root_dir", str(store / "snapshots"))
+    values["components"] = [c for c in values["components"] if c["id"] != "log_receiver"]
+    for component in values["components"]:
+        if component["id"] == "job_manager":
+            _set_argument(component, "uri_root", str(store / "jobs"))
+    _start_warm(values, "feddbn.runtime.nvflare_launcher.WarmServerLauncher")
+    values["components"].append({"id": "memory_tidy", "path": "feddbn.runtime.nvflare_tidy.MemoryTidy"})
+    _write(local / "resources.json", values)
+    _permissions(local)
+    _quieten(local)
+    (local / "feddbn_server.toml").write_text('runs = "../runs"\nkeep_days = 30\n', encoding="utf-8")
+
+
+def _quieten(local: Path) -> None:
+    """NVFlare writes two lines per call to three files; a study makes thousands of calls, our events say the same."""
+    values = _load(local / "log_config.json.default")
+    values["loggers"]["nvflare.collab.runtime.cell_dispatcher"] = {"level": "WARNING"}
+    _write(local / "log_config.json", values)
+
+
+def _harden_site(kit: Path, site: str) -> None:
+    local = kit / "local"
+    values = _load(local / "resources.json.default")
+    values["class_allow_list"] = list(ALLOWED_CLASSES)
+    values["allow_log_streaming"] = False
+    values["components"] = [c for c in values["components"] if c["id"] != "site_log_streamer"]
+    _start_warm(values, "feddbn.runtime.nvflare_launcher.WarmSiteLauncher")
+    _write(local / "resources.json", values)
+    _permissions(local)
+    lines = [f'name = "{site}"', 'data = "../data"', 'state = "../state"', 'policy = "policy.toml"']
+    lines += ['identity = "identity.key"', 'peers = "peers.toml"', "max_lags = 10", "keep_days = 30", ""]
+    (local / "feddbn_site.toml").write_text("\n".join(lines), encoding="utf-8")
+    (local / "policy.toml").write_text(default_policy_text(), encoding="utf-8")
+
+
+def _start_warm(values: dict[str, Any], launcher: str) -> None:
+    """Jobs are forked from a process that has imported what they need; a fresh interpreter takes 4 CPU seconds."""
+    for component in values["components"]:
+        if component["id"] == "process_launcher":
+            component["path"] = launcher
+
+
+def _set_argument(component: dict[str, Any], name: str, value: str) -> None:
+    component.setdefault("args", {})[name] = value
+
+
+def start_environment() -> dict[str, str]:
+    """Return the environment in which a kit is started.
+
+    The kit's script calls ``python3``: it must be this one. A job whose site has died is held open for 15
+    minutes by default after the study itself has ended; 15 seconds are enough for a site that lives. On a busy
+    machine a job's processes start slowly: a site waits longer than NVFlare's 60 s for the server's, and longer
+    than 5 s for its own connection, before the whole job fails. The server answers with many threads, and glibc keeps
+    freed memory apart for each of them unless told not to.
+    """
+    here = str(Path(sys.executable).parent)
+    values = {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', '')}"}
+    values.setdefault("NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT", "15")
+    values.setdefault("NVFLARE_MAX_RUNNER_SYNC_TIMEOUT", "180")
+    values.setdefault("NVFLARE_CELL_WAIT_TIMEOUT", "30")
+    values.setdefault("OMP_NUM_THREADS", "1")
+    values.setdefault("MALLOC_ARENA_MAX", "2")
+    return values
+
+
+def start_command(kit: Path) -> Sequence[str]:
+    """Return the command that runs a server or site kit in the foreground and starts it again after a failure."""
+    script = Path(kit) / "startup" / "sub_start.sh"
+    if not script.exists():
+        raise FileError(f"{kit} is not the kit of a server or a site: startup/sub_start.sh is missing.")
+    return ["bash", "-c", _KEEP_RUNNING, "feddbn", str(script)]

@@ -1,0 +1,77 @@
+"""What NVFlare leaves behind for every job and never deletes, pruned by the same rule as runs.
+
+A site's kit collects one directory per job (configuration and logs), a server's job store one directory per
+job with the files for download, and its transfer directory one per download. Old ones are emptied at the
+start of the next study.
+
+The server's entries keep their small ``meta`` and ``scheduled`` files while the server runs: NVFlare's
+scheduler looks at every entry once a second, and one that vanishes while it looks ends the scheduler's
+thread, after which no study is ever started. `forget_jobs` removes the entries before the server starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from feddbn.runtime.deployed.store import last_change
+
+__all__ = ["JOBS", "forget_jobs", "prune_job_results", "prune_site_jobs"]
+
+JOBS = Path("store") / "jobs"
+TRANSFER = "transfer"
+_JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_KEPT = ("meta", "scheduled")
+
+
+def _old_jobs(root: Path, keep_days: float, keep: str, now: float | None) -> Iterator[Path]:
+    limit = (time.time() if now is None else now) - keep_days * 86400
+    for path in sorted(root.iterdir()) if root.is_dir() else []:
+        if _JOB.fullmatch(path.name) and path.name != keep and path.is_dir() and last_change(path) < limit:
+            yield path
+
+
+def _delete(directories: Iterable[Path]) -> list[str]:
+    """Delete the directories and return their names."""
+    names = []
+    for path in directories:
+        shutil.rmtree(path, ignore_errors=True)
+        names.append(path.name)
+    return names
+
+
+def prune_site_jobs(kit: Path, keep_days: float, keep: str = "", now: float | None = None) -> list[str]:
+    """Delete the job directories of a site's kit that have not changed for `keep_days` days; return their ids.
+
+    Job `keep` stays whatever its age.
+    """
+    return _delete(_old_jobs(Path(kit), keep_days, keep, now))
+
+
+def prune_job_results(kit: Path, keep_days: float, keep: str = "", now: float | None = None) -> list[str]:
+    """Delete the files for download of a server's old jobs; return the ids of the jobs that had any.
+
+    The entries themselves stay, see above; they have the age of their status.
+    """
+    pruned = []
+    for path in _old_jobs(Path(kit) / JOBS, keep_days, keep, now):
+        if not (path / "scheduled").exists():
+            # Still waiting for its sites; the file that is sent to them is needed.
+            continue
+        large = [item for item in path.iterdir() if item.name not in _KEPT]
+        for item in large:
+            with contextlib.suppress(FileNotFoundError):
+                item.unlink()
+        if large:
+            pruned.append(path.name)
+    _delete(_old_jobs(Path(kit) / TRANSFER, keep_days, "", now))
+    return pruned
+
+
+def forget_jobs(kit: Path, keep_days: float, now: float | None = None) -> list[str]:
+    """Delete a server's old jobs as a whole; only while the server does not run."""
+    return _delete(_old_jobs(Path(kit) / JOBS, keep_days, "", now))

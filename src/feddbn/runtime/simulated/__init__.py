@@ -1,0 +1,1 @@
+"""Federations whose sites live in this process."""

@@ -1,0 +1,28 @@
+"""The package's own site programs, each with a pause, so that a run of a real method can be hit in its middle."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import feddbn.federation.programs  # noqa: F401 (registers what is slowed down here)
+from feddbn.federation.protocol.site import register_site_task, site_task
+
+PACED = ("fdbnl-step", "personal-step")
+PAUSE_S = 0.15
+
+
+def _paced(run):
+    def slow(data, state, task):
+        if not Path(os.environ.get("FEDDBN_TEST_QUICK", "")).is_file():
+            time.sleep(PAUSE_S)
+        return run(data, state, task)
+
+    return slow
+
+
+for _name in PACED:
+    _task = site_task(_name)
+    register_site_task(replace(_task, run=_paced(_task.run)))

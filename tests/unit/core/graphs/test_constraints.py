@@ -1,0 +1,90 @@
+"""Masks of forbidden and required edges."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
+from feddbn.errors import ParameterError
+
+NAMES = ["a", "b", "c"]
+
+
+def test_only_self_loops_within_a_slice_are_forbidden_at_first() -> None:
+    none = EdgeConstraints.none(3, 2)
+    assert (none.d, none.n_lags) == (3, 2)
+    assert none.allowed.shape == (9, 3)
+    np.testing.assert_array_equal(~none.allowed[:3], np.eye(3, dtype=bool))
+    assert none.allowed[3:].all()
+    assert not none.required.any()
+
+
+def test_edges_land_at_from_to_and_lag() -> None:
+    made = EdgeConstraints.from_edges(NAMES, 2, forbidden=[("a", "c", 2)], required=[(1, "a", 0)])
+    expected = EdgeConstraints.none(3, 2).allowed.copy()
+    expected[2 * 3 + 0, 2] = False
+    np.testing.assert_array_equal(made.allowed, expected)
+    assert np.argwhere(made.required).tolist() == [[1, 0]]
+
+
+def test_star_stands_for_every_variable() -> None:
+    made = EdgeConstraints.from_edges(NAMES, 1, forbidden=[("*", "b", 1), ("c", "*", 0)])
+    assert not made.allowed[3:, 1].any()
+    assert not made.allowed[2].any()
+    assert made.allowed[3:, [0, 2]].all()
+
+
+def test_a_variable_called_star_is_itself() -> None:
+    made = EdgeConstraints.from_edges(["*", "b"], 1, forbidden=[("*", "b", 1)])
+    assert np.argwhere(~made.allowed).tolist() == [[0, 0], [1, 1], [2, 1]]
+
+
+def test_within_an_order_only_forward_edges_remain() -> None:
+    ordered = EdgeConstraints.none(3, 1).within_order([2, 0, 1])
+    assert np.argwhere(ordered.allowed[:3]).tolist() == [[0, 1], [2, 0], [2, 1]]
+    assert ordered.allowed[3:].all()
+
+
+@pytest.mark.parametrize(
+    ("edge", "sentence"),
+    [
+        (("a", "b"), r"contains \('a', 'b'\); write each edge as \(from, to, lag\)"),
+        (7, r"contains 7; write each edge as \(from, to, lag\)"),
+        (("a", "b", 3), "whose lag 3 is not between 0 and n_lags=2"),
+        (("a", "b", -1), "whose lag -1 is not between"),
+        (("a", "b", True), "whose lag True is not between"),
+        (("a", "b", 1.0), "whose lag 1.0 is not between"),
+        (("a", "z", 1), "but 'z' is not a variable; the variables are a, b, c"),
+        ((3, "b", 1), "but 3 is not a variable"),
+        ((-1, "b", 1), "but -1 is not a variable"),
+        ((True, "b", 1), "but True is not a variable"),
+    ],
+)
+@pytest.mark.parametrize("argument", ["forbidden", "required"])
+def test_impossible_edges_are_named(edge: object, sentence: str, argument: str) -> None:
+    with pytest.raises(ParameterError, match=f"^{argument}_edges .*{sentence}"):
+        EdgeConstraints.from_edges(NAMES, 2, **{argument: [edge]})  # type: ignore[arg-type]
+
+
+def test_contradictions_are_refused() -> None:
+    with pytest.raises(ParameterError, match=r"required_edges contains \('a', 'b', 1\), which is forbidden"):
+        EdgeConstraints.from_edges(NAMES, 1, forbidden=[("a", "b", 1)], required=[("a", "b", 1)])
+    with pytest.raises(ParameterError, match="which is forbidden or a self-loop at lag 0"):
+        EdgeConstraints.from_edges(NAMES, 1, required=[("a", "a", 0)])
+    with pytest.raises(ParameterError, match="required_edges at lag 0 form a cycle"):
+        EdgeConstraints.from_edges(NAMES, 1, required=[("a", "b", 0), ("b", "c", 0), ("c", "a", 0)])
+    EdgeConstraints.from_edges(NAMES, 1, required=[("a", "b", 0), ("b", "a", 1), ("a", "a", 1)])
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(1, 6).flatmap(lambda d: hnp.arrays(bool, (d, d))))
+def test_cycles_are_found_as_networkx_finds_them(adjacency: np.ndarray) -> None:
+    graph = nx.from_numpy_array(adjacency.astype(int), create_using=nx.DiGraph)
+    before = adjacency.copy()
+    assert has_cycle(adjacency) == (not nx.is_directed_acyclic_graph(graph))
+    np.testing.assert_array_equal(adjacency, before)

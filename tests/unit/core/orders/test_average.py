@@ -1,0 +1,189 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from feddbn.core.orders import average as order_average
+from feddbn.core.orders import parent_tables
+from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
+from feddbn.core.orders.average import average_orders, average_within_order, median_graph
+from feddbn.core.orders.criterion import Criterion
+from feddbn.core.orders.parent_tables import Hyper
+from feddbn.core.orders.parents import ParentRegressions
+from feddbn.core.orders.search import OrderSearch
+from support.simulated_moments import simulated
+
+
+def posterior(moments, d, kind="equal", limits=None, n_lags=1, **options):
+    limits = limits or EdgeConstraints.none(d, n_lags)
+    search = OrderSearch(moments, d, n_lags, limits, Criterion(1.0), kind)
+    starts = [search.run(0, np.random.default_rng(0))]
+    return average_orders(search.regressions, starts, limits, np.random.default_rng(1), **options)
+
+
+def even_moment(mean, order):
+    """E[(mean + N(0, 1))^(2 order)] by quadrature."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(20)
+    return float(weights @ (mean + nodes) ** (2 * order) / weights.sum())
+
+
+def log_weight(scatter, d, node, parents, hyper):
+    """The model's log posterior weight of one parent set with equal variances, written out independently."""
+    S, s2, g = list(parents), hyper.noise_variance, hyper.g
+    value = sum(np.log(pi / (1 - pi)) for pi in [hyper.pi_present if m < d else hyper.pi_lagged for m in S])
+    if not S:
+        return value
+    gram, cross = scatter[np.ix_(S, S)], scatter[S, node]
+    covariance = np.linalg.inv(gram / s2 + np.eye(len(S)) / g)
+    mean = covariance @ cross / s2
+    value += 0.5 * mean @ np.linalg.solve(covariance, mean)
+    value += 0.5 * (np.linalg.slogdet(covariance)[1] - len(S) * np.log(g))
+    for m, v in zip(mean, np.diag(covariance), strict=True):
+        r = hyper.moment_order
+        value += np.log(even_moment(m / np.sqrt(v), r) * v**r / (even_moment(0, r) * g**r))
+    return value
+
+
+def test_probabilities_agree_with_enumeration_of_all_orders_and_parent_sets():
+    d = 3
+    moments, _ = simulated(d, 30, 4, mean_degree=1.5)
+    result = posterior(moments, d, n_sweeps=600)
+    hyper = result.hyper
+    expected, norm = np.zeros((2 * d, d)), 0.0
+    for order in itertools.permutations(range(d)):
+        weights, edges = 1.0, np.zeros((2 * d, d))
+        for k, node in enumerate(order):
+            candidates = [*order[:k], *range(d, 2 * d)]
+            total, inclusion = 0.0, np.zeros(2 * d)
+            for size in range(len(candidates) + 1):
+                for S in itertools.combinations(candidates, size):
+                    w = np.exp(log_weight(moments.scatter, d, node, S, hyper))
+                    total += w
+                    inclusion[list(S)] += w
+            weights *= total
+            edges[:, node] = inclusion / total
+        expected += weights * edges
+        norm += weights
+    np.testing.assert_allclose(result.probability, expected / norm, atol=0.03)
+
+
+@pytest.mark.parametrize("spread", [1.0, 300.0])
+def test_sums_over_subsets_agree_with_direct_sums(spread):
+    log = np.random.default_rng(0).normal(size=32) * spread
+    sums = parent_tables.subset_sums(log)
+    for mask in range(32):
+        inside = [log[s] for s in range(32) if s & mask == s]
+        assert sums[mask] == pytest.approx(np.logaddexp.reduce(inside))
+
+
+@pytest.mark.parametrize("ridge", [None, np.array([0.5, 0.01, 2.0])])
+def test_residuals_of_all_subsets_agree_with_least_squares(ridge):
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((50, 5)) @ rng.standard_normal((5, 5))
+    R = np.corrcoef(z.T)
+    rss, log_det = parent_tables.subset_fits(R, [1, 2, 4], 0, ridge)
+    added = np.diag(np.zeros(3) if ridge is None else ridge)
+    for mask in range(8):
+        bits = [b for b in range(3) if mask >> b & 1]
+        S = [[1, 2, 4][b] for b in bits]
+        M = R[np.ix_(S, S)] + added[np.ix_(bits, bits)]
+        expected = 1 - (R[0, S] @ np.linalg.solve(M, R[S, 0]) if S else 0)
+        assert rss[mask] == pytest.approx(expected)
+        assert log_det[mask] == pytest.approx(np.linalg.slogdet(M)[1] if S else 0)
+
+
+def test_required_edges_have_probability_one_and_forbidden_edges_zero():
+    moments, _ = simulated(5, 40, 0)
+    names = [f"x{i}" for i in range(5)]
+    limits = EdgeConstraints.from_edges(names, 1, forbidden=[("*", 2, 1)], required=[(4, 0, 0), (1, 3, 1)])
+    result = posterior(moments, 5, limits=limits, n_sweeps=20)
+    assert result.probability[4, 0] == pytest.approx(1.0)
+    assert result.probability[5 + 1, 3] == pytest.approx(1.0)
+    assert (result.probability[5:, 2] == 0).all()
+    assert result.precedes[4, 0] == 1.0
+
+
+def test_free_variances_give_probabilities_that_ignore_the_units():
+    plain, _ = simulated(5, 40, 0)
+    scaled, _ = simulated(5, 40, 0, factors=np.array([0.01, 1, 5, 100, 3.0]))
+    first = posterior(plain, 5, "free", n_sweeps=30)
+    second = posterior(scaled, 5, "free", n_sweeps=30)
+    np.testing.assert_allclose(first.probability, second.probability, atol=1e-6)
+
+
+def test_equal_variances_give_probabilities_that_ignore_a_common_unit():
+    plain, _ = simulated(5, 40, 0)
+    scaled, _ = simulated(5, 40, 0, factors=np.full(5, 1e3))
+    first, second = (posterior(moments, 5, n_sweeps=30) for moments in (plain, scaled))
+    np.testing.assert_allclose(first.probability, second.probability, atol=1e-6)
+    assert second.hyper.g == pytest.approx(first.hyper.g)
+
+
+def test_median_graph_is_acyclic_even_if_probabilities_are_not():
+    probability = np.zeros((3, 3))
+    probability[0, 1], probability[1, 2], probability[2, 0] = 0.9, 0.8, 0.6
+    graph = median_graph(probability, np.zeros((3, 3), bool))
+    assert graph.tolist() == [[False, True, False], [False, False, True], [False, False, False]]
+    must = np.zeros((3, 3), bool)
+    must[2, 0] = True
+    kept = median_graph(probability, must)
+    assert kept[2, 0]
+    assert not has_cycle(kept)
+
+
+@pytest.mark.slow
+def test_averaging_beats_the_single_best_order_on_few_rows():
+    single, averaged = [], []
+    for seed in range(6):
+        moments, truth = simulated(10, 50, seed)
+        search = OrderSearch(moments, 10, 1, EdgeConstraints.none(10, 1), Criterion(2.0), "equal")
+        single.append((search.run(3, np.random.default_rng(0)).support != truth).sum())
+        result = posterior(moments, 10, n_sweeps=40, n_chains=2, table_size=12)
+        averaged.append((median_graph(result.probability, np.zeros_like(truth)) != truth).sum())
+    assert np.mean(averaged) < np.mean(single)
+
+
+def test_hyper_parameters_approach_the_generating_density():
+    moments, truth = simulated(8, 150, 1)
+    result = posterior(moments, 8, n_sweeps=50)
+    assert isinstance(result.hyper, Hyper)
+    assert 0.3 < result.hyper.pi_present / (truth[:8].sum() / 28) < 2.0
+    assert 0.7 < result.hyper.noise_variance < 1.4
+
+
+def test_probabilities_within_an_order_agree_with_enumeration():
+    d = 3
+    moments, _ = simulated(d, 30, 4, mean_degree=1.5)
+    limits = EdgeConstraints.none(d, 1)
+    search = OrderSearch(moments, d, 1, limits, Criterion(1.0), "equal")
+    found = search.run(0, np.random.default_rng(0))
+    result = average_within_order(search.regressions, found, limits)
+    assert result.n_orders == 1
+    expected = np.zeros((2 * d, d))
+    for k, node in enumerate(found.order):
+        candidates = [*found.order[:k], *range(d, 2 * d)]
+        total = 0.0
+        for size in range(len(candidates) + 1):
+            for S in itertools.combinations(candidates, size):
+                w = np.exp(log_weight(moments.scatter, d, node, S, result.hyper))
+                total += w
+                expected[list(S), node] += w
+        expected[:, node] /= total
+    np.testing.assert_allclose(result.probability, expected, atol=1e-6)
+
+
+def test_a_chain_that_stays_in_a_worse_mode_is_left_out():
+    moments, _ = simulated(3, 50, 0)
+    regressions = ParentRegressions(moments.scatter, moments.n, 3)
+    runs = []
+    for level in (-100.0, -101.0, -150.0):
+        run = order_average._Totals(regressions)
+        run.log_sums = [level - 1, level, level + 1]
+        runs.append(run)
+    assert order_average._arrived(runs) == runs[:2]
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_moments_of_a_normal_agree_with_quadrature(order):
+    expected = even_moment(1.7, order) / even_moment(0.0, order)
+    assert parent_tables._EVEN_MOMENTS[order](1.7**2) == pytest.approx(expected)

@@ -1,0 +1,40 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from feddbn.core.orders.learn import variance_difference
+from feddbn.core.orders.search import OrderResult
+from feddbn.core.orders.units import varsortability
+
+
+def chain():
+    W = np.zeros((3, 3), bool)
+    W[0, 1] = W[1, 2] = True
+    return W
+
+
+def test_variance_that_rises_along_every_path_gives_one():
+    assert varsortability(chain(), np.array([1.0, 2.0, 3.0])) == 1.0
+
+
+def test_variance_that_falls_gives_zero_and_ties_count_half():
+    assert varsortability(chain(), np.array([3.0, 2.0, 1.0])) == 0.0
+    assert varsortability(chain(), np.ones(3)) == 0.5
+
+
+def test_longer_paths_count():
+    # Paths 0->1 (falls), 1->2 (rises), 0->1->2 (rises).
+    assert varsortability(chain(), np.array([2.0, 1.0, 3.0])) == 2 / 3
+
+
+def test_no_edges_give_nan():
+    assert np.isnan(varsortability(np.zeros((2, 2), bool), np.ones(2)))
+
+
+def test_bartletts_statistic_agrees_with_scipy_and_ignores_equal_scales():
+    rng = np.random.default_rng(0)
+    samples = rng.standard_normal((40, 4)) * np.array([1.0, 1.0, 1.5, 0.7])
+    rss = ((samples - samples.mean(axis=0)) ** 2).sum(axis=0)
+    network = OrderResult((0, 1, 2, 3), ((), (), (), ()), rss, 0.0, "equal", np.zeros((4, 4), dtype=bool))
+    expected = stats.bartlett(*samples.T).statistic
+    assert variance_difference(network, 40.0) == pytest.approx(expected)

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.integrate import trapezoid
+from scipy.linalg import null_space
+from scipy.stats import norm
+
+from feddbn.core.designs.features import FeatureLayout
+from feddbn.core.ranking.edge_probability import (
+    average_parent_sets,
+    g_prior_log_bayes_factor,
+    score_parent_sets,
+)
+from feddbn.errors import DataError, ParameterError
+
+
+def _rows(rng: np.random.Generator, layout: FeatureLayout, n: int) -> np.ndarray:
+    mixing = np.eye(layout.q) + 0.4 * rng.standard_normal((layout.q, layout.q)) / np.sqrt(layout.q)
+    rows = rng.standard_normal((n, layout.q)) @ mixing
+    columns = layout.features()
+    for target in range(layout.d):
+        rows[:, target] += 0.8 * rows[:, columns[(target + 1) % layout.n_regulators, 0]]
+    return rows
+
+
+def _centred_cross(rows: np.ndarray) -> np.ndarray:
+    centred = rows - rows.mean(axis=0)
+    return centred.T @ centred
+
+
+def _brute_force(rows: np.ndarray, layout: FeatureLayout, rates: np.ndarray, g: float):
+    """Probabilities, mean effects and evidence by least squares on the rows, one parent set at a time."""
+    n, d, r = len(rows), layout.d, layout.n_regulators
+    features = layout.features()
+    probability, effect = np.zeros((r, d)), np.zeros((r, d))
+    evidence = 0.0
+    for target in range(d):
+        y = rows[:, target]
+        common = np.column_stack([np.ones(n), rows[:, layout.own(target)]])
+        candidates = [a for a in range(r) if a % d != target]
+        rss_null = _rss(common, y)
+        found = []
+        for size in (0, 1, 2):
+            for chosen in combinations(candidates, size):
+                X = rows[:, features[list(chosen)].ravel()]
+                rss = _rss(np.column_stack([common, X]), y)
+                r2 = 1.0 - rss / rss_null
+                n_free = n - common.shape[1]
+                likelihood = -n_free / 2 * np.log(1 - g / (1 + g) * r2) - X.shape[1] / 2 * np.log(1 + g)
+                prior = np.prod([rates[a] if a in chosen else 1 - rates[a] for a in candidates])
+                found.append((chosen, likelihood, prior, _effects(common, X, y, layout.m, g)))
+        priors = np.array([prior for _, _, prior, _ in found])
+        joint = np.exp([likelihood for _, likelihood, _, _ in found]) * priors / priors.sum()
+        evidence += np.log(joint.sum()) - (n - common.shape[1]) / 2 * np.log(rss_null / n)
+        for (chosen, _, _, effects), share in zip(found, joint / joint.sum(), strict=True):
+            for a, value in zip(chosen, effects, strict=True):
+                probability[a, target] += share
+                effect[a, target] += share * value
+    return probability, effect, evidence
+
+
+def _rss(X: np.ndarray, y: np.ndarray) -> float:
+    coefficient = np.linalg.lstsq(X, y, rcond=None)[0]
+    return float(np.sum((y - X @ coefficient) ** 2))
+
+
+def _effects(common: np.ndarray, X: np.ndarray, y: np.ndarray, m: int, g: float) -> list[float]:
+    """Shrunken contribution of each regulator, projected on its first feature after the common columns."""
+    if X.shape[1] == 0:
+        return []
+    clean = X - common @ np.linalg.lstsq(common, X, rcond=None)[0]
+    residual = y - common @ np.linalg.lstsq(common, y, rcond=None)[0]
+    coefficient = g / (1 + g) * np.linalg.lstsq(clean, residual, rcond=None)[0]
+    result = []
+    for start in range(0, X.shape[1], m):
+        block = clean[:, start : start + m]
+        contribution = block @ coefficient[start : start + m]
+        result.append(float(contribution @ block[:, 0] / (block[:, 0] @ block[:, 0])))
+    return result
+
+
+@pytest.mark.parametrize(("d", "n_lags", "m"), [(4, 1, 1), (4, 1, 2), (3, 2, 1), (3, 2, 3)])
+def test_model_average_equals_enumeration_with_least_squares(d, n_lags, m):
+    rng = np.random.default_rng([d, n_lags, m])
+    layout = FeatureLayout(d, n_lags, m)
+    rows = _rows(rng, layout, 60)
+    scores = score_parent_sets(_centred_cross(rows), 60, 1, layout, ridge=0.0)
+    posterior = average_parent_sets(scores, edge_rate=0.2, n_hub_steps=0)
+    probability, effect, evidence = _brute_force(rows, layout, np.full(layout.n_regulators, 0.2), 60.0)
+    np.testing.assert_allclose(posterior.probability, probability, atol=1e-8)
+    spread = rows.std(axis=0)
+    weight = posterior.weight * spread[None, :d] / spread[layout.features()[:, 0]][:, None]
+    np.testing.assert_allclose(weight, effect, atol=1e-7)
+    assert posterior.log_marginal_likelihood == pytest.approx(evidence, abs=1e-6)
+
+
+def test_hub_steps_replace_each_rate_by_its_posterior_mean():
+    layout = FeatureLayout(4, 1, 1)
+    rows = _rows(np.random.default_rng(5), layout, 40)
+    scores = score_parent_sets(_centred_cross(rows), 40, 1, layout, ridge=0.0)
+    rates = np.full(4, 0.25)
+    for _ in range(3):
+        probability, _, _ = _brute_force(rows, layout, rates, 40.0)
+        rates = (probability.sum(axis=1) + 1.0) / (3 + 1 / 0.25)
+    probability, _, _ = _brute_force(rows, layout, rates, 40.0)
+    posterior = average_parent_sets(scores, edge_rate=0.25, n_hub_steps=3)
+    np.testing.assert_allclose(posterior.rates, rates, atol=1e-8)
+    np.testing.assert_allclose(posterior.probability, probability, atol=1e-8)
+
+
+def test_g_prior_bayes_factor_equals_numerical_integration():
+    rng = np.random.default_rng(3)
+    n, g = 7, 7.0
+    common = np.column_stack([np.ones(n), rng.standard_normal(n)])
+    # Flat priors on the common coefficients integrate to the likelihood in their orthogonal complement.
+    rest = null_space(common.T)
+    x = rest.T @ rng.standard_normal(n)
+    y = 0.9 * x + rest.T @ rng.standard_normal(n)
+    slope = float(x @ y / (x @ x))
+
+    # The integral over b and log sigma on a fine grid; the integrand is negligible at its edges.
+    b = np.linspace(slope - 15.0, slope + 15.0, 3001)[:, None]
+    log_sigma = np.linspace(-4.0, 4.0, 801)[None, :]
+    sigma = np.exp(log_sigma)
+    likelihood = np.prod([norm.pdf(y_t, b * x_t, sigma) for x_t, y_t in zip(x, y, strict=True)], axis=0)
+    prior = norm.pdf(b, 0.0, sigma * np.sqrt(g / (x @ x)))
+    full = trapezoid(trapezoid(likelihood * prior, b, axis=0), log_sigma[0])
+    null = trapezoid(np.prod([norm.pdf(y_t, 0.0, sigma[0]) for y_t in y], axis=0), log_sigma[0])
+    r2 = np.array(1.0 - np.sum((y - slope * x) ** 2) / np.sum(y**2))
+    assert float(g_prior_log_bayes_factor(r2, n - 2, 1, g)) == pytest.approx(np.log(full / null), abs=1e-4)
+
+
+def test_the_strongest_regulator_of_each_target_has_the_highest_probability():
+    layout = FeatureLayout(5, 1, 1)
+    scores = score_parent_sets(_centred_cross(_rows(np.random.default_rng(1), layout, 400)), 400, 1, layout)
+    posterior = average_parent_sets(scores, edge_rate=0.2)
+    for target in range(5):
+        assert np.argmax(posterior.probability[:, target]) == (target + 1) % 5
+        assert posterior.probability[(target + 1) % 5, target] > 0.99
+
+
+def test_relabelling_the_variables_relabels_the_probabilities():
+    layout = FeatureLayout(4, 1, 2)
+    cross = _centred_cross(_rows(np.random.default_rng(8), layout, 50))
+    permutation = np.array([2, 0, 3, 1])
+    columns = np.concatenate([permutation, 4 + permutation, layout.features()[permutation].ravel()])
+    plain = average_parent_sets(score_parent_sets(cross, 50, 1, layout), edge_rate=0.3)
+    moved = average_parent_sets(
+        score_parent_sets(cross[np.ix_(columns, columns)], 50, 1, layout), edge_rate=0.3
+    )
+    np.testing.assert_allclose(
+        moved.probability, plain.probability[np.ix_(permutation, permutation)], atol=1e-10
+    )
+    assert moved.log_marginal_likelihood == pytest.approx(plain.log_marginal_likelihood)
+
+
+def test_probabilities_do_not_depend_on_units():
+    layout = FeatureLayout(4, 1, 1)
+    rows = _rows(np.random.default_rng(9), layout, 50)
+    factor = np.array([3.0, 0.1, 100.0, 1.0])
+    first = average_parent_sets(score_parent_sets(_centred_cross(rows), 50, 1, layout), edge_rate=0.2)
+    scaled = _centred_cross(rows * np.tile(factor, 3))
+    second = average_parent_sets(score_parent_sets(scaled, 50, 1, layout), edge_rate=0.2)
+    np.testing.assert_allclose(first.probability, second.probability, atol=1e-9)
+
+
+def test_forbidden_edges_and_the_own_past_have_no_probability():
+    layout = FeatureLayout(4, 2, 1)
+    allowed = np.ones((8, 4), dtype=bool)
+    allowed[1, 0] = allowed[6, 3] = False
+    cross = _centred_cross(_rows(np.random.default_rng(2), layout, 80))
+    posterior = average_parent_sets(score_parent_sets(cross, 80, 1, layout, allowed=allowed), edge_rate=0.4)
+    assert posterior.probability[1, 0] == 0.0
+    assert posterior.probability[6, 3] == 0.0
+    for lag in range(2):
+        np.testing.assert_array_equal(np.diag(posterior.probability[lag * 4 : lag * 4 + 4]), 0.0)
+    assert np.all(posterior.probability[allowed].reshape(-1) >= 0.0)
+
+
+def test_a_target_with_every_regulator_forbidden_keeps_the_empty_set():
+    layout = FeatureLayout(3, 1, 1)
+    allowed = np.ones((3, 3), dtype=bool)
+    allowed[:, 1] = False
+    cross = _centred_cross(_rows(np.random.default_rng(2), layout, 30))
+    posterior = average_parent_sets(score_parent_sets(cross, 30, 1, layout, allowed=allowed), edge_rate=0.4)
+    np.testing.assert_array_equal(posterior.probability[:, 1], 0.0)
+    assert np.isfinite(posterior.log_marginal_likelihood)
+
+
+def test_lags_of_one_variable_share_a_rate():
+    layout = FeatureLayout(3, 2, 1)
+    scores = score_parent_sets(_centred_cross(_rows(np.random.default_rng(4), layout, 60)), 60, 1, layout)
+    posterior = average_parent_sets(scores, edge_rate=0.2, regulator_of=np.array([0, 1, 2, 0, 1, 2]))
+    np.testing.assert_array_equal(posterior.rates[:3], posterior.rates[3:])
+
+
+def test_constant_and_duplicate_columns_stay_finite():
+    layout = FeatureLayout(4, 1, 1)
+    rows = _rows(np.random.default_rng(6), layout, 40)
+    features = layout.features()[:, 0]
+    rows[:, [3, 7, features[3]]] = 1.0
+    rows[:, features[1]] = rows[:, features[0]]
+    posterior = average_parent_sets(
+        score_parent_sets(_centred_cross(rows), 40, 1, layout), edge_rate=0.2, n_hub_steps=0
+    )
+    assert np.all(np.isfinite(posterior.probability))
+    assert np.all(np.isfinite(posterior.weight))
+    np.testing.assert_allclose(posterior.probability[0, 2], posterior.probability[1, 2], atol=1e-9)
+    assert posterior.probability[:3, 3].max() < 0.2, "a constant target is explained by nothing"
+
+
+def test_too_few_rows_are_refused_with_the_reason():
+    layout = FeatureLayout(3, 1, 1)
+    with pytest.raises(DataError, match="10 usable rows leave 1 after 8 means and 1 lags are estimated"):
+        score_parent_sets(np.eye(9), 10, 8, layout)
+
+
+def test_wrong_arguments_name_the_argument():
+    layout = FeatureLayout(3, 1, 1)
+    with pytest.raises(ParameterError, match=r"cross must have shape \(9, 9\)"):
+        score_parent_sets(np.eye(8), 10, 1, layout)
+    with pytest.raises(ParameterError, match="ridge must not be negative, got -1"):
+        score_parent_sets(np.eye(9), 10, 1, layout, ridge=-1)
+    scores = score_parent_sets(np.eye(9), 10, 1, layout)
+    with pytest.raises(ParameterError, match="edge_rate must lie strictly between 0 and 1, got 1"):
+        average_parent_sets(scores, edge_rate=1.0)

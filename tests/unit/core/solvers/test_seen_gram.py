@@ -1,0 +1,113 @@
+"""Gradients reveal the Gram matrix; what they have not shown is bounded from above."""
+
+import numpy as np
+import pytest
+
+from feddbn.core.fdbnl.local_step import LocalLoss
+from feddbn.core.fdbnl.schedules import make_schedule
+from feddbn.core.fdbnl.server import Consensus, ConsensusOptions, Stage
+from feddbn.core.fdbnl.site import gradient_answer
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.graphs.status import Status
+from feddbn.core.solvers.lasso import solve_lasso
+from feddbn.core.solvers.seen_gram import SeenGram
+
+Q, D = 8, 4
+METRIC = np.array([0.1, 3.0, 1.0, 2.0, 0.5, 1.0, 7.0, 1.0])
+
+
+def gram(seed, n=50):
+    Z = np.random.default_rng(seed).normal(size=(n, Q)) @ np.random.default_rng(seed + 100).normal(
+        size=(Q, Q)
+    )
+    return Z.T @ Z / n
+
+
+def scaled(G):
+    root = np.sqrt(METRIC)
+    return G / np.outer(root, root)
+
+
+def points(seed, n):
+    return np.random.default_rng(seed).normal(scale=0.3, size=(n, Q, D))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_gradients_show_everything(seed):
+    G, seen = gram(seed), SeenGram(METRIC)
+    for C in points(seed, 2):
+        seen.see(C, LocalLoss(G, D).gradient(C))
+    np.testing.assert_allclose(seen.scaled(0.0), scaled(G), rtol=1e-7, atol=1e-9 * np.abs(scaled(G)).max())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_after_one_gradient_the_matrix_is_an_upper_bound_that_agrees_with_it(seed):
+    G, seen = gram(seed), SeenGram(METRIC)
+    (C,) = points(seed, 1)
+    gradient = LocalLoss(G, D).gradient(C)
+    seen.see(C, gradient)
+    B = seen.scaled(float(np.linalg.eigvalsh(scaled(G))[-1]))
+    assert np.linalg.eigvalsh(B - scaled(G))[0] >= -1e-9 * np.abs(B).max()
+    root = np.sqrt(METRIC)[:, None]
+    np.testing.assert_allclose(root * (B @ (root * (C - np.eye(Q, D)))), gradient, atol=1e-9)
+
+
+def test_before_the_first_gradient_it_is_the_bound_alone():
+    np.testing.assert_array_equal(SeenGram(METRIC).scaled(2.5), 2.5 * np.eye(Q))
+
+
+def test_repeated_gradients_add_nothing_and_do_no_harm():
+    G, seen = gram(5), SeenGram(METRIC)
+    (C,) = points(5, 1)
+    seen.see(C, LocalLoss(G, D).gradient(C))
+    once = seen.scaled(50.0)
+    seen.see(C, LocalLoss(G, D).gradient(C))
+    np.testing.assert_array_equal(seen.scaled(50.0), once)
+
+
+def test_a_singular_matrix_comes_back_positive_definite():
+    G, seen = gram(6, n=3), SeenGram(METRIC)
+    for C in points(6, 3):
+        seen.see(C, LocalLoss(G, D).gradient(C))
+    B = seen.scaled(0.0)
+    assert 0 < np.linalg.eigvalsh(B)[0] < 1e-6 * np.abs(B).max()
+    np.testing.assert_allclose(B, scaled(G), atol=1e-6 * np.abs(B).max())
+
+
+def test_noise_raises_the_small_eigenvalues_to_its_own_size():
+    G, seen, rng = gram(7, n=3), SeenGram(METRIC), np.random.default_rng(8)
+    for C in points(7, 3):
+        seen.see(C, LocalLoss(G, D).gradient(C) + rng.normal(scale=0.1, size=(Q, D)))
+    assert np.linalg.eigvalsh(seen.scaled(0.0))[0] > 0.01
+
+
+def test_forgetting_starts_anew():
+    G, H, seen = gram(9), gram(10), SeenGram(METRIC)
+    for C in points(9, 2):
+        seen.see(C, LocalLoss(G, D).gradient(C))
+    seen.forget()
+    for C in points(10, 2):
+        seen.see(C, LocalLoss(H, D).gradient(C))
+    np.testing.assert_allclose(seen.scaled(0.0), scaled(H), rtol=1e-7, atol=1e-9 * np.abs(scaled(H)).max())
+
+
+def test_a_run_that_loses_a_site_ends_at_the_optimum_of_those_that_stayed():
+    data = np.random.default_rng(11).normal(size=(2, 400, 4)) @ np.triu(np.full((4, 4), 0.6))
+    losses = [LocalLoss(Z.T @ Z / len(Z), 4) for Z in data]
+    penalty = np.full((4, 4), 0.1)
+    options = ConsensusOptions(
+        penalty=penalty,
+        metric=np.ones(4),
+        constraints=EdgeConstraints(~np.eye(4, dtype=bool), np.zeros((4, 4), dtype=bool)),
+        schedule=make_schedule("adaptive", 2, 2.0),
+    )
+    run = Consensus(options)
+    while not run.is_done:
+        here = losses if run.stage in (Stage.WARM, Stage.ACYCLIC) else losses[:1]
+        run.advance(sum(gradient_answer(loss, run.C) for loss in here), len(here), len(here))
+    assert run.status is Status.CONVERGED
+    order = np.argsort((run.C_raw != 0).sum(axis=0), kind="stable")
+    allowed = np.zeros((4, 4), dtype=bool)
+    for k, node in enumerate(order):
+        allowed[order[:k], node] = True
+    np.testing.assert_allclose(run.C_raw, solve_lasso(losses[0].wG, penalty, allowed, tol=1e-12), atol=1e-5)

@@ -1,0 +1,213 @@
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from feddbn.core.solvers import sign_search
+from feddbn.core.fdbnl.local_step import LocalProblem
+from feddbn.core.fdbnl.schedules import make_schedule
+from feddbn.core.graphs.acyclicity import BALANCE_FROM, expm_value_and_grad
+from feddbn.core.graphs.pruning import break_cycles, threshold
+from feddbn.core.graphs.stacked_acyclicity import values_and_grads
+from feddbn.core.solvers.acyclic_prox import solve_acyclic_prox
+from feddbn.core.solvers.lasso import loss_value, penalty_value, soft_threshold, solve_lasso
+from feddbn.core.solvers.sign_search import solve_by_signs
+from feddbn.errors import ParameterError
+
+
+def gram(seed, q=6, n=40):
+    Z = np.random.default_rng(seed).normal(size=(n, q)) @ np.random.default_rng(seed + 1).normal(size=(q, q))
+    return Z.T @ Z / n
+
+
+def test_soft_threshold_is_the_proximal_map_of_the_absolute_value():
+    x = np.array([-2.0, -0.3, 0.0, 0.3, 2.0])
+    np.testing.assert_allclose(soft_threshold(x, 0.5), [-1.5, 0, 0, 0, 1.5])
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.1])
+def test_local_step_has_zero_gradient(weight):
+    G, rng = gram(0), np.random.default_rng(2)
+    metric = rng.uniform(0.5, 2.0, 6)
+    Cbar, U = rng.normal(size=(6, 3)), rng.normal(size=(6, 3))
+    problem = LocalProblem.from_gram(G, weight, 3, metric)
+    C = problem.solve(Cbar, U, 0.7)
+    E = np.eye(6)[:, :3]
+    gradient = weight * G @ (C - E) + U + 0.7 * metric[:, None] * (C - Cbar)
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-10)
+
+
+def test_local_step_equals_the_papers_schur_complements():
+    # [fdbnl] boxed closed forms for B_k and D_k, with S, M, N, P, Q, b1, b2 as printed there.
+    G, rng, rho = gram(3), np.random.default_rng(4), 0.9
+    Cbar, U = rng.normal(size=(6, 3)), rng.normal(size=(6, 3))
+    S, M, N = G[:3, :3], G[:3, 3:], G[3:, 3:]
+    P, Q = S + rho * np.eye(3), N + rho * np.eye(3)
+    b1, b2 = S - U[:3] + rho * Cbar[:3], M.T - U[3:] + rho * Cbar[3:]
+    B = np.linalg.solve(P - M @ np.linalg.solve(Q, M.T), b1 - M @ np.linalg.solve(Q, b2))
+    D = np.linalg.solve(Q - M.T @ np.linalg.solve(P, M), b2 - M.T @ np.linalg.solve(P, b1))
+    np.testing.assert_allclose(
+        LocalProblem.from_gram(G, 1.0, 3).solve(Cbar, U, rho), np.vstack([B, D]), atol=1e-10
+    )
+
+
+def test_target_loss_sums_to_the_loss():
+    G, C = gram(5), np.random.default_rng(6).normal(size=(6, 3))
+    assert LocalProblem.from_gram(G, 0.4, 3).target_loss(C).sum() == pytest.approx(0.4 * loss_value(G, C))
+
+
+def test_lasso_satisfies_the_optimality_conditions():
+    G, rng = gram(7), np.random.default_rng(8)
+    penalty = np.full((6, 3), 0.3)
+    allowed = rng.random((6, 3)) < 0.8
+    allowed[:3][np.diag_indices(3)] = False
+    C = solve_lasso(G, penalty, allowed)
+    gradient = G[:, :3] - G @ C
+    active = C != 0
+    np.testing.assert_allclose(gradient[active], 0.3 * np.sign(C[active]), atol=1e-7)
+    assert np.all(np.abs(gradient[~active & allowed]) <= 0.3 + 1e-7)
+    assert np.all(C[~allowed] == 0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sign_search_equals_coordinate_descent_from_any_start(seed):
+    G, rng = gram(20 + seed, q=12, n=60), np.random.default_rng(seed)
+    penalty = rng.uniform(0.0, 0.6, (12, 4)) * (rng.random((12, 4)) < 0.9)
+    allowed = rng.random((12, 4)) < 0.8
+    allowed[:4][np.diag_indices(4)] = False
+    expected = solve_lasso(G, penalty, allowed, tol=1e-13, max_sweeps=100_000)
+    for start in (np.zeros((12, 4)), rng.normal(size=(12, 4))):
+        found = solve_by_signs(G, G[:, :4], penalty, allowed, start)
+        np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+def test_sign_search_stays_exact_where_columns_are_nearly_dependent():
+    rng = np.random.default_rng(30)
+    Z = rng.normal(size=(300, 1)) + 1e-3 * rng.normal(size=(300, 8))
+    G = Z.T @ Z / 300
+    penalty = np.full((8, 2), 1e-5)
+    allowed = ~np.eye(8, 2, dtype=bool)
+    C = solve_by_signs(G, G[:, :2], penalty, allowed, np.zeros((8, 2)))
+    gradient = G[:, :2] - G @ C
+    active = C != 0
+    assert active.any(axis=0).all()
+    np.testing.assert_allclose(gradient[active], 1e-5 * np.sign(C[active]), atol=1e-12)
+    assert np.all(np.abs(gradient[~active & allowed]) <= 1e-5 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sign_search_ends_where_changing_all_wrong_signs_at_once_does_not(seed, monkeypatch):
+    # Fewer rows than columns and a weak pull: the signs of a solution say little about those of the next.
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(8, 40))
+    G = Z.T @ Z / 8 + 0.003 * np.eye(40)
+    penalty, allowed = np.full((40, 4), 0.02), ~np.eye(40, 4, dtype=bool)
+    searched = []
+    search = sign_search._search
+    monkeypatch.setattr(sign_search, "_search", lambda *args: searched.append(args) or search(*args))
+    C = solve_by_signs(G, G[:, :4], penalty, allowed, rng.normal(size=(40, 4)))
+    assert searched
+    gradient, active = G[:, :4] - G @ C, C != 0
+    np.testing.assert_allclose(gradient[active], 0.02 * np.sign(C[active]), atol=1e-10)
+    assert np.all(np.abs(gradient[~active & allowed]) <= 0.02 + 1e-10)
+
+
+def test_sign_search_takes_one_of_two_equal_columns():
+    # Integers: the equations of both columns are singular to the last bit.
+    G = np.array([[4.0, 2.0, 2.0], [2.0, 2.0, 2.0], [2.0, 2.0, 2.0]])
+    C = solve_by_signs(G, G[:, :1], np.full((3, 1), 0.5), ~np.eye(3, 1, dtype=bool), np.zeros((3, 1)))
+    np.testing.assert_allclose(C[:, 0], [0.0, 0.75, 0.0])
+
+
+def test_acyclicity_of_many_graphs_is_that_of_each():
+    rng = np.random.default_rng(40)
+    W = np.exp(2 * rng.normal(size=(12, 6, 1))) * rng.normal(size=(12, 6, 6))
+    W[:6] *= np.tril(np.ones((6, 6)), -1)
+    W[6] *= 1e3
+    norms = (W * W).sum(axis=1).max(axis=1)
+    assert norms.min() < BALANCE_FROM < norms[:6].max()
+    values, grads = values_and_grads(W, expm_value_and_grad)
+    assert np.isinf(values[6])
+    for one, value, grad in zip(W, values, grads, strict=True):
+        expected = expm_value_and_grad(one)
+        np.testing.assert_allclose(value, expected[0], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(grad, expected[1], rtol=1e-12, atol=1e-12)
+
+
+def test_acyclic_prox_reaches_the_objective_of_an_independent_solver():
+    rng = np.random.default_rng(9)
+    V, kappa = rng.normal(scale=0.5, size=(4, 4)), np.full((4, 1), 2.0)
+    penalty, allowed = np.full((4, 4), 0.05), ~np.eye(4, dtype=bool)
+
+    def value(W):
+        h = expm_value_and_grad(W)[0]
+        return (
+            float(np.sum(kappa / 2 * (W - V)[allowed].reshape(4, 3) ** 2))
+            + penalty_value(W, penalty)
+            + h
+            + 5 * h * h
+        )
+
+    step = solve_acyclic_prox(
+        V,
+        kappa,
+        penalty,
+        allowed,
+        1.0,
+        10.0,
+        np.zeros((4, 4)),
+        expm_value_and_grad,
+        tol=1e-10,
+        max_steps=5000,
+    )
+
+    def split(x):
+        W = np.zeros((4, 4))
+        W[allowed] = x[:12] - x[12:]
+        return value(W)
+
+    W0 = step.W[allowed]
+    x0 = np.concatenate([np.maximum(W0, 0), np.maximum(-W0, 0)])
+    other = minimize(split, x0, method="L-BFGS-B", bounds=[(0, None)] * 24, options={"maxfun": 100_000}).fun
+    assert value(step.W) <= other + 1e-6
+
+
+def test_refit_equals_least_squares_on_the_support():
+    rng = np.random.default_rng(10)
+    Z = rng.normal(size=(50, 6))
+    support = rng.random((6, 3)) < 0.5
+    support[:3] = False
+    G = Z.T @ Z / 50
+    C = solve_by_signs(G, G[:, :3], np.zeros((6, 3)), support, np.zeros((6, 3)))
+    for j in range(3):
+        S = np.flatnonzero(support[:, j])
+        np.testing.assert_allclose(C[S, j], np.linalg.lstsq(Z[:, S], Z[:, j], rcond=None)[0], atol=1e-8)
+
+
+def test_break_cycles_drops_the_weakest_edge_and_never_a_required_one():
+    W = np.array([[0, 0.9, 0], [0, 0, 0.1], [0.5, 0, 0]])
+    cut, dropped = break_cycles(W)
+    assert dropped == [(1, 2, 0.1)]
+    required = np.zeros((3, 3), dtype=bool)
+    required[1, 2] = True
+    assert break_cycles(W, required)[1] == [(2, 0, 0.5)]
+    assert cut[1, 2] == 0
+
+
+def test_threshold_keeps_required_edges():
+    C = np.array([[0.0, 0.1], [0.3, 0.0], [0.1, 0.4], [0.0, 0.05]])
+    required = np.zeros(C.shape, dtype=bool)
+    required[3, 1] = True
+    np.testing.assert_array_equal(threshold(C, required, 0.2, 0.3), [[0, 0], [0.3, 0], [0, 0.4], [0, 0.05]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"name": "fast"}, "schedule='fast' is not known; choose 'adaptive' or 'paper'"),
+        ({"name": "paper", "rho2": -1.0}, "rho2=-1.0 must be positive"),
+        ({"name": "paper", "phi1": 0.5}, "phi1=0.5 must be at least 1"),
+    ],
+)
+def test_impossible_schedules_are_refused(arguments, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        make_schedule(**arguments, n_sites=2, total_weight=1.0)

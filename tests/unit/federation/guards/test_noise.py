@@ -1,0 +1,225 @@
+import math
+
+import numpy as np
+import pytest
+
+from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.statistics.moments import Moments
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.errors import BudgetExceeded, ParameterError, ProtocolError
+from feddbn.federation.guards.noise import DpGuard
+from feddbn.federation.guards.site_guards import AuditGuard
+from feddbn.federation.programs.private_moments import private_moments, private_moments_plan
+from feddbn.federation.programs.unit_norms import unit_norms_task
+from feddbn.federation.protocol.site import PLAIN, Channel, Site, SiteTask, register_site_task
+from feddbn.federation.protocol.task import Task, run_program
+from feddbn.privacy.audit import parse_entries
+from feddbn.privacy.clipping import norm_edges
+from feddbn.privacy.gaussian import noise_multiplier
+from feddbn.privacy.ledger import GaussianRelease, Ledger, UnprotectedRelease
+from feddbn.privacy.noise_plan import ClipRule, NoisePlan
+from feddbn.runtime.simulated.secure import secure_federation
+
+
+def _units(data, state, task, unit):
+    for recording in data.recordings():
+        rows = np.concatenate(list(lagged_rows(recording.blocks(), int(task.params["n_lags"]))))
+        for part in [rows] if unit == "recording" else rows[:, None, :]:
+            yield Moments.of_rows(part).to_sums()
+
+
+def _run(data, state, task):
+    return {"seen": np.ones(1)}, sum(_units(data, state, task, "recording"))
+
+
+register_site_task(SiteTask("dp-moments", _run, "test", _units))
+register_site_task(SiteTask("dp-whole", lambda data, state, task: (state, np.full(4, 10.0)), "test"))
+TASK = Task("dp-moments", params={"n_lags": 1})
+
+
+def _data(rng, n_recordings=30, d=2, length=12, scale=1.0):
+    items = [
+        ArrayRecording(f"r{i}", (Block(scale * rng.normal(size=(length, d))),)) for i in range(n_recordings)
+    ]
+    return MemorySite(tuple(f"x{i}" for i in range(d)), items)
+
+
+def _plan(bound=50.0, epsilon=1.0, **more):
+    return NoisePlan.for_budget("recording", epsilon, 1e-5, {"dp-moments": ClipRule(bound, "gram")}, **more)
+
+
+def _guard(plan=None, seed=0, budget=2.0, **more):
+    return DpGuard(plan or _plan(), np.random.default_rng(seed), budget, 1e-5, **more)
+
+
+def test_answer_is_noisy_and_state_is_kept():
+    rng = np.random.default_rng(0)
+    data = _data(rng)
+    site = Site("a", data, (_guard(),))
+    noisy, exact = site.answer(TASK), _run(data, {}, TASK)[1]
+    assert np.all(noisy != exact)
+    assert site.state["seen"] == 1.0
+
+
+def test_noise_has_the_calibrated_size_and_the_unit_is_clipped():
+    rng = np.random.default_rng(1)
+    data = _data(rng, n_recordings=1)
+    exact = _run(data, {}, TASK)[1]
+    guard = _guard(_plan(bound=1e6), budget=None)
+    site = Site("a", data, (guard,))
+    errors = np.array([(site.answer(TASK) - exact)[1:5] for _ in range(400)])
+    assert errors.std() == pytest.approx(noise_multiplier(1.0, 1e-5) * 1e6, rel=0.06)
+    assert guard.last.n_clipped == 0
+    small = _guard(_plan(bound=1e-3), budget=None)
+    clipped = Site("a", data, (small,)).answer(TASK)
+    assert small.last.n_clipped == 1
+    assert np.linalg.norm(clipped) < 1.0
+
+
+@pytest.mark.parametrize(("n_guaranteed", "n_colluding", "share"), [(1, 0, 1), (9, 0, 9), (9, 5, 4)])
+def test_share_of_noise_follows_the_channel(n_guaranteed, n_colluding, share):
+    data = _data(np.random.default_rng(2), n_recordings=1)
+    exact = _run(data, {}, TASK)[1]
+    site = Site("a", data, (_guard(_plan(bound=1e6, n_colluding=n_colluding), budget=None),))
+    channel = Channel(masked=n_guaranteed > 1, n_guaranteed=n_guaranteed)
+    errors = np.array([(site.answer(TASK, channel) - exact)[1:5] for _ in range(400)])
+    assert errors.std() == pytest.approx(noise_multiplier(1.0, 1e-5) * 1e6 / math.sqrt(share), rel=0.06)
+
+
+def test_rows_as_units_pay_for_every_lag_they_are_part_of():
+    data = _data(np.random.default_rng(3), n_recordings=1)
+    exact = _run(data, {}, TASK)[1]
+    plan = NoisePlan("row", 1.0, {"dp-moments": ClipRule(1e6, "gram")})
+    site = Site("a", data, (_guard(plan, budget=None),))
+    errors = np.array([(site.answer(TASK) - exact)[1:5] for _ in range(400)])
+    assert errors.std() == pytest.approx(2e6, rel=0.06)
+
+
+def test_answer_that_cannot_be_split_is_clipped_whole_with_the_diameter_as_sensitivity():
+    plan = NoisePlan("recording", 1.0, {"dp-whole": ClipRule(2.0)})
+    site = Site("a", _data(np.random.default_rng(4)), (_guard(plan, budget=None),))
+    answers = np.array([site.answer(Task("dp-whole")) for _ in range(1500)])
+    np.testing.assert_allclose(answers.mean(axis=0), 1.0, atol=0.5)
+    assert answers.std() == pytest.approx(4.0, rel=0.06)
+
+
+def test_budget_is_enforced_by_the_site_before_anything_is_computed():
+    site = Site("a", _data(np.random.default_rng(5)), (_guard(budget=1.2),))
+    site.answer(TASK)
+    with pytest.raises(BudgetExceeded, match=r"would take epsilon to 1\.4\d for each recording"):
+        site.answer(TASK)
+
+
+def test_task_without_a_rule_is_infinite_and_refused_under_a_budget():
+    guard = _guard(budget=100.0)
+    site = Site("a", _data(np.random.default_rng(6)), (guard,))
+    with pytest.raises(BudgetExceeded, match="'dp-whole' would take epsilon to inf"):
+        site.answer(Task("dp-whole"))
+    open_guard = _guard(budget=None)
+    Site("a", _data(np.random.default_rng(6)), (open_guard,)).answer(Task("dp-whole"))
+    assert open_guard.ledger.releases == (UnprotectedRelease("dp-whole"),)
+    assert math.isinf(open_guard.epsilon())
+
+
+def test_budget_holds_over_a_restart():
+    before = Ledger((GaussianRelease("dp-moments", noise_multiplier(1.0, 1e-5)),))
+    site = Site("a", _data(np.random.default_rng(7)), (_guard(budget=1.2, ledger=before),))
+    with pytest.raises(BudgetExceeded):
+        site.answer(TASK)
+
+
+def test_audit_log_says_unit_noise_and_epsilon_so_far():
+    lines = []
+    guard = _guard()
+    audit = AuditGuard("a", lines.append, lambda: "now", spending=guard)
+    site = Site("a", _data(np.random.default_rng(8)), (guard, audit))
+    site.answer(TASK, Channel(masked=True, n_guaranteed=3))
+    site.answer(TASK, PLAIN)
+    first, second = parse_entries(lines)
+    assert (first.protection, first.unit, first.delta) == ("masked and noise", "recording", 1e-5)
+    assert first.epsilon == pytest.approx(1.0, rel=1e-3)
+    assert second.protection == "noise"
+    assert second.epsilon > first.epsilon
+    assert first.noise_multiplier == pytest.approx(noise_multiplier(1.0, 1e-5))
+    replayed = Ledger.replay((entry.task, entry.noise_multiplier) for entry in (first, second))
+    assert replayed == guard.ledger
+
+
+def _private_federation(plan, n_sites=6, n_recordings=200, budget=10.0, seed=9):
+    rng = np.random.default_rng(seed)
+    guards = {f"s{k}": DpGuard(plan, np.random.default_rng([seed, k]), budget, 1e-5) for k in range(n_sites)}
+    data = {name: _data(rng, n_recordings) for name in guards}
+    return {name: Site(name, data[name], (guards[name],)) for name in guards}, data, guards
+
+
+@pytest.mark.parametrize("clip_bound", [None, 20.0])
+def test_private_moments_over_secure_sums_cost_their_epsilon_and_are_close(clip_bound):
+    plan = private_moments_plan("dp-moments", "recording", 8.0, 1e-5, clip_bound)
+    sites, data, guards = _private_federation(plan)
+    federation = secure_federation(sites)
+    result = run_program(private_moments(TASK, 4, plan, n_guaranteed=5, quantile=0.9), federation)
+    exact = Moments.from_sums(sum(_run(data[name], {}, TASK)[1] for name in sites), 4)
+    correlation = exact.scatter / exact.n
+    np.testing.assert_allclose(result.noisy.moments.scatter / result.noisy.moments.n, correlation, atol=0.2)
+    for guard in guards.values():
+        assert guard.epsilon() == pytest.approx(8.0, rel=2e-3)
+        assert len(guard.ledger.releases) == (2 if clip_bound is None else 1)
+    assert 10 < result.clip_bound < 60
+    assert result.noisy.moments.n < exact.n
+
+
+def test_noise_of_the_private_sum_is_what_the_server_reckons_with():
+    plan = private_moments_plan("dp-moments", "recording", 1.0, 1e-5, 5.0)
+    sites, data, _ = _private_federation(plan, n_recordings=3, budget=None)
+    exact = sum(
+        np.sum([_clip(u) for u in _units(data[name], {}, TASK, "recording")], axis=0) for name in sites
+    )
+    federation = secure_federation(sites)
+    differences = []
+    for i in range(60):
+        answer = federation.sum(Task("dp-moments", params={"n_lags": 1, "i": i, "clip_bound": 5.0}))
+        differences.append((answer.value - exact)[0:5])
+    reckoned = noise_multiplier(1.0, 1e-5) * 5.0 * math.sqrt(6 / 5)
+    assert np.std(differences) == pytest.approx(reckoned, rel=0.15)
+
+
+def _clip(unit):
+    weights = ClipRule(5.0, "gram").weights(len(unit))
+    return unit * min(1.0, 5.0 / np.linalg.norm(weights * unit))
+
+
+def test_share_of_the_budget_for_the_bound_must_be_a_share():
+    with pytest.raises(ParameterError, match="bound_share must lie strictly between 0 and 1, got 1"):
+        private_moments_plan("dp-moments", "recording", 1.0, 1e-5, bound_share=1.0)
+
+
+def test_private_moments_without_lags_in_the_task():
+    register_site_task(
+        SiteTask(
+            "dp-static",
+            lambda data, state, task: _run(data, state, Task("x", params={"n_lags": 0})),
+            "test",
+            lambda data, state, task, unit: _units(data, state, Task("x", params={"n_lags": 0}), unit),
+        )
+    )
+    plan = private_moments_plan("dp-static", "recording", 5.0, 1e-5, 20.0)
+    sites, _, _ = _private_federation(plan)
+    result = run_program(private_moments(Task("dp-static"), 2, plan, 5), secure_federation(sites))
+    assert result.noisy.moments.q == 2
+
+
+def test_unit_norms_counts_every_unit_once():
+    data = _data(np.random.default_rng(10), n_recordings=17)
+    site = Site("a", data)
+    histogram = site.answer(unit_norms_task(TASK, "recording", norm="gram"))
+    assert histogram.sum() == 17
+    assert len(histogram) == len(norm_edges())
+    assert Site("a", data).answer(unit_norms_task(TASK, "row")).sum() == 17 * 11
+
+
+def test_unit_norms_of_what_has_no_units_or_no_grid_is_refused():
+    site = Site("a", _data(np.random.default_rng(11)))
+    with pytest.raises(ProtocolError, match="'dp-whole' cannot be split by unit, so its units have no norms"):
+        site.answer(unit_norms_task(Task("dp-whole"), "recording"))
+    with pytest.raises(ProtocolError, match="needs numbers low, high and per_octave"):
+        site.answer(Task("unit-norms", params={"of": "dp-moments", "unit": "recording"}))

@@ -1,0 +1,187 @@
+import numpy as np
+import pytest
+
+from feddbn.core.designs.lagged import Block, lagged_rows
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.orders.learn import LearnOptions
+from feddbn.core.orders.nongaussian import shape_sums
+from feddbn.core.statistics.moments import Moments
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.errors import DataError, ParameterError, ProtocolError
+from feddbn.federation.programs.oneshot import OneShotOptions, oneshot_program
+from feddbn.federation.protocol.site import Site, site_task
+from feddbn.federation.protocol.task import Task, run_program
+from feddbn.runtime.simulated.in_process import InProcessFederation
+
+
+def federation(tables):
+    """One site per list of arrays."""
+    sites = {}
+    for k, arrays in enumerate(tables):
+        d = arrays[0].shape[1]
+        recordings = [ArrayRecording(f"r{i}", (Block(x),)) for i, x in enumerate(arrays)]
+        sites[f"s{k}"] = Site(f"s{k}", MemorySite(tuple(f"x{j}" for j in range(d)), recordings))
+    return InProcessFederation(sites)
+
+
+def series(n=80, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, d))
+    x[:, 1] += 0.9 * x[:, 0]
+    x[1:, 2] += 0.8 * x[:-1, 1]
+    return x
+
+
+def run(fed, d=3, **options):
+    seen = []
+    learn = LearnOptions(**{k: options.pop(k) for k in ("noise_variance", "average") if k in options})
+    p = options.get("n_lags", 1)
+    program = oneshot_program(
+        tuple(f"x{i}" for i in range(d)),
+        EdgeConstraints.none(d, p),
+        OneShotOptions(learn=learn, **options),
+        np.random.default_rng(0),
+    )
+    outcome = run_program(program, fed, lambda task, answer: seen.append(task))
+    return outcome, seen
+
+
+def test_sums_of_sites_are_the_moments_of_the_pooled_rows():
+    tables = [[series(40, seed=1)], [series(30, seed=2), series(50, seed=3)]]
+    outcome, _ = run(federation(tables))
+    pooled = np.concatenate([chunk for t in tables for x in t for chunk in lagged_rows([Block(x)], 1)])
+    expected = Moments.of_rows(pooled)
+    assert outcome.moments.n == expected.n == 39 + 29 + 49
+    np.testing.assert_allclose(outcome.moments.scatter, expected.scatter, rtol=1e-10, atol=1e-10)
+
+
+def test_one_sum_is_enough_when_nothing_is_left_open():
+    outcome, seen = run(federation([[series()]]), noise_variance="equal")
+    assert [task.name for task in seen] == ["moments"]
+    assert outcome.n_sums == 1
+
+
+def test_large_means_ask_for_a_second_sum_about_a_public_origin():
+    x = series(200) + 1e7
+    outcome, seen = run(federation([[x[:100]], [x[100:]]]), noise_variance="equal")
+    assert [task.name for task in seen] == ["moments"] * 2
+    assert "origin" in seen[1].arrays
+    plain, _ = run(federation([[series(200)[:100]], [series(200)[100:]]]), noise_variance="equal")
+    np.testing.assert_allclose(outcome.moments.scatter, plain.moments.scatter, rtol=1e-6, atol=1e-4)
+    assert np.array_equal(outcome.learned.support, plain.learned.support)
+
+
+def test_the_noise_is_asked_only_if_a_direction_is_open():
+    rng = np.random.default_rng(0)
+    x = rng.exponential(size=(600, 2)) - 1
+    x[:, 1] += 0.8 * x[:, 0]
+    outcome, seen = run(federation([[x[:300]], [x[300:]]]), d=2, noise_variance="free")
+    assert "residual-features" in [task.name for task in seen]
+    assert outcome.nongaussian.used
+    assert outcome.learned.support[:2].tolist() == [[False, True], [False, False]]
+    (edge,) = outcome.learned.orientation
+    assert edge.oriented
+    mirrored, _ = run(federation([[x[:300, ::-1]], [x[300:, ::-1]]]), d=2, noise_variance="free")
+    assert mirrored.learned.support[:2].tolist() == [[False, False], [True, False]]
+
+
+def test_heavy_tails_correct_what_equal_variances_say():
+    rng = np.random.default_rng(2)
+    x = rng.exponential(size=(300, 2)) - 1
+    x[:, 1] += 0.6 * x[:, 0]
+    # A variance of 1.7 instead of 1 is unlikely, but not for heavy tails; as the effect it would be likely.
+    x[:, 0] *= 1.3
+    plain, seen = run(federation([[x]]), d=2, noise_variance="equal", use_nongaussian=False)
+    assert plain.learned.support[:2].tolist() == [[False, False], [True, False]]
+    assert "shape" not in seen[0].params
+    outcome, seen = run(federation([[x[:100]], [x[100:]]]), d=2, noise_variance="equal")
+    assert [task.name for task in seen] == ["moments", *["residual-features"] * (outcome.n_sums - 1)]
+    assert outcome.nongaussian.used
+    assert outcome.learned.support[:2].tolist() == [[False, True], [False, False]]
+    (edge,) = outcome.learned.orientation
+    assert (edge.source, edge.target, edge.oriented) == (0, 1, True)
+
+
+def test_the_shape_travels_with_the_moments_and_stays_out_of_noise():
+    x = series()
+    data = federation([[x]]).site("s0").data
+    run_task = site_task("moments").run
+    plain, shaped = (
+        Task("moments", params={"n_lags": 1}),
+        Task("moments", params={"n_lags": 1, "shape": True}),
+    )
+    short, long = run_task(data, {}, plain)[1], run_task(data, {}, shaped)[1]
+    np.testing.assert_array_equal(long[: len(short)], short)
+    np.testing.assert_array_equal(long[len(short) :], shape_sums(x))
+    with pytest.raises(ParameterError, match="shape=True"):
+        next(site_task("moments").units(data, {}, shaped, "recording"))
+
+
+def test_gaussian_noise_directs_nothing():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((600, 2))
+    x[:, 1] += 0.8 * x[:, 0]
+    outcome, _ = run(federation([[x]]), d=2, noise_variance="free")
+    assert not outcome.nongaussian.used
+    (edge,) = outcome.learned.orientation
+    assert not edge.oriented
+    assert edge.score_difference == 0
+    asked_nothing, seen = run(federation([[x]]), d=2, noise_variance="free", use_nongaussian=False)
+    assert asked_nothing.nongaussian is None
+    assert len(seen) == 1
+
+
+def test_lags_are_chosen_from_the_same_sum():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((800, 3))
+    for t in range(2, 800):
+        x[t, 0] += 0.6 * x[t - 2, 1]
+    outcome, seen = run(federation([[x]]), n_lags=4, choose_n_lags=True, noise_variance="equal")
+    assert outcome.n_lags == 2
+    assert len(outcome.lag_scores) == 5
+    assert len(seen) == 1
+    assert outcome.learned.support.shape == (9, 3)
+    white, _ = run(
+        federation([[rng.standard_normal((800, 3))]]), n_lags=3, choose_n_lags=True, noise_variance="equal"
+    )
+    assert white.n_lags == 0
+
+
+def test_a_constant_variable_is_named():
+    x = series()
+    x[:, 2] = 7.0
+    with pytest.raises(DataError, match="x2"):
+        run(federation([[x]]))
+
+
+def test_too_few_rows_say_so():
+    with pytest.raises(DataError, match="at least 5 usable rows over all sites, got 3"):
+        run(federation([[series(4)]]))
+
+
+def test_a_task_that_does_not_fit_the_site_is_refused():
+    fed = federation([[series()]])
+    with pytest.raises(
+        ProtocolError,
+        match="has coefficients of shape \\(4, 1\\) and offsets of shape \\(1,\\); this site has 6 columns",
+    ):
+        fed.sum(
+            Task(
+                "residual-features", {"coefficients": np.zeros((4, 1)), "offset": np.zeros(1)}, {"n_lags": 1}
+            )
+        )
+    arrays = {"coefficients": np.zeros((6, 1)), "offset": np.zeros(1)}
+    with pytest.raises(ProtocolError, match="needs the parameter 'n_lags' as a whole number of at least 0"):
+        fed.sum(Task("residual-features", arrays, {"n_lags": -1}))
+
+
+def test_residual_features_split_by_recording_add_up_to_the_site():
+    site = federation([[series(seed=1), series(seed=2)]]).site("s0")
+    rng = np.random.default_rng(0)
+    arrays = {"coefficients": rng.standard_normal((6, 2)), "offset": rng.standard_normal(2)}
+    task = Task("residual-features", arrays, {"n_lags": 1})
+    units = list(site_task("residual-features").units(site.data, {}, task, "recording"))
+    assert len(units) == 2
+    np.testing.assert_allclose(sum(units), site.answer(task))
+    with pytest.raises(ParameterError, match="can be split by recording only"):
+        next(site_task("residual-features").units(site.data, {}, task, "row"))

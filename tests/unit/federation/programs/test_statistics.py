@@ -1,0 +1,155 @@
+import numpy as np
+import pytest
+
+import feddbn
+from feddbn.core.statistics.moments import Moments
+from feddbn.data import read_sites
+from feddbn.errors import DataError, NotEnoughSites, ParameterError, ProtocolError
+from feddbn.federation.programs.statistics import (
+    moments_program,
+    prepare,
+    summary_of_moments,
+    summary_program,
+)
+from feddbn.federation.protocol.site import Guard, Site, site_task
+from feddbn.federation.protocol.task import Sum, Task, run_program
+from feddbn.runtime.simulated.in_process import InProcessFederation
+
+
+def federation_of(sites):
+    return InProcessFederation({name: Site(name, data) for name, data in read_sites(sites).items()})
+
+
+def simulated(n_sites=4, **options):
+    return feddbn.simulate(d=4, n_lags=2, n_sites=n_sites, n_samples=200, random_state=0, **options).sites
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e7])
+def test_sums_over_sites_equal_pooled_statistics(offset):
+    sites = {name: [r + offset for r in recordings] for name, recordings in simulated().items()}
+    variables = ("x0", "x1", "x2", "x3")
+    federation = federation_of(sites)
+    total = run_program(moments_program(variables, 2), federation)
+    pooled = Moments.empty(12)
+    for recordings in sites.values():
+        for r in recordings:
+            x = r.to_numpy()
+            pooled = pooled.merge(Moments.of_rows(np.hstack([x[2:], x[1:-1], x[:-2]])))
+    assert total.n == pooled.n == 200
+    np.testing.assert_allclose(total.mean, pooled.mean, rtol=1e-12)
+    tolerance = 1e-12 if offset == 0 else 1e-7
+    np.testing.assert_allclose(
+        total.scatter, pooled.scatter, rtol=tolerance, atol=tolerance * np.abs(pooled.scatter).max()
+    )
+
+
+def test_summary_is_the_diagonal_of_the_moments():
+    federation = federation_of(simulated())
+    variables = ("x0", "x1", "x2", "x3")
+    summary = run_program(summary_program(variables, 2), federation)
+    whole = summary_of_moments(run_program(moments_program(variables, 2), federation), 4)
+    np.testing.assert_allclose(summary.mean, whole.mean, atol=1e-12)
+    np.testing.assert_allclose(summary.variance, whole.variance, rtol=1e-10)
+    np.testing.assert_allclose(summary.autocorrelation, whole.autocorrelation, atol=1e-10)
+
+
+def test_centring_is_chosen_from_the_means():
+    sites = simulated()
+    shifted = {name: [r + 5.0 for r in recordings] for name, recordings in sites.items()}
+    variables = ("x0", "x1", "x2", "x3")
+    for data, rule in ((sites, "none"), (shifted, "federated")):
+        summary = run_program(summary_program(variables, 2), federation_of(data))
+        assert prepare(summary, 4, "auto", "none").center_rule == rule
+
+
+def test_units_add_up_to_the_site_vector():
+    data = read_sites(simulated(n_sites=1, n_recordings=5))["site-0"]
+    task = Task("moments", params={"n_lags": 2, "variables": ("x0", "x1", "x2", "x3"), "center": "none"})
+    program = site_task("moments")
+    _, vector = program.run(data, {}, task)
+    assert program.units is not None
+    units = list(program.units(data, {}, task, "recording"))
+    assert len(units) == 5
+    np.testing.assert_allclose(sum(units), vector, rtol=1e-10)
+    with pytest.raises(ParameterError, match="unit='eon'"):
+        list(program.units(data, {}, task, "eon"))
+
+
+def test_a_site_reads_its_rows_once():
+    class Counting:
+        def __init__(self, inner):
+            self.inner, self.variables, self.reads = inner, inner.variables, 0
+
+        def recordings(self):
+            self.reads += 1
+            return self.inner.recordings()
+
+    data = Counting(read_sites(simulated(n_sites=1))["site-0"])
+    federation = InProcessFederation({"a": Site("a", data)})
+    for _ in range(3):
+        run_program(moments_program(data.variables, 2), federation)
+    assert data.reads == 1
+
+
+def test_other_variables_are_refused_before_anything_is_computed():
+    federation = federation_of(simulated())
+    with pytest.raises(ProtocolError, match="agree on the same variables"):
+        run_program(moments_program(("a", "b", "c", "d"), 2), federation)
+
+
+def test_a_site_without_usable_rows_says_so():
+    federation = federation_of({"a": np.random.default_rng(0).normal(size=(3, 2))})
+    with pytest.raises(DataError, match="no row of this site has n_lags=4 rows before it"):
+        run_program(moments_program(("x0", "x1"), 4), federation)
+
+
+def test_the_server_program_sees_sums_only():
+    federation = federation_of(simulated())
+    seen = []
+    run_program(
+        moments_program(("x0", "x1", "x2", "x3"), 2), federation, lambda task, total: seen.append(total)
+    )
+    assert all(type(total) is Sum for total in seen)
+    assert seen[0].contributors == ("site-0", "site-1", "site-2", "site-3")
+    with pytest.raises(ValueError, match="read-only"):
+        seen[0].value[0] = 1.0
+
+
+def test_sums_do_not_depend_on_the_order_sites_are_given_in():
+    sites = simulated()
+    forward, backward = federation_of(sites), federation_of(dict(reversed(sites.items())))
+    task = Task("moments", params={"n_lags": 2, "variables": ("x0", "x1", "x2", "x3"), "center": "none"})
+    np.testing.assert_array_equal(forward.sum(task).value, backward.sum(task).value)
+
+
+def test_unknown_tasks_sites_and_empty_federations_are_refused():
+    federation = federation_of(simulated())
+    with pytest.raises(ProtocolError, match="no site program answers task 'dump-rows'"):
+        federation.sum(Task("dump-rows"))
+    with pytest.raises(ProtocolError, match="names the site 'nowhere'"):
+        federation.sum(Task("moments", participants=("nowhere",)))
+    with pytest.raises(NotEnoughSites, match="at least one site"):
+        InProcessFederation({})
+
+
+def test_a_failing_site_program_changes_no_state():
+    class Refuse(Guard):
+        def after(self, task, vector, channel):
+            raise ProtocolError("no")
+
+    data = read_sites(simulated(n_sites=1))["site-0"]
+    site = Site("a", data, guards=[Refuse()])
+    with pytest.raises(ProtocolError, match="no"):
+        site.answer(Task("moments", params={"n_lags": 2, "variables": data.variables, "center": "none"}))
+    assert site.state == {}
+
+
+def test_sums_that_are_not_finite_stop_the_run():
+    class Broken:
+        sites = ("a",)
+
+        def sum(self, task):
+            return Sum(np.array([np.nan]), ("a",))
+
+    with pytest.raises(ProtocolError, match="is not finite"):
+        run_program(moments_program(("x0",), 0), Broken())

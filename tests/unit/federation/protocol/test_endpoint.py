@@ -1,0 +1,194 @@
+import numpy as np
+import pytest
+
+import support.study_programs  # noqa: F401
+from feddbn._version import __version__
+from feddbn.core.designs.lagged import Block
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.errors import ProtocolError, SiteRefused, StateError
+from feddbn.federation.protocol.endpoint import SiteEndpoint
+from feddbn.federation.protocol.messages import Request, encode_request, read_reply, task_request
+from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
+from feddbn.federation.protocol.store_format import MemoryStore
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.task import Task
+
+WALK = Task("walk", {"centre": np.zeros(2)}, {"step": 0.1, "pause_s": 0.0})
+
+
+class Untouchable(MemorySite):
+    """Data that may not be read."""
+
+    def recordings(self):
+        raise AssertionError("data were read before the study was agreed on")
+
+
+def data(kind=MemorySite):
+    return kind(("u", "v"), [ArrayRecording("r", (Block(np.arange(8.0).reshape(4, 2)),))])
+
+
+def make(kind=MemorySite, **options):
+    return SiteEndpoint(Site("a", data(kind)), options.pop("store", MemoryStore("a")), **options)
+
+
+def make_study(**changes):
+    values = {
+        "name": "s",
+        "method": "walk",
+        "variables": ("u", "v"),
+        "sites": ("a", "b"),
+        "parameters": {"n_lags": 1},
+    }
+    return Study(**{**values, **changes})
+
+
+def hello(study=None, run_id="run-1", version=__version__):
+    return encode_request(
+        Request("hello", run_id, meta={"study": (study or make_study()).to_json(), "version": version})
+    )
+
+
+def send(endpoint, task=WALK, seq=0, after=-1, run_id="run-1"):
+    return read_reply(endpoint.handle(encode_request(task_request(task, run_id, seq, after))))
+
+
+@pytest.mark.parametrize(
+    ("study", "version", "sentence"),
+    [
+        (
+            make_study(),
+            "9.9",
+            f"the server runs feddbn 9.9, this site {__version__}; install the same version on both",
+        ),
+        (make_study(variables=("u", "w")), __version__, r"differ \(missing here: w; not in the study: v\)"),
+        (make_study(variables=("v", "u")), __version__, "are in another order"),
+        (make_study(sites=("b",)), __version__, "the study 's' does not name the site 'a'"),
+        (make_study(parameters={"n_lags": -1}), __version__, "n_lags = -1; it must be 0 or more"),
+        (
+            make_study(privacy={"secure_aggregation": True}),
+            __version__,
+            "secure aggregation, which is not set up",
+        ),
+    ],
+)
+def test_a_mismatch_is_refused_before_any_data_are_read(study, version, sentence):
+    endpoint = make(Untouchable)
+    with pytest.raises(SiteRefused, match=sentence):
+        read_reply(endpoint.handle(hello(study, version=version)))
+    with pytest.raises(
+        StateError, match="run 'run-1' is not known at this site; it must begin with a handshake"
+    ):
+        send(endpoint)
+
+
+def test_a_site_may_lack_variables_only_where_the_study_says_so():
+    study = make_study(variables=("u", "v", "w"), some_variables_may_be_missing=True)
+    assert read_reply(make().handle(hello(study))).meta["version"] == __version__
+
+
+def test_a_policy_that_changed_while_the_site_was_down_is_asked_again():
+    store = MemoryStore("a")
+    read_reply(make(store=store).handle(hello()))
+
+    def no(study):
+        raise SiteRefused("not any more.")
+
+    with pytest.raises(SiteRefused, match=r"not any more\."):
+        send(make(store=store, checks=[no]))
+
+
+def test_a_run_id_cannot_be_reused_for_another_study_or_version():
+    store = MemoryStore("a")
+    endpoint = make(store=store)
+    read_reply(endpoint.handle(hello()))
+    read_reply(endpoint.handle(hello()))
+    with pytest.raises(SiteRefused, match="run 'run-1' was opened with another study at this site"):
+        read_reply(endpoint.handle(hello(make_study(parameters={"n_lags": 2}))))
+    with pytest.raises(SiteRefused, match=r"was begun with feddbn .* and cannot go on with 9\.9"):
+        read_reply(endpoint.handle(hello(version="9.9")))
+
+
+def test_only_the_server_is_answered():
+    endpoint = make()
+    with pytest.raises(SiteRefused, match="this site answers only its server, not 'site-b'"):
+        read_reply(endpoint.handle(hello(), caller="site-b"))
+
+
+def test_a_repeat_sends_the_same_bits_and_a_refusal_changes_nothing():
+    store = MemoryStore("a")
+    endpoint = make(store=store)
+    endpoint.handle(hello())
+    first = send(endpoint)
+    before = dict(store.files)
+    np.testing.assert_array_equal(send(endpoint).arrays["vector"], first.arrays["vector"])
+    for task, seq, after in (
+        (WALK, 5, 3),
+        (Task("unknown"), 1, 0),
+        (Task("walk", {"centre": np.full(2, np.nan)}, dict(WALK.params)), 1, 0),
+        (Task("walk", {"centre": np.zeros(2)}, dict(WALK.params), ("b",)), 1, 0),
+    ):
+        with pytest.raises((ProtocolError, StateError)):
+            send(endpoint, task, seq, after)
+    assert store.files == before
+    send(endpoint, WALK, 1, 0)
+    assert store.files != before
+
+
+def test_an_unexpected_error_is_told_to_the_site_not_to_the_server():
+    def broken(site, state, task):
+        raise ValueError("patient 17 has 4.2")
+
+    register_site_task(SiteTask("broken", broken, "test"))
+    events = []
+    endpoint = make(on_event=events.append)
+    endpoint.handle(hello())
+    with pytest.raises(StateError, match="an unexpected ValueError") as caught:
+        send(endpoint, Task("broken"))
+    assert "4.2" not in str(caught.value)
+    assert "4.2" in str(events[-1].error)
+
+
+def test_garbage_large_and_unknown_messages_are_refused_with_a_sentence():
+    endpoint = make()
+    with pytest.raises(ProtocolError, match="the limit is 67108864"):
+        read_reply(endpoint.handle(bytes(100 * 2**20)))
+    with pytest.raises(ProtocolError, match="not a feddbn message"):
+        read_reply(endpoint.handle(b"garbage" * 1000))
+    endpoint.handle(hello())
+    with pytest.raises(ProtocolError, match="does not know the message kind 'dance'"):
+        read_reply(endpoint.handle(encode_request(Request("dance", "run-1"))))
+
+
+def test_a_store_that_fails_leaves_the_task_undone_and_the_next_attempt_works():
+    class Full(MemoryStore):
+        full = False
+
+        def save(self, record):
+            if self.full:
+                raise StateError("the disk is full.")
+            super().save(record)
+
+    store = Full("a")
+    endpoint = make(store=store)
+    endpoint.handle(hello())
+    store.full = True
+    with pytest.raises(StateError, match="the disk is full"):
+        send(endpoint)
+    store.full = False
+    assert send(endpoint).arrays["vector"].shape == (3,)
+    assert store.load("run-1").current.state["count"][0] == 1
+
+
+def test_finish_keeps_the_personal_result_at_the_site_from_the_counted_state():
+    kept = []
+    endpoint = make(keep=lambda *args: kept.append(args))
+    endpoint.handle(hello())
+    send(endpoint, WALK, 0, -1)
+    send(endpoint, WALK, 1, 0)
+    for after, count in ((1, 2), (0, 1)):
+        request = Request("finish", "run-1", -1, after, {"summary": {"k": 1}}, {"centre": np.ones(2)})
+        reply = read_reply(endpoint.handle(encode_request(request)))
+        assert reply.meta == {"personal": ["count", "dual"]}
+        assert not reply.arrays
+        run_id, result, personal = kept[-1]
+        assert (run_id, result.summary["k"], personal["count"][0]) == ("run-1", 1, count)

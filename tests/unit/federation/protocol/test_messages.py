@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feddbn.core.encoding import encode
+from feddbn.errors import FederationError, ParameterError, ProtocolError, SiteRefused, StateError
+from feddbn.federation.protocol.messages import (
+    Reply,
+    Request,
+    check_run_id,
+    encode_reply,
+    encode_request,
+    read_reply,
+    read_request,
+    refusal,
+    task_digest,
+    task_from,
+    task_request,
+)
+from feddbn.federation.protocol.task import Task
+
+TASK = Task(
+    "step",
+    {"C": np.arange(6.0).reshape(2, 3)},
+    {"rho": 0.1, "names": ("a", "b"), "k": 3, "on": True},
+    ("b", "a"),
+)
+
+
+def test_a_task_survives_the_wire_with_its_digest():
+    request = read_request(encode_request(task_request(TASK, "run-1", 4, 2)))
+    task = task_from(request)
+    assert (request.seq, request.after, request.run_id) == (4, 2, "run-1")
+    assert dict(task.params) == dict(TASK.params)
+    assert task.participants == ("a", "b")
+    assert task_digest(task) == task_digest(TASK)
+    np.testing.assert_array_equal(task.arrays["C"], TASK.arrays["C"])
+
+
+def test_the_digest_covers_content_but_not_the_note_or_the_order_of_keys():
+    a = Task("t", {"x": np.ones(2), "y": np.zeros(1)}, {"p": 1, "q": 2}, None, {"h": 1.0})
+    b = Task("t", {"y": np.zeros(1), "x": np.ones(2)}, {"q": 2, "p": 1}, None, {"h": 2.0})
+    assert task_digest(a) == task_digest(b)
+    assert task_digest(a) != task_digest(Task("t", {"x": np.ones(2), "y": np.ones(1)}, {"p": 1, "q": 2}))
+    assert task_digest(Task("t", {}, {"p": np.float64(0.5)})) == task_digest(Task("t", {}, {"p": 0.5}))
+
+
+def test_a_task_whose_content_does_not_fit_its_digest_is_refused():
+    request = task_request(TASK, "run-1", 0, -1)
+    changed = Request("task", "run-1", 0, -1, request.meta, {"C": np.zeros((2, 3))})
+    with pytest.raises(ProtocolError, match="the digest of task 'step' does not fit its content"):
+        task_from(changed)
+    with pytest.raises(ProtocolError, match="malformed"):
+        task_from(Request("task", "run-1", 0, -1, {"name": "x"}))
+
+
+@pytest.mark.parametrize("bad", ["", "../x", "A", "a" * 65, "a/b", None, "a..b", ".a"])
+def test_a_run_id_that_could_leave_its_directory_is_refused(bad):
+    with pytest.raises(ProtocolError, match="a run id has 1 to 64 characters"):
+        check_run_id(bad)
+
+
+def test_large_foreign_and_malformed_messages_are_refused():
+    good = encode_request(Request("hello", "run-1"))
+    with pytest.raises(ProtocolError, match=r"this message has \d+ bytes; the limit is 10."):
+        read_request(good, 10)
+    with pytest.raises(ProtocolError, match="not a feddbn message"):
+        read_request(b"x" * 100)
+    with pytest.raises(ProtocolError, match="not a reply"):
+        read_reply(good)
+    with pytest.raises(ProtocolError, match="a message is bytes, got str"):
+        read_request("text")
+    base = {"type": "request", "kind": "x", "run": "r", "meta": {}}
+    with pytest.raises(ProtocolError, match="whole numbers as seq and after"):
+        read_request(encode({**base, "seq": "1", "after": 0}))
+    with pytest.raises(ProtocolError, match="a whole number as seq"):
+        read_reply(encode({**base, "type": "reply", "seq": None}))
+
+
+def test_a_refusal_carries_a_sentence_and_its_kind_and_hides_unexpected_errors():
+    for error, kind in (
+        (SiteRefused("no."), SiteRefused),
+        (StateError("lost."), StateError),
+        (ParameterError("p."), ProtocolError),
+    ):
+        with pytest.raises(kind, match="site 'a' refused: "):
+            read_reply(encode_reply(refusal("a", None, error)))
+    hidden = refusal("a", Request("task", "r", 3), ValueError("patient 17 has 4.2"))
+    assert "4.2" not in str(hidden.meta)
+    with pytest.raises(
+        StateError, match="an unexpected ValueError occurred at the site; its own log has the details"
+    ):
+        read_reply(encode_reply(hidden))
+    odd = Reply("a", "refusal", "r", 0, {"error": "SystemExit", "sentence": "x" * 10_000})
+    with pytest.raises(FederationError) as caught:
+        read_reply(encode_reply(odd))
+    assert type(caught.value) is ProtocolError
+    assert len(str(caught.value)) < 600
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_a_changed_byte_is_always_noticed(position, change):
+    message = bytearray(encode_request(task_request(TASK, "run-1", 4, 2)))
+    message[position % len(message)] ^= change
+    with pytest.raises(ProtocolError):
+        read_request(bytes(message))

@@ -1,0 +1,87 @@
+import pytest
+
+from feddbn.errors import ParameterError
+from feddbn.federation.protocol.study import (
+    Study,
+    StudyMethod,
+    StudyResult,
+    parse_study,
+    register_study_method,
+    study_from_json,
+    study_method,
+)
+
+TEXT = """
+name = "sepsis"
+method = "fdbnl"
+variables = ["hr", "bp"]
+sites = ["north", "south"]
+
+[parameters]
+n_lags = 1
+lambda_w = 0.05
+
+[privacy]
+min_sites = 2
+
+[attendance]
+timeout_s = 30
+when_missing = "continue"
+min_sites = 2
+"""
+
+
+def test_a_study_file_is_read_and_its_text_is_canonical():
+    study = parse_study(TEXT)
+    assert (study.n_lags, study.attendance.timeout_s, study.privacy.min_sites) == (1, 30.0, 2)
+    assert study_from_json(study.to_json()) == study
+    assert study_from_json(study.to_json()).digest == study.digest
+    assert Study(name="x", method="m", variables=("a",), sites=("b",)).n_lags is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (
+            "min_sites = 2\n\n[att",
+            "min_site = 2\n\n[att",
+            r"the study file: privacy.min_site: is not a known key; remove it",
+        ),
+        (
+            '"continue"',
+            '"sometimes"',
+            r"attendance.when_missing: input should be 'wait', 'continue' or 'abort'",
+        ),
+        ('["north", "south"]', '["north", "north"]', r"sites: value error, a name appears twice"),
+        ('"sepsis"', '"../x"', r"name: use 1 to 40 lower-case letters"),
+        ("timeout_s = 30", "timeout_s = 0", r"attendance.timeout_s: input should be greater than 0"),
+        ('method = "fdbnl"', "", r"method: field required"),
+        ("[privacy]", "[privacy", r"the study file is not valid TOML"),
+    ],
+)
+def test_a_wrong_study_file_gives_one_sentence(old, new, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        parse_study(TEXT.replace(old, new))
+
+
+def test_a_study_that_is_not_json_is_refused():
+    with pytest.raises(ParameterError, match="not valid JSON"):
+        study_from_json("{")
+
+
+def test_an_unknown_method_names_the_known_ones():
+    register_study_method(StudyMethod("known-method", lambda *_: iter(())))
+    with pytest.raises(
+        ParameterError, match=r"method 'nothing' is not known; this version has: .*known-method"
+    ):
+        study_method("nothing")
+    study_method("known-method").check({})
+
+
+def test_a_result_survives_encoding():
+    import numpy as np
+
+    result = StudyResult({"W": np.eye(2)}, {"rounds": 3})
+    again = StudyResult.from_bytes(result.to_bytes())
+    np.testing.assert_array_equal(again.arrays["W"], np.eye(2))
+    assert again.summary == {"rounds": 3}

@@ -1,0 +1,82 @@
+import json
+
+import numpy as np
+import pytest
+
+import support.study_programs  # noqa: F401
+from feddbn.core.designs.lagged import Block
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.errors import NotEnoughSites
+from feddbn.federation.protocol.endpoint import SiteEndpoint
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.store_format import MemoryStore
+from feddbn.federation.protocol.study import Study, StudyResult
+from feddbn.runtime.deployed.conduct import Progress, conduct
+from feddbn.runtime.deployed.faults import Fault, FaultyExchange, LocalExchange
+from feddbn.runtime.deployed.results import read_outcome
+
+NAMES = ("a", "b")
+STUDY = Study(
+    name="s",
+    method="walk",
+    variables=("u", "v"),
+    sites=NAMES,
+    parameters={"rounds": 4},
+    attendance={"when_missing": "abort"},
+)
+
+
+def sites():
+    def make(name):
+        rows = np.random.default_rng(ord(name)).normal(size=(9, 2))
+        data = MemorySite(("u", "v"), [ArrayRecording("r", (Block(rows),))])
+        return SiteEndpoint(Site(name, data), MemoryStore(name))
+
+    return LocalExchange(NAMES, make)
+
+
+def test_a_run_leaves_result_outcome_events_and_progress(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    progress = Progress("run-1", NAMES)
+    result = conduct(sites(), STUDY, "run-1", tmp_path / "runs", out, progress, lambda sentence: None)
+    for place in (out, tmp_path / "runs" / "run-1"):
+        stored = StudyResult.from_bytes((place / "result.feddbn").read_bytes())
+        np.testing.assert_array_equal(stored.arrays["centre"], result.arrays["centre"])
+        assert read_outcome(place)["state"] == "finished"
+        assert read_outcome(place)["received"] == ["a", "b"]
+    events = [json.loads(line) for line in (out / "events.jsonl").read_text().splitlines()]
+    assert [e["seq"] for e in events if e["what"] == "sum"] == [0, 1, 2, 3]
+    assert progress.read()["sums"] == 4
+    assert progress.read()["state"] == "finished"
+    assert progress.read()["note"] == {"round": 3.0}
+
+
+def test_a_stopped_run_says_why_and_goes_on_where_it_stopped(tmp_path):
+    exchange = sites()
+    faulty = FaultyExchange(exchange, Fault(), np.random.default_rng(0))
+    told = []
+    progress = Progress("run-1", NAMES)
+    original = progress.update
+
+    def update(**values):
+        original(**values)
+        if values.get("sums") == 2:
+            faulty.away = {"b"}
+
+    progress.update = update
+    with pytest.raises(NotEnoughSites):
+        conduct(faulty, STUDY, "run-1", tmp_path / "runs", tmp_path, progress, told.append)
+    outcome = read_outcome(tmp_path)
+    assert outcome["state"] == "stopped"
+    assert outcome["sentence"] == "task 2 ('walk') has 1 of the 2 sites it needs; missing: b."
+    assert "site 'b' did not answer in time." in told
+    assert not (tmp_path / "result.feddbn").exists()
+    faulty.away = set()
+    again = Progress("run-1", NAMES)
+    found = conduct(faulty, STUDY, "run-1", tmp_path / "runs", tmp_path, again, told.append)
+    assert again.read()["resumed_after"] == 2
+    fresh = conduct(
+        sites(), STUDY, "run-2", tmp_path / "runs", tmp_path, Progress("run-2", NAMES), told.append
+    )
+    np.testing.assert_array_equal(found.arrays["centre"], fresh.arrays["centre"])

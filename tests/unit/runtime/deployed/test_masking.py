@@ -1,0 +1,217 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+import support.study_programs  # noqa: F401
+from feddbn.core.designs.lagged import Block
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.errors import FileError, NotEnoughSites, ProtocolError, SiteRefused
+from feddbn.federation.protocol.endpoint import SiteEndpoint
+from feddbn.federation.protocol.messages import Request, encode_request, read_reply, task_request
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.store_format import MemoryStore
+from feddbn.federation.protocol.study import Study, study_method
+from feddbn.federation.protocol.task import Task
+from feddbn.privacy.keys import Identity, pinned_keys
+from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal, run_study
+from feddbn.runtime.deployed.faults import Fault, FaultyExchange, LocalExchange
+from feddbn.runtime.deployed.masking import read_identity, read_peers, site_masking, write_identities
+from feddbn.runtime.simulated.in_process import InProcessFederation
+
+NAMES = ("a", "b", "c", "d")
+VARIABLES = ("u", "v")
+IDENTITIES = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}
+
+
+def data_of(name):
+    rows = np.random.default_rng(ord(name)).normal(size=(20, 2))
+    return MemorySite(VARIABLES, [ArrayRecording("r", (Block(rows),))])
+
+
+class Place:
+    def __init__(self, identities=IDENTITIES):
+        self.stores = {name: MemoryStore(name) for name in NAMES}
+        self.events = []
+        self.identities = identities
+        self.exchange = LocalExchange(NAMES, self.make)
+
+    def make(self, name):
+        masked = site_masking(name, self.identities[name], pinned_keys(IDENTITIES), 3)
+
+        def tell(event):
+            self.events.append((name, event))
+
+        return SiteEndpoint(Site(name, data_of(name)), self.stores[name], masked=masked, on_event=tell)
+
+    def executed(self):
+        return [(name, e.seq) for name, e in self.events if e.what.startswith("executed")]
+
+
+def make_study(rounds=6, participation=1.0, **attendance):
+    return Study(
+        name="s",
+        method="walk",
+        variables=VARIABLES,
+        sites=NAMES,
+        parameters={"rounds": rounds, "participation": participation},
+        privacy={"secure_aggregation": True, "min_sites": 3},
+        attendance=attendance,
+    )
+
+
+def reference(study, missed=None):
+    inner = InProcessFederation({name: Site(name, data_of(name)) for name in NAMES})
+
+    class Thinned:
+        sites, variables, seq = inner.sites, VARIABLES, -1
+
+        def sum(self, task):
+            self.seq += 1
+            asked = NAMES if task.participants is None else task.participants
+            here = tuple(n for n in asked if self.seq not in (missed or {}).get(n, ()))
+            return inner.sum(replace(task, participants=here))
+
+    return study_method("walk").run(study.parameters, Thinned()).arrays["centre"]
+
+
+def run(place, study, log=None, exchange=None, events=None):
+    tell = None if events is None else events.append
+    coordinator = Coordinator(
+        exchange or place.exchange, study, "run-1", log or MemoryJournal(), tell, pause_s=0.0, opening_s=0.0
+    )
+    return run_study(coordinator, study)[0].arrays["centre"]
+
+
+@pytest.mark.parametrize("participation", [1.0, 0.75])
+def test_a_masked_study_gives_the_plain_result_and_no_vector_leaves_in_the_clear(participation):
+    study = make_study(participation=participation)
+    place = Place()
+    np.testing.assert_allclose(run(place, study), reference(study), rtol=0, atol=1e-9)
+    task = Task("walk", {"centre": np.zeros(2)}, {"step": 0.1, "pause_s": 0.0})
+    message = encode_request(task_request(task, "run-1", 99, 5))
+    with pytest.raises(SiteRefused, match="the answers of this study leave only under secure aggregation"):
+        read_reply(place.exchange.endpoints["a"].handle(message))
+
+
+def test_drop_outs_are_left_out_of_masked_sums_and_come_back():
+    study = make_study(rounds=10, when_missing="continue", min_sites=3, max_wait_s=5.0)
+    place, log = Place(), MemoryJournal()
+    faulty = FaultyExchange(place.exchange, Fault(), np.random.default_rng(0))
+    present = {}
+
+    def watch(event):
+        if event.what == "sum":
+            present[event.seq] = event.sites
+            faulty.away = {"c"} if 2 <= event.seq < 6 else set()
+
+    coordinator = Coordinator(faulty, study, "run-1", log, watch, pause_s=0.0, opening_s=0.0)
+    found = run_study(coordinator, study)[0].arrays["centre"]
+    missed = {"c": [seq for seq, sites in present.items() if "c" not in sites]}
+    assert missed["c"]
+    assert 9 not in missed["c"]
+    np.testing.assert_allclose(found, reference(study, missed), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_study_that_waits_for_everybody_opens_only_whole_sums_under_faults(seed):
+    study = make_study(rounds=6, when_missing="wait", max_wait_s=60.0)
+    place = Place()
+    fault = Fault(drop_request=0.03, drop_reply=0.03, duplicate=0.05)
+    faulty = FaultyExchange(place.exchange, fault, np.random.default_rng(seed))
+    events = []
+    np.testing.assert_allclose(
+        run(place, study, exchange=faulty, events=events), reference(study), rtol=0, atol=1e-9
+    )
+    assert all(event.sites == NAMES for event in events if event.what == "sum")
+    assert len(place.executed()) == len(set(place.executed())) == 24
+    assert faulty.counts
+
+
+def test_too_few_sites_fail_closed_with_a_sentence_and_the_run_resumes():
+    study = make_study(rounds=6, when_missing="continue", min_sites=2, max_wait_s=0.1)
+    place, log = Place(), MemoryJournal()
+    faulty = FaultyExchange(place.exchange, Fault(), np.random.default_rng(0))
+
+    def watch(event):
+        faulty.away = {"c", "d"} if event.seq >= 2 else set()
+
+    with pytest.raises(NotEnoughSites, match=r"task 3 \('walk'\): "):
+        run_study(Coordinator(faulty, study, "run-1", log, watch, pause_s=0.0, opening_s=0.0), study)
+    faulty.away = set()
+    np.testing.assert_allclose(run(place, study, log, faulty), reference(study), rtol=0, atol=1e-9)
+
+
+def test_a_site_that_restarts_joins_again_with_new_keys():
+    study = make_study(rounds=8, when_missing="wait", max_wait_s=10.0)
+    place = Place()
+
+    def watch(event):
+        if event.what == "sum" and event.seq in (1, 4):
+            place.exchange.restart("b")
+
+    coordinator = Coordinator(
+        place.exchange, study, "run-1", MemoryJournal(), watch, pause_s=0.0, opening_s=0.0
+    )
+    found = run_study(coordinator, study)[0].arrays["centre"]
+    np.testing.assert_allclose(found, reference(study), rtol=0, atol=1e-9)
+    assert len(place.executed()) == len(set(place.executed())) == 32
+
+
+def test_a_site_with_another_identity_is_not_let_in():
+    strangers = {**IDENTITIES, "d": Identity.from_seed(b"x" * 32)}
+    study = make_study(when_missing="continue", min_sites=3, max_wait_s=0.0)
+    with pytest.raises((NotEnoughSites, SiteRefused, ProtocolError)):
+        run(
+            Place(strangers),
+            study.model_copy(update={"privacy": study.privacy.model_copy(update={"min_sites": 4})}),
+        )
+
+
+def test_a_task_is_not_opened_for_another_set_of_sites_even_after_a_restart():
+    from feddbn.core.encoding import encode
+    from feddbn.errors import AggregationError
+
+    study = make_study(rounds=1)
+    place = Place()
+    run(place, study)
+    assert place.stores["a"].load("run-1").opened == NAMES
+    place.exchange.restart("a")
+    inner = encode({"kind": "secagg", "run": "run-1", "phase": "unmask", "survivors": ["a", "b", "c"]})
+    message = Request("secagg", "run-1", 0, -1, arrays={"message": np.frombuffer(inner, dtype=np.uint8)})
+    with pytest.raises(
+        AggregationError, match="opened for another set of sites; the difference would show a few"
+    ):
+        read_reply(place.exchange.endpoints["a"].handle(encode_request(message)))
+
+
+def test_a_plain_study_has_no_masked_messages():
+    place = Place()
+    plain = make_study().model_copy(
+        update={"privacy": make_study().privacy.model_copy(update={"secure_aggregation": False})}
+    )
+    run(place, plain)
+    message = encode_request(Request("secagg", "run-1", 0, -1))
+    with pytest.raises(ProtocolError, match="this study does not use secure aggregation"):
+        read_reply(place.exchange.endpoints["a"].handle(message))
+
+
+def test_identities_are_written_for_their_owner_and_read_back(tmp_path):
+    places = {name: tmp_path / name for name in NAMES}
+    for place in places.values():
+        place.mkdir()
+    write_identities(places)
+    peers = read_peers(places["b"] / "peers.toml")
+    assert peers == {name: read_identity(place / "identity.key").public for name, place in places.items()}
+    assert (places["a"] / "identity.key").stat().st_mode & 0o077 == 0
+    (places["a"] / "identity.key").write_bytes(b"short")
+    with pytest.raises(FileError, match="must have 32 bytes, it has 5"):
+        read_identity(places["a"] / "identity.key")
+    with pytest.raises(FileError, match="cannot be read"):
+        read_identity(tmp_path / "nothing")
+    (places["a"] / "peers.toml").write_text('a = "xyz"\n')
+    with pytest.raises(FileError, match="no key of 64 hexadecimal digits for 'a'"):
+        read_peers(places["a"] / "peers.toml")
+    with pytest.raises(FileError, match="cannot be read"):
+        read_peers(tmp_path / "nothing")

@@ -1,0 +1,201 @@
+"""A deployed site's own process enforces its policy, adds the noise and writes the audit log."""
+
+import gc
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feddbn.errors import FileError, NotEnoughSites
+from feddbn.federation.protocol.study import Study
+from feddbn.methods import studies  # noqa: F401
+from feddbn.privacy.audit import parse_entries, verify_chain
+from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal, run_study
+from feddbn.runtime.deployed.faults import LocalExchange
+from feddbn.runtime.deployed.masking import write_identities
+from feddbn.runtime.deployed.open_site import open_site
+from feddbn.runtime.deployed.protection import Protection, default_policy_text, describe_policy, read_policy
+from feddbn.runtime.deployed.settings import read_site_settings
+
+pytest.importorskip("dp_accounting")
+NAMES = ("a", "b", "c")
+OPEN = "require_masking = false\nmin_sites = 2\n"
+
+
+def make_sites(place, policy=OPEN):
+    rng = np.random.default_rng(0)
+    for name in NAMES:
+        (place / name / "data").mkdir(parents=True)
+        for recording in range(4):
+            frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["u", "v"])
+            frame.to_csv(place / name / "data" / f"{recording}.csv", index=False)
+        lines = [f'name = "{name}"', 'data = "data"', 'state = "state"', 'policy = "policy.toml"']
+        lines += ['identity = "identity.key"', 'peers = "peers.toml"']
+        (place / name / "feddbn_site.toml").write_text("\n".join(lines) + "\n")
+        (place / name / "policy.toml").write_text(policy)
+    write_identities({name: place / name for name in NAMES})
+    return place
+
+
+def exchange_of(place):
+    def make(name):
+        settings = read_site_settings(place / name / "feddbn_site.toml")
+        return open_site(settings, name, logging.getLogger("test"))
+
+    return LocalExchange(NAMES, make)
+
+
+def make_study(method="oneshot", parameters=None, **changes):
+    values = {
+        "name": "s",
+        "method": method,
+        "variables": ("u", "v"),
+        "sites": NAMES,
+        "parameters": {"n_lags": 1, "use_nongaussian": False, "noise_variance": "free"}
+        if parameters is None
+        else parameters,
+        "attendance": {"when_missing": "abort"},
+    }
+    return Study(**{**values, **changes})
+
+
+def run(exchange, study, run_id="run-1"):
+    return run_study(Coordinator(exchange, study, run_id, MemoryJournal(), pause_s=0.0), study)[0]
+
+
+def audit(place, name="a", run_id="run-1"):
+    return (place / name / "state" / "_audit" / f"{run_id}.jsonl").read_text().splitlines()
+
+
+def test_everything_that_left_is_in_a_chain_that_survives_a_restart(tmp_path):
+    place = make_sites(tmp_path)
+    exchange = exchange_of(place)
+    study = make_study("fdbnl", {"n_lags": 1, "max_rounds": 5})
+
+    def restart(event):
+        if event.what == "sum" and event.seq == 2:
+            exchange.restart("a")
+
+    coordinator = Coordinator(exchange, study, "run-1", MemoryJournal(), restart, pause_s=0.0)
+    run_study(coordinator, study)
+    lines = audit(place)
+    assert verify_chain(lines).is_intact
+    tasks = [entry.task for entry in parse_entries(lines)]
+    assert tasks == ["summary"] + ["fdbnl-step"] * (len(tasks) - 1)
+    assert len(tasks) >= 5
+    assert {entry.protection for entry in parse_entries(lines)} == {"none"}
+
+
+def test_under_masks_the_log_says_so(tmp_path):
+    place = make_sites(
+        tmp_path, default_policy_text().replace('"fdbnl-step"', '"fdbnl-step", "residual-features"')
+    )
+    run(exchange_of(place), make_study(privacy={"secure_aggregation": True}))
+    assert {entry.protection for entry in parse_entries(audit(place))} == {"masked"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "study", "sentence"),
+    [
+        (
+            default_policy_text(),
+            make_study(),
+            r"only under secure aggregation \(require_masking in its policy\)",
+        ),
+        (OPEN + 'methods = ["FDBNL"]\n', make_study(), "does not allow the method 'OneShotDBN'"),
+        (OPEN + 'tasks = ["summary"]\n', make_study(), "does not allow the task 'moments'"),
+        (OPEN + "max_epsilon = 1.0\n", make_study(), "the study announces no noise at all"),
+        (
+            OPEN + "max_epsilon = 1.0\n",
+            make_study(privacy={"epsilon": 1.0, "unit": "row"}),
+            r"epsilon for each row; this site's budget is for each recording \(unit in its policy\)",
+        ),
+        (
+            OPEN + "max_rounds = 3\n",
+            make_study("fdbnl", {"n_lags": 1, "max_rounds": 9}),
+            "answers task 'fdbnl-step' at most 3 times",
+        ),
+        (
+            OPEN + "min_sites = 5\n".replace("min_sites = 5", ""),
+            make_study(parameters={"n_lags": 11}),
+            "at most 10",
+        ),
+    ],
+)
+def test_a_study_that_breaks_the_policy_is_refused_in_the_sites_own_process(
+    tmp_path, policy, study, sentence
+):
+    place = make_sites(tmp_path, policy)
+    with pytest.raises(NotEnoughSites, match=sentence):
+        run(exchange_of(place), study)
+
+
+def test_noise_is_added_and_booked_and_the_budget_ends_over_all_runs(tmp_path):
+    place = make_sites(tmp_path, OPEN + "max_epsilon = 60.0\ndelta = 1e-5\n")
+    privacy = {"epsilon": 50.0, "delta": 1e-5, "clip": 100.0, "unit": "recording"}
+    study = make_study(privacy=privacy)
+    exchange = exchange_of(place)
+    noisy = run(exchange, study)
+    plain = run(exchange_of(make_sites(tmp_path / "plain")), make_study())
+    assert noisy.summary["status"] == plain.summary["status"]
+    assert not np.allclose(noisy.arrays["noise_variances"], plain.arrays["noise_variances"])
+    entries = parse_entries(audit(place))
+    assert [entry.protection for entry in entries] == ["noise"]
+    assert entries[0].epsilon == pytest.approx(50.0, rel=0.02)
+    exchange.endpoints.clear()
+    gc.collect()
+    with pytest.raises(NotEnoughSites, match=r"would take epsilon to .* this site's budget is 60"):
+        run(exchange_of(place), study, "run-2")
+    assert parse_entries(audit(place, run_id="run-2"))[-1].event == "refused"
+
+
+def test_a_study_without_a_bound_chooses_it_from_noisy_sums_and_both_releases_are_booked(tmp_path):
+    place = make_sites(tmp_path, "max_epsilon = 50.0\n")
+    study = make_study(privacy={"epsilon": 50.0, "secure_aggregation": True})
+    run(exchange_of(place), study)
+    entries = parse_entries(audit(place))
+    assert [entry.task for entry in entries] == ["unit-norms", "moments"]
+    assert {entry.protection for entry in entries} == {"masked and noise"}
+    assert entries[-1].epsilon == pytest.approx(50.0, rel=0.02)
+
+
+def test_a_restarted_site_remembers_what_the_run_has_cost(tmp_path):
+    place = make_sites(tmp_path)
+    study = make_study(privacy={"epsilon": 50.0, "clip": 100.0})
+    run(exchange_of(place), study)
+    protection = Protection(place / "a" / "state", "a", read_policy(place / "a" / "policy.toml"))
+    for run_id, n_here in (("run-1", 1), ("run-2", 0)):
+        noise = protection.guards(run_id, study)[1]
+        assert len(noise.promise.spent.releases) == n_here
+        assert len(noise.ledger.releases) == 1
+
+
+def test_two_runs_cannot_spend_one_budget_at_the_same_time(tmp_path):
+    place = make_sites(tmp_path, OPEN + "max_epsilon = 900.0\n")
+    study = make_study(privacy={"epsilon": 50.0, "clip": 100.0})
+    first = exchange_of(place)
+    run(first, study)
+    with pytest.raises(NotEnoughSites, match="another run is spending this site's privacy budget"):
+        run(exchange_of(place), study, "run-2")
+
+
+def test_policies_are_read_shown_and_refused_with_a_sentence(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text(default_policy_text())
+    assert read_policy(path) == read_policy(None)
+    assert "only under secure aggregation; at least 3 sites; no noise demanded" in describe_policy(
+        read_policy(path)
+    )
+    path.write_text("require_mask = false\n")
+    with pytest.raises(FileError, match="wrong entry 'require_mask'"):
+        read_policy(path)
+    with pytest.raises(FileError, match="cannot be read"):
+        read_policy(tmp_path / "nothing.toml")
+
+
+def test_settings_of_another_site_are_refused(tmp_path):
+    place = make_sites(tmp_path)
+    settings = read_site_settings(place / "a" / "feddbn_site.toml")
+    with pytest.raises(FileError, match="the settings are for site 'a', but the engine calls this site 'b'"):
+        open_site(settings, "b", logging.getLogger("test"))

@@ -1,0 +1,165 @@
+import json
+import os
+
+import numpy as np
+import pytest
+
+from feddbn.core.encoding import decode
+from feddbn.errors import FileError, ParameterError, ProtocolError, StateError
+from feddbn.federation.protocol.journal import Header, Journal
+from feddbn.federation.protocol.store_format import SiteRecord, Snapshot
+from feddbn.federation.protocol.study import StudyResult
+from feddbn.federation.protocol.task import Sum
+from feddbn.runtime.deployed.results import export_result, read_outcome
+from feddbn.runtime.deployed.settings import load_programs, read_server_settings, read_site_settings
+from feddbn.runtime.deployed.store import (
+    EventLog,
+    FileStore,
+    JournalFile,
+    prune_runs,
+    run_directory,
+    write_atomically,
+)
+
+
+def test_a_record_is_replaced_all_or_nothing(tmp_path, monkeypatch):
+    store = FileStore(tmp_path, "a")
+    assert store.load("run-1") is None
+    first = SiteRecord("run-1", "a", "{}", "1", current=Snapshot(0, {"x": np.ones(3)}))
+    store.save(first)
+
+    def die(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", die)
+    with pytest.raises(
+        StateError, match="the state of run 'run-1' cannot be stored: No space left on device"
+    ):
+        store.save(SiteRecord("run-1", "a", "{}", "1", current=Snapshot(1, {"x": np.zeros(3)})))
+    monkeypatch.undo()
+    again = FileStore(tmp_path, "a").load("run-1")
+    assert again.current.seq == 0
+    np.testing.assert_array_equal(again.current.state["x"], np.ones(3))
+    assert (tmp_path / "run-1").stat().st_mode & 0o077 == 0
+
+
+def test_only_one_of_two_processes_goes_on_with_a_run(tmp_path):
+    given_up, resumed = FileStore(tmp_path, "a"), FileStore(tmp_path, "a")
+    given_up.save(SiteRecord("run-1", "a", "{}", "1"))
+    now = resumed.load("run-1")
+    resumed.save(SiteRecord("run-1", "a", "{}", "1", current=Snapshot(0)))
+    with pytest.raises(StateError, match="another process of this site has gone on with run 'run-1'"):
+        given_up.save(SiteRecord("run-1", "a", "{}", "1", current=Snapshot(0)))
+    assert now.current.seq == -1
+    resumed.save(SiteRecord("run-1", "a", "{}", "1", current=Snapshot(1)))
+    assert FileStore(tmp_path, "a").load("run-1").current.seq == 1
+
+
+def test_a_damaged_record_is_an_error_not_a_fresh_start(tmp_path):
+    store = FileStore(tmp_path, "a")
+    store.save(SiteRecord("run-1", "a", "{}", "1"))
+    path = tmp_path / "run-1" / "record.feddbn"
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(StateError, match="cannot be read"):
+        store.load("run-1")
+
+
+def test_a_run_cannot_leave_its_directory(tmp_path):
+    with pytest.raises(ProtocolError, match="a run id has"):
+        run_directory(tmp_path, "../elsewhere")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="cannot be created"):
+        run_directory(tmp_path / "file", "run-1")
+
+
+def test_a_journal_file_cuts_a_torn_end_and_goes_on(tmp_path):
+    path = tmp_path / "journal"
+    log = JournalFile(path)
+    journal = Journal(Header("r", "{}", "d", "1", ("a",)))
+    log.write(journal.header_bytes())
+    log.write(journal.add("d0", Sum(np.ones(2), ("a",))))
+    whole = path.stat().st_size
+    log.write(journal.add("d1", Sum(np.ones(2), ("a",)))[:30])
+    log.close()
+    log = JournalFile(path)
+    again = log.read()
+    assert len(again.entries) == 1
+    assert path.stat().st_size == whole
+    log.write(again.add("d1", Sum(np.zeros(2), ("a",))))
+    assert len(log.read().entries) == 2
+    log.close()
+
+
+def test_personal_results_are_written_at_the_site_only(tmp_path):
+    store = FileStore(tmp_path, "a")
+    store.keep("run-1", StudyResult({"W": np.eye(2)}, {"k": 1}), {"W": np.zeros((2, 2))})
+    meta, arrays = decode((tmp_path / "run-1" / "personal.feddbn").read_bytes())
+    assert meta["site"] == "a"
+    np.testing.assert_array_equal(arrays["W"], np.zeros((2, 2)))
+
+
+def test_an_event_log_stays_small(tmp_path):
+    log = EventLog(tmp_path / "events.jsonl", max_bytes=2000)
+    assert log.read() == []
+    for k in range(200):
+        log.write({"what": "sum", "seq": k, "note": None})
+    assert log.path.stat().st_size <= 2100
+    events = log.read()
+    assert events[-1]["seq"] == 199
+    assert "note" not in events[-1]
+
+
+def test_old_runs_are_pruned_and_the_current_one_is_kept(tmp_path):
+    for name in ("old", "current", "new"):
+        (tmp_path / name).mkdir()
+        write_atomically(tmp_path / name / "record.feddbn", b"x")
+    for name in ("old", "current"):
+        os.utime(tmp_path / name / "record.feddbn", (0, 0))
+        os.utime(tmp_path / name, (0, 0))
+    assert prune_runs(tmp_path, 30, keep="current") == ["old"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["current", "new"]
+    assert prune_runs(tmp_path / "nowhere", 30) == []
+
+
+def test_settings_are_read_relative_to_their_file_and_unknown_keys_are_errors(tmp_path):
+    path = tmp_path / "feddbn_site.toml"
+    path.write_text('name = "a"\ndata = "d.csv"\nstate = "s"\n')
+    settings = read_site_settings(path)
+    assert settings.data == tmp_path / "d.csv"
+    assert settings.programs == ("feddbn.federation.programs",)
+    path.write_text('name = "a"\ndata = "d.csv"\nstate = "s"\nmax_lag = 3\n')
+    with pytest.raises(FileError, match="max_lag: is not a known key; remove it or correct its name"):
+        read_site_settings(path)
+    path.write_text('name = "a"\ndata = "d.csv"\n')
+    with pytest.raises(FileError, match="state: field required"):
+        read_site_settings(path)
+    path.write_text("name = ")
+    with pytest.raises(FileError, match="is not valid TOML"):
+        read_site_settings(path)
+    with pytest.raises(FileError, match=r"nothing\.toml cannot be read: No such file"):
+        read_server_settings(tmp_path / "nothing.toml")
+    with pytest.raises(ParameterError, match="programs names the module 'no_such_module'"):
+        load_programs(("no_such_module",))
+
+
+def test_an_exported_result_says_what_protected_its_sums(tmp_path):
+    stored = {"format": "feddbn-result", "method": "FDBNL", "privacy": None}
+    (tmp_path / "result.feddbn").write_bytes(StudyResult({}, {"result": stored}).to_bytes())
+    privacy = {"secure_aggregation": True, "min_sites": 3, "epsilon": None}
+    (tmp_path / "outcome.json").write_text(json.dumps({"state": "finished", "study": {"privacy": privacy}}))
+    export_result(tmp_path)
+    assert json.loads((tmp_path / "result.json").read_text()) == {**stored, "privacy": privacy}
+
+
+def test_a_result_is_exported_for_other_programs(tmp_path):
+    assert export_result(tmp_path) is None
+    (tmp_path / "result.feddbn").write_bytes(StudyResult({"W": np.eye(2)}, {"rounds": 2}).to_bytes())
+    export_result(tmp_path)
+    with np.load(tmp_path / "result.npz") as stored:
+        np.testing.assert_array_equal(stored["W"], np.eye(2))
+    assert json.loads((tmp_path / "result.json").read_text())["summary"] == {"rounds": 2}
+    (tmp_path / "result.feddbn").write_bytes(b"x")
+    with pytest.raises(FileError, match="cannot be read"):
+        export_result(tmp_path)
+    with pytest.raises(FileError, match="is missing or is not the outcome of a run"):
+        read_outcome(tmp_path)

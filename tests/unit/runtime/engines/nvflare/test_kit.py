@@ -1,0 +1,109 @@
+import importlib
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from feddbn.errors import FileError, ParameterError
+from feddbn.federation.protocol.study import Study
+from feddbn.runtime.engines.nvflare.client import write_job
+from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, FederationPlan, make_kits, start_command
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"name": "a b"}, "name has 'a b'; use letters, digits"),
+        ({"sites": ("a", "../b")}, r"sites has '\.\./b'; use letters"),
+        ({"sites": ("a", "a")}, "no name twice"),
+        ({"sites": ()}, "at least one name"),
+        ({"sites": ("a", "host")}, "a site cannot have the server's name"),
+        ({"server": "ho st"}, "server has 'ho st'; give the host name"),
+        ({"admin": "somebody"}, "lead must look like an e-mail address, got 'somebody'"),
+        ({"port": 0}, "port must be between 1 and 65535, got 0"),
+        ({"admin_port": 70000}, "admin_port must be between 1 and 65535, got 70000"),
+    ],
+)
+def test_an_impossible_plan_gives_one_sentence(changes, sentence):
+    values = {"name": "fed", "server": "host", "sites": ("a", "b"), **changes}
+    with pytest.raises(ParameterError, match=sentence):
+        FederationPlan(**values)
+
+
+def test_a_job_carries_configuration_and_no_code(tmp_path):
+    study = Study(
+        name="s",
+        method="m",
+        variables=("u",),
+        sites=("a", "b"),
+        attendance={"when_missing": "continue", "min_sites": 1},
+    )
+    job = write_job(study, "run-1", tmp_path)
+    assert sorted(p.name for p in job.rglob("*") if p.is_file()) == [
+        "config_fed_client.json",
+        "config_fed_server.json",
+        "meta.json",
+    ]
+    meta = json.loads((job / "meta.json").read_text())
+    assert (meta["min_clients"], meta["mandatory_clients"]) == (1, [])
+    assert meta["deploy_map"] == {"app": ["server", "a", "b"]}
+    named = {c["path"] for p in job.rglob("config_fed*") for c in json.loads(p.read_text())["components"]}
+    assert named <= set(ALLOWED_CLASSES)
+    strict = Study(name="s", method="m", variables=("u",), sites=("a", "b"))
+    meta = json.loads((write_job(strict, "run-2", tmp_path) / "meta.json").read_text())
+    assert (meta["min_clients"], meta["mandatory_clients"]) == (2, ["a", "b"])
+
+
+def test_a_directory_that_is_no_kit_is_refused(tmp_path):
+    with pytest.raises(
+        FileError, match=r"is not the kit of a server or a site: startup/sub_start\.sh is missing"
+    ):
+        start_command(tmp_path)
+
+
+def make_kit(place, script):
+    (place / "startup").mkdir()
+    (place / "startup" / "sub_start.sh").write_text(script)
+    return place
+
+
+def test_a_participant_that_ends_with_an_error_is_started_again(tmp_path):
+    """As a site is whose server did not answer its registration in time."""
+    log = tmp_path / "log"
+    kit = make_kit(tmp_path, f'echo "$@" >> {log}; test $(wc -l < {log}) -ge 3')
+    done = subprocess.run(
+        start_command(kit), env={**os.environ, "FEDDBN_RESTART_S": "0"}, capture_output=True, check=False
+    )
+    assert done.returncode == 0
+    assert log.read_text().split() == ["--once"] * 3
+    assert done.stderr.decode().count("ended with an error; it is started again") == 2
+
+
+def test_a_participant_that_is_asked_to_stop_stops(tmp_path):
+    log = tmp_path / "log"
+    process = subprocess.Popen(start_command(make_kit(tmp_path, f"echo $$ > {log}; exec sleep 600")))
+    end = time.monotonic() + 60
+    while not (log.exists() and log.read_text()) and time.monotonic() < end:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(log.read_text()), 0)
+
+
+def test_kits_fork_jobs_and_tidy_up_with_classes_that_no_job_may_name(tmp_path):
+    pytest.importorskip("nvflare")
+    kits = make_kits(FederationPlan("fed", "host", ("a",)), tmp_path)
+    for kit, launcher in (("host", "WarmServerLauncher"), ("a", "WarmSiteLauncher")):
+        values = json.loads((kits[kit] / "local" / "resources.json").read_text())
+        paths = {component["id"]: component["path"] for component in values["components"]}
+        assert paths["process_launcher"] == f"feddbn.runtime.nvflare_launcher.{launcher}"
+        assert ("memory_tidy" in paths) is (kit == "host")
+        assert values["class_allow_list"] == list(ALLOWED_CLASSES)
+        for path in (paths["process_launcher"], paths.get("memory_tidy", paths["process_launcher"])):
+            module, _, name = path.rpartition(".")
+            assert name in importlib.import_module(module).__all__
+            assert path not in ALLOWED_CLASSES

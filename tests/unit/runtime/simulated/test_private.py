@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+
+from feddbn.core.designs.lagged import Block
+from feddbn.data import read_sites
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.errors import BudgetExceeded, ParameterError
+from feddbn.federation.guards.noise import DpGuard
+from feddbn.federation.programs.private_moments import private_moments_plan
+from feddbn.federation.protocol.site import Site, site_task
+from feddbn.federation.protocol.task import Task
+from feddbn.methods.oneshot import OneShotDBN
+from feddbn.methods.scoring import score
+from feddbn.methods.simulation import simulate
+from feddbn.runtime.simulated.private import PrivateFederation, private_federation
+from feddbn.runtime.simulated.secure import secure_federation
+
+pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+
+
+def _private(n_recordings, epsilon, seed=0, d=5, clip_bound=None):
+    federation = simulate(
+        d=d,
+        n_sites=5,
+        n_samples=19 * n_recordings,
+        n_recordings=n_recordings // 5,
+        mean_degree=2,
+        random_state=seed,
+    )
+    plan = private_moments_plan("moments", "recording", epsilon, 1e-5, clip_bound)
+    guards = {
+        name: DpGuard(plan, np.random.default_rng([seed, k]), 1.001 * epsilon, 1e-5)
+        for k, name in enumerate(federation.sites)
+    }
+    sites = {name: Site(name, data, (guards[name],)) for name, data in read_sites(federation.sites).items()}
+    return federation, PrivateFederation(secure_federation(sites), plan, n_guaranteed=4), guards
+
+
+def test_oneshot_finds_the_network_under_recording_level_privacy():
+    federation, private, guards = _private(300, 8.0)
+    model = OneShotDBN(federation=private).fit(None)
+    assert score(federation.truth, model.dbn_)["W"]["shd"] <= 1
+    assert private.last.noisy.moments.n < 5_700
+    for guard in guards.values():
+        assert guard.epsilon() == pytest.approx(8.0, rel=2e-3)
+
+
+def test_a_private_federation_is_made_of_plain_sites_in_one_call():
+    made = simulate(d=4, n_sites=4, n_samples=19 * 200, n_recordings=50, mean_degree=2, random_state=5)
+    sites = {name: Site(name, data) for name, data in read_sites(made.sites).items()}
+    private = private_federation(sites, 8.0, rng=np.random.default_rng(2))
+    # Free variances leave directions open, about which a further sum would be asked if it could be paid for.
+    model = OneShotDBN(noise_variance="free", federation=private).fit(None)
+    skeletons = [(W != 0) | (W != 0).T for W in (model.W_, made.truth.W)]
+    np.testing.assert_array_equal(*skeletons)
+    assert model.nongaussian_ is None
+    assert private.last.sigma > 0
+    assert not any(site.guards for site in sites.values())
+    with pytest.raises(BudgetExceeded, match="this site's budget is 8"):
+        OneShotDBN(federation=private).fit(None)
+
+
+def test_asking_for_more_than_moments_on_purpose_is_refused_by_the_sites():
+    made = simulate(d=3, n_sites=3, n_samples=19 * 90, n_recordings=30, mean_degree=2, random_state=5)
+    sites = {name: Site(name, data) for name, data in read_sites(made.sites).items()}
+    private = private_federation(sites, 8.0, clip=60.0, rng=np.random.default_rng(2))
+    with pytest.raises(BudgetExceeded, match="task 'residual-features' would take epsilon to inf"):
+        OneShotDBN(noise_variance="free", use_nongaussian=True, federation=private).fit(None)
+
+
+def test_with_little_budget_the_network_becomes_sparse_not_wrong():
+    fdr, tpr = [], []
+    for seed in range(2):
+        federation, private, _ = _private(100, 1.0, seed=seed)
+        part = score(federation.truth, OneShotDBN(federation=private).fit(None).dbn_)["W"]
+        fdr.append(part["fdr"])
+        tpr.append(part["tpr"])
+    assert np.nanmean(fdr) < 0.3
+    assert np.mean(tpr) < 0.9
+
+
+def test_second_fit_exceeds_the_budget_and_is_refused_by_the_sites():
+    _, private, _ = _private(50, 8.0, clip_bound=50.0)
+    OneShotDBN(federation=private).fit(None)
+    with pytest.raises(BudgetExceeded, match="for each recording"):
+        OneShotDBN(federation=private).fit(None)
+
+
+def test_other_tasks_pass_through_to_the_guards():
+    _, private, _ = _private(50, 1.0, clip_bound=50.0)
+    assert len(private.sites) == 5
+    with pytest.raises(BudgetExceeded, match="task 'summary' would take epsilon to inf"):
+        private.sum(Task("summary", params={"n_lags": 1, "center": "none"}))
+
+
+def test_number_of_guaranteed_sites_must_fit():
+    _, private, _ = _private(50, 1.0)
+    with pytest.raises(ParameterError, match="n_guaranteed must be between 1 and the 5 sites, got 6"):
+        PrivateFederation(private, private._plan, 6)
+
+
+def test_rows_of_moments_are_units_too():
+    rng = np.random.default_rng(0)
+    data = MemorySite(("a", "b"), [ArrayRecording("r", (Block(rng.normal(size=(9, 2))),))])
+    program = site_task("moments")
+    task = Task("moments", params={"n_lags": 2, "center": "none"})
+    rows = list(program.units(data, {}, task, "row"))
+    assert len(rows) == 7
+    np.testing.assert_allclose(sum(rows), program.run(data, {}, task)[1])
+    with pytest.raises(ParameterError, match="center='recording' mixes the rows of a recording"):
+        list(program.units(data, {}, Task("moments", params={"n_lags": 2, "center": "recording"}), "row"))
+    with pytest.raises(ParameterError, match="unit='person' is not known"):
+        list(program.units(data, {}, task, "person"))

@@ -1,0 +1,198 @@
+import numpy as np
+import pytest
+
+from feddbn.core.encoding import encode
+from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError, SiteRefused
+from feddbn.federation.protocol.secure_site import (
+    SecureSite,
+    masking_digest,
+    read_secure_reply,
+    task_fields,
+    task_from_fields,
+)
+from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
+from feddbn.federation.protocol.task import Task
+from feddbn.privacy.keys import Identity
+from feddbn.privacy.secagg_site import SecAggSite
+from feddbn.runtime.simulated.secure import (
+    ExchangeCourier,
+    SecureFederation,
+    _SharedStreams,
+    secure_federation,
+)
+
+register_site_task(SiteTask("secure-unit", lambda data, state, task: (state, data), "test"))
+NAMES = [f"s{i}" for i in range(6)]
+
+
+class Bytes:
+    """An exchange of bytes between objects of this process."""
+
+    def __init__(self, handlers):
+        self.handlers = handlers
+        self.sites = tuple(sorted(handlers))
+
+    def __call__(self, messages):
+        return {name: self.handlers[name](message) for name, message in messages.items()}
+
+
+def _sites():
+    rng = np.random.default_rng(0)
+    return {name: Site(name, rng.normal(size=3)) for name in NAMES}
+
+
+def test_new_epochs_begin_when_the_slots_are_spent_and_grow():
+    sites = _sites()
+    phases = []
+    federation = secure_federation(sites, fault=lambda site, phase: phases.append(phase))
+    for i in range(45):
+        federation.sum(Task("secure-unit", params={"i": i}))
+    # 8 sums, then 32, then 128: three set-ups for 45 sums.
+    assert phases.count("advertise") == 3 * len(NAMES)
+    assert phases.count("masked") == 45 * len(NAMES)
+
+
+def test_dead_site_is_left_out_of_the_next_epoch():
+    dead = set()
+    federation = secure_federation(
+        _sites(), fault=lambda site, phase: "request lost" if site in dead else None
+    )
+    federation.agree_on_keys(1)
+    federation.sum(Task("secure-unit", params={"i": 0}))
+    dead.add("s3")
+    answer = federation.sum(Task("secure-unit", params={"i": 1}))
+    assert "s3" not in answer.contributors
+    assert federation.last_dropped == ()
+    dead.clear()
+    federation.agree_on_keys(1)
+    assert federation.sum(Task("secure-unit", params={"i": 2})).contributors == tuple(NAMES)
+
+
+@pytest.mark.parametrize("phase", ["share", "deliver"])
+def test_drop_out_during_the_key_agreement_is_left_out_and_the_set_up_repeated(phase):
+    federation = secure_federation(
+        _sites(), fault=lambda site, p: "request lost" if (site, p) == ("s2", phase) else None
+    )
+    assert federation.sum(Task("secure-unit")).contributors == tuple(n for n in NAMES if n != "s2")
+
+
+def test_key_agreement_that_never_settles_gives_up():
+    unlucky = iter(["s0", "s1", "s2"])
+    state = {"now": None}
+
+    def one_more_each_time(site, phase):
+        if phase == "advertise" and site == max(NAMES):
+            state["now"] = next(unlucky)
+        return "request lost" if phase == "share" and site == state["now"] else None
+
+    federation = secure_federation(_sites(), fault=one_more_each_time)
+    with pytest.raises(AggregationError, match="dropped out of the key agreement 3 times in a row"):
+        federation.sum(Task("secure-unit"))
+
+
+def test_restarted_site_counts_as_a_drop_out_until_the_next_epoch():
+    sites = _sites()
+    rng = np.random.default_rng(1)
+    identities = {name: Identity.from_seed(rng.bytes(32)) for name in NAMES}
+    pinned = {name: identity.public for name, identity in identities.items()}
+
+    def endpoint(name):
+        return SecureSite(sites[name], SecAggSite(name, identities[name], pinned, "run", rng.bytes))
+
+    handlers = {name: endpoint(name) for name in NAMES}
+    exchange = Bytes({n: (lambda message, n=n: handlers[n].handle(message)) for n in NAMES})
+    federation = SecureFederation(ExchangeCourier(exchange))
+    federation.sum(Task("secure-unit", params={"i": 0}))
+    handlers["s1"] = endpoint("s1")
+    assert "s1" not in federation.sum(Task("secure-unit", params={"i": 1})).contributors
+    federation.agree_on_keys()
+    assert "s1" in federation.sum(Task("secure-unit", params={"i": 2})).contributors
+
+
+def test_too_small_a_federation_is_refused_at_once():
+    sites = {name: site for name, site in _sites().items() if name in ("s0", "s1")}
+    with pytest.raises(NotEnoughSites, match="needs at least min_sites=3 sites, this federation has 2"):
+        secure_federation(sites)
+
+
+def test_nobody_of_the_participants_answering_fails_closed():
+    federation = secure_federation(
+        _sites(), fault=lambda site, phase: "request lost" if phase == "masked" and site < "s3" else None
+    )
+    with pytest.raises(AggregationError, match="too few sites sent their input: 0 sites"):
+        federation.sum(Task("secure-unit", participants=("s0", "s1", "s2")))
+
+
+def test_site_refuses_a_task_whose_digest_does_not_fit():
+    federation = secure_federation(_sites())
+    courier = federation._courier
+
+    class Tamper:
+        sites = courier.sites
+
+        def __call__(self, messages):
+            changed = {"name": "secure-unit", "params": {"rho": 1e9}}
+            return courier(
+                {
+                    name: (
+                        {**meta, "task": changed} if meta["phase"] == "masked" and name == "s0" else meta,
+                        arrays,
+                    )
+                    for name, (meta, arrays) in messages.items()
+                }
+            )
+
+    federation._courier = Tamper()
+    with pytest.raises(ProtocolError, match="the digest of this task does not fit its content"):
+        federation.sum(Task("secure-unit"))
+
+
+def test_restarted_site_in_this_process_counts_as_a_drop_out():
+    federation = secure_federation(_sites())
+    federation.sum(Task("secure-unit", params={"i": 0}))
+    federation._courier._sites["s1"].secagg._epoch = None
+    assert "s1" not in federation.sum(Task("secure-unit", params={"i": 1})).contributors
+
+
+def test_shared_streams_make_each_mask_once_and_forget_what_is_never_fetched(monkeypatch):
+    streams = _SharedStreams()
+    plus = streams(b"k" * 32, 32, False)
+    minus = streams(b"k" * 32, 32, True)
+    assert bytes(x ^ 0xFF for x in plus) == minus
+    assert streams(b"j" * 32, 32, True) == streams(b"j" * 32, 32, True)
+    streams(b"l" * 32, 32, False)
+    assert len(streams(b"l" * 32, 64, False)) == 64
+    monkeypatch.setattr("feddbn.runtime.simulated.secure.MOST_STREAMS_KEPT", 3)
+    for i in range(9):
+        streams(bytes([i]) * 32, 16, False)
+    assert len(streams._waiting) <= 4
+
+
+def test_task_survives_the_way_and_a_malformed_one_is_refused():
+    task = Task("x", {"C": np.eye(2)}, {"names": ("a", "b"), "rho": 1.5, "n": None}, ("s0", "s1"))
+    back = task_from_fields(task_fields(task), task.arrays, ["s0", "s1"])
+    assert (back.name, dict(back.params), back.participants) == (
+        task.name,
+        dict(task.params),
+        task.participants,
+    )
+    assert masking_digest(task_fields(task), task.arrays) != masking_digest(
+        task_fields(task), {"C": np.ones((2, 2))}
+    )
+    with pytest.raises(ProtocolError, match="this task is malformed"):
+        task_from_fields({"name": "x"}, {}, None)
+
+
+def test_refusals_name_only_errors_of_this_package():
+    with pytest.raises(SiteRefused, match="site 's0' refused: no"):
+        read_secure_reply(encode({"kind": "refusal", "site": "s0", "error": "SiteRefused", "sentence": "no"}))
+    for error in ("MissingExtra", "annotations", "KeyError"):
+        with pytest.raises(ProtocolError, match="refused: no"):
+            read_secure_reply(encode({"kind": "refusal", "site": "s0", "error": error, "sentence": "no"}))
+
+
+def test_garbage_is_answered_with_a_refusal_not_an_exception():
+    identity = Identity.from_seed(bytes(32))
+    site = SecureSite(Site("a", np.zeros(1)), SecAggSite("a", identity, {"a": identity.public}, "run", bytes))
+    with pytest.raises(ProtocolError, match="site 'a' refused: these bytes are not a feddbn message"):
+        read_secure_reply(site.handle(b"garbage"))
