@@ -11,15 +11,14 @@ from feddbn.data import read_sites
 from feddbn.errors import FederationError, ProtocolError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.store_format import MemoryStore
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.keys import Identity, pinned_keys
-from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal
-from feddbn.runtime.deployed.faults import LocalExchange
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.masking import site_masking
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
+from support.faults import LocalExchange, MemoryJournal, MemoryStore
 
 pytest.importorskip("cryptography")
 MADE = simulate(d=4, n_lags=1, n_sites=4, n_samples=200, mean_degree=2, random_state=1)
@@ -60,9 +59,7 @@ def masked_messages():
     params=[in_process, masked_in_process, messages, masked_messages], ids=lambda make: make.__name__
 )
 def federation(request):
-    made = request.param()
-    made.variables_of_study = VARIABLES
-    return made
+    return request.param()
 
 
 def walk(participants=None, centre=0.0):
@@ -71,6 +68,17 @@ def walk(participants=None, centre=0.0):
 
 def test_the_sites_are_named_in_order(federation):
     assert federation.sites == tuple(sorted(NAMES))
+
+
+def test_a_federation_says_what_its_sites_measure_and_answer(federation):
+    assert federation.variables == VARIABLES
+    assert federation.answered_tasks is None
+
+
+def test_the_state_of_a_site_is_shown_only_by_a_plain_simulation(federation):
+    federation.sum(walk())
+    shown = federation.state_of(NAMES[0])
+    assert (shown is not None) is isinstance(federation, InProcessFederation)
 
 
 def test_a_sum_is_over_all_sites_and_says_so(federation):
@@ -107,8 +115,6 @@ def test_an_unknown_task_is_refused_with_a_sentence(federation):
 
 
 def test_fdbnl_learns_the_same_network(federation):
-    if not hasattr(federation, "variables") or federation.variables is None:
-        federation.variables = VARIABLES
     found = FDBNL(max_rounds=25, federation=federation).fit(None)
     expected = FDBNL(max_rounds=25).fit(MADE.sites)
     np.testing.assert_allclose(found.W_raw_, expected.W_raw_, rtol=0, atol=1e-6)

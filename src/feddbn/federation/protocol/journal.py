@@ -68,10 +68,6 @@ class Journal:
         self.entries.append(entry)
         return frame
 
-    def counted(self) -> dict[str, int]:
-        """Return, per site, the number of the last task whose answer was counted."""
-        return {site: entry.seq for entry in self.entries for site in entry.answer.contributors}
-
     def _frame(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
         record = encode({**meta, "before": self._last}, arrays)
         self._last = hashlib.sha256(record).hexdigest()

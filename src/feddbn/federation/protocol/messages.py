@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from feddbn import errors
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import ProtocolError
+from feddbn.federation.protocol.refusals import raise_refusal, refusal_fields
 from feddbn.federation.protocol.task import Param, Task
 
 __all__ = [
@@ -41,14 +41,6 @@ __all__ = [
 MAX_MESSAGE_BYTES = 64 * 2**20
 NEVER = -1
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_REFUSALS = (
-    "ProtocolError",
-    "SiteRefused",
-    "StateError",
-    "NotEnoughSites",
-    "BudgetExceeded",
-    "AggregationError",
-)
 
 
 @dataclass(frozen=True)
@@ -126,22 +118,14 @@ def read_reply(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Reply:
     if not isinstance(seq, int):
         raise ProtocolError("a reply needs a whole number as seq.")
     if envelope["kind"] == "refusal":
-        name = meta.get("error") if meta.get("error") in _REFUSALS else "ProtocolError"
-        error: type[Exception] = getattr(errors, str(name))
-        raise error(f"site {site!r} refused: {str(meta.get('sentence'))[:500]}")
+        raise_refusal(site, meta)
     return Reply(site, str(envelope["kind"]), str(envelope.get("run")), seq, meta, arrays)
 
 
 def refusal(site: str, request: Request | None, error: Exception) -> Reply:
-    """Return the reply that says no: a sentence, no traceback; an unexpected error shows only its type."""
-    name = type(error).__name__
-    if isinstance(error, errors.FeddbnError):
-        sentence = str(error)
-    else:
-        sentence = f"an unexpected {name} occurred at the site; its own log has the details."
-        name = "StateError"
+    """Return the reply that says no."""
     run_id, seq = (request.run_id, request.seq) if request is not None else ("", NEVER)
-    return Reply(site, "refusal", run_id, seq, {"error": name, "sentence": sentence})
+    return Reply(site, "refusal", run_id, seq, refusal_fields(error))
 
 
 def task_request(task: Task, run_id: str, seq: int, after: int, attempt: int = 0) -> Request:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from feddbn import errors
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import FeddbnError, ProtocolError
+from feddbn.federation.protocol.refusals import raise_refusal, refusal_fields
 from feddbn.federation.protocol.site import Channel, Site
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.secagg import Message
@@ -99,13 +99,7 @@ class SecureSite:
         try:
             return encode(*self.respond(*decode(message)))
         except FeddbnError as error:
-            refusal = {
-                "kind": "refusal",
-                "site": self._site.name,
-                "error": type(error).__name__,
-                "sentence": str(error),
-            }
-            return encode(refusal)
+            return encode({"kind": "refusal", "site": self._site.name, **refusal_fields(error)})
 
     def answer(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> FloatArray:
         """Return this site's vector for a task, unmasked: for the protocol only."""
@@ -125,10 +119,5 @@ def read_secure_reply(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndar
     """Return a decoded reply; a refusal raises the error the site named, with its sentence."""
     meta, arrays = decode(message)
     if meta.get("kind") == "refusal":
-        kind = getattr(errors, str(meta.get("error")), ProtocolError)
-        if not (isinstance(kind, type) and issubclass(kind, FeddbnError)) or issubclass(
-            kind, errors.MissingExtra
-        ):
-            kind = ProtocolError
-        raise kind(f"site {str(meta.get('site'))!r} refused: {str(meta.get('sentence'))[:500]}")
+        raise_refusal(str(meta.get("site")), meta)
     return meta, arrays

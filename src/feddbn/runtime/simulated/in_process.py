@@ -29,6 +29,20 @@ class InProcessFederation:
         """Names of the sites, sorted."""
         return tuple(self._sites)
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of what the sites measure, in the order of the first site that has them."""
+        return tuple(dict.fromkeys(name for site in self._sites.values() for name in site.data.variables))
+
+    @property
+    def answered_tasks(self) -> frozenset[str] | None:
+        """Every task the sites know."""
+        return None
+
+    def state_of(self, site: str) -> Mapping[str, np.ndarray] | None:
+        """Return the state of a site; only a simulation may look into it."""
+        return self._sites[site].state
+
     def site(self, name: str) -> Site:
         """Return one site; only a simulation may look into it."""
         return self._sites[name]

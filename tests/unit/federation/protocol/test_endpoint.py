@@ -9,9 +9,9 @@ from feddbn.errors import ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply, task_request
 from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
-from feddbn.federation.protocol.store_format import MemoryStore
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
+from support.faults import MemoryStore
 
 WALK = Task("walk", {"centre": np.zeros(2)}, {"step": 0.1, "pause_s": 0.0})
 

@@ -9,12 +9,11 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import NotEnoughSites, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.store_format import MemoryStore
 from feddbn.federation.protocol.study import Study, study_method
-from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal, run_study
-from feddbn.runtime.deployed.faults import Fault, FaultyExchange, LocalExchange
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.store import FileStore, JournalFile
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
 
 NAMES = ("a", "b", "c")
 VARIABLES = ("u", "v")

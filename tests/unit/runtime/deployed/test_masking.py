@@ -11,14 +11,13 @@ from feddbn.errors import FileError, NotEnoughSites, ProtocolError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply, task_request
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.store_format import MemoryStore
 from feddbn.federation.protocol.study import Study, study_method
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.keys import Identity, pinned_keys
-from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal, run_study
-from feddbn.runtime.deployed.faults import Fault, FaultyExchange, LocalExchange
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.masking import read_identity, read_peers, site_masking, write_identities
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
 
 NAMES = ("a", "b", "c", "d")
 VARIABLES = ("u", "v")

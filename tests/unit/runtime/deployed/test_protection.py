@@ -11,12 +11,12 @@ from feddbn.errors import FileError, NotEnoughSites
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401
 from feddbn.privacy.audit import parse_entries, verify_chain
-from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal, run_study
-from feddbn.runtime.deployed.faults import LocalExchange
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.masking import write_identities
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.protection import Protection, default_policy_text, describe_policy, read_policy
 from feddbn.runtime.deployed.settings import read_site_settings
+from support.faults import LocalExchange, MemoryJournal
 
 pytest.importorskip("dp_accounting")
 NAMES = ("a", "b", "c")

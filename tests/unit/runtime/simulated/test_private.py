@@ -12,7 +12,8 @@ from feddbn.federation.protocol.task import Task
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.scoring import score
 from feddbn.methods.simulation import simulate
-from feddbn.runtime.simulated.private import PrivateFederation, private_federation
+from feddbn.runtime.noisy import PrivateFederation
+from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
