@@ -17,17 +17,17 @@ from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study
 from feddbn.runtime.deployed.masking import write_identities
 from feddbn.runtime.deployed.protection import default_policy_text
+from feddbn.runtime.engines.plan import FederationPlan
 
 __all__ = ["make_flower_kits", "write_flower_app"]
 
 
-def make_flower_kits(
-    directory: Path, server: str, sites: tuple[str, ...], valid_days: int = 360
-) -> dict[str, Path]:
+def make_flower_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     """Write certificates for the server and a key pair per site below ``directory/kits``; return name -> kit.
 
     Site keys are elliptic-curve keys in OpenSSH format: Flower refuses others.
     """
+    server, sites, valid_days = plan.server, plan.sites, plan.valid_days
     root = Path(directory).resolve() / "kits"
     if root.exists():
         raise FileError(f"{directory} already holds the kits of a federation; choose another directory.")

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feddbn.errors import FileError, MissingExtra, ParameterError
+from feddbn.errors import FileError, MissingExtra
 from feddbn.runtime.deployed.masking import write_identities
 from feddbn.runtime.deployed.protection import default_policy_text
+from feddbn.runtime.engines.plan import FederationPlan
 
 __all__ = [
     "ALLOWED_CLASSES",
-    "FederationPlan",
     "engine_command",
     "make_kits",
     "start_command",
@@ -37,8 +35,6 @@ ALLOWED_CLASSES = (
     "nvflare.collab.runtime.controller.CollabController",
     "nvflare.collab.runtime.executor.CollabExecutor",
 )
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _BUILDERS = "nvflare.lighter.impl"
 # A site whose server is just starting can miss the answer to its registration, and NVFlare then ends the site:
 # it is started again. A participant that ends by itself without an error stays down.
@@ -55,59 +51,26 @@ done
 """
 
 
-@dataclass(frozen=True)
-class FederationPlan:
-    """Who takes part and where the server listens."""
-
-    name: str
-    server: str
-    sites: tuple[str, ...]
-    port: int = 8002
-    admin_port: int = 8003
-    admin: str = "lead@example.org"
-    organisation: str = "feddbn"
-    valid_days: int = 360
-
-    def __post_init__(self) -> None:
-        for what, value in (("name", self.name), *(("sites", site) for site in self.sites)):
-            if not _NAME.fullmatch(value):
-                raise ParameterError(
-                    f"{what} has {value!r}; use letters, digits, '-' and '_', a letter or digit first."
-                )
-        if not _HOST.fullmatch(self.server):
-            raise ParameterError(f"server has {self.server!r}; give the host name that the sites can reach.")
-        twice = sorted({site for site in self.sites if self.sites.count(site) > 1})
-        if twice or not self.sites:
-            said = f"sites has {twice[0]!r} twice" if twice else "sites is empty"
-            raise ParameterError(f"{said}; give at least one name and no name twice.")
-        if self.server in self.sites or "server" in self.sites:
-            raise ParameterError("a site cannot have the server's name.")
-        if not re.fullmatch(r"[^@\s]+@[^@\s]+", self.admin):
-            raise ParameterError(f"lead must look like an e-mail address, got {self.admin!r}.")
-        for what, port in (("port", self.port), ("admin_port", self.admin_port)):
-            if not 0 < port < 65536:
-                raise ParameterError(f"{what} must be between 1 and 65535, got {port}.")
-
-    def project(self) -> dict[str, Any]:
-        """Return NVFlare's project file."""
-        org = self.organisation
-        server: dict[str, Any] = {"name": self.server, "type": "server", "org": org}
-        server.update({"fed_learn_port": self.port, "admin_port": self.admin_port})
-        clients = [
-            {"name": site, "type": "client", "org": org, "allow_log_streaming": False} for site in self.sites
-        ]
-        admin = {"name": self.admin, "type": "admin", "org": org, "role": "lead"}
-        builders = [
-            {"path": f"{_BUILDERS}.workspace.WorkspaceBuilder"},
-            {
-                "path": f"{_BUILDERS}.static_file.StaticFileBuilder",
-                "args": {"config_folder": "config", "scheme": "tcp"},
-            },
-            {"path": f"{_BUILDERS}.cert.CertBuilder", "args": {"root_valid_days": self.valid_days}},
-            {"path": f"{_BUILDERS}.signature.SignatureBuilder"},
-        ]
-        people = [server, *clients, admin]
-        return {"api_version": 3, "name": self.name, "participants": people, "builders": builders}
+def _project(plan: FederationPlan) -> dict[str, Any]:
+    """Return NVFlare's project file."""
+    org = plan.organisation
+    server: dict[str, Any] = {"name": plan.server, "type": "server", "org": org}
+    server.update({"fed_learn_port": plan.port, "admin_port": plan.admin_port})
+    clients = [
+        {"name": site, "type": "client", "org": org, "allow_log_streaming": False} for site in plan.sites
+    ]
+    admin = {"name": plan.admin, "type": "admin", "org": org, "role": "lead"}
+    builders = [
+        {"path": f"{_BUILDERS}.workspace.WorkspaceBuilder"},
+        {
+            "path": f"{_BUILDERS}.static_file.StaticFileBuilder",
+            "args": {"config_folder": "config", "scheme": "tcp"},
+        },
+        {"path": f"{_BUILDERS}.cert.CertBuilder", "args": {"root_valid_days": plan.valid_days}},
+        {"path": f"{_BUILDERS}.signature.SignatureBuilder"},
+    ]
+    people = [server, *clients, admin]
+    return {"api_version": 3, "name": plan.name, "participants": people, "builders": builders}
 
 
 def engine_command(*arguments: str) -> list[str]:
@@ -131,7 +94,7 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     authority = directory / "authority"
     authority.mkdir(parents=True, exist_ok=True, mode=0o700)
     project = authority / "project.json"
-    project.write_text(json.dumps(plan.project(), indent=2), encoding="utf-8")
+    project.write_text(json.dumps(_project(plan), indent=2), encoding="utf-8")
     shutil.copy(project, authority / "project.yml")
     # Every JSON text is YAML, so that no YAML writer is needed.
     home = {"HOME": str(authority), "PATH": os.environ.get("PATH", "")}

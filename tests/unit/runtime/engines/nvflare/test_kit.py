@@ -10,7 +10,8 @@ import pytest
 from feddbn.errors import FileError, ParameterError
 from feddbn.federation.protocol.study import Study
 from feddbn.runtime.engines.nvflare.client import write_job
-from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, FederationPlan, make_kits, start_command
+from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, make_kits, start_command
+from feddbn.runtime.engines.plan import FederationPlan
 
 
 @pytest.mark.parametrize(
