@@ -39,11 +39,10 @@ from feddbn.federation.protocol.store_format import RecordStore, SiteRecord, Sna
 from feddbn.federation.protocol.study import Study, StudyResult, personal_result, study_from_json
 from feddbn.federation.protocol.task import Task
 
-__all__ = ["Answer", "FencedSite", "Handler", "SiteEndpoint", "SiteEvent", "StudyCheck", "agree"]
+__all__ = ["FencedSite", "SiteEndpoint", "SiteEvent", "StudyCheck", "agree"]
 
 StudyCheck = Callable[[Study], None]
 Answer = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
-Handler = Callable[[Request, SiteRecord], Answer]
 MakeMasked = Callable[[str, Study, "FencedSite"], Callable[[bytes], bytes]]
 
 
@@ -109,8 +108,6 @@ class SiteEndpoint:
         Keeps the record of each run; a save is durable when it returns.
     checks
         The site's own conditions on a study (its policy); each raises `SiteRefused`.
-    handlers
-        Further kinds of message, such as the phases of secure aggregation.
     guards
         Makes the guards around the answers of a run (policy, noise, audit); None keeps the site's own.
     masked
@@ -128,7 +125,6 @@ class SiteEndpoint:
         store: RecordStore,
         *,
         checks: Sequence[StudyCheck] = (),
-        handlers: Mapping[str, Handler] | None = None,
         guards: Callable[[str, Study], Sequence[Guard]] | None = None,
         masked: MakeMasked | None = None,
         keep: Callable[[str, StudyResult, Mapping[str, np.ndarray]], None] | None = None,
@@ -138,13 +134,12 @@ class SiteEndpoint:
         self._site = site
         self._store = store
         self._checks = tuple(checks)
-        self._handlers: dict[str, Handler] = {
+        self._handlers: dict[str, Callable[[Request, SiteRecord], Answer]] = {
             "hello": self._hello,
             "task": self._task,
             "secagg": self._secagg,
             "finish": self._finish,
         }
-        self._handlers.update(handlers or {})
         self._guards = guards
         self._masked = masked
         self._masking: tuple[str, Callable[[bytes], bytes]] | None = None

@@ -45,7 +45,7 @@ _RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class Request:
-    """What the server asks: `kind` is hello, task, finish or a name with its own handler."""
+    """What the server asks: `kind` is hello, task, secagg or finish."""
 
     kind: str
     run_id: str

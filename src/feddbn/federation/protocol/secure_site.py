@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import FeddbnError, ProtocolError
 from feddbn.federation.protocol.refusals import raise_refusal, refusal_fields
-from feddbn.federation.protocol.site import Channel, Site
+from feddbn.federation.protocol.site import Channel
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.secagg import Message
 from feddbn.privacy.secagg_site import SecAggSite
@@ -82,10 +82,24 @@ class DigestOnce:
         return digest
 
 
+class Answering(Protocol):
+    """What masking may call: a site of this process, or one behind its fence."""
+
+    @property
+    def name(self) -> str:
+        """Name of the site."""
+        ...
+
+    @property
+    def answer(self) -> Callable[..., FloatArray]:
+        """Return the vector for a task and a channel."""
+        ...
+
+
 class SecureSite:
     """Answers secure-aggregation messages for one site."""
 
-    def __init__(self, site: Site, secagg: SecAggSite, digest: Digest = masking_digest) -> None:
+    def __init__(self, site: Answering, secagg: SecAggSite, digest: Digest = masking_digest) -> None:
         self._site = site
         self.secagg = secagg
         self._digest = digest

@@ -15,25 +15,7 @@ from feddbn.federation.protocol.study import Study
 from feddbn.privacy.keys import KEY_BYTES, Identity
 from feddbn.privacy.secagg_site import SecAggSite
 
-__all__ = ["read_identity", "read_peers", "site_masking", "write_identities"]
-
-
-def write_identities(directories: Mapping[str, Path]) -> None:
-    """Write a new identity for each site and, for all, the public keys of the others.
-
-    ``identity.key`` is secret. A site that trusts nobody with it makes its own: replace the file by 32 random
-    bytes and the line in everybody's ``peers.toml``.
-    """
-    identities = {}
-    for site, directory in directories.items():
-        path = Path(directory) / "identity.key"
-        seed = os.urandom(KEY_BYTES)
-        path.touch(mode=0o600)
-        path.write_bytes(seed)
-        identities[site] = Identity.from_seed(seed)
-    lines = [f'"{site}" = "{identity.public.hex()}"' for site, identity in sorted(identities.items())]
-    for directory in directories.values():
-        (Path(directory) / "peers.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+__all__ = ["read_identity", "read_peers", "site_masking"]
 
 
 def read_identity(path: Path) -> Identity:
@@ -67,6 +49,6 @@ def site_masking(
     def make(run_id: str, study: Study, site: FencedSite) -> Callable[[bytes], bytes]:
         fewest = max(min_sites, study.privacy.min_sites)
         secagg = SecAggSite(name, identity, dict(peers), run_id, os.urandom, fewest)
-        return SecureSite(site, secagg).handle  # type: ignore[arg-type]
+        return SecureSite(site, secagg).handle
 
     return make

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from feddbn.errors import FileError, MissingExtra
-from feddbn.runtime.deployed.masking import write_identities
-from feddbn.runtime.deployed.protection import default_policy_text
+from feddbn.runtime.deployed.kit_files import kits_below, write_site_files
 from feddbn.runtime.engines.plan import FederationPlan
 
 __all__ = [
@@ -88,10 +87,8 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     The project's certificate authority stays in ``directory/authority``: keep it, adding a site later needs
     it.
     """
-    directory = Path(directory).resolve()
-    if (directory / "kits").exists():
-        raise FileError(f"{directory} already holds the kits of a federation; choose another directory.")
-    authority = directory / "authority"
+    root = kits_below(directory)
+    authority = root.with_name("authority")
     authority.mkdir(parents=True, exist_ok=True, mode=0o700)
     project = authority / "project.json"
     project.write_text(json.dumps(_project(plan), indent=2), encoding="utf-8")
@@ -109,16 +106,16 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
         raise FileError(f"nvflare provision failed: {last[0]}")
     kits: dict[str, Path] = {}
-    (directory / "kits").mkdir(mode=0o700)
+    root.mkdir(mode=0o700)
     for participant in (plan.server, *plan.sites, plan.admin):
-        kit = directory / "kits" / participant
+        kit = root / participant
         shutil.copytree(made[-1] / participant, kit)
         kit.chmod(0o700)
         kits[participant] = kit
     _harden_server(kits[plan.server])
     for site in plan.sites:
-        _harden_site(kits[site], site)
-    write_identities({site: kits[site] / "local" for site in plan.sites})
+        _harden_site(kits[site])
+    write_site_files({site: kits[site] / "local" for site in plan.sites}, above="../")
     return kits
 
 
@@ -157,11 +154,11 @@ def _harden_server(kit: Path) -> None:
     values = _load(local / "resources.json.default")
     values["class_allow_list"] = list(ALLOWED_CLASSES)
     store = kit / "store"
-    _set_argument(values["snapshot_persistor"]["args"]["storage"], "root_dir", str(store / "snapshots"))
+    values["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(store / "snapshots")
     values["components"] = [c for c in values["components"] if c["id"] != "log_receiver"]
     for component in values["components"]:
         if component["id"] == "job_manager":
-            _set_argument(component, "uri_root", str(store / "jobs"))
+            component["args"]["uri_root"] = str(store / "jobs")
     _start_warm(values, "feddbn.runtime.nvflare_launcher.WarmServerLauncher")
     values["components"].append({"id": "memory_tidy", "path": "feddbn.runtime.nvflare_tidy.MemoryTidy"})
     _write(local / "resources.json", values)
@@ -177,7 +174,7 @@ def _quieten(local: Path) -> None:
     _write(local / "log_config.json", values)
 
 
-def _harden_site(kit: Path, site: str) -> None:
+def _harden_site(kit: Path) -> None:
     local = kit / "local"
     values = _load(local / "resources.json.default")
     values["class_allow_list"] = list(ALLOWED_CLASSES)
@@ -186,10 +183,6 @@ def _harden_site(kit: Path, site: str) -> None:
     _start_warm(values, "feddbn.runtime.nvflare_launcher.WarmSiteLauncher")
     _write(local / "resources.json", values)
     _permissions(local)
-    lines = [f'name = "{site}"', 'data = "../data"', 'state = "../state"', 'policy = "policy.toml"']
-    lines += ['identity = "identity.key"', 'peers = "peers.toml"', "max_lags = 10", "keep_days = 30", ""]
-    (local / "feddbn_site.toml").write_text("\n".join(lines), encoding="utf-8")
-    (local / "policy.toml").write_text(default_policy_text(), encoding="utf-8")
 
 
 def _start_warm(values: dict[str, Any], launcher: str) -> None:
@@ -197,10 +190,6 @@ def _start_warm(values: dict[str, Any], launcher: str) -> None:
     for component in values["components"]:
         if component["id"] == "process_launcher":
             component["path"] = launcher
-
-
-def _set_argument(component: dict[str, Any], name: str, value: str) -> None:
-    component.setdefault("args", {})[name] = value
 
 
 def start_environment() -> dict[str, str]:
