@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError
-from feddbn.federation.protocol.secure_site import Digest, masking_digest, task_fields
-from feddbn.federation.protocol.task import Sum, Task
+from feddbn.federation.protocol.secure_site import Digest
+from feddbn.federation.protocol.task import Sum, Task, task_digest
 from feddbn.privacy.secagg import DEFAULT_MIN_SITES, Message
 from feddbn.privacy.secagg_server import OpenedSum, SecAggServer
 from feddbn.privacy.secagg_site import MOST_AHEAD
@@ -65,7 +65,7 @@ class SecureFederation:
         min_sites: int = DEFAULT_MIN_SITES,
         threshold: int | None = None,
         variables: tuple[str, ...] = (),
-        digest: Digest = masking_digest,
+        digest: Digest = task_digest,
     ) -> None:
         if len(courier.sites) < min_sites:
             raise NotEnoughSites(
@@ -130,7 +130,7 @@ class SecureFederation:
 
     def _open(self, task: Task) -> OpenedSum:
         server = self._server
-        fields, arrays = task_fields(task), dict(task.arrays)
+        fields, arrays = task.fields(), dict(task.arrays)
         order = server.open_slot(self._digest(fields, arrays), task.participants)
         taking_part = order.contributors(server.roster)
         meta = {**server.masked_request(order), "task": fields}

@@ -10,10 +10,6 @@ of a sum is spread: the threshold of secure aggregation, which is therefore fixe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
-
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.private_moments import (
     PrivateMoments,
@@ -61,7 +57,8 @@ class PrivateFederation:
         self._plan = plan
         self._n_guaranteed = n_guaranteed
         self._quantile = quantile
-        self.answered_tasks = frozenset(plan.rules)
+        self.variables = federation.variables
+        self.answered_tasks: frozenset[str] | None = frozenset(plan.rules)
         self.last: PrivateMoments | None = None
 
     @property
@@ -69,14 +66,8 @@ class PrivateFederation:
         """Names of the sites, sorted."""
         return self._federation.sites
 
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Names of what the sites measure."""
-        return self._federation.variables
-
-    def state_of(self, site: str) -> Mapping[str, np.ndarray] | None:
-        """Return what the federation below says of a site's state."""
-        return self._federation.state_of(site)
+    def state_of(self, site: str) -> None:
+        """Return None: what noise protects stays at the site."""
 
     def sum(self, task: Task) -> Sum:
         """Return a noise-aware sum of moments; other tasks pass through, and the sites' guards decide on

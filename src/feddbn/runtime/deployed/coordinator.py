@@ -18,7 +18,7 @@ import time
 from feddbn._version import __version__
 from feddbn.errors import ProtocolError
 from feddbn.federation.protocol.exchange import Exchange
-from feddbn.federation.protocol.messages import NEVER, Request, encode_request, task_digest
+from feddbn.federation.protocol.messages import NEVER, Request, digest_of, encode_request
 from feddbn.federation.protocol.study import Study, StudyResult, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell
@@ -114,7 +114,7 @@ class Coordinator:
 
     def sum(self, task: Task) -> Sum:
         """Return the sum for `task`: from the journal if it is there, else from the sites."""
-        digest = task_digest(task)
+        digest = digest_of(task)
         recorded = self._replay.recall(digest)
         return recorded if recorded is not None else self._replay.record(digest, self._make(task, digest))
 

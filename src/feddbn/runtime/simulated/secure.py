@@ -11,13 +11,12 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import StateError
 from feddbn.federation.protocol.secure_site import DigestOnce, SecureSite
-from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.site import Memo, Site, answer_together
 from feddbn.privacy.keys import Identity, RandomBytes, keystream, pinned_keys
 from feddbn.privacy.secagg import DEFAULT_MIN_SITES, Message, order_of
 from feddbn.privacy.secagg_batch import mask_together
 from feddbn.privacy.secagg_site import SecAggSite
 from feddbn.runtime.masked import SecureFederation
-from feddbn.runtime.simulated.stacked_answers import StackedAnswers
 
 __all__ = ["Fault", "InProcessCourier", "secure_federation"]
 
@@ -30,24 +29,25 @@ class InProcessCourier:
 
     Parameters
     ----------
+    ends
+        The sites' ends of secure aggregation.
     sites
-        The sites.
+        The sites themselves: what they answer to a task is computed together.
     fault
         Called with (site, phase of the message): None delivers; "request lost" never reaches the site; "reply
         lost" reaches the site, but not back. For tests and demonstrations.
-    answers
-        Computes what the sites answer to some tasks together.
     """
 
     def __init__(
         self,
-        sites: Mapping[str, SecureSite],
+        ends: Mapping[str, SecureSite],
+        sites: Mapping[str, Site],
         fault: Callable[[str, str], Fault | None] | None = None,
-        answers: StackedAnswers | None = None,
     ) -> None:
-        self._sites = {name: sites[name] for name in sorted(sites)}
+        self._sites = {name: ends[name] for name in sorted(ends)}
+        self._behind = [sites[name] for name in self._sites]
         self.fault = fault
-        self._answers = answers
+        self._memo: Memo = {}
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -83,10 +83,10 @@ class InProcessCourier:
             except StateError:
                 continue
             present[name] = site
-        if len(present) == len(self._sites) and self._answers is not None:
-            together = self._answers(next(iter(present.values())).task(meta, arrays))
-            if together is not None:
-                return mask_together([site.secagg for site in present.values()], order, together)
+        if len(present) == len(self._sites) and not any(site.guards for site in self._behind):
+            task = next(iter(present.values())).task(meta, arrays)
+            together = answer_together(self._behind, task, self._memo)
+            return mask_together([site.secagg for site in present.values()], order, together)
         vectors: dict[str, FloatArray] = {}
         for name, site in present.items():
             try:
@@ -143,6 +143,6 @@ def secure_federation(
         )
         for name, site in sites.items()
     }
-    measured = (name for site in sites.values() for name in getattr(site.data, "variables", ()))
-    courier = InProcessCourier(ends, fault, StackedAnswers(sites) if fault is None else None)
-    return SecureFederation(courier, run, min_sites, threshold, tuple(dict.fromkeys(measured)), digest)
+    variables = tuple(dict.fromkeys(name for site in sites.values() for name in site.data.variables))
+    courier = InProcessCourier(ends, sites, fault)
+    return SecureFederation(courier, run, min_sites, threshold, variables, digest)

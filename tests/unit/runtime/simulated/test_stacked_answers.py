@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from feddbn.runtime.simulated.stacked_answers import StackedAnswers
 
 from feddbn.data import read_sites
 from feddbn.errors import StateError
@@ -8,7 +9,6 @@ from feddbn.federation.protocol.task import Task
 from feddbn.methods.fdbnl import FDBNL
 from feddbn.methods.simulation import simulate
 from feddbn.runtime.simulated.in_process import InProcessFederation
-from feddbn.runtime.simulated.stacked_answers import StackedAnswers
 
 MADE = simulate(d=4, n_sites=3, n_samples=90, random_state=1)
 
