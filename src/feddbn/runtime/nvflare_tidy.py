@@ -1,7 +1,3 @@
 """Where deployed kits and jobs look for this; the code is in `engines.nvflare.tidy`."""
 
-from __future__ import annotations
-
-from feddbn.runtime.engines.nvflare.tidy import MemoryTidy
-
-__all__ = ["MemoryTidy"]
+from feddbn.runtime.engines.nvflare.tidy import MemoryTidy as MemoryTidy

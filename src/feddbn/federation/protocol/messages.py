@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from feddbn import errors
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import ProtocolError
-from feddbn.federation.protocol.refusals import raise_refusal, refusal_fields
 from feddbn.federation.protocol.site import task_from_fields
 from feddbn.federation.protocol.task import Task, task_digest
 
@@ -30,9 +30,11 @@ __all__ = [
     "digest_of",
     "encode_reply",
     "encode_request",
+    "raise_refusal",
     "read_reply",
     "read_request",
     "refusal",
+    "refusal_fields",
     "task_from",
     "task_request",
 ]
@@ -40,6 +42,14 @@ __all__ = [
 MAX_MESSAGE_BYTES = 64 * 2**20
 NEVER = -1
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+# What an error may be called on the way; any other becomes a ProtocolError.
+_TRAVELLING: dict[str, type[errors.FeddbnError]] = {
+    "SiteRefused": errors.SiteRefused,
+    "StateError": errors.StateError,
+    "NotEnoughSites": errors.NotEnoughSites,
+    "BudgetExceeded": errors.BudgetExceeded,
+    "AggregationError": errors.AggregationError,
+}
 
 
 @dataclass(frozen=True)
@@ -77,26 +87,17 @@ def check_run_id(run_id: object) -> str:
 
 def encode_request(request: Request) -> bytes:
     """Return the bytes of a request."""
-    envelope = {
-        "type": "request",
-        "kind": request.kind,
-        "run": request.run_id,
-        "seq": request.seq,
-        "after": request.after,
-    }
-    return encode({**envelope, "meta": dict(request.meta)}, request.arrays)
+    return _encode("request", request, after=request.after)
 
 
 def encode_reply(reply: Reply) -> bytes:
     """Return the bytes of a reply."""
-    envelope = {
-        "type": "reply",
-        "kind": reply.kind,
-        "run": reply.run_id,
-        "seq": reply.seq,
-        "site": reply.site,
-    }
-    return encode({**envelope, "meta": dict(reply.meta)}, reply.arrays)
+    return _encode("reply", reply, site=reply.site)
+
+
+def _encode(kind: str, message: Request | Reply, **more: object) -> bytes:
+    envelope = {"type": kind, "kind": message.kind, "run": message.run_id, "seq": message.seq, **more}
+    return encode({**envelope, "meta": dict(message.meta)}, message.arrays)
 
 
 def read_request(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Request:
@@ -119,6 +120,21 @@ def read_reply(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Reply:
     if envelope["kind"] == "refusal":
         raise_refusal(site, meta)
     return Reply(site, str(envelope["kind"]), str(envelope.get("run")), seq, meta, arrays)
+
+
+def refusal_fields(error: Exception) -> dict[str, str]:
+    """Return what travels of an error: a sentence, no traceback; an unexpected error shows only its type."""
+    name = type(error).__name__
+    if isinstance(error, errors.FeddbnError):
+        return {"error": name, "sentence": str(error)}
+    sentence = f"an unexpected {name} occurred at the site; its own log has the details."
+    return {"error": "StateError", "sentence": sentence}
+
+
+def raise_refusal(site: str, fields: Mapping[str, Any]) -> NoReturn:
+    """Raise the error that a site named, with the site's own sentence."""
+    error = _TRAVELLING.get(str(fields.get("error")), ProtocolError)
+    raise error(f"site {site!r} refused: {str(fields.get('sentence'))[:500]}")
 
 
 def refusal(site: str, request: Request | None, error: Exception) -> Reply:

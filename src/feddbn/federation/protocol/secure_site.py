@@ -14,7 +14,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import FeddbnError, ProtocolError
-from feddbn.federation.protocol.refusals import raise_refusal, refusal_fields
+from feddbn.federation.protocol.messages import raise_refusal, refusal_fields
 from feddbn.federation.protocol.site import Channel, task_from_fields
 from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.secagg import Message

@@ -23,8 +23,9 @@ from feddbn.federation.protocol.study import Study, StudyResult, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell
 from feddbn.runtime.deployed.attendance import Roll
-from feddbn.runtime.deployed.replay import Log, Replay
-from feddbn.runtime.deployed.sums import MakeSums, Turn, sums_for
+from feddbn.runtime.deployed.replay import Replay
+from feddbn.runtime.deployed.store import JournalFile
+from feddbn.runtime.deployed.sums import Turn, sums_for
 from feddbn.runtime.noisy import noise_aware
 
 __all__ = ["Coordinator", "run_study"]
@@ -42,15 +43,13 @@ class Coordinator:
     run_id
         Names the run at every site and at the server; it outlives engine jobs.
     log
-        The journal's place.
+        The journal's place; what it was given is on disk when it returns.
     on_event
         Told about agreements, refusals, silent sites, sums.
     pause_s
         Between two attempts of the "wait" policy.
     opening_s
         How long the handshake waits at least, whatever the study's rules: sites may still be reading data.
-    make_sums
-        Makes what makes the sums; by default what the study's privacy asks for.
     """
 
     answered_tasks: frozenset[str] | None = None
@@ -60,18 +59,17 @@ class Coordinator:
         exchange: Exchange,
         study: Study,
         run_id: str,
-        log: Log,
+        log: JournalFile,
         on_event: Tell | None = None,
         pause_s: float = 0.2,
         opening_s: float = 30.0,
-        make_sums: MakeSums = sums_for,
     ) -> None:
         self._study = study
         self._opening_s = opening_s
         self._replay = Replay(log, study, run_id)
         self._line = Line(exchange, run_id, on_event or (lambda event: None), pause_s)
         self._roll = Roll(study.attendance)
-        self._sums = make_sums(study, self._line, self._roll)
+        self._sums = sums_for(study, self._line, self._roll)
 
     @property
     def sites(self) -> tuple[str, ...]:

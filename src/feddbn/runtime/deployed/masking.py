@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from feddbn.errors import FileError
-from feddbn.federation.protocol.endpoint import FencedSite
+from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.secure_site import SecureSite
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.keys import KEY_BYTES, Identity
@@ -43,10 +43,10 @@ def read_peers(path: Path) -> dict[str, bytes]:
 
 def site_masking(
     name: str, identity: Identity, peers: Mapping[str, bytes], min_sites: int
-) -> Callable[[str, Study, FencedSite], Callable[[bytes], bytes]]:
+) -> Callable[[str, Study, SiteEndpoint], Callable[[bytes], bytes]]:
     """Return what makes a site's end of secure aggregation for a run."""
 
-    def make(run_id: str, study: Study, site: FencedSite) -> Callable[[bytes], bytes]:
+    def make(run_id: str, study: Study, site: SiteEndpoint) -> Callable[[bytes], bytes]:
         fewest = max(min_sites, study.privacy.min_sites)
         secagg = SecAggSite(name, identity, dict(peers), run_id, os.urandom, fewest)
         return SecureSite(site, secagg).handle

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from feddbn._version import __version__
 from feddbn.errors import StateError
 from feddbn.federation.protocol.journal import Header, Journal
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Sum
+from feddbn.runtime.deployed.store import JournalFile
 
-__all__ = ["Log", "Replay"]
-
-
-class Log(Protocol):
-    """Where the journal is kept; `write` is durable when it returns."""
-
-    def read(self) -> Journal | None:
-        """Return the journal, or None for a new run."""
-        ...
-
-    def write(self, record: bytes) -> None:
-        """Append one record."""
-        ...
+__all__ = ["Replay"]
 
 
 class Replay:
@@ -36,7 +23,7 @@ class Replay:
         Site -> number of the last task whose answer by this site is in a sum so far.
     """
 
-    def __init__(self, log: Log, study: Study, run_id: str) -> None:
+    def __init__(self, log: JournalFile, study: Study, run_id: str) -> None:
         self._log = log
         header = Header(run_id, study.to_json(), study.digest, __version__, tuple(sorted(study.sites)))
         stored = log.read()

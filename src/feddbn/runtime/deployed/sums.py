@@ -15,7 +15,7 @@ from feddbn.federation.protocol.task import Sum, Task
 from feddbn.runtime.deployed.asking import Line
 from feddbn.runtime.deployed.attendance import Roll
 
-__all__ = ["MakeSums", "PlainSums", "Sums", "Turn", "sums_for"]
+__all__ = ["PlainSums", "Sums", "Turn", "sums_for"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,6 @@ class Turn:
 
 Sums = Callable[[Turn], Sum]
 """Makes the sum for a task; whether the sites in it are enough is for the caller to say."""
-MakeSums = Callable[[Study, Line, Roll], Sums]
 
 
 def sums_for(study: Study, line: Line, roll: Roll) -> Sums:

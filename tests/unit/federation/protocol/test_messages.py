@@ -1,3 +1,5 @@
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,47 +11,63 @@ from feddbn.federation.protocol.messages import (
     Reply,
     Request,
     check_run_id,
+    digest_of,
     encode_reply,
     encode_request,
     read_reply,
     read_request,
     refusal,
-    task_digest,
     task_from,
     task_request,
 )
+from feddbn.federation.protocol.question import Question, array, names, number, whole
+from feddbn.federation.protocol.site import SiteTask, register_site_task
 from feddbn.federation.protocol.task import Task
 
-TASK = Task(
-    "step",
-    {"C": np.arange(6.0).reshape(2, 3)},
-    {"rho": 0.1, "names": ("a", "b"), "k": 3, "on": True},
-    ("b", "a"),
-)
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Question):
+    name = "messages-step"
+    purpose = "test"
+
+    rho: float = number()
+    k: int = whole(default=3)
+    names: tuple[str, ...] = names(default=())
+    C: np.ndarray = array("r", "c")
+    D: np.ndarray | None = array("n", default=None)
+
+
+register_site_task(SiteTask(Step, None))
+QUESTION = Step(rho=0.1, names=("a", "b"), C=np.arange(6.0).reshape(2, 3))
+TASK = Task(QUESTION, ("b", "a"))
 
 
 def test_a_task_survives_the_wire_with_its_digest():
     request = read_request(encode_request(task_request(TASK, "run-1", 4, 2)))
     task = task_from(request)
     assert (request.seq, request.after, request.run_id) == (4, 2, "run-1")
-    assert dict(task.params) == dict(TASK.params)
+    assert task.params == TASK.params
     assert task.participants == ("a", "b")
-    assert task_digest(task) == task_digest(TASK)
+    assert digest_of(task) == digest_of(TASK)
     np.testing.assert_array_equal(task.arrays["C"], TASK.arrays["C"])
 
 
-def test_the_digest_covers_content_but_not_the_note_or_the_order_of_keys():
-    a = Task("t", {"x": np.ones(2), "y": np.zeros(1)}, {"p": 1, "q": 2}, None, {"h": 1.0})
-    b = Task("t", {"y": np.zeros(1), "x": np.ones(2)}, {"q": 2, "p": 1}, None, {"h": 2.0})
-    assert task_digest(a) == task_digest(b)
-    assert task_digest(a) != task_digest(Task("t", {"x": np.ones(2), "y": np.ones(1)}, {"p": 1, "q": 2}))
-    assert task_digest(Task("t", {}, {"p": np.float64(0.5)})) == task_digest(Task("t", {}, {"p": 0.5}))
+def test_the_digest_covers_the_question_and_whom_it_asks_but_not_the_note():
+    assert digest_of(TASK) == digest_of(Task(QUESTION, ("a", "b"), {"h": 2.0}))
+    others = (
+        Task(QUESTION),
+        Task(replace(QUESTION, k=4), TASK.participants),
+        Task(replace(QUESTION, C=np.zeros((2, 3))), TASK.participants),
+        Task(replace(QUESTION, D=np.ones(1)), TASK.participants),
+    )
+    assert len({digest_of(task) for task in (TASK, *others)}) == 5
+    assert digest_of(Task(replace(QUESTION, rho=np.float64(0.1)))) == digest_of(Task(QUESTION))
 
 
 def test_a_task_whose_content_does_not_fit_its_digest_is_refused():
     request = task_request(TASK, "run-1", 0, -1)
     changed = Request("task", "run-1", 0, -1, request.meta, {"C": np.zeros((2, 3))})
-    with pytest.raises(ProtocolError, match="the digest of task 'step' does not fit its content"):
+    with pytest.raises(ProtocolError, match="the digest of task 'messages-step' does not fit its content"):
         task_from(changed)
     with pytest.raises(ProtocolError, match="malformed"):
         task_from(Request("task", "run-1", 0, -1, {"name": "x"}))

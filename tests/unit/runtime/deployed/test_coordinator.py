@@ -3,17 +3,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import support.study_programs  # noqa: F401 (registers the test method)
 from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import NotEnoughSites, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study, study_method
+from feddbn.federation.protocol.task import Task
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.store import FileStore, JournalFile
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
+from support.study_programs import WalkQuestion
 
 NAMES = ("a", "b", "c")
 VARIABLES = ("u", "v")
@@ -219,10 +220,8 @@ def test_resuming_with_another_study_or_another_program_is_refused():
     with pytest.raises(StateError, match="belongs to another run or study"):
         Coordinator(place.exchange, make_study(rounds=5), "run-1", log)
     coordinator = Coordinator(place.exchange, make_study(rounds=4), "run-1", log)
-    from feddbn.federation.protocol.task import Task
-
     with pytest.raises(StateError, match="sum 0 in its journal answers another task"):
-        coordinator.sum(Task("walk", {"centre": np.ones(2)}, {"step": 0.1, "pause_s": 0.0}))
+        coordinator.sum(Task(WalkQuestion(centre=np.ones(2), step=0.1, pause_s=0.0)))
 
 
 def test_vectors_that_are_not_finite_or_of_another_shape_are_not_counted():

@@ -1,25 +1,42 @@
 from contextlib import suppress
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from feddbn.core.encoding import encode
 from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError, SiteRefused, StateError
-from feddbn.federation.protocol.secure_site import (
-    SecureSite,
-    masking_digest,
-    read_secure_reply,
-    task_fields,
-    task_from_fields,
-)
-from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.question import Question, array, names, number, whole
+from feddbn.federation.protocol.secure_site import SecureSite, read_secure_reply
+from feddbn.federation.protocol.site import Site, SiteTask, one_by_one, register_site_task, task_from_fields
+from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.secagg_site import SecAggSite
 from feddbn.runtime.masked import SecureFederation
 from feddbn.runtime.simulated.secure import _SharedStreams, secure_federation
 
-register_site_task(SiteTask("secure-unit", lambda data, state, task: (state, data), "test"))
+
+@dataclass(frozen=True)
+class Unit(Question):
+    name = "secure-unit"
+    purpose = "test"
+
+    i: int = whole(default=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Other(Question):
+    name = "secure-other"
+    purpose = "test"
+
+    rho: float = number(default=None)
+    names: tuple[str, ...] = names()
+    C: np.ndarray = array("r", "c")
+
+
+register_site_task(SiteTask(Unit, one_by_one(lambda here, question: (here.state, here.data.values))))
+register_site_task(SiteTask(Other, None))
 NAMES = [f"s{i}" for i in range(6)]
 
 
@@ -40,7 +57,7 @@ class Bytes:
 
 def _sites():
     rng = np.random.default_rng(0)
-    return {name: Site(name, rng.normal(size=3)) for name in NAMES}
+    return {name: Site(name, SimpleNamespace(variables=(), values=rng.normal(size=3))) for name in NAMES}
 
 
 def test_new_epochs_begin_when_the_slots_are_spent_and_grow():
@@ -48,7 +65,7 @@ def test_new_epochs_begin_when_the_slots_are_spent_and_grow():
     phases = []
     federation = secure_federation(sites, fault=lambda site, phase: phases.append(phase))
     for i in range(45):
-        federation.sum(Task("secure-unit", params={"i": i}))
+        federation.sum(Task(Unit(i)))
     # 8 sums, then 32, then 128: three set-ups for 45 sums.
     assert phases.count("advertise") == 3 * len(NAMES)
     assert phases.count("masked") == 45 * len(NAMES)
@@ -60,14 +77,14 @@ def test_dead_site_is_left_out_of_the_next_epoch():
         _sites(), fault=lambda site, phase: "request lost" if site in dead else None
     )
     federation.agree_on_keys(1)
-    federation.sum(Task("secure-unit", params={"i": 0}))
+    federation.sum(Task(Unit(0)))
     dead.add("s3")
-    answer = federation.sum(Task("secure-unit", params={"i": 1}))
+    answer = federation.sum(Task(Unit(1)))
     assert "s3" not in answer.contributors
     assert federation.last_dropped == ()
     dead.clear()
     federation.agree_on_keys(1)
-    assert federation.sum(Task("secure-unit", params={"i": 2})).contributors == tuple(NAMES)
+    assert federation.sum(Task(Unit(2))).contributors == tuple(NAMES)
 
 
 @pytest.mark.parametrize("phase", ["share", "deliver"])
@@ -75,7 +92,7 @@ def test_drop_out_during_the_key_agreement_is_left_out_and_the_set_up_repeated(p
     federation = secure_federation(
         _sites(), fault=lambda site, p: "request lost" if (site, p) == ("s2", phase) else None
     )
-    assert federation.sum(Task("secure-unit")).contributors == tuple(n for n in NAMES if n != "s2")
+    assert federation.sum(Task(Unit())).contributors == tuple(n for n in NAMES if n != "s2")
 
 
 def test_key_agreement_that_never_settles_gives_up():
@@ -89,7 +106,7 @@ def test_key_agreement_that_never_settles_gives_up():
 
     federation = secure_federation(_sites(), fault=one_more_each_time)
     with pytest.raises(AggregationError, match="dropped out of the key agreement 3 times in a row"):
-        federation.sum(Task("secure-unit"))
+        federation.sum(Task(Unit()))
 
 
 def test_restarted_site_counts_as_a_drop_out_until_the_next_epoch():
@@ -103,11 +120,11 @@ def test_restarted_site_counts_as_a_drop_out_until_the_next_epoch():
 
     handlers = {name: endpoint(name) for name in NAMES}
     federation = SecureFederation(Bytes(handlers))
-    federation.sum(Task("secure-unit", params={"i": 0}))
+    federation.sum(Task(Unit(0)))
     handlers["s1"] = endpoint("s1")
-    assert "s1" not in federation.sum(Task("secure-unit", params={"i": 1})).contributors
+    assert "s1" not in federation.sum(Task(Unit(1))).contributors
     federation.agree_on_keys()
-    assert "s1" in federation.sum(Task("secure-unit", params={"i": 2})).contributors
+    assert "s1" in federation.sum(Task(Unit(2))).contributors
 
 
 def test_too_small_a_federation_is_refused_at_once():
@@ -121,7 +138,7 @@ def test_nobody_of_the_participants_answering_fails_closed():
         _sites(), fault=lambda site, phase: "request lost" if phase == "masked" and site < "s3" else None
     )
     with pytest.raises(AggregationError, match="too few sites sent their input: 0 sites"):
-        federation.sum(Task("secure-unit", participants=("s0", "s1", "s2")))
+        federation.sum(Task(Unit(), ("s0", "s1", "s2")))
 
 
 def test_site_refuses_a_task_whose_digest_does_not_fit():
@@ -132,7 +149,7 @@ def test_site_refuses_a_task_whose_digest_does_not_fit():
         sites = courier.sites
 
         def __call__(self, messages):
-            changed = {"name": "secure-unit", "params": {"rho": 1e9}}
+            changed = {"name": "secure-unit", "params": {"i": 9}}
             return courier(
                 {
                     name: (
@@ -145,14 +162,14 @@ def test_site_refuses_a_task_whose_digest_does_not_fit():
 
     federation._courier = Tamper()
     with pytest.raises(ProtocolError, match="the digest of this task does not fit its content"):
-        federation.sum(Task("secure-unit"))
+        federation.sum(Task(Unit()))
 
 
 def test_restarted_site_in_this_process_counts_as_a_drop_out():
     federation = secure_federation(_sites())
-    federation.sum(Task("secure-unit", params={"i": 0}))
+    federation.sum(Task(Unit(0)))
     federation._courier._sites["s1"].secagg._epoch = None
-    assert "s1" not in federation.sum(Task("secure-unit", params={"i": 1})).contributors
+    assert "s1" not in federation.sum(Task(Unit(1))).contributors
 
 
 def test_shared_streams_make_each_mask_once_and_forget_what_is_never_fetched(monkeypatch):
@@ -170,16 +187,10 @@ def test_shared_streams_make_each_mask_once_and_forget_what_is_never_fetched(mon
 
 
 def test_task_survives_the_way_and_a_malformed_one_is_refused():
-    task = Task("x", {"C": np.eye(2)}, {"names": ("a", "b"), "rho": 1.5, "n": None}, ("s0", "s1"))
-    back = task_from_fields(task_fields(task), task.arrays, ["s0", "s1"])
-    assert (back.name, dict(back.params), back.participants) == (
-        task.name,
-        dict(task.params),
-        task.participants,
-    )
-    assert masking_digest(task_fields(task), task.arrays) != masking_digest(
-        task_fields(task), {"C": np.ones((2, 2))}
-    )
+    task = Task(Other(C=np.eye(2), names=("a", "b"), rho=1.5), ("s0", "s1"))
+    back = task_from_fields(task.fields(), task.arrays, ["s0", "s1"])
+    assert (back.name, back.params, back.participants) == (task.name, task.params, task.participants)
+    assert task_digest(task.fields(), task.arrays) != task_digest(task.fields(), {"C": np.ones((2, 2))})
     with pytest.raises(ProtocolError, match="this task is malformed"):
         task_from_fields({"name": "x"}, {}, None)
 
@@ -194,6 +205,6 @@ def test_refusals_name_only_errors_of_this_package():
 
 def test_garbage_is_answered_with_a_refusal_not_an_exception():
     identity = Identity.from_seed(bytes(32))
-    site = SecureSite(Site("a", np.zeros(1)), SecAggSite("a", identity, {"a": identity.public}, "run", bytes))
+    site = SecureSite(Site("a", None), SecAggSite("a", identity, {"a": identity.public}, "run", bytes))
     with pytest.raises(ProtocolError, match="site 'a' refused: these bytes are not a feddbn message"):
         read_secure_reply(site.handle(b"garbage"))

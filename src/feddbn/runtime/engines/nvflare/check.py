@@ -30,26 +30,19 @@ def _check_rights(kit: Path) -> list[Finding]:
         rights = json.loads((kit / "local" / "authorization.json").read_text())["permissions"]
         resources = json.loads((kit / "local" / "resources.json").read_text())
     except (OSError, ValueError, KeyError):
-        return [
-            Finding(
-                "rights", False, "local/authorization.json or local/resources.json is missing or unreadable"
-            )
-        ]
+        said = "local/authorization.json or local/resources.json is missing or unreadable"
+        return [Finding("rights", False, said)]
     loose = [role for role, right in rights.items() if right == "any" or right.get("byoc", "none") != "none"]
-    classes = sorted(set(resources.get("class_allow_list", ["*"])) - set(ALLOWED_CLASSES))
-    out = [
-        Finding(
-            "code in jobs",
-            not loose,
-            f"allowed for {', '.join(loose)}" if loose else "refused for every role",
-        ),
-        Finding(
-            "classes", not classes, f"also allows {', '.join(classes)}" if classes else "only those of feddbn"
-        ),
-    ]
+    jobs = f"allowed for {', '.join(loose)}" if loose else "refused for every role"
+    more = sorted(set(resources.get("class_allow_list", ["*"])) - set(ALLOWED_CLASSES))
+    classes = f"also allows {', '.join(more)}" if more else "only those of feddbn"
     streaming = bool(resources.get("allow_log_streaming", True))
-    out.append(Finding("logs", not streaming, "are sent to the server" if streaming else "stay at this site"))
-    return out
+    logs = "are sent to the server" if streaming else "stay at this site"
+    return [
+        Finding("code in jobs", not loose, jobs),
+        Finding("classes", not more, classes),
+        Finding("logs", not streaming, logs),
+    ]
 
 
 def _check_certificate(kit: Path) -> list[Finding]:
@@ -62,26 +55,22 @@ def _check_certificate(kit: Path) -> list[Finding]:
     now = datetime.now(UTC)
     days = (certificate.not_valid_after_utc - now).days
     clock = certificate.not_valid_before_utc <= now
+    late = "" if clock else ", before the certificate begins"
     return [
-        Finding(
-            "clock",
-            clock,
-            now.strftime("%Y-%m-%d %H:%M:%S UTC") + ("" if clock else ", before the certificate begins"),
-        ),
+        Finding("clock", clock, now.strftime("%Y-%m-%d %H:%M:%S UTC") + late),
         Finding("certificate", days > EXPIRY_WARNING_DAYS, f"valid for {days} more days"),
     ]
 
 
 def _check_server(kit: Path, timeout_s: float) -> Finding:
     """Open a mutually authenticated connection to the server, as the site itself will."""
+    startup = kit / "startup"
     try:
-        target = json.loads((kit / "startup" / "fed_client.json").read_text())["servers"][0]["service"][
-            "target"
-        ]
+        servers = json.loads((startup / "fed_client.json").read_text())["servers"]
+        target = servers[0]["service"]["target"]
         host, port = target.rsplit(":", 1)
     except (OSError, ValueError, KeyError, IndexError):
         return Finding("server", False, "startup/fed_client.json is missing or unreadable")
-    startup = kit / "startup"
     try:
         context = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
         context.check_hostname = False
@@ -90,18 +79,10 @@ def _check_server(kit: Path, timeout_s: float) -> Finding:
             socket.create_connection((host, int(port)), timeout=timeout_s) as plain,
             context.wrap_socket(plain, server_hostname=host) as secure,
         ):
-            return Finding(
-                "server",
-                True,
-                f"{target} answers with {secure.version()} and a certificate of this federation",
-            )
+            said = f"{target} answers with {secure.version()} and a certificate of this federation"
+            return Finding("server", True, said)
     except ssl.SSLError as error:
-        return Finding(
-            "server", False, f"{target} answers, but not with this federation's certificate ({error.reason})"
-        )
+        said = f"{target} answers, but not with this federation's certificate ({error.reason})"
     except OSError as error:
-        return Finding(
-            "server",
-            False,
-            f"{target} cannot be reached ({error.strerror or 'timeout'}); outbound TCP is needed",
-        )
+        said = f"{target} cannot be reached ({error.strerror or 'timeout'}); outbound TCP is needed"
+    return Finding("server", False, said)

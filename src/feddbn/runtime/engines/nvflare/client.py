@@ -22,6 +22,7 @@ from feddbn.runtime.engines.nvflare.topics import PROGRESS_TOPIC
 __all__ = ["Console", "write_job"]
 
 _RUNNING, _DONE = "RUNNING", "FINISHED"
+_COLLAB = "nvflare.collab.runtime"
 
 
 def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float = 180.0) -> Path:
@@ -37,37 +38,23 @@ def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float 
         "mandatory_clients": list(study.sites) if needed == len(study.sites) else [],
         "deploy_map": {"app": ["server", *study.sites]},
     }
+    controls = {"server_obj_id": "study", "collab_obj_ids": [], "sync_task_timeout": sync_timeout_s}
+    controller = {"id": "controller", "path": f"{_COLLAB}.controller.CollabController", "args": controls}
+    executor = {"path": f"{_COLLAB}.executor.CollabExecutor", "args": {"client_obj_id": "site"}}
+    # Kits allow classes by these paths, so they stay whatever moves.
+    study_class = {"id": "study", "path": "feddbn.runtime.nvflare_server.FeddbnServer"}
+    site_class = {"id": "site", "path": "feddbn.runtime.nvflare_site.FeddbnSite", "args": {}}
     server = {
         "format_version": 2,
         # Sites fetch only the two set-up tasks this way; by default that takes 2 s each.
         "server": {"task_request_interval": 0.2},
-        "workflows": [
-            {
-                "id": "controller",
-                "path": "nvflare.collab.runtime.controller.CollabController",
-                "args": {"server_obj_id": "study", "collab_obj_ids": [], "sync_task_timeout": sync_timeout_s},
-            }
-        ],
-        "components": [
-            {
-                "id": "study",
-                "path": "feddbn.runtime.nvflare_server.FeddbnServer",
-                "args": {"study": study.to_json(), "run_id": run_id},
-            }
-        ],
+        "workflows": [controller],
+        "components": [{**study_class, "args": {"study": study.to_json(), "run_id": run_id}}],
     }
     client = {
         "format_version": 2,
-        "executors": [
-            {
-                "tasks": ["*"],
-                "executor": {
-                    "path": "nvflare.collab.runtime.executor.CollabExecutor",
-                    "args": {"client_obj_id": "site"},
-                },
-            }
-        ],
-        "components": [{"id": "site", "path": "feddbn.runtime.nvflare_site.FeddbnSite", "args": {}}],
+        "executors": [{"tasks": ["*"], "executor": executor}],
+        "components": [site_class],
     }
     for path, values in (
         (job / "meta.json", meta),
