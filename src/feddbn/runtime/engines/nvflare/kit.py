@@ -199,7 +199,8 @@ def start_environment() -> dict[str, str]:
     minutes by default after the study itself has ended; 15 seconds are enough for a site that lives. On a busy
     machine a job's processes start slowly: a site waits longer than NVFlare's 60 s for the server's, and longer
     than 5 s for its own connection, before the whole job fails. The server answers with many threads, and glibc keeps
-    freed memory apart for each of them unless told not to.
+    freed memory apart for each of them unless told not to. Importing pandas imports pyarrow, whose allocator would start
+    a thread, and jobs can be forked only from a process that has none.
     """
     here = str(Path(sys.executable).parent)
     values = {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', '')}"}
@@ -208,6 +209,7 @@ def start_environment() -> dict[str, str]:
     values.setdefault("NVFLARE_CELL_WAIT_TIMEOUT", "30")
     values.setdefault("OMP_NUM_THREADS", "1")
     values.setdefault("MALLOC_ARENA_MAX", "2")
+    values.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     return values
 
 
