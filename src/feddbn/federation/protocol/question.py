@@ -230,6 +230,11 @@ class Question:
         """Return the lengths of axes that other fields fix."""
         return {}
 
+    @property
+    def reach(self) -> int:
+        """How many earlier rows the answer for one row depends on; noise for single rows pays for them."""
+        return int(getattr(self, "n_lags", 0))
+
     def wrong(self, sentence: str) -> ProtocolError:
         """Return the refusal of this question."""
         return ProtocolError(f"task {self.name!r}: {sentence}.")

@@ -1,4 +1,4 @@
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,24 +20,13 @@ from feddbn.federation.protocol.messages import (
     task_from,
     task_request,
 )
-from feddbn.federation.protocol.question import Question, array, names, number, whole
-from feddbn.federation.protocol.site import SiteTask, register_site_task
+from feddbn.federation.protocol.question import array, names, number, whole
 from feddbn.federation.protocol.task import Task
+from support.questions import give_values, make_question
 
-
-@dataclass(frozen=True, kw_only=True)
-class Step(Question):
-    name = "messages-step"
-    purpose = "test"
-
-    rho: float = number()
-    k: int = whole(default=3)
-    names: tuple[str, ...] = names(default=())
-    C: np.ndarray = array("r", "c")
-    D: np.ndarray | None = array("n", default=None)
-
-
-register_site_task(SiteTask(Step, None))
+FIELDS = {"rho": number(), "k": whole(default=3), "names": names(default=())}
+ARRAYS = {"C": array("r", "c"), "D": array("n", default=None)}
+Step = make_question("messages-step", give_values, **FIELDS, **ARRAYS)
 QUESTION = Step(rho=0.1, names=("a", "b"), C=np.arange(6.0).reshape(2, 3))
 TASK = Task(QUESTION, ("b", "a"))
 

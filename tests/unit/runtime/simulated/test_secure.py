@@ -1,42 +1,22 @@
 from contextlib import suppress
-from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from feddbn.core.encoding import encode
 from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError, SiteRefused, StateError
-from feddbn.federation.protocol.question import Question, array, names, number, whole
+from feddbn.federation.protocol.question import array, names, number, whole
 from feddbn.federation.protocol.secure_site import SecureSite, read_secure_reply
-from feddbn.federation.protocol.site import Site, SiteTask, one_by_one, register_site_task, task_from_fields
+from feddbn.federation.protocol.site import Site, task_from_fields
 from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.secagg_site import SecAggSite
 from feddbn.runtime.masked import SecureFederation
 from feddbn.runtime.simulated.secure import _SharedStreams, secure_federation
+from support.questions import Values, give_values, make_question
 
-
-@dataclass(frozen=True)
-class Unit(Question):
-    name = "secure-unit"
-    purpose = "test"
-
-    i: int = whole(default=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Other(Question):
-    name = "secure-other"
-    purpose = "test"
-
-    rho: float = number(default=None)
-    names: tuple[str, ...] = names()
-    C: np.ndarray = array("r", "c")
-
-
-register_site_task(SiteTask(Unit, one_by_one(lambda here, question: (here.state, here.data.values))))
-register_site_task(SiteTask(Other, None))
+Unit = make_question("secure-unit", give_values, i=whole(default=0))
+Other = make_question("secure-other", give_values, rho=number(), names=names(), C=array("r", "c"))
 NAMES = [f"s{i}" for i in range(6)]
 
 
@@ -57,7 +37,7 @@ class Bytes:
 
 def _sites():
     rng = np.random.default_rng(0)
-    return {name: Site(name, SimpleNamespace(variables=(), values=rng.normal(size=3))) for name in NAMES}
+    return {name: Site(name, Values(rng.normal(size=3))) for name in NAMES}
 
 
 def test_new_epochs_begin_when_the_slots_are_spent_and_grow():
@@ -65,7 +45,7 @@ def test_new_epochs_begin_when_the_slots_are_spent_and_grow():
     phases = []
     federation = secure_federation(sites, fault=lambda site, phase: phases.append(phase))
     for i in range(45):
-        federation.sum(Task(Unit(i)))
+        federation.sum(Task(Unit(i=i)))
     # 8 sums, then 32, then 128: three set-ups for 45 sums.
     assert phases.count("advertise") == 3 * len(NAMES)
     assert phases.count("masked") == 45 * len(NAMES)
@@ -77,14 +57,14 @@ def test_dead_site_is_left_out_of_the_next_epoch():
         _sites(), fault=lambda site, phase: "request lost" if site in dead else None
     )
     federation.agree_on_keys(1)
-    federation.sum(Task(Unit(0)))
+    federation.sum(Task(Unit(i=0)))
     dead.add("s3")
-    answer = federation.sum(Task(Unit(1)))
+    answer = federation.sum(Task(Unit(i=1)))
     assert "s3" not in answer.contributors
     assert federation.last_dropped == ()
     dead.clear()
     federation.agree_on_keys(1)
-    assert federation.sum(Task(Unit(2))).contributors == tuple(NAMES)
+    assert federation.sum(Task(Unit(i=2))).contributors == tuple(NAMES)
 
 
 @pytest.mark.parametrize("phase", ["share", "deliver"])
@@ -120,11 +100,11 @@ def test_restarted_site_counts_as_a_drop_out_until_the_next_epoch():
 
     handlers = {name: endpoint(name) for name in NAMES}
     federation = SecureFederation(Bytes(handlers))
-    federation.sum(Task(Unit(0)))
+    federation.sum(Task(Unit(i=0)))
     handlers["s1"] = endpoint("s1")
-    assert "s1" not in federation.sum(Task(Unit(1))).contributors
+    assert "s1" not in federation.sum(Task(Unit(i=1))).contributors
     federation.agree_on_keys()
-    assert "s1" in federation.sum(Task(Unit(2))).contributors
+    assert "s1" in federation.sum(Task(Unit(i=2))).contributors
 
 
 def test_too_small_a_federation_is_refused_at_once():
@@ -167,9 +147,9 @@ def test_site_refuses_a_task_whose_digest_does_not_fit():
 
 def test_restarted_site_in_this_process_counts_as_a_drop_out():
     federation = secure_federation(_sites())
-    federation.sum(Task(Unit(0)))
+    federation.sum(Task(Unit(i=0)))
     federation._courier._sites["s1"].secagg._epoch = None
-    assert "s1" not in federation.sum(Task(Unit(1))).contributors
+    assert "s1" not in federation.sum(Task(Unit(i=1))).contributors
 
 
 def test_shared_streams_make_each_mask_once_and_forget_what_is_never_fetched(monkeypatch):
