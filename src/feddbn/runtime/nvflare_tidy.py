@@ -1,3 +1,5 @@
 """Where deployed kits and jobs look for this; the code is in `engines.nvflare.tidy`."""
 
-from feddbn.runtime.engines.nvflare.tidy import MemoryTidy as MemoryTidy
+from feddbn.runtime.engines.nvflare.tidy import MemoryTidy
+
+__all__ = ["MemoryTidy"]
