@@ -15,7 +15,6 @@ import re
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -48,12 +47,6 @@ class Entry:
     attribute: str
     help: str
     panel: str
-    needs: str = "feddbn"
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether this installation has the command and the module it is about."""
-        return all(find_spec(name) is not None for name in (f"feddbn.cli.{self.module}", self.needs))
 
     def outline(self, name: str) -> TyperCommand:
         """Return a stand-in that only knows its help."""
@@ -77,13 +70,7 @@ COMMANDS = {
     "fit": Entry("fit", "fit", "Learn a network from the data of several sites.", _LEARN),
     "compare": Entry("compare", "compare", "Learn with several methods and compare them.", _LEARN),
     "score": Entry("score", "score", "Score a result against the truth.", _LEARN),
-    "select": Entry(
-        "select",
-        "select",
-        "Choose penalties and lags without knowing the truth.",
-        _LEARN,
-        needs="feddbn.methods.selection",
-    ),
+    "select": Entry("select", "select", "Choose penalties and lags without knowing the truth.", _LEARN),
     "confidence": Entry("confidence", "confidence", "Find out how far each edge can be trusted.", _LEARN),
     "report": Entry("report", "report", "Write a result as one HTML page.", _LEARN),
     "plot": Entry("plot", "plot", "Draw a result as a figure.", _LEARN),
@@ -100,7 +87,6 @@ COMMANDS = {
     "stop": Entry("submit", "stop", "Stop a run; it can be resumed.", _DEPLOY),
     "resume": Entry("submit", "resume", "Go on with a run where it stopped.", _DEPLOY),
     "reproduce": Entry("reproduce", "reproduce", "Reproduce the paper's tables and figures.", _RESEARCH),
-    "bench": Entry("bench", "bench", "Measure speed on this machine.", _RESEARCH),
 }
 
 
@@ -112,8 +98,7 @@ class CommandGroup(TyperGroup):
         # click suggests near names itself; typer would say it twice.
         self.suggest_commands = False
         for name, entry in COMMANDS.items():
-            if entry.is_installed:
-                self.commands[name] = entry.outline(name)
+            self.commands[name] = entry.outline(name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Accept ``--debug`` anywhere before a bare ``--``."""
