@@ -59,8 +59,8 @@ def profile(largest: int) -> Table:
             "rounds",
             "h per acyclic round",
         ],
-        note="sites: moments, gradients, a personal site's steps without h; convex: the server's lassos within an order and the "
-        "bound they are solved on; other: the server's elementwise work, messages and Python itself.",
+        note="sites: moments, gradients, a personal site's steps without h; convex: the server's lassos within an order and "
+        "the bound they are solved on; other: the server's elementwise work, messages and Python itself.",
     )
     clock = Clock()
     # PFDBNL asks for h of all sites in one call, but only where h is the function it knows how to batch.
@@ -75,7 +75,7 @@ def profile(largest: int) -> Table:
     consensus.solve_by_signs = clock.wrap("convex", consensus.solve_by_signs)
     for name in ("see", "scaled"):
         setattr(seen_gram.SeenGram, name, clock.wrap("convex", getattr(seen_gram.SeenGram, name)))
-    for d in (d for d in (10, 20, 50, 100, 200, 300) if d <= largest):
+    for d in [d for d in (10, 20, 50, 100, 200, 300) if d <= largest] or [largest]:
         fed = federation(d, 10, 20 * d, 0)
         for method in (feddbn.FDBNL, feddbn.Dynotears, feddbn.PFDBNL):
             is_personal = method is feddbn.PFDBNL

@@ -1,0 +1,84 @@
+"""What a text refers to: dotted names, files and tests; and whether they are there."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_NAME = re.compile(r"(?<![\w./-])(?:feddbn|core|federation|runtime)(?:\.[A-Za-z_]\w*)+(?![\w/(]|\.\w)")
+_FILE = re.compile(r"(?<![\w/.{}<~-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b(?!\.)")
+_TEST = re.compile(r"\btest_\w+")
+
+
+@cache
+def prose(path: Path) -> str:
+    """Docstrings and comments of a module, or a page without its blocks of code."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return re.sub(r"```.*?```", "", text, flags=re.S)
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    said = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return "\n".join([*said, *(token.string for token in tokens if token.type == tokenize.COMMENT)])
+
+
+def names_in(text: str) -> set[str]:
+    """Dotted names of modules of the package, and of what is in them."""
+    found = {name for name in _NAME.findall(text) if not name.endswith((".py", ".md"))}
+    return {name if name.startswith("feddbn.") else f"feddbn.{name}" for name in found}
+
+
+def files_in(text: str) -> set[str]:
+    """Modules and pages named by a path."""
+    return set(_FILE.findall(text))
+
+
+def cited_tests(text: str) -> set[str]:
+    """Names of tests, or of modules of tests."""
+    return set(_TEST.findall(re.sub(r"\S+\.py\b", "", text)))
+
+
+@cache
+def is_there(name: str) -> bool:
+    """Whether a dotted name can be imported."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[cut:]:
+            if not hasattr(found, attribute) and attribute not in getattr(found, "__annotations__", {}):
+                return False
+            found = getattr(found, attribute, None)
+        return True
+    return False
+
+
+def is_file(name: str, beside: Path) -> bool:
+    """Whether a path leads somewhere from the root, the package, the tests, the pages or the file that names it."""
+    places = (ROOT, ROOT / "src" / "feddbn", ROOT / "tests", ROOT / "docs", beside.parent)
+    return any((place / name).is_file() for place in places)
+
+
+@cache
+def _source(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def is_test(name: str) -> bool:
+    """Whether ``path`` or ``path::test`` is there."""
+    path, _, test = name.partition("::")
+    return (ROOT / path).is_file() and (not test or f"def {test}(" in _source(ROOT / path))
+
+
+def is_some_test(name: str) -> bool:
+    """Whether some file has that name, or some file has a test of that name."""
+    modules = (ROOT / "tests").rglob("test_*.py")
+    return any(path.stem == name or f"def {name}(" in _source(path) for path in modules)
