@@ -9,7 +9,7 @@ PACKAGE = TESTS.parent / "src" / "feddbn"
 
 
 def mirrors_a_module(path: Path) -> bool:
-    """Whether ``x/test_y.py`` or ``x/test_y_more.py`` stands beside the module ``x/y.py``."""
+    """Whether a module has the name of a file of tests, with or without more words after it, and its folder."""
     folder = PACKAGE / path.parent.relative_to(TESTS / "unit")
     about = path.stem.removeprefix("test_")
     return any(about == module.stem or about.startswith(f"{module.stem}_") for module in folder.glob("*.py"))
