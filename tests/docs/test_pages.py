@@ -44,6 +44,7 @@ def test_the_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     assert feddbn.DBN.from_json(tmp_path / "network.json").d == 5
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
 @pytest.mark.parametrize("page", ["quickstart", "tutorial", "edge-confidence"])
 def test_the_snippets_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
@@ -56,6 +57,7 @@ def test_the_snippets_of_a_page_run_one_after_the_other(page, tmp_path, monkeypa
         exec(compile(snippet, f"{page}.md", "exec"), names)
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_quick_start_run_one_after_the_other(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _NAME = re.compile(r"(?<![\w./-])(?:feddbn|core|federation|runtime)(?:\.[A-Za-z_]\w*)+(?![\w/(]|\.\w)")
+_ROOMS = ("feddbn", "core", "federation", "runtime")
+_OWN = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
 _FILE = re.compile(r"(?<![\w/.{}<~-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b(?!\.)")
 _TEST = re.compile(r"\btest_\w+")
 
@@ -42,6 +44,37 @@ def files_in(text: str) -> set[str]:
 def cited_tests(text: str) -> set[str]:
     """Names of tests, or of modules of tests."""
     return set(_TEST.findall(re.sub(r"\S+\.py\b", "", text)))
+
+
+def own_names_in(text: str) -> set[str]:
+    """Names in single backticks, which stand for something of this package; others' stand in double ones."""
+    return {name for name in _OWN.findall(text) if name.split(".")[0] not in _ROOMS}
+
+
+@cache
+def words_of_the_code() -> frozenset[str]:
+    """Every name, argument, attribute, module and word of a string constant in the package."""
+    words: set[str] = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        words.update(path.with_suffix("").parts)
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        said = {id(node.body[0]) for node in ast.walk(tree) if isinstance(node, documented) and node.body}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr) and id(node) in said and isinstance(node.value, ast.Constant):
+                # A docstring must not vouch for itself.
+                node.value.value = None
+        for node in ast.walk(tree):
+            for field in ("id", "attr", "arg", "name", "value"):
+                value = getattr(node, field, None)
+                if isinstance(value, str):
+                    words.update(re.findall(r"\w+", value))
+    return frozenset(words)
+
+
+def is_own_name(name: str) -> bool:
+    """Whether every part of a name occurs in the code."""
+    return words_of_the_code().issuperset(name.split("."))
 
 
 @cache

@@ -22,6 +22,12 @@ def embedded(page: str) -> dict:
     return json.loads(found.group(1))
 
 
+def plain_result(**changes):
+    """An example of which no figure is drawn: for what a page says in words."""
+    result = {key: value for key, value in example_result(d=4).items() if key not in ("history", "truth")}
+    return {**result, **changes}
+
+
 def test_a_report_holds_every_section_and_refers_to_nothing_outside(tmp_path):
     path = write_report(example_result(personal=True), tmp_path / "deep" / "report.html")
     page = path.read_text(encoding="utf-8")
@@ -122,7 +128,7 @@ def test_a_real_audit_log_is_summed_by_task():
         chain.add(event="sent", task="moments", length=32, protection="masked and noise", **privacy, **who),
         chain.add(event="refused", task="moments", note="too many rounds", **who),
     ]
-    page = render_report(example_result(), audit=[asdict(entry) for entry in entries])
+    page = render_report(plain_result(), audit=[asdict(entry) for entry in entries])
     row = re.search(r'<th scope="row">moments</th>(.*?)</tr>', page).group(1)
     cells = re.findall(r"<td[^>]*>(.*?)</td>", row)
     assert cells == ["2", "1", "336", "10, 32", "masked; masked and noise"]
@@ -142,25 +148,25 @@ def test_a_real_audit_log_is_summed_by_task():
     ],
 )
 def test_the_privacy_of_a_study_is_told_in_words(privacy, text):
-    page = render_report({**example_result(), "privacy": privacy})
+    page = render_report(plain_result(privacy=privacy))
     assert f"<dt>Protection</dt><dd>{text}</dd>" in page
 
 
 def test_rows_of_sites_that_keep_them_are_counted_by_the_sum():
     sites = [{"name": "north"}, {"name": "south"}]
-    page = render_report({**example_result(), "sites": sites, "diagnostics": {"n_samples": 1234}})
+    page = render_report(plain_result(sites=sites, diagnostics={"n_samples": 1234}))
     assert "from 1,234 rows at 2 sites" in page
     assert "<p>north, south. How many rows each of them has is not in the result.</p>" in page
 
 
 def test_warnings_begin_like_sentences_unless_they_begin_with_a_name():
-    page = render_report({**example_result(), "warnings": ["the fit stopped.", "north dropped 2 rows."]})
+    page = render_report(plain_result(warnings=["the fit stopped.", "north dropped 2 rows."]))
     assert "<li>The fit stopped.</li><li>north dropped 2 rows.</li>" in page
 
 
 def test_a_result_file_is_read_and_a_wrong_one_refused(tmp_path):
     good = tmp_path / "result.json"
-    good.write_text(json.dumps(example_result(d=4)))
+    good.write_text(json.dumps(plain_result()))
     assert "FDBNL: 4 variables" in render_report(good)
     bad = tmp_path / "bad.json"
     bad.write_text("not json")
@@ -188,7 +194,7 @@ def test_unusable_results_are_refused_with_a_sentence():
 def test_a_report_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="cannot write the report to"):
-        write_report(example_result(d=3), tmp_path / "file" / "report.html")
+        write_report(plain_result(), tmp_path / "file" / "report.html")
 
 
 class Fitted:

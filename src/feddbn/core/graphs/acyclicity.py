@@ -57,7 +57,7 @@ LARGEST_START = 1e6
 def balanced(S: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return S in units that balance it, and these: ``S = units[:, None] * balanced / units``.
 
-    Variables in other units have other weights but the same cycles. LAPACK without `matrix_balance`'s checks, which
+    Variables in other units have other weights but the same cycles. LAPACK without the checks of ``matrix_balance``, which
     take ten times as long; units are powers of two.
     """
     found, _, _, units, _ = dgebal(S, scale=1, permute=0)
