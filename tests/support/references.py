@@ -95,9 +95,15 @@ def is_there(name: str) -> bool:
 
 
 def is_file(name: str, beside: Path) -> bool:
-    """Whether a path leads somewhere from the root, the package, the tests, the pages or the file that names it."""
+    """Whether a path leads somewhere from the root, the package, the tests, the pages or beside, or names a module."""
     places = (ROOT, ROOT / "src" / "feddbn", ROOT / "tests", ROOT / "docs", beside.parent)
-    return any((place / name).is_file() for place in places)
+    return any((place / name).is_file() for place in places) or name in _modules()
+
+
+@cache
+def _modules() -> frozenset[str]:
+    """Names of modules without their folders, as a page about a room gives them."""
+    return frozenset(path.name for path in (ROOT / "src").rglob("*.py"))
 
 
 @cache
