@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 ENGINES := $(wildcard tests/integration/test_nvflare_*.py tests/integration/test_flower.py \
   tests/integration/test_deployment_guide.py)
-# Two halves of about the same length: what has processes, pages and commands, and the rest.
-FAST_1 := $(wildcard tests/unit/runtime tests/unit/report tests/unit/experiments) tests/cli tests/docs
+# Two halves of about the same length: what has runtimes, pages and commands, and the rest.
+FAST_1 := tests/unit/runtime tests/unit/report tests/cli tests/docs
 FAST_2 := $(filter-out $(FAST_1) %__pycache__,$(wildcard tests/unit/*)) tests/contract tests/property
 LINTED := src tests benchmarks examples
 COVERED := feddbn.federation feddbn.privacy feddbn.core.designs

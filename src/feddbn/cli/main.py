@@ -109,10 +109,6 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Import the command that was asked for."""
-        if args and args[0] in COMMANDS and args[0] not in self.commands:
-            raise FeddbnError(
-                f"the command {args[0]!r} is not in this installation of feddbn; upgrade feddbn."
-            )
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else COMMANDS[name].load(name), rest
 
