@@ -1,6 +1,4 @@
-"""Several modules: how much work a fit is.
-
-Speed is guarded by counting work on fixed seeds, not by clocks: the limits are a tenth above what was measured.
+"""Speed is guarded by counting work on fixed seeds, not by clocks: the limits are a tenth above what was measured.
 
 A change that raises a count past its limit costs every user time or traffic; raise a limit only with a reason.
 """
@@ -11,8 +9,8 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn.core.fdbnl.local_step import LocalProblem
 from feddbn.core.graphs import acyclicity
+from feddbn.core.fdbnl.local_step import LocalProblem
 from feddbn.core.graphs.pruning import break_cycles
 from feddbn.core.orders.parent_sets import ParentSelection
 from feddbn.core.orders.parents import ParentRegressions

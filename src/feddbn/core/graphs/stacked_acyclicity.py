@@ -1,4 +1,4 @@
-"""Acyclicity of many graphs at once: the formulas of `acyclicity` and `acyclic_prox` with a leading axis.
+"""Acyclicity of many graphs at once: the formulas of `acyclicity` and `global_step` with a leading axis.
 
 A small graph costs a few microseconds of arithmetic and fifty of calls. Every graph keeps its own step length and stops
 by itself; those that are done leave the stack, so that the answer for each is its own, up to rounding.
@@ -89,7 +89,7 @@ def starts_within_reach(W: FloatArray, acyclicity: Acyclicity) -> tuple[FloatArr
 
 @dataclass(frozen=True)
 class StackedSteps:
-    """`acyclic_prox.AcyclicStep` of every graph."""
+    """`global_step.AcyclicStep` of every graph."""
 
     W: FloatArray
     h: FloatArray
@@ -110,7 +110,7 @@ def acyclic_prox_of_all(
     tol: float,
     max_steps: int,
 ) -> StackedSteps:
-    """Return `acyclic_prox.solve_acyclic_prox` of every graph; `kappa` is (K, d, 1), `start` knows h and its gradient.
+    """Return `global_step.solve_acyclic_prox` of every graph; `kappa` is (K, d, 1), `start` knows h and its gradient.
 
     One turn is one trial step of every graph that is not done.
     """

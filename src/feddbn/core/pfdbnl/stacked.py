@@ -1,6 +1,6 @@
-"""The rounds of PFDBNL at many sites at once: the formulas of `step` with a leading axis for the sites.
+"""The rounds of PFDBNL at many sites at once: the formulas of `personal_step` with a leading axis for the sites.
 
-Only what every round does is here. What a site does when a stage begins (its order, its support) is `stages`;
+Only what every round does is here. What a site does when a stage begins (its order, its support) is `personal_site`'s;
 `StackedMembers.member` and `put_member` go from one form to the other.
 """
 
@@ -75,7 +75,7 @@ class StackedProblems:
         return self.wG + np.diag(pull[:, 0]), self.wG[:, :, : self.d] + pull * centre
 
     def objective(self, mu: float, centre: FloatArray, penalty: FloatArray, C: FloatArray) -> FloatArray:
-        """Return (K,) `step.objective_given` of every site; `penalty` carries the weight."""
+        """Return (K,) `personal_step.objective_given` of every site; `penalty` carries the weight."""
         R = -C
         diagonal = np.einsum("kii->ki", R[:, : self.d])
         diagonal += 1.0
@@ -254,7 +254,7 @@ def personal_of_all(
     tol: float,
     max_steps: int,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return `step.solve_personal` of every site: (K, q, d) weights and (K,) h.
+    """Return `personal_step.solve_personal` of every site: (K, q, d) weights and (K,) h.
 
     One turn is one trial step of every site that is not done.
     """

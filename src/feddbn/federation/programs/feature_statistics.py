@@ -2,18 +2,19 @@
 
 What leaves a site is one vector in which recordings, sites and candidates have been added up:
 
-``feature-scale``     [n, sum x, sum x^2]: once, to make origin and scale public
-``feature-moments``   per candidate [n_own, n_groups, n_shared, totals, triangle], rows centred as below
-``pair-direction``    sums of prewhitened products and their asymmetry (core/ranking/direction.py)
+    feature-scale      [n, sum x, sum x^2]                                           once, to make origin and
+    scale public feature-moments    per candidate [n_own, n_groups, n_shared, totals, triangle]   rows centred
+    as below pair-direction     sums of prewhitened products and their asymmetry (core/ranking/direction.py)
 
 Centring (`centring` parameter of feature-moments)
 --------------------------------------------------
 ``shared``      every row is centred by the mean over all sites.
 ``recording``   every row is centred by the mean of its own recording.
-``label``       rows carry a label. A row whose label is the baseline (0, False, empty or missing; or the value
-                given as `baseline`) is centred by the mean over all sites of baseline rows; a row with any
-                other label is centred by the mean of the rows of that label in its own recording: the label
-                marks a stimulus whose effect differs from recording to recording and is unknown.
+``label``       rows carry a label. A row whose label is the baseline (0, False, empty or missing; or the
+value given as
+                `baseline`) is centred by the mean over all sites of baseline rows; a row with any other label
+                is centred by the mean of the rows of that label in its own recording: the label marks a
+                stimulus whose effect differs from recording to recording and is unknown.
 
 The label of a feature row is the label of its own time t, not of its predecessors.
 """

@@ -46,7 +46,7 @@ def local_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteSta
     """Return the site's moments of lagged rows, from its state if it has read them before.
 
     With ``center="recording"`` every recording is centred on its own mean first. With a ``fold`` only the rows before
-    the held-out block count (see `federation.programs.held_out`).
+    the held-out block count (see `federation.held_out`).
     """
     n_lags, within = int(_param(task, "n_lags")), task.params.get("center") == "recording"
     wanted = task.params.get("variables")

@@ -56,6 +56,14 @@ class Entries:
         part: FloatArray = C[self.rows] if C.ndim == 1 else C[np.ix_(self.rows, self.columns)]
         return part
 
+    def put(self, C: FloatArray) -> FloatArray:
+        """Return the site's (q_k, d_k) array among zeros, (q, d)."""
+        if self.is_whole:
+            return C
+        whole = np.zeros((self.q, self.d))
+        whole[np.ix_(self.rows, self.columns)] = C
+        return whole
+
 
 @dataclass(frozen=True)
 class SiteMemory:
