@@ -6,6 +6,7 @@ python benchmarks/personal_participation.py curve [picture.svg]
 """
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,13 +24,13 @@ class DroppingFederation(InProcessFederation):
     def __init__(self, data: dict, away: range) -> None:
         sites = read_sites(data)
         super().__init__({name: Site(name, site) for name, site in sites.items()})
-        self.variables, self.away = tuple(next(iter(sites.values())).variables), away
+        self.away = away
 
     def sum(self, task: Task) -> Sum:
         names = self.sites if task.participants is None else task.participants
         if task.name == "personal-step" and task.params["round"] in self.away:
             names = tuple(name for name in names if name not in ("site-0", "site-1"))
-        return super().sum(Task(task.name, task.arrays, task.params, names, task.note))
+        return super().sum(replace(task, participants=names))
 
 
 def draw(seed: int, d: int = 10) -> feddbn.SimulatedFederation:
