@@ -34,7 +34,7 @@ COMMANDS = {
 CALLS = {
     "demo_table": lambda m: m.main(2, d=3, n_samples=100),
     "fdbnl_objective": lambda m: m.main(0, 0, d=3, counts=(2,)),
-    "one_site_cost": lambda m: print(m.table_of(m.steps_of("PFDBNL", 3), {}).text()),
+    "one_site_cost": lambda m: sys.stdout.write(m.table_of(m.steps_of("PFDBNL", 3), {}).text()),
     "paper_setting": lambda m: m.main(2, settings=((3, 60),)),
     "personal_accuracy": lambda m: m.main(range(1), [0.1], d=4, n_samples=120),
     "personal_participation": lambda m: (m.table(range(1), d=3), m.curve(None, d=3)),
