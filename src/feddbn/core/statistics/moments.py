@@ -116,10 +116,6 @@ class Moments:
         delta = self.mean - origin
         return self.scatter + self.n * np.outer(delta, delta)
 
-    def raw_gram(self) -> FloatArray:
-        """(q, q) ``sum_t z_t z_t'``, uncentred."""
-        return self.about(np.zeros(self.q))
-
     def scaled(self, factor: FloatArray) -> Moments:
         """Moments of ``z / factor`` (elementwise, factor (q,))."""
         return Moments(self.n, self.mean / factor, self.scatter / np.outer(factor, factor))
