@@ -63,12 +63,15 @@ class FeatureMap:
         m for k knots.
     has_identity
         Whether the first feature is the value itself, so that a weight has the units of the regulator.
+    has_knots
+        Whether it reads its knots.
     """
 
     name: str
     function: FeatureFunction
     width: Callable[[int], int]
     has_identity: bool = True
+    has_knots: bool = True
 
     def __call__(self, values: FloatArray, knots: FloatArray) -> FloatArray:
         """(n, d, m) features of (n, d) values."""
@@ -227,8 +230,8 @@ def _quadratic(values: FloatArray, knots: FloatArray) -> FloatArray:
 
 
 _REGISTRY: dict[str, FeatureMap] = {
-    "linear": FeatureMap("linear", _linear, lambda k: 1),
-    "quadratic": FeatureMap("quadratic", _quadratic, lambda k: 2),
+    "linear": FeatureMap("linear", _linear, lambda k: 1, has_knots=False),
+    "quadratic": FeatureMap("quadratic", _quadratic, lambda k: 2, has_knots=False),
     "spline": FeatureMap("spline", natural_spline, lambda k: k - 1),
 }
 
@@ -268,4 +271,4 @@ def callable_map(function: Callable[[FloatArray], FloatArray], d: int) -> Featur
     name = (
         f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__name__)}"
     )
-    return FeatureMap(name, lambda values, knots: function(values), lambda k: m, has_identity=False)
+    return FeatureMap(name, lambda values, knots: function(values), lambda k: m, False, False)

@@ -28,6 +28,7 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.designs.features import FeatureLayout
+from feddbn.core.statistics.scaling import correlations
 from feddbn.errors import DataError, ParameterError
 
 __all__ = [
@@ -150,7 +151,7 @@ def score_parent_sets(
             " are estimated; edge probabilities need at least 2: give more rows or centre fewer groups."
         )
     d, r = layout.d, layout.n_regulators
-    correlation, _ = _correlation(cross)
+    correlation, _ = correlations(cross)
     regulators = layout.features()
     strength = float(n) if g is None else g
     n_pairs = r * (r - 1) // 2
@@ -209,13 +210,6 @@ def average_parent_sets(
         rates = np.clip((found + 1.0) / (n_possible + 1.0 / edge_rate), 1e-6, 1.0 - 1e-6)[group]
         probability, weight, evidence = _posterior(scores, rates)
     return EdgePosterior(probability, weight, rates, float(evidence + scores.null.sum()))
-
-
-def _correlation(cross: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(q, q) correlations and (q,) root sums of squares; a constant column correlates with nothing."""
-    norm = np.sqrt(np.maximum(np.diag(cross), 0.0))
-    safe = np.where(norm > 0, norm, 1.0)
-    return cross / np.outer(safe, safe), safe
 
 
 def _partial_out(

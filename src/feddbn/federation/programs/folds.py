@@ -68,7 +68,8 @@ class _Part:
             offset += len(block.values)
             if low < high:
                 labels = None if block.labels is None else block.labels[low:high]
-                yield Block(block.values[low:high], is_first or block.starts_segment or low > 0, labels)
+                time = None if block.time is None else block.time + low
+                yield Block(block.values[low:high], is_first or block.starts_segment or low > 0, labels, time)
                 is_first = False
 
 
