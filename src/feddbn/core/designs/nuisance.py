@@ -121,7 +121,8 @@ class Nuisance:
                 np.asarray(np.polynomial.legendre.legvander(place, self.degree)[:, 1:], dtype=np.float64)
             )
         for period in self.periods:
-            angle = (2.0 * np.pi / period) * times
+            # The whole turns are dropped first: a sine of a large angle has lost its digits.
+            angle = 2.0 * np.pi * ((times / period) % 1.0)
             found.append(np.column_stack([np.sin(angle), np.cos(angle)]))
         return np.concatenate(found, axis=1)
 
@@ -146,10 +147,6 @@ class Nuisance:
                 yield ("label", value), rows[~baseline & (values == value)]
 
 
-ONE_MEAN = Nuisance()
-"""What every design has at least."""
-
-
 def finite_numbers(values: Sequence[float], what: str) -> tuple[float, ...]:
     """Return the values as finite floats, with one zero instead of two, or refuse them by name."""
     listed = values.tolist() if isinstance(values, np.ndarray) else values
@@ -164,6 +161,10 @@ def finite_numbers(values: Sequence[float], what: str) -> tuple[float, ...]:
     return found
 
 
+ONE_MEAN = Nuisance()
+"""What every design has at least."""
+
+
 def is_baseline(labels: NDArray[np.generic], baseline: Label = None) -> BoolArray:
     """(n,) whether a label equals `baseline`; without one, whether it is 0, False, empty or missing."""
     if baseline is not None:
@@ -174,12 +175,15 @@ def is_baseline(labels: NDArray[np.generic], baseline: Label = None) -> BoolArra
 def project_off(joint: Moments, q: int) -> tuple[FloatArray, int]:
     """(q, q) products of the first q columns after mean and further columns are taken off, and the rank of these."""
     own = joint.scatter[:q, :q]
-    R, root = correlations(joint.scatter[q:, q:])
+    squares = np.diag(joint.scatter)[q:]
+    # Nuisance columns are of size one, so what varies less than this is constant but for rounding.
+    varying = q + np.flatnonzero(squares > 1e-20 * joint.n)
+    R, root = correlations(joint.scatter[np.ix_(varying, varying)])
     e, V = np.linalg.eigh(R)
     real = e > _COLLINEAR * max(len(R), 1)
     rank = 1 + int(real.sum())
     if joint.n <= rank:
         # Nothing is left of rows that the nuisances explain completely; what is computed is rounding.
         return np.zeros((q, q)), int(joint.n)
-    along = (V[:, real] / np.sqrt(e[real])).T @ (joint.scatter[q:, :q] / root[:, None])
+    along = (V[:, real] / np.sqrt(e[real])).T @ (joint.scatter[varying, :q] / root[:, None])
     return own - along.T @ along, rank
