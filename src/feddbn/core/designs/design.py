@@ -232,6 +232,15 @@ class Design:
                     start += width
         return tuple(Group(variable, lag, tuple(found[lag, variable])) for lag, variable in sorted(found))
 
+    @cached_property
+    def edge_columns(self) -> IntArray:
+        """(number of groups, m) columns of each group, where all have the same number of them."""
+        if len({len(group.columns) for group in self.groups}) != 1:
+            raise ParameterError(
+                "this design has edges of different widths, which this method cannot compare."
+            )
+        return np.array([group.columns for group in self.groups])
+
     def own(self, target: int) -> IntArray:
         """Columns of a target's own past."""
         return np.flatnonzero(np.array(self.terms[0].lags) > 0) * self.d + target

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.designs.features import FeatureLayout
+from feddbn.core.designs.design import Design
 from feddbn.core.statistics.scaling import correlations
 from feddbn.errors import DataError, ParameterError
 
@@ -112,7 +112,7 @@ def score_parent_sets(
     cross: FloatArray,
     n: float,
     n_intercepts: float,
-    layout: FeatureLayout,
+    design: Design,
     *,
     allowed: BoolArray | None = None,
     ridge: float = 1e-3,
@@ -128,8 +128,8 @@ def score_parent_sets(
         Number of rows.
     n_intercepts
         Number of means that the centring removed.
-    layout
-        Where the columns are.
+    design
+        Where the columns are; every possible edge has the same number of them.
     allowed
         (r, d), [from, to]; edges that may exist. A target's own past is in every model and never a candidate.
     ridge
@@ -138,21 +138,21 @@ def score_parent_sets(
     g
         Strength of the prior; n by default (unit information).
     """
-    if cross.shape != (layout.q, layout.q):
+    if cross.shape != (design.q, design.q):
         raise ParameterError(
-            f"cross must have shape {(layout.q, layout.q)} for this layout, got {cross.shape}."
+            f"cross must have shape {(design.q, design.q)} for this design, got {cross.shape}."
         )
     if ridge < 0:
         raise ParameterError(f"ridge must not be negative, got {ridge!r}.")
-    n_free = n - n_intercepts - layout.n_lags
+    n_free = n - n_intercepts - design.n_lags
     if n_free < 2:
         raise DataError(
-            f"{n:.0f} usable rows leave {n_free:.0f} after {n_intercepts:.0f} means and {layout.n_lags} lags"
+            f"{n:.0f} usable rows leave {n_free:.0f} after {n_intercepts:.0f} means and {design.n_lags} lags"
             " are estimated; edge probabilities need at least 2: give more rows or centre fewer groups."
         )
-    d, r = layout.d, layout.n_regulators
+    regulators = design.edge_columns
+    d, (r, m) = design.d, regulators.shape
     correlation, _ = correlations(cross)
-    regulators = layout.features()
     strength = float(n) if g is None else g
     n_pairs = r * (r - 1) // 2
     scores = ParentScores(
@@ -168,12 +168,12 @@ def score_parent_sets(
         candidate[target::d] = False
         index = np.flatnonzero(candidate)
         columns = regulators[index].ravel()
-        grams, moments, residual = _partial_out(correlation, columns, target, layout.own(target))
+        grams, moments, residual = _partial_out(correlation, columns, target, design.own(target))
         residual_variance = variances[target] * max(residual, 0.0)
         scores.null[target] = -0.5 * n_free * np.log(max(residual_variance, np.finfo(float).tiny))
         if residual <= 1e-12:
             moments, residual = np.zeros_like(moments), 1.0  # a constant target: nothing explains it better
-        _score_target(scores, target, index, grams, moments, residual, layout.m, ridge, n_free, strength)
+        _score_target(scores, target, index, grams, moments, residual, m, ridge, n_free, strength)
     return scores
 
 

@@ -21,16 +21,17 @@ The label of a feature row is the label of its own time t, not of its predecesso
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.features import DEFAULT_KNOTS, FeatureLayout, FeatureMap, feature_map, feature_rows
+from feddbn.core.designs.design import Basis, Design
+from feddbn.core.designs.features import DEFAULT_KNOTS
+from feddbn.core.designs.gram import Gram, gram_sums_length, recording_gram
+from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.ranking.direction import DirectionSums, PairScores, direction_sums, score_pairs
-from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.protocol.site import Recording, SiteData, SiteState, SiteTask, register_site_task
 from feddbn.federation.protocol.task import Param, ServerProgram, Task
@@ -40,12 +41,10 @@ __all__ = [
     "Candidate",
     "FeatureStatistics",
     "feature_statistics_program",
-    "is_baseline",
     "pair_direction_program",
 ]
 
 CENTRINGS = ("shared", "recording", "label")
-_SHARED: Hashable = ("shared",)
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class FeatureStatistics:
 
     Attributes
     ----------
-    candidate, layout
+    candidate, design
         Which map, and where its columns are.
     n
         Number of rows.
@@ -73,7 +72,7 @@ class FeatureStatistics:
     """
 
     candidate: Candidate
-    layout: FeatureLayout
+    design: Design
     n: float
     n_intercepts: float
     cross: FloatArray
@@ -103,6 +102,18 @@ class _Public:
                 "baseline": self.baseline,
             },
         )
+
+    def designs(self, variables: Sequence[str]) -> list[Design]:
+        """One design per candidate."""
+        scope = {"shared": "all"}.get(self.centring, self.centring)
+        nuisance = Nuisance(scope, baseline=self.baseline if scope == "label" else None)  # type: ignore[arg-type]
+        knots, origin, scale = (tuple(a.tolist()) for a in (self.knots, self.origin, self.scale))
+        return [
+            Design.features(
+                variables, self.n_lags, Basis(c.features, knots, c.smoothing), nuisance, origin, scale
+            )
+            for c in self.candidates
+        ]
 
     @classmethod
     def of(cls, task: Task) -> _Public:
@@ -155,14 +166,14 @@ def feature_statistics_program(
     )
     answer = yield public.task()
     results, start = [], 0
-    for candidate in public.candidates:
-        layout = FeatureLayout(d, n_lags, feature_map(candidate.features).width(len(public.knots)))
-        stop = start + 2 + sums_length(layout.q)
+    for candidate, design in zip(public.candidates, public.designs([f"x{i}" for i in range(d)]), strict=True):
+        stop = start + gram_sums_length(design.q)
         if stop > len(answer.value):
             raise ProtocolError(
                 "the sum for task 'feature-moments' is shorter than the asked candidates need."
             )
-        results.append(_statistics(answer.value[start:stop], candidate, layout))
+        gram = Gram.from_sums(answer.value[start:stop], design.q)
+        results.append(FeatureStatistics(candidate, design, gram.n, gram.n_nuisance, gram.scatter))
         start = stop
     return results, units
 
@@ -171,13 +182,6 @@ def pair_direction_program(d: int, ridge: float = 1e-3) -> ServerProgram[PairSco
     """Return the scores of ordered pairs within a moment, from one sum."""
     answer = yield Task("pair-direction")
     return score_pairs(DirectionSums.from_sums(answer.value, d), ridge)
-
-
-def is_baseline(labels: NDArray[np.generic], baseline: Param = None) -> NDArray[np.bool_]:
-    """(n,) whether a label equals `baseline`; without one, whether it is 0, False, empty or missing."""
-    if baseline is not None:
-        return np.array([value == baseline for value in labels.tolist()], dtype=bool)
-    return np.array([value is None or value != value or not value for value in labels.tolist()], dtype=bool)
 
 
 def _origin_and_scale(sums: FloatArray, d: int) -> FloatArray:
@@ -191,82 +195,21 @@ def _origin_and_scale(sums: FloatArray, d: int) -> FloatArray:
     return np.stack([mean, scale])
 
 
-def _statistics(vector: FloatArray, candidate: Candidate, layout: FeatureLayout) -> FeatureStatistics:
-    n_own, n_groups, n_shared = (float(value) for value in vector[:3])
-    q = layout.q
-    totals, triangle = vector[3 : 3 + q], vector[3 + q :]
-    cross = np.zeros((q, q))
-    rows, columns = np.triu_indices(q)
-    cross[rows, columns] = triangle
-    cross[columns, rows] = triangle
-    if n_shared > 0:
-        cross -= np.outer(totals, totals) / n_shared
-    # Own-centred rows lost one mean per group; the shared rows lost one together.
-    return FeatureStatistics(candidate, layout, n_own + n_shared, n_groups + float(n_shared > 0), cross)
-
-
-def _recording_moments(recording: Recording, public: _Public, d: int) -> FloatArray:
+def _recording_moments(recording: Recording, designs: Sequence[Design]) -> FloatArray:
     """One recording's contribution: candidates one after another."""
-    return np.concatenate([_candidate_moments(recording, public, c, d) for c in public.candidates])
-
-
-def _candidate_moments(recording: Recording, public: _Public, candidate: Candidate, d: int) -> FloatArray:
-    features: FeatureMap = feature_map(candidate.features)
-    q = FeatureLayout(d, public.n_lags, features.width(len(public.knots))).q
-    groups: dict[Hashable, Moments] = {}
-    stream = feature_rows(
-        recording.blocks(),
-        public.n_lags,
-        features,
-        smoothing=candidate.smoothing,
-        origin=public.origin,
-        scale=public.scale,
-        knots=public.knots,
-    )
-    for chunk in stream:
-        for key, rows in _split(chunk.rows, chunk.labels, public, recording.name):
-            groups[key] = groups.get(key, Moments.empty(q)).merge(Moments.of_rows(rows))
-    shared = groups.pop(_SHARED, Moments.empty(q))
-    vector = shared.to_sums()
-    upper = np.triu_indices(q)
-    for own in groups.values():
-        vector[1 + q :] += own.scatter[upper]
-    n_own = sum(own.n for own in groups.values())
-    return np.concatenate([[n_own, float(len(groups))], vector])
-
-
-def _split(
-    rows: FloatArray, labels: NDArray[np.generic] | None, public: _Public, recording: str
-) -> Iterator[tuple[Hashable, FloatArray]]:
-    """Yield (group, rows) of one chunk; the group of shared rows is `_SHARED`."""
-    if public.centring == "shared":
-        yield _SHARED, rows
-    elif public.centring == "recording":
-        yield "recording", rows
-    elif labels is None:
-        raise DataError(
-            f"recording {recording!r} has no label column, but center_by asks to centre rows by it."
-        )
-    else:
-        baseline = is_baseline(labels, public.baseline)
-        if baseline.any():
-            yield _SHARED, rows[baseline]
-        values = np.array([str(value) for value in labels.tolist()])
-        for value in sorted(set(values[~baseline].tolist())):
-            yield ("label", value), rows[~baseline & (values == value)]
+    return np.concatenate([recording_gram(design, recording).to_sums() for design in designs])
 
 
 def _feature_moment_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
     _only_recordings(unit, task)
-    public, d = _Public.of(task), len(site.variables)
+    designs = _Public.of(task).designs(site.variables)
     for recording in site.recordings():
-        yield _recording_moments(recording, public, d)
+        yield _recording_moments(recording, designs)
 
 
 def _feature_moments(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    public, d = _Public.of(task), len(site.variables)
-    widths = [feature_map(c.features).width(len(public.knots)) for c in public.candidates]
-    total = np.zeros(sum(2 + sums_length(FeatureLayout(d, public.n_lags, m).q) for m in widths))
+    designs = _Public.of(task).designs(site.variables)
+    total = np.zeros(sum(gram_sums_length(design.q) for design in designs))
     for vector in _feature_moment_units(site, state, task, "recording"):
         total += vector
     return state, total

@@ -163,10 +163,12 @@ def test_a_recording_without_labels_cannot_be_centred_by_them() -> None:
         recording_gram(Design.linear(NAMES, 0, Nuisance("label")), _recordings()[0])
 
 
-def test_nothing_zero_and_missing_are_the_baseline_unless_one_is_named() -> None:
-    labels = np.array([0, 1, False, "", None, float("nan"), "rest", 0.5], dtype=object)
-    assert is_baseline(labels).tolist() == [True, False, True, True, True, True, False, False]
-    assert is_baseline(labels, "rest").tolist() == [False] * 6 + [True, False]
+def test_falsy_and_missing_labels_are_the_baseline():
+    assert is_baseline(np.array([0, 1, 2])).tolist() == [True, False, False]
+    assert is_baseline(np.array([0.0, np.nan, 3.0])).tolist() == [True, True, False]
+    assert is_baseline(np.array(["", "drug"])).tolist() == [True, False]
+    assert is_baseline(np.array([None, False, "x", ""], dtype=object)).tolist() == [True, True, False, True]
+    assert is_baseline(np.array(["off", "on"]), "off").tolist() == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from feddbn.core.designs.features import FeatureLayout, feature_map, feature_rows
 from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.rows import design_rows
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.programs.feature_statistics import (
     Candidate,
     feature_statistics_program,
-    is_baseline,
     pair_direction_program,
 )
 from feddbn.federation.protocol.site import Site, site_task
@@ -72,15 +71,13 @@ def test_statistics_equal_rows_centred_by_hand(centring):
     np.testing.assert_allclose(units, [x.mean(axis=0), x.std(axis=0)], atol=1e-10)
     shared, own = [], []
     for block in blocks:
-        chunk = next(
-            feature_rows([block], 1, feature_map("quadratic"), smoothing=0.6, origin=units[0], scale=units[1])
-        )
+        chunk = next(design_rows(found.design, [block]))
         for label in np.unique(chunk.labels):
-            rows = chunk.rows[chunk.labels == label]
+            rows = chunk.values[chunk.labels == label]
             if centring == "label":
                 (shared if label == 0 else own).append(rows)
         if centring != "label":
-            (shared if centring == "shared" else own).append(chunk.rows)
+            (shared if centring == "shared" else own).append(chunk.values)
     parts = [rows - rows.mean(axis=0) for rows in own]
     if shared:
         together = np.concatenate(shared)
@@ -89,7 +86,7 @@ def test_statistics_equal_rows_centred_by_hand(centring):
     np.testing.assert_allclose(found.cross, Z.T @ Z, atol=1e-9)
     assert found.n == len(Z)
     assert found.n_intercepts == len(parts)
-    assert found.layout == FeatureLayout(3, 1, 2)
+    assert (found.design.d, found.design.n_lags, found.design.edge_columns.shape[1]) == (3, 1, 2)
 
 
 def test_large_means_do_not_spoil_the_cross_products():
@@ -152,14 +149,6 @@ def test_a_map_the_site_does_not_know_is_refused_with_the_remedy():
     unknown = Task(task.name, task.arrays, {**task.params, "features": ("somebody.else",)})
     with pytest.raises(ParameterError, match="registered at every site with register_feature_map"):
         site.answer(unknown)
-
-
-def test_falsy_and_missing_labels_are_the_baseline():
-    assert is_baseline(np.array([0, 1, 2])).tolist() == [True, False, False]
-    assert is_baseline(np.array([0.0, np.nan, 3.0])).tolist() == [True, True, False]
-    assert is_baseline(np.array(["", "drug"])).tolist() == [True, False]
-    assert is_baseline(np.array([None, False, "x", ""], dtype=object)).tolist() == [True, True, False, True]
-    assert is_baseline(np.array(["off", "on"]), "off").tolist() == [True, False]
 
 
 def test_a_named_baseline_is_the_same_as_an_empty_label():
