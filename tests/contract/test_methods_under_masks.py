@@ -28,7 +28,6 @@ METHODS = {
 
 def fitted(method, make):
     federation = make({name: Site(name, data) for name, data in read_sites(MADE.sites).items()})
-    federation.variables = ("x0", "x1", "x2", "x3", "x4")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnitsWarning)
         return method.set_params(federation=federation).fit(None)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.optimize
-
 from feddbn.core.fdbnl.local_step import LocalProblem
+
 from feddbn.core.fdbnl.schedules import make_schedule
 from feddbn.core.fdbnl.server import Consensus, ConsensusOptions
 from feddbn.core.fdbnl.site import SiteMember

@@ -7,10 +7,10 @@ import warnings
 
 import numpy as np
 import pytest
+from feddbn.core.fdbnl.local_step import LocalProblem
 
 import feddbn
 from feddbn.core.graphs import acyclicity
-from feddbn.core.fdbnl.local_step import LocalProblem
 from feddbn.core.graphs.pruning import break_cycles
 from feddbn.core.orders.parent_sets import ParentSelection
 from feddbn.core.orders.parents import ParentRegressions

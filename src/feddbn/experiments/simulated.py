@@ -96,7 +96,6 @@ class LocalNetworks:
         sites = read_sites(fed)
         names = tuple(next(iter(sites.values())).variables)
         self.federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
-        self.federation.variables = names  # type: ignore[attr-defined]
         model = estimator(**settings, federation=self.federation).fit(None)
         self.variables, self.networks = names, model.dbns_
         self.raw: dict[str, FloatArray] = {

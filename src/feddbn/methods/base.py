@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.fdbnl.server import RoundRecord
+from feddbn.core.fdbnl.path import RoundRecord
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.data import SiteData, check_sites, read_sites, summary
@@ -21,7 +21,7 @@ from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
 from feddbn.model.dbn import DBN
-from feddbn.runtime.simulated.stacked import StackedFederation
+from feddbn.runtime.simulated.in_process import InProcessFederation
 
 __all__ = ["DBNEstimator", "history_frame", "network"]
 
@@ -147,7 +147,7 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         self._check(sites, n_lags)
         self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
-        federation = StackedFederation({name: Site(name, site) for name, site in sites.items()})
+        federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
         # Small products: more BLAS threads than one cost several times what they gain.
         with threadpool_limits(1):
             run(federation, sites)

@@ -23,6 +23,7 @@ from feddbn.errors import DataError, ParameterError
 
 __all__ = [
     "ONE_MEAN",
+    "RECORDING_MEANS",
     "SCOPES",
     "SHARED",
     "Label",
@@ -163,6 +164,7 @@ def finite_numbers(values: Sequence[float], what: str) -> tuple[float, ...]:
 
 ONE_MEAN = Nuisance()
 """What every design has at least."""
+RECORDING_MEANS = Nuisance("recording")
 
 
 def is_baseline(labels: NDArray[np.generic], baseline: Label = None) -> BoolArray:

@@ -126,9 +126,9 @@ class Moments:
         delta = self.mean - origin
         return self.scatter + self.n * np.outer(delta, delta)
 
-    def raw_gram(self) -> FloatArray:
-        """(q, q) ``sum_t z_t z_t'``, uncentred."""
-        return self.about(np.zeros(self.q))
+    def standardised(self, origin: FloatArray, scale: FloatArray) -> FloatArray:
+        """(q, q) mean products of ``(z - origin) / scale``."""
+        return self.about(origin) / self.n / np.outer(scale, scale)
 
     def scaled(self, factor: FloatArray) -> Moments:
         """Moments of ``z / factor`` (elementwise, factor (q,))."""

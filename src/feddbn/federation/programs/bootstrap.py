@@ -29,7 +29,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.lagged import lagged_rows
+from feddbn.core.designs.design import Design
+from feddbn.core.designs.lagged import CHUNK_ROWS
+from feddbn.core.designs.rows import design_rows
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.core.statistics.resampling import (
     RESAMPLINGS,
@@ -39,8 +41,17 @@ from feddbn.core.statistics.resampling import (
     resample_counts,
 )
 from feddbn.errors import MissingExtra, ProtocolError
-from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Param, ServerProgram, Task
+from feddbn.federation.protocol.question import MOST_LAGS, Question, array, choice, whole
+from feddbn.federation.protocol.site import (
+    Here,
+    Recording,
+    SiteData,
+    SiteState,
+    SiteTask,
+    one_by_one,
+    register_site_task,
+)
+from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = ["BLOCK_LENGTHS", "UNITS", "ResampledMoments", "bootstrap_program", "resampling_plan"]
 
@@ -82,17 +93,18 @@ class ResamplingPlan:
 
 def resampling_plan(site: SiteData, n_lags: int, block_length: int | str, unit: str) -> ResamplingPlan:
     """Cut a site's rows into what will be resampled; reads every row once and keeps none."""
+    design = Design.linear(site.variables, n_lags)
     digest = hashlib.sha256()
     lengths: list[list[int]] = []
     longest = np.zeros((0, 0))
     for recording in site.recordings():
         digest.update(b"recording ")
         lengths.append([])
-        for chunk in lagged_rows(recording.blocks(), n_lags):
-            digest.update(np.ascontiguousarray(chunk).tobytes())
+        for chunk in _chunks(recording, design):
+            digest.update(chunk.tobytes())
             lengths[-1].append(len(chunk))
             if block_length == "politis-white" and len(chunk) > len(longest):
-                longest = chunk[:, : len(site.variables)].copy()
+                longest = chunk[:, : design.d].copy()
     usable = [item for item in lengths if sum(item)]
     by_recording = unit == "recordings" or (unit == "auto" and len(usable) >= MANY_RECORDINGS)
     length = _block_length(block_length, sum(map(sum, lengths)), longest)
@@ -123,16 +135,18 @@ def bootstrap_program(
     per_task = max(1, _FLOATS_PER_TASK // length)
 
     def task(origin: FloatArray, first: int, stop: int) -> Task:
-        params: dict[str, Param] = {
-            "n_lags": n_lags,
-            "first": first,
-            "stop": stop,
-            "resampling": resampling,
-            "block_length": block_length,
-            "unit": unit,
-            "seed": seed,
-        }
-        return Task("bootstrap-moments", {"origin": origin}, params, note={"replicates": float(max(stop, 0))})
+        question = BootstrapQuestion(
+            n_lags=n_lags,
+            first=first,
+            stop=stop,
+            resampling=resampling,
+            block_length=block_length if isinstance(block_length, int) else 0,
+            block_rule="given" if isinstance(block_length, int) else block_length,
+            unit=unit,
+            seed=seed,
+            origin=origin,
+        )
+        return Task(question, note={"replicates": float(max(stop, 0))})
 
     # A first sum about 0 only finds the mean; sums about the mean lose no digits to large levels.
     answer = yield task(np.zeros(q), -1, 0)
@@ -150,46 +164,64 @@ def bootstrap_program(
     return ResampledMoments(found[0], tuple(found[1:]))
 
 
-def _run(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    n_lags, first, stop, seed = (_integer(task, key) for key in ("n_lags", "first", "stop", "seed"))
-    block_length, unit = task.params.get("block_length"), task.params.get("unit")
-    resampling = task.params.get("resampling")
-    q = (n_lags + 1) * len(site.variables)
-    origin = task.arrays.get("origin")
-    if (
-        (not isinstance(block_length, int) and block_length not in BLOCK_LENGTHS)
-        or (isinstance(block_length, int) and block_length < 1)
-        or unit not in UNITS
-        or resampling not in RESAMPLINGS
-        or n_lags < 0
-        or not -1 <= first < stop
-    ):
-        raise ProtocolError("task 'bootstrap-moments' has a parameter this version does not know.")
-    if origin is None or origin.shape != (q,):
-        raise ProtocolError(
-            f"task 'bootstrap-moments' needs an origin of {q} numbers for this site's variables."
-        )
-    plan = resampling_plan(site, n_lags, block_length, str(unit))
-    counts = np.stack([plan.counts(str(resampling), seed, replicate) for replicate in range(first, stop)])
+@dataclass(frozen=True, kw_only=True)
+class BootstrapQuestion(Question):
+    """Sums of the replicates first..stop-1; `block_length` counts where `block_rule` is "given"."""
+
+    name = "bootstrap-moments"
+    purpose = "count, totals and cross-products of resampled lagged rows"
+
+    n_lags: int = whole(0, MOST_LAGS)
+    first: int = whole(-1)
+    stop: int = whole(0)
+    resampling: str = choice(*RESAMPLINGS)
+    block_rule: str = choice("given", *BLOCK_LENGTHS)
+    block_length: int = whole(default=0)
+    unit: str = choice(*UNITS)
+    seed: int = whole()
+    origin: FloatArray = array("q")
+
+    def check(self) -> None:
+        """There is something to answer, and a length where one is given."""
+        if self.first >= self.stop or (self.block_rule == "given" and self.block_length < 1):
+            raise self.wrong("'first' must be below 'stop', and a given block_length at least 1")
+
+
+def _answer(here: Here, question: BootstrapQuestion) -> tuple[SiteState, FloatArray]:
+    design, origin = Design.linear(here.data.variables, question.n_lags), question.origin
+    q = design.q
+    if len(origin) != q:
+        raise question.wrong(f"'origin' must have {q} numbers for this site's variables")
+    first, stop = question.first, question.stop
+    length = question.block_length if question.block_rule == "given" else question.block_rule
+    plan = resampling_plan(here.data, question.n_lags, length, question.unit)
+    counts = np.stack(
+        [plan.counts(question.resampling, question.seed, replicate) for replicate in range(first, stop)]
+    )
     total = np.zeros((stop - first, sums_length(q)))
-    for index, sums in _block_sums(site, n_lags, plan, origin):
+    for index, sums in _block_sums(here.data, design, plan, origin):
         total += counts[:, index] @ sums
-    return state, total.ravel()
+    return here.state, total.ravel()
 
 
 def _block_sums(
-    site: SiteData, n_lags: int, plan: ResamplingPlan, origin: FloatArray
+    site: SiteData, design: Design, plan: ResamplingPlan, origin: FloatArray
 ) -> Iterator[tuple[np.ndarray, FloatArray]]:
     """Yield (units, sums of their blocks), some blocks at a time."""
     # Bounds the (blocks, q, q) products held at once.
     at_once = max(1, _FLOATS_AT_ONCE // len(origin) ** 2)
-    chunks = (chunk for recording in site.recordings() for chunk in lagged_rows(recording.blocks(), n_lags))
+    chunks = (chunk for recording in site.recordings() for chunk in _chunks(recording, design))
     for chunk, sizes, units in zip(chunks, plan.sizes, plan.units, strict=True):
         ends = np.cumsum(sizes)
         for first in range(0, len(sizes), at_once):
             part = slice(first, first + at_once)
             rows = chunk[ends[part][0] - sizes[first] : ends[part][-1]]
             yield units[part], block_sums(rows, sizes[part], origin)
+
+
+def _chunks(recording: Recording, design: Design) -> Iterator[FloatArray]:
+    """Design rows in chunks of a size that does not depend on the design: blocks are cut within them."""
+    return (rows.values for rows in design_rows(design, recording.blocks(), CHUNK_ROWS))
 
 
 def _block_length(block_length: int | str, n_rows: int, longest: FloatArray) -> int:
@@ -209,13 +241,4 @@ def _block_length(block_length: int | str, n_rows: int, longest: FloatArray) -> 
     return int(np.clip(np.ceil(best), 1, len(longest)))
 
 
-def _integer(task: Task, key: str) -> int:
-    value = task.params.get(key)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ProtocolError(f"task 'bootstrap-moments' needs the whole number {key!r}, got {value!r}.")
-    return value
-
-
-register_site_task(
-    SiteTask("bootstrap-moments", _run, "count, totals and cross-products of resampled lagged rows")
-)
+register_site_task(SiteTask(BootstrapQuestion, one_by_one(_answer)))

@@ -2,17 +2,16 @@
 
 What leaves a site is one vector in which recordings, sites and candidates have been added up:
 
-    feature-scale      [n, sum x, sum x^2]                                           once, to make origin and
-    scale public feature-moments    per candidate [n_own, n_groups, n_shared, totals, triangle]   rows centred
-    as below pair-direction     sums of prewhitened products and their asymmetry (core/ranking/direction.py)
+    feature-scale      [n, sum x, sum x^2]                 once, to make origin and scale public
+    feature-moments    per candidate [n_own, n_groups, n_shared, totals, triangle]   rows centred as below
+    pair-direction     sums of prewhitened products and their asymmetry (core/ranking/direction.py)
 
 Centring (`centring` parameter of feature-moments)
 --------------------------------------------------
 ``shared``      every row is centred by the mean over all sites.
 ``recording``   every row is centred by the mean of its own recording.
 ``label``       rows carry a label. A row whose label is the baseline (0, False, empty or missing; or the
-value given as
-                `baseline`) is centred by the mean over all sites of baseline rows; a row with any other label
+                value given as `baseline`) is centred by the mean over all sites of baseline rows; a row with any other label
                 is centred by the mean of the rows of that label in its own recording: the label marks a
                 stimulus whose effect differs from recording to recording and is unknown.
 
@@ -33,8 +32,9 @@ from feddbn.core.designs.gram import Gram, gram_sums_length, recording_gram
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.ranking.direction import DirectionSums, PairScores, direction_sums, score_pairs
 from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.protocol.site import Recording, SiteData, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Param, ServerProgram, Task
+from feddbn.federation.protocol.question import MOST_LAGS, Param, Question, designs
+from feddbn.federation.protocol.site import Here, register_site_task, sum_of_units
+from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
     "CENTRINGS",
@@ -78,70 +78,46 @@ class FeatureStatistics:
     cross: FloatArray
 
 
+@dataclass(frozen=True, kw_only=True)
+class FeatureMomentsQuestion(Question):
+    """Cross-products of the rows of several designs; see `core.designs.gram.Gram.to_sums`."""
+
+    name = "feature-moments"
+    purpose = "cross-products of feature rows"
+
+    designs: tuple[Design, ...] = designs()
+
+    def check(self) -> None:
+        """The designs are about the same variables and do not reach too far back."""
+        if len({design.variables for design in self.designs}) > 1:
+            raise self.wrong("'designs' must be about the same variables")
+        if max(design.n_lags for design in self.designs) > MOST_LAGS:
+            raise self.wrong(f"'designs' must have at most {MOST_LAGS} lags")
+
+    @property
+    def params(self) -> dict[str, Param]:
+        """The designs as their descriptions."""
+        return {"designs": tuple(design.to_dict() for design in self.designs)}
+
+
 @dataclass(frozen=True)
-class _Public:
-    """What every site is told before it computes feature rows."""
+class FeatureScaleQuestion(Question):
+    """Counts, sums and squares of the variables."""
 
-    n_lags: int
-    candidates: tuple[Candidate, ...]
-    centring: str
-    baseline: Param
-    origin: FloatArray
-    scale: FloatArray
-    knots: FloatArray
+    name = "feature-scale"
+    purpose = "counts, sums and squares per variable"
 
-    def task(self) -> Task:
-        return Task(
-            "feature-moments",
-            {"origin": self.origin, "scale": self.scale, "knots": self.knots},
-            {
-                "n_lags": self.n_lags,
-                "features": tuple(c.features for c in self.candidates),
-                "smoothing": tuple(float(c.smoothing) for c in self.candidates),
-                "centring": self.centring,
-                "baseline": self.baseline,
-            },
-        )
 
-    def designs(self, variables: Sequence[str]) -> list[Design]:
-        """One design per candidate."""
-        scope = {"shared": "all"}.get(self.centring, self.centring)
-        nuisance = Nuisance(scope, baseline=self.baseline if scope == "label" else None)  # type: ignore[arg-type]
-        knots, origin, scale = (tuple(a.tolist()) for a in (self.knots, self.origin, self.scale))
-        return [
-            Design.features(
-                variables, self.n_lags, Basis(c.features, knots, c.smoothing), nuisance, origin, scale
-            )
-            for c in self.candidates
-        ]
+@dataclass(frozen=True)
+class DirectionQuestion(Question):
+    """Products of prewhitened rows and their asymmetry; see `core.ranking.direction`."""
 
-    @classmethod
-    def of(cls, task: Task) -> _Public:
-        names, smoothing = task.params["features"], task.params["smoothing"]
-        n_lags, centring = task.params["n_lags"], task.params["centring"]
-        if not isinstance(names, (tuple, list)) or not isinstance(smoothing, (tuple, list)):
-            raise ProtocolError("task 'feature-moments' must name features and smoothing as lists.")
-        if (
-            not isinstance(n_lags, int)
-            or n_lags < 1
-            or centring not in CENTRINGS
-            or len(names) != len(smoothing)
-        ):
-            raise ProtocolError(
-                f"task 'feature-moments' needs n_lags >= 1, as many smoothings as features and a centring"
-                f" among {', '.join(CENTRINGS)};"
-                f" got {n_lags!r}, {len(smoothing)} for {len(names)}, {centring!r}."
-            )
-        candidates = tuple(Candidate(str(f), float(str(s))) for f, s in zip(names, smoothing, strict=True))
-        arrays = task.arrays
-        baseline = task.params.get("baseline")
-        return cls(
-            n_lags, candidates, str(centring), baseline, arrays["origin"], arrays["scale"], arrays["knots"]
-        )
+    name = "pair-direction"
+    purpose = "products of prewhitened rows and their asymmetry"
 
 
 def feature_statistics_program(
-    d: int,
+    variables: Sequence[str],
     n_lags: int,
     candidates: Sequence[Candidate],
     *,
@@ -157,16 +133,20 @@ def feature_statistics_program(
     """
     if centring not in CENTRINGS:
         raise ParameterError(f"centring must be one of {', '.join(CENTRINGS)}, got {centring!r}.")
+    d = len(variables)
     units = np.stack([np.zeros(d), np.ones(d)])
     if standardise:
-        answer = yield Task("feature-scale")
+        answer = yield Task(FeatureScaleQuestion())
         units = _origin_and_scale(answer.value, d)
-    public = _Public(
-        n_lags, tuple(candidates), centring, baseline, units[0], units[1], np.array(knots, dtype=float)
+    scope = {"shared": "all"}.get(centring, centring)
+    nuisance = Nuisance(scope, baseline=baseline if scope == "label" else None)
+    asked = tuple(
+        Design.features(variables, n_lags, Basis(c.features, tuple(knots), c.smoothing), nuisance, *units)
+        for c in candidates
     )
-    answer = yield public.task()
+    answer = yield Task(FeatureMomentsQuestion(designs=asked))
     results, start = [], 0
-    for candidate, design in zip(public.candidates, public.designs([f"x{i}" for i in range(d)]), strict=True):
+    for candidate, design in zip(candidates, asked, strict=True):
         stop = start + gram_sums_length(design.q)
         if stop > len(answer.value):
             raise ProtocolError(
@@ -180,7 +160,7 @@ def feature_statistics_program(
 
 def pair_direction_program(d: int, ridge: float = 1e-3) -> ServerProgram[PairScores]:
     """Return the scores of ordered pairs within a moment, from one sum."""
-    answer = yield Task("pair-direction")
+    answer = yield Task(DirectionQuestion())
     return score_pairs(DirectionSums.from_sums(answer.value, d), ridge)
 
 
@@ -195,30 +175,21 @@ def _origin_and_scale(sums: FloatArray, d: int) -> FloatArray:
     return np.stack([mean, scale])
 
 
-def _recording_moments(recording: Recording, designs: Sequence[Design]) -> FloatArray:
-    """One recording's contribution: candidates one after another."""
-    return np.concatenate([recording_gram(design, recording).to_sums() for design in designs])
+def _feature_moment_units(here: Here, question: FeatureMomentsQuestion, unit: str) -> Iterator[FloatArray]:
+    _only_recordings(unit, question)
+    if tuple(here.data.variables) != question.designs[0].variables:
+        raise question.wrong(
+            f"it is about the variables {question.designs[0].variables}, but this site has"
+            f" {tuple(here.data.variables)}; agree on the same variables in the same order"
+        )
+    for recording in here.data.recordings():
+        yield np.concatenate([recording_gram(design, recording).to_sums() for design in question.designs])
 
 
-def _feature_moment_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
-    _only_recordings(unit, task)
-    designs = _Public.of(task).designs(site.variables)
-    for recording in site.recordings():
-        yield _recording_moments(recording, designs)
-
-
-def _feature_moments(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    designs = _Public.of(task).designs(site.variables)
-    total = np.zeros(sum(gram_sums_length(design.q) for design in designs))
-    for vector in _feature_moment_units(site, state, task, "recording"):
-        total += vector
-    return state, total
-
-
-def _scale_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
-    _only_recordings(unit, task)
-    d = len(site.variables)
-    for recording in site.recordings():
+def _scale_units(here: Here, question: FeatureScaleQuestion, unit: str) -> Iterator[FloatArray]:
+    _only_recordings(unit, question)
+    d = len(here.data.variables)
+    for recording in here.data.recordings():
         total = np.zeros(1 + 2 * d)
         for block in recording.blocks():
             x = np.asarray(block.values, dtype=np.float64)
@@ -226,40 +197,22 @@ def _scale_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Ite
         yield total
 
 
-def _scale(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    total = np.zeros(1 + 2 * len(site.variables))
-    for vector in _scale_units(site, state, task, "recording"):
-        total += vector
-    return state, total
+def _direction_units(here: Here, question: DirectionQuestion, unit: str) -> Iterator[FloatArray]:
+    _only_recordings(unit, question)
+    for recording in here.data.recordings():
+        yield direction_sums(recording.blocks, len(here.data.variables)).to_sums()
 
 
-def _direction_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
-    _only_recordings(unit, task)
-    for recording in site.recordings():
-        yield direction_sums(recording.blocks, len(site.variables)).to_sums()
-
-
-def _direction(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    total = DirectionSums.empty(len(site.variables)).to_sums()
-    for vector in _direction_units(site, state, task, "recording"):
-        total += vector
-    return state, total
-
-
-def _only_recordings(unit: str, task: Task) -> None:
+def _only_recordings(unit: str, question: Question) -> None:
     if unit != "recording":
-        raise ProtocolError(
-            f"task {task.name!r} can be split by recording only, not by {unit!r}:"
-            " centring and smoothing tie its rows."
+        raise question.wrong(
+            f"it can be split by recording only, not by {unit!r}: centring and smoothing tie its rows"
         )
 
 
-register_site_task(SiteTask("feature-scale", _scale, "counts, sums and squares per variable", _scale_units))
-register_site_task(
-    SiteTask("feature-moments", _feature_moments, "cross-products of feature rows", _feature_moment_units)
-)
-register_site_task(
-    SiteTask(
-        "pair-direction", _direction, "products of prewhitened rows and their asymmetry", _direction_units
-    )
-)
+for _kind, _units in (
+    (FeatureMomentsQuestion, _feature_moment_units),
+    (FeatureScaleQuestion, _scale_units),
+    (DirectionQuestion, _direction_units),
+):
+    register_site_task(sum_of_units(_kind, _units))

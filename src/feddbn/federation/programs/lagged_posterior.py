@@ -122,12 +122,12 @@ class LaggedPosterior:
 
 
 def lagged_posterior_program(
-    d: int, allowed: NDArray[np.bool_], options: LaggedOptions
+    variables: Sequence[str], allowed: NDArray[np.bool_], options: LaggedOptions
 ) -> ServerProgram[LaggedPosterior]:
     """Ask for the feature statistics of all candidates and average over parent sets; allowed is (p d, d)."""
-    rate = min(0.5, 2.0 / d) if options.edge_rate is None else options.edge_rate
+    rate = min(0.5, 2.0 / len(variables)) if options.edge_rate is None else options.edge_rate
     statistics, units = yield from feature_statistics_program(
-        d,
+        variables,
         options.n_lags,
         options.candidates,
         centring={None: "shared", "recording": "recording"}.get(options.center_by, "label"),

@@ -67,14 +67,17 @@ class PrivateFederation:
         self._plan = plan
         self._n_guaranteed = n_guaranteed
         self._quantile = quantile
-        self.variables: tuple[str, ...] = getattr(federation, "variables", ())
-        self.answered_tasks = frozenset(plan.rules)
+        self.variables = federation.variables
+        self.answered_tasks: frozenset[str] | None = frozenset(plan.rules)
         self.last: PrivateMoments | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, sorted."""
         return self._federation.sites
+
+    def state_of(self, site: str) -> None:
+        """Return None: what noise protects stays at the site."""
 
     def sum(self, task: Task) -> Sum:
         """Return a noise-aware sum of moments; other tasks pass through, and the sites' guards decide on

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from feddbn.core.fdbnl.local_step import LocalProblem
+
 from feddbn.core.graphs.acyclicity import expm_value_and_grad
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.pfdbnl.stages import order_of

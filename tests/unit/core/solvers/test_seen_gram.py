@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from feddbn.core.fdbnl.local_step import LocalLoss
+
 from feddbn.core.fdbnl.schedules import make_schedule
 from feddbn.core.fdbnl.server import Consensus, ConsensusOptions, Stage
 from feddbn.core.fdbnl.site import gradient_answer

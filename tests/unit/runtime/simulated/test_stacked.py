@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from feddbn.runtime.simulated.stacked import StackedFederation
 
 import feddbn
 from feddbn import FDBNL, Dynotears
@@ -9,7 +10,6 @@ from feddbn.federation.protocol.site import Guard, Site
 from feddbn.federation.protocol.task import Task
 from feddbn.runtime.simulated import stacked
 from feddbn.runtime.simulated.in_process import InProcessFederation
-from feddbn.runtime.simulated.stacked import StackedFederation
 
 
 class Recorder:

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from feddbn.runtime.simulated.stacked_answers import StackedAnswers
 
 from feddbn.data import read_sites
 from feddbn.errors import StateError
@@ -8,7 +9,6 @@ from feddbn.federation.protocol.task import Task
 from feddbn.methods.fdbnl import FDBNL
 from feddbn.methods.simulation import simulate
 from feddbn.runtime.simulated.in_process import InProcessFederation
-from feddbn.runtime.simulated.stacked_answers import StackedAnswers
 
 MADE = simulate(d=4, n_sites=3, n_samples=90, random_state=1)
 
@@ -32,7 +32,6 @@ class Recorder(InProcessFederation):
 @pytest.mark.parametrize("settings", [{}, {"schedule": "paper", "weighting": "sites", "max_rounds": 12}])
 def test_answers_together_are_the_answers_of_the_sites(settings):
     recorder = Recorder(_sites())
-    recorder.variables = next(iter(_sites().values())).data.variables
     FDBNL(federation=recorder, **settings).fit(None)
     tasks = [task for task in recorder.tasks if task.name == "fdbnl-step"]
     alone, together = _sites(), StackedAnswers(_sites())

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from feddbn.runtime.simulated.stacked import StackedFederation
 
 from feddbn import PFDBNL, simulate
 from feddbn.core.solvers import ordered_step
@@ -13,7 +14,6 @@ from feddbn.data import read_sites
 from feddbn.federation.protocol.site import Guard, Site
 from feddbn.runtime.simulated import stacked_personal
 from feddbn.runtime.simulated.in_process import InProcessFederation
-from feddbn.runtime.simulated.stacked import StackedFederation
 
 PAPER = {
     "schedule": "paper",
@@ -29,7 +29,6 @@ def fitted(
 ) -> PFDBNL:
     sites = read_sites(data)
     federation = kind({name: Site(name, site, guards) for name, site in sites.items()})
-    federation.variables = tuple(next(iter(sites.values())).variables)  # type: ignore[attr-defined]
     return PFDBNL(federation=federation, **settings).fit(None)
 
 
