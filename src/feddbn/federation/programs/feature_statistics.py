@@ -95,6 +95,11 @@ class FeatureMomentsQuestion(Question):
             raise self.wrong(f"'designs' must have at most {MOST_LAGS} lags")
 
     @property
+    def feature_maps(self) -> tuple[str, ...]:
+        """Names of the maps of all designs; the first term of each is the values themselves."""
+        return tuple(sorted({term.basis.name for design in self.designs for term in design.terms[1:]}))
+
+    @property
     def params(self) -> dict[str, Param]:
         """The designs as their descriptions."""
         return {"designs": tuple(design.to_dict() for design in self.designs)}

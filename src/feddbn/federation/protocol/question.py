@@ -256,6 +256,11 @@ class Question:
         """Return the lengths of axes that other fields fix."""
         return {}
 
+    @property
+    def feature_maps(self) -> tuple[str, ...]:
+        """Names of the maps it has rows sent through; a site's policy lists those it allows."""
+        return ()
+
     def wrong(self, sentence: str) -> ProtocolError:
         """Return the refusal of this question."""
         return ProtocolError(f"task {self.name!r}: {sentence}.")

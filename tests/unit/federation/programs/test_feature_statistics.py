@@ -5,13 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from feddbn.core.designs.design import Design
+from feddbn.core.designs.design import Basis, Design, Term
 from feddbn.core.designs.gram import Gram, gram_of
 from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.rows import design_rows
 from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.errors import DataError, ParameterError, ProtocolError
+from feddbn.errors import DataError, ParameterError, ProtocolError, SiteRefused
+from feddbn.federation.guards.site_guards import PolicyGuard
 from feddbn.federation.programs.feature_statistics import (
     Candidate,
     DirectionQuestion,
@@ -20,8 +21,10 @@ from feddbn.federation.programs.feature_statistics import (
     feature_statistics_program,
     pair_direction_program,
 )
+from feddbn.federation.programs.unit_norms import UnitNormsQuestion
 from feddbn.federation.protocol.site import Site, site_task, task_from_fields
 from feddbn.federation.protocol.task import Task, run_program
+from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
 NAMES = ("x0", "x1", "x2")
@@ -194,6 +197,25 @@ def test_any_design_can_be_asked_for():
         == (sum(len(b.values) - 1 for b in blocks), 12)
     )
     np.testing.assert_allclose(found.scatter, pooled.scatter, atol=1e-10)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_policy_judges_the_maps_of_every_term(wrapped):
+    site = _federation([_series(2)]).site("s00")
+    policy = SitePolicy(tasks=("feature-moments", "unit-norms"), features=("linear",), require_masking=False)
+    guarded = Site("s00", site.data, guards=[PolicyGuard(policy, 5)])
+    hidden = (
+        Term(Basis(), (0, 1)),
+        Term(Basis("linear"), (1,)),
+        Term(Basis("quadratic"), (1,), is_edge=False),
+    )
+    allowed = FeatureMomentsQuestion(designs=(Design(NAMES, hidden[:2]),))
+    refused = FeatureMomentsQuestion(designs=(Design(NAMES, hidden[:2]), Design(NAMES, hidden)))
+    if wrapped:
+        allowed, refused = (UnitNormsQuestion(of=of, unit="recording") for of in (allowed, refused))
+    guarded.answer(Task(allowed))
+    with pytest.raises(SiteRefused, match="does not allow the feature map 'quadratic'"):
+        guarded.answer(Task(refused))
 
 
 def test_a_map_the_site_does_not_know_is_refused_with_the_remedy():
