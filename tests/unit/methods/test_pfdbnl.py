@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -29,7 +30,6 @@ class FlakyFederation(InProcessFederation):
     def __init__(self, data: dict, away: dict[str, range], lost: dict[str, range] | None = None) -> None:
         sites = read_sites(data)
         super().__init__({name: Site(name, site) for name, site in sites.items()})
-        self.variables = tuple(next(iter(sites.values())).variables)
         self.away, self.lost, self.messages = away, lost or {}, []
 
     def sum(self, task: Task) -> Sum:
@@ -40,7 +40,7 @@ class FlakyFederation(InProcessFederation):
                 if t in self.lost.get(name, ()):
                     self.site(name).answer(task)
             names = [n for n in names if t not in self.away.get(n, ()) and t not in self.lost.get(n, ())]
-        answer = super().sum(Task(task.name, task.arrays, task.params, tuple(names), task.note))
+        answer = super().sum(replace(task, participants=tuple(names)))
         self.messages.append((task, answer))
         return answer
 

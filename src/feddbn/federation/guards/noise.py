@@ -104,15 +104,15 @@ class DpGuard(Guard):
             return None
         new_state, vector = answer_of_one(program, here, task.question)
         units = None if program.units is None else program.units(here, task.question, self.unit)
-        n_lags, bound = task.params.get("n_lags"), task.params.get("clip_bound")
+        bound = getattr(task.question, "clip_bound", None)
         self.last = self._plan.protect(
             task.name,
             vector,
             units,
-            n_lags if isinstance(n_lags, int) else 0,
+            task.question.reach,
             channel.n_guaranteed,
             self._rng,
-            bound if isinstance(bound, float) else None,
+            bound,
         )
         return new_state, self.last.value
 

@@ -91,8 +91,13 @@ class FeatureMomentsQuestion(Question):
         """The designs are about the same variables and do not reach too far back."""
         if len({design.variables for design in self.designs}) > 1:
             raise self.wrong("'designs' must be about the same variables")
-        if max(design.n_lags for design in self.designs) > MOST_LAGS:
+        if self.reach > MOST_LAGS:
             raise self.wrong(f"'designs' must have at most {MOST_LAGS} lags")
+
+    @property
+    def reach(self) -> int:
+        """The largest number of lags."""
+        return max(design.n_lags for design in self.designs)
 
     @property
     def feature_maps(self) -> tuple[str, ...]:

@@ -104,8 +104,7 @@ def private_moments(
     """
     rule = plan.rules[task.name]
     bound = rule.bound
-    n_lags = task.params.get("n_lags")
-    lags = n_lags if isinstance(n_lags, int) else 0
+    lags = task.question.reach
     if bound is None:
         norms = yield replace(task, question=UnitNormsQuestion(of=task.question, unit=plan.unit, norm="gram"))
         spread = plan.multiplier_of("unit-norms") * plan.sensitivity(1.0, True, lags)

@@ -60,6 +60,11 @@ class UnitNormsQuestion(Question):
         """The other question's."""
         return self.of.arrays
 
+    @property
+    def reach(self) -> int:
+        """The other question's."""
+        return self.of.reach
+
     @classmethod
     def read(cls, params: Mapping[str, Any], arrays: Mapping[str, Any]) -> UnitNormsQuestion:
         """Inverse of `params` and `arrays`."""

@@ -259,7 +259,12 @@ class Question:
     @property
     def feature_maps(self) -> tuple[str, ...]:
         """Names of the maps it has rows sent through; a site's policy lists those it allows."""
-        return ()
+        return tuple(getattr(self, "features", ()))
+
+    @property
+    def reach(self) -> int:
+        """How many earlier rows the answer for one row depends on; noise for single rows pays for them."""
+        return int(getattr(self, "n_lags", 0))
 
     def wrong(self, sentence: str) -> ProtocolError:
         """Return the refusal of this question."""

@@ -17,8 +17,9 @@ from feddbn.federation.protocol.task import Sum, Task
 
 __all__ = ["InProcessFederation"]
 
-TOGETHER = 1024
-"""Sites that are asked at once: their vectors are held together."""
+_NUMBERS_TOGETHER = 1 << 18
+"""Sites are asked at once as long as a question's arrays, one copy for each, have so many numbers: what a few megabytes
+hold stays in cache, and memory does not grow with the number of sites."""
 
 
 class InProcessFederation:
@@ -72,13 +73,10 @@ class InProcessFederation:
         if keys and not any(site.guards for site in sites) and all(key in sites[0].state for key in keys):
             return Sum(self._answer_of_all(sites, keys, task), names)
         self._added = None
-        total: FloatArray | None = None
-        for first in range(0, len(sites), TOGETHER):
-            vectors = answer_together(sites[first : first + TOGETHER], task, self._memo)
-            part = vectors.sum(axis=0)
-            total = part if total is None else total + part
-        assert total is not None
-        return Sum(total, names)
+        size = max(1, _NUMBERS_TOGETHER // (1 + sum(array.size for array in task.arrays.values())))
+        parts = (sites[first : first + size] for first in range(0, len(sites), size))
+        total = sum(answer_together(part, task, self._memo).sum(axis=0) for part in parts)
+        return Sum(np.asarray(total), names)
 
     def _answer_of_all(self, sites: Sequence[Site], keys: tuple[str, ...], task: Task) -> FloatArray:
         """The answer of one site with the sum of the others' arrays; nothing else was asked in between."""
