@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.features import DEFAULT_KNOTS, callable_map, feature_map, register_feature_map
 from feddbn.core.ranking.edge_probability import EdgePosterior, average_parent_sets, score_parent_sets
+from feddbn.core.statistics.scaling import safe_roots
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.feature_statistics import (
     Candidate,
@@ -97,11 +98,10 @@ class LaggedPosterior:
         """
         statistics, design = self.chosen, self.chosen.design
         d, p = design.d, design.n_lags
-        spread = np.sqrt(np.maximum(np.diag(statistics.cross), 0.0) / statistics.n)
+        spread = safe_roots(np.diag(statistics.cross) / statistics.n)
         of_target, of_regulator = spread[:d] * self.units[1], spread[design.edge_columns[:, 0]]
         if feature_map(statistics.candidate.features).has_identity:
             of_regulator = of_regulator * np.tile(self.units[1], p)
-        of_regulator = np.where(of_regulator > 0, of_regulator, 1.0)
         return np.asarray(self.posterior.weight * of_target[None, :] / of_regulator[:, None])
 
     def own_past(self, present: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
