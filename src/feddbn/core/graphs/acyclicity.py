@@ -56,16 +56,17 @@ def expm_value_and_grad(W: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return h(W) = tr exp(W o W) - d and its gradient; infinity, which a line search backs off from, where too large."""
     S = W * W
     norms = S.sum(axis=1).max(axis=1, initial=0.0)
-    far, units = None, None
-    if not norms.max(initial=0.0) <= _BALANCE_FROM:
+    far, units, largest = None, None, float(norms.max(initial=0.0))
+    if not largest <= _BALANCE_FROM:  # Also where a weight is not a number.
         S, norms, units = _balanced(S, norms)
         far = ~(norms <= _LARGEST_NORM)
         S[far], norms[far] = 0.0, 0.0
-    exponential = _expm_minus_identity(S, norms)
-    h = np.einsum("kii->k", exponential)
+    exponential = _expm_minus_identity(S, norms, largest)
+    diagonal = exponential.reshape(len(W), -1)[:, :: W.shape[1] + 1]
+    h = diagonal.sum(axis=1)
     if units is not None:
         exponential *= units[:, :, None] / units[:, None, :]
-    exponential.reshape(len(W), -1)[:, :: W.shape[1] + 1] += 1.0
+    diagonal += 1.0
     if far is None:
         return h, 2.0 * W * exponential.transpose(0, 2, 1)
     with np.errstate(invalid="ignore"):
@@ -87,7 +88,7 @@ def _balanced(S: FloatArray, norms: FloatArray) -> tuple[FloatArray, FloatArray,
     return S, norms, units
 
 
-def _expm_minus_identity(S: FloatArray, norms: FloatArray) -> FloatArray:
+def _expm_minus_identity(S: FloatArray, norms: FloatArray, largest: float) -> FloatArray:
     """Return exp(S) - I for non-negative matrices; small traces keep their relative accuracy without the identity.
 
     Scaling and squaring of X = exp(S/2^s) - I: (I + X)^2 - I = 2X + X^2. Taylor of degree 12 in Paterson-Stockmeyer
@@ -96,9 +97,13 @@ def _expm_minus_identity(S: FloatArray, norms: FloatArray) -> FloatArray:
     coefficients.
     """
     n, d = S.shape[:2]
-    n_squarings = np.ceil(np.log2(np.maximum(norms / _THETA, 1.0)))
-    powers = np.empty((4, n, d, d))
-    np.multiply(S, np.exp2(-n_squarings)[:, None, None], out=powers[0])
+    powers, n_squarings, most = np.empty((4, n, d, d)), norms, 0
+    if largest <= _THETA:
+        powers[0] = S
+    else:
+        n_squarings = np.ceil(np.log2(np.maximum(norms / _THETA, 1.0)))
+        most = int(n_squarings.max())
+        np.multiply(S, np.exp2(-n_squarings)[:, None, None], out=powers[0])
     np.matmul(powers[0], powers[0], out=powers[1])
     np.matmul(powers[1], powers[:2], out=powers[2:])
     low, middle, total = (_TAYLOR @ powers.reshape(4, -1)).reshape(3, n, d, d)
@@ -106,7 +111,7 @@ def _expm_minus_identity(S: FloatArray, norms: FloatArray) -> FloatArray:
     for lower in (middle, low):
         total = powers[3] @ total
         total += lower
-    for squared in range(int(n_squarings.max(initial=0.0))):
+    for squared in range(most):
         more = n_squarings > squared
         X = total if more.all() else total[more]
         square = X @ X

@@ -55,30 +55,30 @@ def solve_acyclic_prox(
     floor = 1e-3 * (kappa / units).mean(axis=(1, 2))
     W, h, grad_h, M = start.W, start.h, start.grad_h, np.maximum(start.curvature, floor)
     pull, live, n_steps, n_evaluations = kappa * V, np.arange(len(V)), np.zeros(len(V), dtype=int), 0
+    g, phi = _slope_and_price(alpha, rho1, h, grad_h)
     while True:
-        g = (alpha + rho1 * h)[:, None, None] * grad_h
-        phi = alpha * h + 0.5 * rho1 * h * h
         near = M[:, None, None] * units
         total = kappa + near
         new = allowed * soft_threshold((pull + near * W - g) / total, penalty / total)
         step = new - W
         h_new, grad_new = acyclicity(new)
         n_evaluations += len(live)
-        bound = phi + _dot(g, step) + 0.5 * _dot(near * step, step) + 1e-12 * np.maximum(1.0, np.abs(phi))
-        taken = (alpha * h_new + 0.5 * rho1 * h_new * h_new <= bound) | (M > 1e20)
-        if not taken.any():
-            M = 4.0 * M
-            continue
-        if taken.all():
-            W, h, grad_h = new, h_new, grad_new
+        g_new, phi_new = _slope_and_price(alpha, rho1, h_new, grad_new)
+        # What the quadratic model promises, up to rounding.
+        taken = phi_new <= phi + _dot(g + 0.5 * near * step, step) + 1e-12 * np.maximum(1.0, np.abs(phi))
+        if np.count_nonzero(taken) == len(taken):
+            W, h, grad_h, g, phi = new, h_new, grad_new, g_new, phi_new
         else:
+            taken |= M > 1e20
             at = taken[:, None, None]
-            W, h, grad_h = np.where(at, new, W), np.where(taken, h_new, h), np.where(at, grad_new, grad_h)
+            W, grad_h, g = np.where(at, new, W), np.where(at, grad_new, grad_h), np.where(at, g_new, g)
+            h, phi = np.where(taken, h_new, h), np.where(taken, phi_new, phi)
         n_steps = n_steps + taken
-        still = taken & ((units * step * step).max(axis=(1, 2), initial=0.0) <= tol * tol)
-        M = np.where(taken, np.where(still, M, np.maximum(M / 2.0, floor)), 4.0 * M)
+        moved = (units * step * step).reshape(len(live), -1).max(axis=1, initial=0.0)
+        still = taken & (moved <= tol * tol)
+        M = np.where(still, M, np.where(taken, np.maximum(0.5 * M, floor), 4.0 * M))
         done = still | (n_steps >= max_steps)
-        if not done.any():
+        if not np.count_nonzero(done):
             continue
         at_done, rest = live[done], ~done
         out.W[at_done], out.h[at_done], out.grad_h[at_done] = W[done], h[done], grad_h[done]
@@ -88,7 +88,15 @@ def solve_acyclic_prox(
         # The graphs that are done leave the stack.
         live, M, n_steps, W, h, grad_h = live[rest], M[rest], n_steps[rest], W[rest], h[rest], grad_h[rest]
         pull, kappa, units, penalty = pull[rest], kappa[rest], units[rest], penalty[rest]
-        allowed, alpha, floor = allowed[rest], alpha[rest], floor[rest]
+        allowed, alpha, floor, g, phi = allowed[rest], alpha[rest], floor[rest], g[rest], phi[rest]
+
+
+def _slope_and_price(
+    alpha: FloatArray, rho1: float, h: FloatArray, grad_h: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the gradient (K, d, d) and the value (K,) of ``alpha h + rho1/2 h^2``."""
+    rise = alpha + rho1 * h
+    return rise[:, None, None] * grad_h, 0.5 * h * (alpha + rise)
 
 
 def _dot(X: FloatArray, Y: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ little more than one large site, and runs what a deployed site runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class InProcessFederation:
         if not sites:
             raise NotEnoughSites("a federation needs at least one site, got none.")
         self._sites = {name: sites[name] for name in sorted(sites)}
+        self._is_guarded = any(site.guards for site in self._sites.values())
         self._memo: Memo = {}
         self._added: tuple[object, Here] | None = None
 
@@ -68,20 +69,21 @@ class InProcessFederation:
             )
         if not names:
             raise NotEnoughSites(f"task {task.name!r} was sent to no site.")
-        sites = [self._sites[name] for name in names]
         keys = site_task(task.name).adds_up(task.question)
-        if keys and not any(site.guards for site in sites) and all(key in sites[0].state for key in keys):
-            return Sum(self._answer_of_all(sites, keys, task), names)
+        if keys and not self._is_guarded and all(key in self._sites[names[0]].state for key in keys):
+            return Sum(self._answer_of_all(names, keys, task), names)
         self._added = None
+        sites = [self._sites[name] for name in names]
         size = max(1, _NUMBERS_TOGETHER // (1 + sum(array.size for array in task.arrays.values())))
         parts = (sites[first : first + size] for first in range(0, len(sites), size))
         total = sum(answer_together(part, task, self._memo).sum(axis=0) for part in parts)
         return Sum(np.asarray(total), names)
 
-    def _answer_of_all(self, sites: Sequence[Site], keys: tuple[str, ...], task: Task) -> FloatArray:
+    def _answer_of_all(self, names: tuple[str, ...], keys: tuple[str, ...], task: Task) -> FloatArray:
         """The answer of one site with the sum of the others' arrays; nothing else was asked in between."""
-        asked = ([site.name for site in sites], keys)
+        asked = (names, keys)
         if self._added is None or self._added[0] != asked:
+            sites = [self._sites[name] for name in names]
             added = {key: np.sum([site.state[key] for site in sites], axis=0) for key in keys}
             state = {**sites[0].state, **added}
             self._added = (asked, Here(sites[0].name, sites[0].data, state))
