@@ -213,7 +213,7 @@ class Design:
         """Number of columns."""
         return sum(len(term.lags) * self.d * term.basis.width for term in self.terms)
 
-    @property
+    @cached_property
     def is_linear(self) -> bool:
         """Whether its rows are lagged rows, whose products need no rows to be formed."""
         return len(self.terms) == 1 and self.terms[0].lags == _up_to(self.n_lags)

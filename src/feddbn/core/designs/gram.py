@@ -104,30 +104,35 @@ class Gram:
 
 def gram_of(design: Design, recordings: Iterable[Recording]) -> Gram:
     """Return the sums over all recordings."""
-    total = Gram.empty(design.q)
+    total: Gram | None = None
     for recording in recordings:
-        total = total.merge(recording_gram(design, recording))
-    return total
+        part = recording_gram(design, recording)
+        total = part if total is None else total.merge(part)
+    return Gram.empty(design.q) if total is None else total
 
 
 def recording_gram(design: Design, recording: Recording) -> Gram:
     """Return the sums of one recording: the unit of privacy."""
     if design.nuisance.has_time:
         return _without_trend(design, recording)
-    q = design.q
-    groups: dict[Hashable, Moments] = {}
-    if design.is_linear and design.nuisance.scope != "label":
+    q, scope = design.q, design.nuisance.scope
+    if design.is_linear and scope != "label":
         moments = Moments.of_blocks(public_blocks(design, recording.blocks()), design.n_lags, design.d)
-        if moments.n:
-            groups[SHARED if design.nuisance.scope == "all" else "recording"] = moments
-    else:
-        for chunk in design_rows(design, recording.blocks()):
-            for key, rows in design.nuisance.groups(chunk.values, chunk.labels, recording.name):
-                groups[key] = groups.get(key, Moments.empty(q)).merge(Moments.of_rows(rows))
+        if scope == "all":
+            return Gram(moments, Moments.empty(q), 0.0)
+        return Gram(Moments.empty(q), _about_its_mean(moments), float(moments.n > 0))
+    groups: dict[Hashable, Moments] = {}
+    for chunk in design_rows(design, recording.blocks()):
+        for key, rows in design.nuisance.groups(chunk.values, chunk.labels, recording.name):
+            groups[key] = groups.get(key, Moments.empty(q)).merge(Moments.of_rows(rows))
     shared, own = groups.pop(SHARED, Moments.empty(q)), Moments.empty(q)
     for moments in groups.values():
-        own = own.merge(Moments(moments.n, np.zeros(q), moments.scatter))
+        own = own.merge(_about_its_mean(moments))
     return Gram(shared, own, float(len(groups)))
+
+
+def _about_its_mean(moments: Moments) -> Moments:
+    return Moments(moments.n, np.zeros(moments.q), moments.scatter)
 
 
 def _without_trend(design: Design, recording: Recording) -> Gram:

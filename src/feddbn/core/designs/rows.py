@@ -35,17 +35,12 @@ class Rows:
     time: int
 
 
-def public_blocks(design: Design, blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield the blocks in the design's public origin and scale."""
-    origin = np.array(design.origin) if design.origin else None
-    scale = np.array(design.scale) if design.scale else None
-    for block in blocks:
-        values = np.asarray(block.values, dtype=np.float64)
-        if origin is not None:
-            values = values - origin
-        if scale is not None:
-            values = values / scale
-        yield block if values is block.values else replace(block, values=values)
+def public_blocks(design: Design, blocks: Iterable[Block]) -> Iterable[Block]:
+    """Return the blocks in the design's public origin and scale."""
+    if not (design.origin or design.scale):
+        return blocks
+    origin, scale = np.array(design.origin or 0.0), np.array(design.scale or 1.0)
+    return (replace(block, values=(block.values - origin) / scale) for block in blocks)
 
 
 def design_rows(design: Design, blocks: Iterable[Block], chunk_rows: int | None = None) -> Iterator[Rows]:
