@@ -153,7 +153,7 @@ class LaggedEdgeRanker(_Ranker):
         )
         self.n_sums_, self.n_numbers_ = 0, 0
         with threadpool_limits(1, user_api="blas"):
-            program = lagged_posterior_program(d, constraints.allowed[d:], options)
+            program = lagged_posterior_program(names, constraints.allowed[d:], options)
             self._report(run_program(program, federation, self._count), names, constraints.allowed[d:])
         return self
 

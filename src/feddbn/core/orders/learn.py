@@ -33,6 +33,7 @@ from feddbn.core.orders.parents import ParentRegressions
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.orders.units import varsortability
 from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.scaling import correlations, safe_roots
 
 __all__ = [
     "LearnOptions",
@@ -226,9 +227,7 @@ def refit(moments: Moments, support: BoolArray) -> tuple[FloatArray, FloatArray,
     q, d = support.shape
     C = np.zeros((q, d))
     variances = np.zeros(d)
-    scale = np.sqrt(np.diag(moments.scatter))
-    scale = np.where(scale > 0, scale, 1.0)
-    R = moments.scatter / np.outer(scale, scale)
+    R, scale = correlations(moments.scatter)
     for j in range(d):
         S = np.flatnonzero(support[:, j])
         if len(S):
@@ -350,8 +349,7 @@ def _check_units(
     if noise.kind == "free":
         return None
     best = searches["equal"][1]
-    sd = np.sqrt(np.diag(moments.scatter)[:d] / moments.n)
-    sd = np.where(sd > 0, sd, 1.0)
+    sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
     scaled = moments.scaled(np.tile(sd, n_lags + 1))
     prices, regressions = options.criterion.for_orders, searches["equal"][0].regressions
     other = OrderSearch(scaled, d, n_lags, constraints, prices, "equal", regressions.scaled(sd)).run(0, rng)

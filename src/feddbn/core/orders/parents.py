@@ -20,6 +20,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.scaling import correlations
 
 __all__ = ["NodeFit", "Objective", "ParentRegressions", "Parents"]
 
@@ -63,12 +64,11 @@ class ParentRegressions:
 
     def __init__(self, scatter: FloatArray, n: float, d: int) -> None:
         diagonal = np.diag(scatter).copy()
-        scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
         self.n = float(n)
         self.d = d
         self.q = len(scatter)
         self.column_total: FloatArray = diagonal
-        self.correlation: FloatArray = scatter / np.outer(scale, scale)
+        self.correlation: FloatArray = correlations(scatter)[0]
         self._usable = (diagonal > 0).astype(np.float64)
         self._cache: dict[tuple[int, Parents], NodeFit] = {}
         self._max_entries = max(1000, _CACHE_FLOATS // self.q)

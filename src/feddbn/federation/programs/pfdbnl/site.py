@@ -159,9 +159,8 @@ def own_gram(here: Here, question: FitQuestion) -> tuple[SiteState, FloatArray, 
     """
     own_lags = question.lags_of(here.name)
     entries = Entries.of(tuple(here.data.variables), question.variables, own_lags, question.n_lags)
-    state, moments = local_moments(here, own_lags, question.center == "recording", question.fold)
-    scale = question.scale[entries.rows]
-    G = moments.about(question.origin[entries.rows]) / moments.n / np.outer(scale, scale)
+    state, moments = local_moments(here, question.design_of(here.data.variables, own_lags), question.fold)
+    G = moments.standardised(question.origin[entries.rows], question.scale[entries.rows])
     if not entries.is_whole:
         if question.fill is None:
             raise question.wrong(
