@@ -93,7 +93,6 @@ def thinned(study, federation, absent):
 
     sites = read_sites({site: federation.data()[site] for site in study.sites})
     inner = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
-    inner.variables = study.variables
     return study_method(study.method).run(study.parameters, Thinned(inner, absent))
 
 

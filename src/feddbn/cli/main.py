@@ -21,22 +21,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from feddbn.cli.terminal import complain, remark, say
-from feddbn.errors import FeddbnError, MissingExtra
+from feddbn.errors import FeddbnError, missing_extra
 
 __all__ = ["COMMANDS", "app", "main"]
 
 _LEARN, _DEPLOY, _RESEARCH = "Learn and use", "Federations on their own machines", "Research"
-_EXTRAS = {
-    "arch": "bootstrap",
-    "cryptography": "privacy",
-    "dask": "dask",
-    "distributed": "dask",
-    "dp_accounting": "privacy",
-    "flwr": "flower",
-    "nvflare": "nvflare",
-    "pooch": "datasets",
-    "pyarrow": "parquet",
-}
 
 
 @dataclass(frozen=True)
@@ -139,7 +128,7 @@ class CommandGroup(TyperGroup):
                 raise typer.Exit(2) from None
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 raise
-            extra = _missing_extra(error)
+            extra = missing_extra(error)
             if extra is not None:
                 complain(str(extra))
                 raise typer.Exit(2) from None
@@ -158,13 +147,6 @@ def _usage_sentence(error: Any) -> str:
     path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "feddbn"
     text = " ".join(text.split())
     return f"{text} See {path} --help." if text.endswith("?") else f"{text.rstrip('.')}; see {path} --help."
-
-
-def _missing_extra(error: Exception) -> MissingExtra | None:
-    """The extra that would have brought the module an import did not find."""
-    name = error.name if isinstance(error, ModuleNotFoundError) else None
-    package = (name or "").split(".")[0]
-    return MissingExtra(package, _EXTRAS[package]) if package in _EXTRAS else None
 
 
 def _show_version(value: bool) -> None:

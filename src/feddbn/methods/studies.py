@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.federation.protocol.study import StudyFederation, StudyMethod, StudyResult, register_study_method
+from feddbn.federation.protocol.study import StudyMethod, StudyResult, register_study_method
+from feddbn.federation.protocol.task import Federation
 from feddbn.methods.registry import METHODS, Method, make_estimator
 from feddbn.methods.result import Result
 
@@ -29,7 +30,7 @@ def estimator_method(method: Method) -> StudyMethod:
         if settings is not None:
             settings()
 
-    def run(parameters: Mapping[str, Any], federation: StudyFederation) -> StudyResult:
+    def run(parameters: Mapping[str, Any], federation: Federation) -> StudyResult:
         estimator = make_estimator(method.name, parameters)
         fitted = estimator.set_params(federation=federation).fit(None)
         arrays = {

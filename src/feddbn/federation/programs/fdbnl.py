@@ -237,11 +237,11 @@ def _step(
         problem = Decomposed.of(wG, question.metric)
         before = Consensus(*np.zeros((2, len(wG), *C.shape)))
     else:
-        known = _Consensus.read(states)
+        known = _Consensus.read(states, memo)
         problem, before = Decomposed(wG, known.V, known.e, question.metric), Consensus(known.C, known.U)
     after, vectors = before.answers(problem, ask, C, question.rho2_before, question.rho2, question.relaxation)
     kept = _Consensus(problem.V, problem.e, after.C, after.U)
-    return kept.kept(states, None if ask is Ask.ZERO else ("C", "U")), vectors
+    return kept.kept(states, None if ask is Ask.ZERO else ("C", "U"), memo), vectors
 
 
 def _adds_up(question: StepQuestion) -> tuple[str, ...]:

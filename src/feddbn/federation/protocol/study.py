@@ -13,7 +13,7 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -28,7 +28,6 @@ __all__ = [
     "Attendance",
     "Privacy",
     "Study",
-    "StudyFederation",
     "StudyMethod",
     "StudyResult",
     "check_noise",
@@ -40,6 +39,7 @@ __all__ = [
     "study_from_json",
     "study_method",
     "study_methods",
+    "wrong_entry",
 ]
 
 Value = bool | int | float | str | list[Any] | None
@@ -146,14 +146,19 @@ def _validated(values: object, source: str) -> Study:
     try:
         return Study.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the whole file"
-        known = {
-            "extra_forbidden": "is not a known key; remove it or correct its name",
-            "string_pattern_mismatch": "use 1 to 40 lower-case letters, digits and '-', a letter or digit first",
-        }
-        what = known.get(first["type"], first["msg"])
-        raise ParameterError(f"{source}: {where}: {what[0].lower()}{what[1:]}.") from None
+        raise ParameterError(f"{source}: {wrong_entry(error)}.") from None
+
+
+def wrong_entry(error: ValidationError) -> str:
+    """Return the first wrong entry of a file and what is wrong with it, as the end of a sentence."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the whole file"
+    known = {
+        "extra_forbidden": "is not a known key; remove it or correct its name",
+        "string_pattern_mismatch": "use 1 to 40 lower-case letters, digits and '-', a letter or digit first",
+    }
+    what = known.get(first["type"], first["msg"])
+    return f"{where}: {what[0].lower()}{what[1:]}"
 
 
 @dataclass(frozen=True)
@@ -174,17 +179,8 @@ class StudyResult:
         return cls(arrays, meta.get("summary", {}))
 
 
-class StudyFederation(Federation, Protocol):
-    """A federation that knows what its sites measure."""
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Names of the variables of the study."""
-        ...
-
-
 Parameters = Mapping[str, Any]
-Run = Callable[[Parameters, StudyFederation], StudyResult]
+Run = Callable[[Parameters, Federation], StudyResult]
 Personal = Callable[[SiteState, StudyResult], Mapping[str, FloatArray]]
 
 
