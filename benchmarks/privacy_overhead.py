@@ -48,7 +48,6 @@ def fit(n_sites: int, d: int, n_repeats: int, schedule: str) -> None:
     for _ in range(n_repeats):
         for name, kind in PLAIN.items():
             plain = kind(sites())
-            plain.variables = next(iter(data.values())).variables
             start = time.process_time()
             one = FDBNL(federation=plain, schedule=schedule).fit(None)
             times[name].append(1e3 * (time.process_time() - start) / one.n_rounds_)

@@ -74,6 +74,7 @@ class Thinned:
     def __init__(self, inner, absent):
         self._inner, self._absent, self._seq = inner, absent, -1
         self.sites, self.variables = inner.sites, inner.variables
+        self.answered_tasks, self.state_of = None, lambda site: None
 
     def sum(self, task):
         from dataclasses import replace
@@ -93,7 +94,6 @@ def thinned(study, federation, absent):
 
     sites = read_sites({site: federation.data()[site] for site in study.sites})
     inner = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
-    inner.variables = study.variables
     return study_method(study.method).run(study.parameters, Thinned(inner, absent))
 
 

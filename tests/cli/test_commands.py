@@ -16,7 +16,7 @@ import pytest
 
 import feddbn
 from feddbn.cli.main import COMMANDS
-from feddbn.methods.registry import available_methods, default_method
+from feddbn.method_table import available_methods, default_method
 from feddbn.methods.result import Result
 from feddbn.methods.simulation import simulate
 

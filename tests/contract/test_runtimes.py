@@ -107,8 +107,6 @@ def test_an_unknown_task_is_refused_with_a_sentence(federation):
 
 
 def test_fdbnl_learns_the_same_network(federation):
-    if not hasattr(federation, "variables") or federation.variables is None:
-        federation.variables = VARIABLES
     found = FDBNL(max_rounds=25, federation=federation).fit(None)
     expected = FDBNL(max_rounds=25).fit(MADE.sites)
     np.testing.assert_allclose(found.W_raw_, expected.W_raw_, rtol=0, atol=1e-6)

@@ -18,7 +18,6 @@ class DroppingFederation(InProcessFederation):
 
     def __init__(self, sites, lost):
         super().__init__(sites)
-        self.variables = next(iter(sites.values())).data.variables
         self.lost = lost
 
     def sum(self, task):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn.core.graphs import acyclicity
 from feddbn.core.fdbnl.local_step import LocalProblem
+from feddbn.core.graphs import acyclicity
 from feddbn.core.graphs.pruning import break_cycles
 from feddbn.core.orders.parent_sets import ParentSelection
 from feddbn.core.orders.parents import ParentRegressions

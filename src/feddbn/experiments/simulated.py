@@ -96,11 +96,10 @@ class LocalNetworks:
         sites = read_sites(fed)
         names = tuple(next(iter(sites.values())).variables)
         self.federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
-        self.federation.variables = names  # type: ignore[attr-defined]
         model = estimator(**settings, federation=self.federation).fit(None)
         self.variables, self.networks = names, model.dbns_
         self.raw: dict[str, FloatArray] = {
-            name: local_fit_of_state(self.federation.site(name).state)[1] for name in self.federation.sites
+            name: local_fit_of_state(self.federation.state_of(name))[1] for name in self.federation.sites
         }
 
 

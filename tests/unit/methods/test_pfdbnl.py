@@ -29,7 +29,6 @@ class FlakyFederation(InProcessFederation):
     def __init__(self, data: dict, away: dict[str, range], lost: dict[str, range] | None = None) -> None:
         sites = read_sites(data)
         super().__init__({name: Site(name, site) for name, site in sites.items()})
-        self.variables = tuple(next(iter(sites.values())).variables)
         self.away, self.lost, self.messages = away, lost or {}, []
 
     def sum(self, task: Task) -> Sum:
@@ -157,7 +156,6 @@ def test_server_never_receives_a_personal_graph(fed: feddbn.SimulatedFederation)
 def test_sites_left_out_of_a_round_keep_their_state(fed: feddbn.SimulatedFederation) -> None:
     sites = read_sites(fed.sites)
     federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
-    federation.variables = tuple(next(iter(sites.values())).variables)
     seen: list[tuple[set[str], dict[str, bytes]]] = []
 
     def watch(task: Task, answer: Sum) -> None:

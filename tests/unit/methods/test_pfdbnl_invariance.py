@@ -20,7 +20,6 @@ def fed() -> feddbn.SimulatedFederation:
 def test_a_second_fit_on_the_same_federation_starts_anew(fed: feddbn.SimulatedFederation) -> None:
     sites = read_sites(fed.sites)
     federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
-    federation.variables = ("x0", "x1", "x2", "x3", "x4")
     first, second = (PFDBNL(federation=federation).fit(None) for _ in range(2))
     assert first.n_rounds_ == second.n_rounds_
     for name in first.dbns_:

@@ -13,7 +13,7 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -28,7 +28,6 @@ __all__ = [
     "Attendance",
     "Privacy",
     "Study",
-    "StudyFederation",
     "StudyMethod",
     "StudyResult",
     "check_noise",
@@ -174,17 +173,8 @@ class StudyResult:
         return cls(arrays, meta.get("summary", {}))
 
 
-class StudyFederation(Federation, Protocol):
-    """A federation that knows what its sites measure."""
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Names of the variables of the study."""
-        ...
-
-
 Parameters = Mapping[str, Any]
-Run = Callable[[Parameters, StudyFederation], StudyResult]
+Run = Callable[[Parameters, Federation], StudyResult]
 Personal = Callable[[SiteState, StudyResult], Mapping[str, FloatArray]]
 
 

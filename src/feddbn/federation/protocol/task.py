@@ -58,11 +58,25 @@ class Sum:
 
 
 class Federation(Protocol):
-    """What every runtime provides, and all a server program's driver needs."""
+    """What every runtime provides, and all that methods and server programs may use."""
 
     @property
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, sorted."""
+        ...
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of what the sites measure: all of them where sites hold different ones."""
+        ...
+
+    @property
+    def answered_tasks(self) -> frozenset[str] | None:
+        """Names of the tasks its sites answer, None for every task they know."""
+        ...
+
+    def state_of(self, site: str) -> Mapping[str, np.ndarray] | None:
+        """Return the state of a site that lives in this process; None where it is the site's own business."""
         ...
 
     def sum(self, task: Task) -> Sum:

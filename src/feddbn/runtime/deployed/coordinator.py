@@ -44,8 +44,8 @@ from feddbn.federation.protocol.messages import (
     task_digest,
     task_request,
 )
-from feddbn.federation.protocol.study import Study, StudyFederation, StudyResult, study_method
-from feddbn.federation.protocol.task import Sum, Task
+from feddbn.federation.protocol.study import Study, StudyResult, study_method
+from feddbn.federation.protocol.task import Federation, Sum, Task
 
 __all__ = ["Coordinator", "Log", "MemoryJournal", "ServerEvent", "run_study"]
 
@@ -161,6 +161,14 @@ class Coordinator:
     def variables(self) -> tuple[str, ...]:
         """Names of the study's variables."""
         return self._study.variables
+
+    @property
+    def answered_tasks(self) -> frozenset[str] | None:
+        """None: what a site does not answer, it says itself."""
+        return None
+
+    def state_of(self, site: str) -> None:
+        """None: a site's state stays at the site."""
 
     @property
     def n_recorded(self) -> int:
@@ -411,7 +419,7 @@ def run_study(coordinator: Coordinator, study: Study) -> tuple[StudyResult, tupl
     """Return the result of a study and who received it: handshake, program, personal results."""
     method = study_method(study.method)
     method.check(study.parameters)
-    federation: StudyFederation = coordinator
+    federation: Federation = coordinator
     if study.privacy.epsilon is not None:
         from feddbn.runtime.simulated.private import noise_aware
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from feddbn.errors import NotEnoughSites, ProtocolError
-from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.site import Site, SiteState
 from feddbn.federation.protocol.task import Sum, Task
 
 __all__ = ["InProcessFederation"]
@@ -28,6 +28,20 @@ class InProcessFederation:
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, sorted."""
         return tuple(self._sites)
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of what the sites measure, in the order in which they are met."""
+        return tuple(dict.fromkeys(v for site in self._sites.values() for v in site.data.variables))
+
+    @property
+    def answered_tasks(self) -> frozenset[str] | None:
+        """None: what a site does not answer, it says itself."""
+        return None
+
+    def state_of(self, site: str) -> SiteState:
+        """Return the state of a site."""
+        return self._sites[site].state
 
     def site(self, name: str) -> Site:
         """Return one site; only a simulation may look into it."""

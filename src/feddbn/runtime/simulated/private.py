@@ -24,7 +24,7 @@ from feddbn.federation.programs.private_moments import (
     study_noise_plan,
 )
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Study, StudyFederation, check_noise
+from feddbn.federation.protocol.study import Study, check_noise
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.privacy.noise_plan import NoisePlan
 from feddbn.privacy.policy import Unit
@@ -67,14 +67,17 @@ class PrivateFederation:
         self._plan = plan
         self._n_guaranteed = n_guaranteed
         self._quantile = quantile
-        self.variables: tuple[str, ...] = getattr(federation, "variables", ())
-        self.answered_tasks = frozenset(plan.rules)
+        self.variables = federation.variables
+        self.answered_tasks: frozenset[str] | None = frozenset(plan.rules)
         self.last: PrivateMoments | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, sorted."""
         return self._federation.sites
+
+    def state_of(self, site: str) -> None:
+        """None: a personal network was not made with noise, so the server must not have it."""
 
     def sum(self, task: Task) -> Sum:
         """Return a noise-aware sum of moments; other tasks pass through, and the sites' guards decide on
@@ -132,7 +135,7 @@ def private_federation(
     return PrivateFederation(secure_federation(guarded, min_sites, n_guaranteed), plan, n_guaranteed)
 
 
-def noise_aware(federation: StudyFederation, study: Study) -> PrivateFederation:
+def noise_aware(federation: Federation, study: Study) -> PrivateFederation:
     """Return the federation that the method of a study with noise should ask: one that admits the noise."""
     check_noise(study)
     return PrivateFederation(federation, study_noise_plan(study.privacy), guaranteed_sites(study))

@@ -184,7 +184,7 @@ class SecureFederation:
         run: str = "run",
         min_sites: int = DEFAULT_MIN_SITES,
         threshold: int | None = None,
-        variables: tuple[str, ...] | None = None,
+        variables: tuple[str, ...] = (),
         digest: Digest = masking_digest,
     ) -> None:
         if len(courier.sites) < min_sites:
@@ -204,6 +204,14 @@ class SecureFederation:
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, sorted."""
         return self._courier.sites
+
+    @property
+    def answered_tasks(self) -> frozenset[str] | None:
+        """None: what a site does not answer, it says itself."""
+        return None
+
+    def state_of(self, site: str) -> None:
+        """None: nobody sees more than sums."""
 
     def sum(self, task: Task) -> Sum:
         """Return the sum over the sites that answered; fail closed if too few did."""
@@ -304,7 +312,6 @@ def secure_federation(
         )
         for name, site in sites.items()
     }
-    first = next(iter(sites.values()), None)
-    variables = None if first is None else getattr(first.data, "variables", None)
+    variables = tuple(dict.fromkeys(v for name in sorted(sites) for v in sites[name].data.variables))
     courier = InProcessCourier(ends, fault, StackedAnswers(sites) if fault is None else None)
     return SecureFederation(courier, run, min_sites, threshold, variables, digest)

@@ -3,9 +3,9 @@ import itertools
 import numpy as np
 import pytest
 
+from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.orders import average as order_average
 from feddbn.core.orders import parent_tables
-from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.orders.average import average_orders, average_within_order, median_graph
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.parent_tables import Hyper

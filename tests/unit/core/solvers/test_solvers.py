@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from feddbn.core.solvers import sign_search
 from feddbn.core.fdbnl.local_step import LocalProblem
 from feddbn.core.fdbnl.schedules import make_schedule
 from feddbn.core.graphs.acyclicity import BALANCE_FROM, expm_value_and_grad
 from feddbn.core.graphs.pruning import break_cycles, threshold
 from feddbn.core.graphs.stacked_acyclicity import values_and_grads
+from feddbn.core.solvers import sign_search
 from feddbn.core.solvers.acyclic_prox import solve_acyclic_prox
 from feddbn.core.solvers.lasso import loss_value, penalty_value, soft_threshold, solve_lasso
 from feddbn.core.solvers.sign_search import solve_by_signs

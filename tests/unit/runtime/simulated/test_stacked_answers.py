@@ -32,7 +32,6 @@ class Recorder(InProcessFederation):
 @pytest.mark.parametrize("settings", [{}, {"schedule": "paper", "weighting": "sites", "max_rounds": 12}])
 def test_answers_together_are_the_answers_of_the_sites(settings):
     recorder = Recorder(_sites())
-    recorder.variables = next(iter(_sites().values())).data.variables
     FDBNL(federation=recorder, **settings).fit(None)
     tasks = [task for task in recorder.tasks if task.name == "fdbnl-step"]
     alone, together = _sites(), StackedAnswers(_sites())

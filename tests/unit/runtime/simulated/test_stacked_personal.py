@@ -29,7 +29,6 @@ def fitted(
 ) -> PFDBNL:
     sites = read_sites(data)
     federation = kind({name: Site(name, site, guards) for name, site in sites.items()})
-    federation.variables = tuple(next(iter(sites.values())).variables)  # type: ignore[attr-defined]
     return PFDBNL(federation=federation, **settings).fit(None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -89,6 +89,11 @@ class Asked:
     def n_slots(self) -> int:
         """Number of broadcast models."""
         return int(self.number("n_slots"))
+
+    def columns(self, held: Sequence[str]) -> FloatArray:
+        """Positions of the site's variables among the study's."""
+        names = list(self.params["variables"])  # type: ignore[arg-type]
+        return np.array([float(names.index(name)) for name in held])
 
     def centre(self, slot: int) -> FloatArray:
         """The site's part of the model it belongs to."""

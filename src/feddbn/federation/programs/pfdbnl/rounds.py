@@ -362,13 +362,17 @@ def _run_finish(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState
         "personal.final_raw": raw,
         "personal.final_loss": memory.problem.target_loss(final) / memory.weight,
         "personal.has_joined": np.array(float(has_joined)),
+        "personal.columns": asked.columns(data.variables),
     }
     return new, np.concatenate([[objective, memory.n], losses])
 
 
 def personal_arrays(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a site's own result from its own state: C (q_k, d_k), C_raw, target_loss (d_k,), has_joined."""
-    names = {"C": "final", "C_raw": "final_raw", "target_loss": "final_loss", "has_joined": "has_joined"}
+    """Return a site's own result from its own state: C (q, d), C_raw, target_loss (d,), has_joined, and `columns`: the
+    positions of the variables it holds.
+    """
+    names = {"C": "final", "C_raw": "final_raw", "target_loss": "final_loss"}
+    names |= {name: name for name in ("has_joined", "columns")}
     return {name: state["personal." + key] for name, key in names.items() if "personal." + key in state}
 
 
