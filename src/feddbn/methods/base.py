@@ -84,6 +84,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
     """
 
     rules: ClassVar[Mapping[str, Rule]]
+    is_selectable: ClassVar[bool] = False
     federation: Federation | None
     warnings_: list[str]
 

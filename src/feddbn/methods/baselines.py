@@ -34,7 +34,7 @@ class _LocalFits(ConsensusEstimator):
         "lambda_w": number(0),
         "lambda_a": number(0),
     }
-    is_selectable: ClassVar[bool] = False
+    is_selectable = False
 
     def _local_fits(
         self, federation: Federation, observer: Observer | None, answer: str

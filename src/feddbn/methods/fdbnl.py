@@ -71,7 +71,7 @@ class ConsensusEstimator(DBNEstimator):
     """Arguments and results shared by FDBNL and Dynotears: both solve the same problem."""
 
     rules: ClassVar[Mapping[str, Rule]] = CONSENSUS_RULES
-    is_selectable: ClassVar[bool] = True
+    is_selectable = True
 
     def __init__(
         self,

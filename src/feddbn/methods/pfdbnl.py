@@ -106,7 +106,7 @@ class PFDBNL(DBNEstimator):
         "alpha": word("site", "shared"),
         "average": word("running", "participants"),
     }
-    is_selectable: ClassVar[bool] = True
+    is_selectable = True
 
     def __init__(
         self,
