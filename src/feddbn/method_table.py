@@ -132,10 +132,9 @@ class Method:
 
     def parameters(self) -> tuple[str, ...]:
         """Names of its arguments in the order in which they are given, without the federation."""
-        from inspect import Parameter, signature
+        from inspect import signature
 
-        known = signature(self.load()).parameters.values()
-        return tuple(p.name for p in known if p.name != "federation" and p.kind is not Parameter.VAR_KEYWORD)
+        return tuple(name for name in signature(self.load()).parameters if name != "federation")
 
 
 _BASELINES = "feddbn.methods.baselines"

@@ -159,6 +159,12 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         given = self.get_params(deep=False)
         return type(self)(**{k: v if k == "federation" else copy.deepcopy(v) for k, v in given.items()})
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Rows with missing values are left out, and a lag never crosses them.
+        tags.input_tags.allow_nan = True
+        return tags
+
     def _on_federation(
         self,
         data: Any,

@@ -41,7 +41,7 @@ from feddbn.methods.parameters import (
     flag,
     nothing,
     number,
-    refuse_renamed,
+    refuses_renamed,
     text,
     whole,
     word,
@@ -187,6 +187,7 @@ class OneShotDBN(DBNEstimator):
         "federation": a_federation(),
     }
 
+    @refuses_renamed
     def __init__(
         self,
         n_lags: int | str = 1,
@@ -209,9 +210,7 @@ class OneShotDBN(DBNEstimator):
         scale: str = "none",
         random_state: int | None = 0,
         federation: Federation | None = None,
-        **renamed: Any,
     ) -> None:
-        refuse_renamed("OneShotDBN", renamed)
         self.n_lags = n_lags
         self.max_lags = max_lags
         self.search = search

@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,7 +33,7 @@ __all__ = [
     "lags_of_sites",
     "nothing",
     "number",
-    "refuse_renamed",
+    "refuses_renamed",
     "share_or_count",
     "shown",
     "text",
@@ -44,6 +45,7 @@ RENAMED = {"lambda_": "l1_penalty"}
 """Arguments that have another name now; the old one is refused with a sentence that says so."""
 
 _LONGEST = 60
+F = TypeVar("F", bound=Callable[..., None])
 
 
 @dataclass(frozen=True)
@@ -199,14 +201,19 @@ def is_federation(value: object) -> bool:
     return all(hasattr(value, part) for part in ("sites", "variables", "answered_tasks", "state_of", "sum"))
 
 
-def refuse_renamed(owner: str, given: Mapping[str, object]) -> None:
-    """Refuse arguments that an estimator does not have; one that was renamed with its new name."""
-    for name in given:
-        if name in RENAMED:
-            raise ParameterError(
-                f"{owner} has no argument {name!r} any more; it is called {RENAMED[name]!r} now."
-            )
-        raise TypeError(f"{owner}.__init__() got an unexpected keyword argument {name!r}")
+def refuses_renamed(init: F) -> F:
+    """Return an ``__init__`` that refuses arguments by their old names, with the new ones; its signature stays."""
+
+    @wraps(init)
+    def checked(self: Any, *args: Any, **arguments: Any) -> None:
+        for name in arguments:
+            if name in RENAMED:
+                raise ParameterError(
+                    f"{type(self).__name__} has no argument {name!r} any more; it is called {RENAMED[name]!r} now."
+                )
+        init(self, *args, **arguments)
+
+    return checked  # type: ignore[return-value]
 
 
 def _is_whole(value: object) -> bool:
