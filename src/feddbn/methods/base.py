@@ -263,9 +263,15 @@ class DBNEstimator(FederatedEstimator):
     status_: Status
     history_: pd.DataFrame
 
+    @property
+    def _selected(self) -> dict[str, Any]:
+        """What was selected so far; nothing before a fit."""
+        chosen: dict[str, Any] = vars(self).get("selected_", {})
+        return chosen
+
     def _value(self, name: str) -> Any:
         """Return a parameter: what was selected for it, else what was given."""
-        return self.selected_.get(name, getattr(self, name))
+        return self._selected.get(name, getattr(self, name))
 
     @property
     def _largest_lag(self) -> int:

@@ -128,7 +128,7 @@ class ConsensusEstimator(DBNEstimator):
         settings_of(ConsensusSettings, self, still_open(self))
 
     def _settings(self) -> ConsensusSettings:
-        return settings_of(ConsensusSettings, self, self.selected_)
+        return settings_of(ConsensusSettings, self, self._selected)
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
         """Yield the tasks of one fit."""

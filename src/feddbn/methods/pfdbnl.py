@@ -182,7 +182,7 @@ class PFDBNL(DBNEstimator):
         settings_of(PersonalSettings, self, chosen)
 
     def _settings(self) -> PersonalSettings:
-        return settings_of(PersonalSettings, self, self.selected_)
+        return settings_of(PersonalSettings, self, self._selected)
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None

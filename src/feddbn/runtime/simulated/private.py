@@ -67,7 +67,6 @@ class PrivateFederation:
         self._plan = plan
         self._n_guaranteed = n_guaranteed
         self._quantile = quantile
-        self.variables = federation.variables
         self.answered_tasks: frozenset[str] | None = frozenset(plan.rules)
         self.last: PrivateMoments | None = None
 
@@ -75,6 +74,11 @@ class PrivateFederation:
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, sorted."""
         return self._federation.sites
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of what the sites measure."""
+        return self._federation.variables
 
     def state_of(self, site: str) -> None:
         """None: a personal network was not made with noise, so the server must not have it."""

@@ -173,7 +173,7 @@ class SecureFederation:
     min_sites, threshold
         See `SecAggServer`.
     variables
-        Names of what the sites measure; estimators need them.
+        Returns the names of what the sites measure; estimators need them.
     digest
         Digest of a task; in one process the one the sites use, too.
     """
@@ -184,7 +184,7 @@ class SecureFederation:
         run: str = "run",
         min_sites: int = DEFAULT_MIN_SITES,
         threshold: int | None = None,
-        variables: tuple[str, ...] = (),
+        variables: Callable[[], tuple[str, ...]] = tuple,
         digest: Digest = masking_digest,
     ) -> None:
         if len(courier.sites) < min_sites:
@@ -196,7 +196,7 @@ class SecureFederation:
         self._server = SecAggServer(run, min_sites, threshold)
         self._batch = FIRST_BATCH
         self._length = 0
-        self.variables = variables
+        self._variables = variables
         self._digest = digest
         self.last_dropped: tuple[str, ...] = ()
 
@@ -204,6 +204,11 @@ class SecureFederation:
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, sorted."""
         return self._courier.sites
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of what the sites measure."""
+        return self._variables()
 
     @property
     def answered_tasks(self) -> frozenset[str] | None:
@@ -312,6 +317,9 @@ def secure_federation(
         )
         for name, site in sites.items()
     }
-    variables = tuple(dict.fromkeys(v for name in sorted(sites) for v in sites[name].data.variables))
+
+    def variables() -> tuple[str, ...]:
+        return tuple(dict.fromkeys(v for name in sorted(sites) for v in sites[name].data.variables))
+
     courier = InProcessCourier(ends, fault, StackedAnswers(sites) if fault is None else None)
     return SecureFederation(courier, run, min_sites, threshold, variables, digest)

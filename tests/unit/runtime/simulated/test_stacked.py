@@ -15,6 +15,11 @@ from feddbn.runtime.simulated.stacked import StackedFederation
 class Recorder:
     """A federation that keeps every sum it passes on."""
 
+    answered_tasks = None
+
+    def state_of(self, site):
+        return self.federation.state_of(site)
+
     def __init__(self, federation, variables):
         self.federation, self.variables, self.sums = federation, variables, []
 
