@@ -1,27 +1,51 @@
 """What every `Federation` promises, run on plain and on secure sums."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from feddbn.errors import NotEnoughSites, ProtocolError, SiteRefused
-from feddbn.federation.protocol.site import Guard, Site, SiteTask, register_site_task
+from feddbn.federation.protocol.question import Question, array, number
+from feddbn.federation.protocol.site import Guard, Site, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 
 
-def _affine(data, state, task):
-    count = state.get("count", np.zeros(1)) + 1
-    vector = task.arrays["a"] * data + float(task.params["b"]) + count
-    return {"count": count}, vector
+@dataclass(frozen=True, kw_only=True)
+class AffineQuestion(Question):
+    name = "contract-affine"
+
+    b: float = number()
+    a: np.ndarray = array("n")
 
 
-def _ragged(data, state, task):
-    return state, np.zeros(int(data[0]))
+class RaggedQuestion(Question):
+    name = "contract-ragged"
 
 
-register_site_task(SiteTask("contract-affine", _affine, "test"))
-register_site_task(SiteTask("contract-ragged", _ragged, "test"))
+def _affine(here, question):
+    count = here.state.get("count", np.zeros(1)) + 1
+    return {"count": count}, question.a * here.data.values + question.b + count
+
+
+def _ragged(here, question):
+    return here.state, np.zeros(int(here.data.values[0]))
+
+
+register_site_task(SiteTask(AffineQuestion, one_by_one(_affine)))
+register_site_task(SiteTask(RaggedQuestion, one_by_one(_ragged)))
+
+
+class Numbers:
+    """Data that are one vector."""
+
+    variables = ("x",)
+
+    def __init__(self, values):
+        self.values = values
+
 
 DATA = {name: np.arange(4.0) * (i + 1) - 2.5 for i, name in enumerate(["ann", "bob", "cat", "dan", "eve"])}
 FEDERATIONS = {"plain": InProcessFederation, "secure": secure_federation}
@@ -30,12 +54,12 @@ FEDERATIONS = {"plain": InProcessFederation, "secure": secure_federation}
 @pytest.fixture(params=sorted(FEDERATIONS))
 def make(request):
     return lambda data=DATA, guards=(): FEDERATIONS[request.param](
-        {n: Site(n, x, guards) for n, x in data.items()}
+        {n: Site(n, Numbers(x), guards) for n, x in data.items()}
     )
 
 
 def _task(b=0.5, participants=None):
-    return Task("contract-affine", {"a": np.array([1.0, -2.0, 3.0, 1e-3])}, {"b": b}, participants)
+    return Task(AffineQuestion(a=np.array([1.0, -2.0, 3.0, 1e-3]), b=b), participants)
 
 
 def test_sum_is_the_sum_of_every_site(make):
@@ -71,13 +95,16 @@ def test_unknown_participant_is_named(make):
 
 def test_vectors_of_different_length_are_refused(make):
     data = {name: np.array([2.0 + (name == "dan")]) for name in DATA}
-    with pytest.raises(ProtocolError, match="site 'dan' answered"):
-        make(data).sum(Task("contract-ragged"))
+    with pytest.raises(ProtocolError, match="vectors of different lengths"):
+        make(data).sum(Task(RaggedQuestion()))
 
 
 def test_unknown_task_is_refused_by_the_site(make):
+    class Nothing(Question):
+        name = "contract-nothing"
+
     with pytest.raises(ProtocolError, match="no site program answers task 'contract-nothing'"):
-        make().sum(Task("contract-nothing"))
+        make().sum(Task(Nothing()))
 
 
 def test_refusal_of_one_site_reaches_the_server_as_its_sentence(make):
@@ -107,5 +134,5 @@ def test_a_program_gets_the_same_answers(make):
         return second.value
 
     np.testing.assert_allclose(run_program(program(), make()), run_program(program(), make()), rtol=1e-12)
-    plain = InProcessFederation({n: Site(n, x) for n, x in DATA.items()})
+    plain = InProcessFederation({n: Site(n, Numbers(x)) for n, x in DATA.items()})
     np.testing.assert_allclose(run_program(program(), make()), run_program(program(), plain), rtol=1e-9)

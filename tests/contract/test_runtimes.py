@@ -5,11 +5,11 @@ tests/integration.
 import numpy as np
 import pytest
 
-import support.study_programs  # noqa: F401
 from feddbn import FDBNL, simulate
 from feddbn.data import read_sites
 from feddbn.errors import FederationError, ProtocolError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
+from feddbn.federation.protocol.question import Question
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.store_format import MemoryStore
 from feddbn.federation.protocol.study import Study
@@ -20,6 +20,7 @@ from feddbn.runtime.deployed.faults import LocalExchange
 from feddbn.runtime.deployed.masking import site_masking
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
+from support.study_programs import WalkQuestion
 
 pytest.importorskip("cryptography")
 MADE = simulate(d=4, n_lags=1, n_sites=4, n_samples=200, mean_degree=2, random_state=1)
@@ -60,13 +61,11 @@ def masked_messages():
     params=[in_process, masked_in_process, messages, masked_messages], ids=lambda make: make.__name__
 )
 def federation(request):
-    made = request.param()
-    made.variables_of_study = VARIABLES
-    return made
+    return request.param()
 
 
 def walk(participants=None, centre=0.0):
-    return Task("walk", {"centre": np.full(4, centre)}, {"step": 0.1, "pause_s": 0.0}, participants)
+    return Task(WalkQuestion(centre=np.full(4, centre), step=0.1, pause_s=0.0), participants)
 
 
 def test_the_sites_are_named_in_order(federation):
@@ -102,12 +101,15 @@ def test_a_stranger_among_the_participants_is_refused(federation):
 
 
 def test_an_unknown_task_is_refused_with_a_sentence(federation):
+    class Unheard(Question):
+        name = "unheard-of"
+
     with pytest.raises(FederationError, match="no site program answers task 'unheard-of'"):
-        federation.sum(Task("unheard-of"))
+        federation.sum(Task(Unheard()))
 
 
 def test_fdbnl_learns_the_same_network(federation):
     found = FDBNL(max_rounds=25, federation=federation).fit(None)
     expected = FDBNL(max_rounds=25).fit(MADE.sites)
-    np.testing.assert_allclose(found.W_raw_, expected.W_raw_, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.W_raw_, expected.W_raw_, rtol=0, atol=1e-9)
     np.testing.assert_array_equal(found.W_ != 0, expected.W_ != 0)

@@ -11,10 +11,10 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 
-from feddbn.core.fdbnl.local_step import LocalProblem
+from feddbn.core.fdbnl.path import RunOptions
 from feddbn.core.fdbnl.schedules import make_schedule
-from feddbn.core.fdbnl.server import Consensus, ConsensusOptions
-from feddbn.core.fdbnl.site import SiteMember
+from feddbn.core.fdbnl.server import ConsensusRun
+from feddbn.core.fdbnl.site import Consensus, Decomposed
 from feddbn.core.graphs.constraints import EdgeConstraints
 
 D, K, LAMBDA, ROUNDS = 3, 2, 0.1, 12
@@ -83,8 +83,8 @@ def global_step(centre, start, alpha, rho1, rho2):
 @pytest.fixture(scope="module")
 def rounds():
     """The same from the package's own halves: sites answer, the server sees sums."""
-    run = Consensus(
-        ConsensusOptions(
+    run = ConsensusRun(
+        RunOptions(
             np.full((2 * D, D), LAMBDA),
             np.ones(2 * D),
             EdgeConstraints.none(D, 1),
@@ -92,16 +92,12 @@ def rounds():
             max_rounds=ROUNDS + 1,
         )
     )
-    problems = [LocalProblem.from_gram(G, 1.0, D) for G in grams()]
-    members = [SiteMember.start(2 * D, D) for _ in range(K)]
+    problem = Decomposed.of(np.stack(grams()), np.ones(2 * D))
+    sites = Consensus(*np.zeros((2, K, 2 * D, D)))
     states = []
     for _ in range(ROUNDS):
-        answers = [
-            member.answer(problem, run.ask, run.C, run.rho2_before, run.rho2, run.relaxation)
-            for member, problem in zip(members, problems, strict=True)
-        ]
-        members = [member for member, _ in answers]
-        run.advance(np.sum([vector for _, vector in answers], axis=0), K)
+        sites, vectors = sites.answers(problem, run.ask, run.C, run.rho2_before, run.rho2, run.relaxation)
+        run.advance(vectors.sum(axis=0), K)
         states.append({"C": run.C, "alpha": run.alpha, "rho1": run.rho1, "rho2": run.rho2})
     return states
 

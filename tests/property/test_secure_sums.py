@@ -6,15 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feddbn.errors import AggregationError
-from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
+from feddbn.federation.protocol.question import whole
+from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.fixed_point import absolute_error_bound, decode_fixed, encode_fixed, sum_residues
 from feddbn.privacy.secagg import default_threshold
 from feddbn.privacy.shamir import combine_shares, split_secret
 from feddbn.runtime.simulated.secure import secure_federation
+from support.questions import Values, give_values, make_question
 
-register_site_task(SiteTask("secure-property-vector", lambda data, state, task: (state, data), "test"))
-TASK = Task("secure-property-vector")
+Vector = make_question("secure-property-vector", give_values, round=whole(default=0))
+TASK = Task(Vector())
 
 finite = st.floats(-1e12, 1e12, allow_nan=False)
 
@@ -58,7 +60,7 @@ def test_masked_sum_equals_plain_sum_for_every_drop_out_set_above_the_threshold(
             return "reply lost" if lost_reply else "request lost"
         return "request lost" if phase == "unmask" and site in after else None
 
-    sites = {name: Site(name, vectors[name]) for name in names}
+    sites = {name: Site(name, Values(vectors[name])) for name in names}
     federation = secure_federation(sites, threshold=threshold, random_bytes=rng.bytes, fault=fault)
     survivors = [name for name in names if name not in before]
     helpers = [name for name in survivors if name not in after]
@@ -80,7 +82,7 @@ def test_sums_go_on_over_many_slots_epochs_participants_and_drop_outs(data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32), label="seed"))
     vectors = {name: rng.normal(size=4) for name in names}
     lost: set[str] = set()
-    sites = {name: Site(name, vectors[name]) for name in names}
+    sites = {name: Site(name, Values(vectors[name])) for name in names}
     federation = secure_federation(
         sites,
         threshold=4,
@@ -91,7 +93,7 @@ def test_sums_go_on_over_many_slots_epochs_participants_and_drop_outs(data):
         lost.clear()
         lost |= data.draw(st.sets(st.sampled_from(names), max_size=2), label="lost")
         asked = data.draw(st.sets(st.sampled_from(names), min_size=3), label="asked")
-        task = Task(TASK.name, params={"round": round_number}, participants=tuple(sorted(asked)))
+        task = Task(Vector(round=round_number), tuple(sorted(asked)))
         contributors = sorted(asked - lost)
         if len(contributors) < 3:
             with pytest.raises(AggregationError):
@@ -122,7 +124,7 @@ def test_sixty_four_sites_with_as_many_drop_outs_as_the_threshold_allows():
     vectors = {name: rng.normal(size=21) * 1e3 for name in names}
     lost = set(rng.choice(names, 64 - default_threshold(64), replace=False))
     federation = secure_federation(
-        {name: Site(name, vectors[name]) for name in names},
+        {name: Site(name, Values(vectors[name])) for name in names},
         random_bytes=rng.bytes,
         fault=lambda site, phase: "request lost" if phase == "masked" and site in lost else None,
     )

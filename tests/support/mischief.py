@@ -17,6 +17,7 @@ from feddbn.federation.protocol.messages import (
 from feddbn.federation.protocol.study import study_from_json
 from feddbn.federation.protocol.task import Task
 from feddbn.runtime.engines.nvflare.site import FeddbnSite
+from support.study_programs import WalkQuestion
 
 CLASSES = ("support.mischief.BadServer", "support.mischief.BadSite")
 
@@ -39,7 +40,7 @@ class BadServer:
         tasks = [
             encode_request(
                 task_request(
-                    Task("walk", {"centre": np.full(4, k / 2)}, {"step": 0.1, "pause_s": 0.0}),
+                    Task(WalkQuestion(centre=np.full(4, k / 2), step=0.1, pause_s=0.0)),
                     self._run_id,
                     k,
                     k - 1,

@@ -14,15 +14,15 @@ PACED = ("fdbnl-step", "personal-step")
 PAUSE_S = 0.15
 
 
-def _paced(run):
-    def slow(data, state, task):
+def _paced(answer):
+    def slow(sites, question, memo):
         if not Path(os.environ.get("FEDDBN_TEST_QUICK", "")).is_file():
             time.sleep(PAUSE_S)
-        return run(data, state, task)
+        return answer(sites, question, memo)
 
     return slow
 
 
 for _name in PACED:
     _task = site_task(_name)
-    register_site_task(replace(_task, run=_paced(_task.run)))
+    register_site_task(replace(_task, answer=_paced(_task.answer)))

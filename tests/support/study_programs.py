@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from feddbn.errors import ParameterError, ProtocolError
-from feddbn.federation.protocol.site import SiteTask, register_site_task
+from feddbn.errors import ParameterError
+from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.protocol.question import Question, array, number, text
+from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.study import (
     StudyMethod,
     StudyResult,
@@ -19,23 +22,36 @@ from feddbn.federation.protocol.study import (
 from feddbn.federation.protocol.task import Task, run_program
 
 
-def _walk(data, state, task):
+@dataclass(frozen=True, kw_only=True)
+class WalkQuestion(Question):
+    """One step towards a centre, after a pause."""
+
+    name = "walk"
+    purpose = "test: one step towards the common mean"
+
+    step: float = number(0.0)
+    pause_s: float = number(0.0)
+    slow_site: str = text(default="")
+    slow_s: float = number(0.0, default=0.0)
+    centre: np.ndarray = array("d")
+
+
+def _walk(here, question):
+    data, state = here.data, here.state
     if "mean" not in state:
         rows = np.concatenate([block.values for rec in data.recordings() for block in rec.blocks()])
         state = {"mean": rows.mean(axis=0), "dual": np.zeros(rows.shape[1]), "count": np.array([0.0])}
     # The federations of the tests name a file that ends all pauses; no name, no file.
     if not Path(os.environ.get("FEDDBN_TEST_QUICK", "")).is_file():
-        time.sleep(float(task.params["pause_s"]))
-    if "slow_site" in task.params and task.params["slow_site"] == os.environ.get("FEDDBN_TEST_SITE"):
-        time.sleep(float(task.params["slow_s"]))
-    if np.isnan(task.arrays["centre"]).any():
-        raise ProtocolError("the centre is not a number.")
-    local = 0.5 * (state["mean"] + task.arrays["centre"]) - state["dual"]
-    dual = state["dual"] + float(task.params["step"]) * (local - task.arrays["centre"])
+        time.sleep(question.pause_s)
+    if question.slow_site and question.slow_site == os.environ.get("FEDDBN_TEST_SITE"):
+        time.sleep(question.slow_s)
+    local = 0.5 * (state["mean"] + question.centre) - state["dual"]
+    dual = state["dual"] + question.step * (local - question.centre)
     return {"mean": state["mean"], "dual": dual, "count": state["count"] + 1}, np.append(local, 1.0)
 
 
-register_site_task(SiteTask("walk", _walk, "test: one step towards the common mean"))
+register_site_task(SiteTask(WalkQuestion, one_by_one(_walk)))
 
 
 def _program(parameters, variables, sites):
@@ -51,7 +67,7 @@ def _program(parameters, variables, sites):
         if share < 1.0:
             n = max(1, round(share * len(sites)))
             chosen = tuple(sorted(rng.choice(sites, size=n, replace=False).tolist()))
-        answer = yield Task("walk", {"centre": centre}, params, chosen, {"round": float(k)})
+        answer = yield Task(WalkQuestion(centre=centre, **params), chosen, {"round": float(k)})
         centre = answer.value[:-1] / answer.value[-1]
     return StudyResult({"centre": centre}, {"rounds": rounds, "variables": list(variables)})
 
@@ -71,8 +87,8 @@ def _run(parameters, federation):
 
 def _moments(parameters, federation):
     """The sum of the sites' moments, as it arrives; noise makes of it what no estimator should be given as it is."""
-    params = {"n_lags": 1, "variables": federation.variables, "center": "none"}
-    return StudyResult({"total": federation.sum(Task("moments", params=params)).value})
+    question = MomentsQuestion(n_lags=1, variables=federation.variables)
+    return StudyResult({"total": federation.sum(Task(question)).value})
 
 
 register_study_method(StudyMethod("walk", _run, _check))

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn.core.fdbnl.local_step import LocalProblem
+from feddbn.core.fdbnl.site import Decomposed
 from feddbn.core.graphs import acyclicity
 from feddbn.core.graphs.pruning import break_cycles
 from feddbn.core.orders.parent_sets import ParentSelection
 from feddbn.core.orders.parents import ParentRegressions
 from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import UnitsWarning
-from feddbn.federation.protocol.task import run_program
 from feddbn.methods.fdbnl import FDBNL
 
 
@@ -37,7 +36,7 @@ def fitted(method, monkeypatch, d, n_sites, n_samples, seed):
     evaluate = acyclicity.expm_value_and_grad
 
     def counted(W):
-        calls.append(len(W))
+        calls.extend(W)
         return evaluate(W)
 
     monkeypatch.setitem(acyclicity.ACYCLICITIES, "expm", counted)
@@ -107,25 +106,16 @@ def test_the_order_search_computes_no_more_regressions_than_it_did(monkeypatch):
 @pytest.mark.parametrize(("schedule", "per_site"), [("adaptive", 0), ("paper", 1)])
 def test_only_the_papers_rounds_decompose_a_gram_matrix_and_once(monkeypatch, schedule, per_site):
     calls = []
-    decompose = LocalProblem.from_gram.__func__
+    decompose = Decomposed.of.__func__
 
-    def counted(cls, *args, **kwargs):
-        calls.append(1)
-        return decompose(cls, *args, **kwargs)
+    def counted(cls, wG, metric):
+        calls.extend(wG)
+        return decompose(cls, wG, metric)
 
-    monkeypatch.setattr(LocalProblem, "from_gram", classmethod(counted))
-    from feddbn.data import read_sites
-    from feddbn.federation.programs.fdbnl import fdbnl_program
-    from feddbn.federation.protocol.site import Site
-    from feddbn.runtime.simulated.in_process import InProcessFederation
-
+    monkeypatch.setattr(Decomposed, "of", classmethod(counted))
     fed = feddbn.simulate(d=5, n_sites=3, n_samples=150, random_state=4)
-    sites = {name: Site(name, item) for name, item in read_sites(fed.sites).items()}
-    model = FDBNL(schedule=schedule)
-    model._set_variables(tuple(fed.truth.variables))
-    program = fdbnl_program(model._settings(), model._variables, model._constraints(), 3)
-    fit = run_program(program, InProcessFederation(sites))
-    assert fit.run.round > 20
+    model = FDBNL(schedule=schedule).fit(fed.sites)
+    assert model.n_rounds_ > 20
     assert len(calls) == 3 * per_site
 
 

@@ -137,11 +137,12 @@ def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.Data
             layout = Layout(
                 layout.site, layout.series, name, layout.label, layout.variables, layout.freq, layout.missing
             )
-    names = [str(name) for name in frame.columns]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    columns = frame.columns.tolist()
+    names = [str(name) for name in columns]
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
         raise DataError(f"{where} has more than one {_column(twice)}; give every column its own name.")
-    if any(type(name) is not str for name in frame.columns):
+    if any(type(name) is not str for name in columns):
         frame = frame.set_axis(names, axis=1)
     layout.require_keys(names, where)
     return frame, layout
@@ -149,7 +150,7 @@ def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.Data
 
 def frame_values(frame: pd.DataFrame, variables: Sequence[str], where: str) -> FloatArray:
     """(n, d) float64 numbers of the variables, NaN where missing."""
-    chosen = frame if list(frame.columns) == list(variables) else frame[list(variables)]
+    chosen = frame if frame.columns.tolist() == list(variables) else frame[list(variables)]
     if set(chosen.dtypes.tolist()) == {np.dtype(np.float64)}:
         return np.array(chosen.to_numpy(), order="C")
     for name, dtype in zip(variables, chosen.dtypes, strict=True):

@@ -146,8 +146,6 @@ class _Reader:
             return self._files(name, data_files(path) if path.is_dir() else [path], layout)
         if isinstance(value, (pd.DataFrame, np.ndarray)):
             return self._memory_site(name, [_Part("recording-0", value)], layout)
-        if isinstance(value, SiteData):
-            return value
         if isinstance(value, (list, tuple)) and value:
             if all(isinstance(item, (str, PathLike)) for item in value):
                 return self._files(name, [Path(item) for item in value], layout)
@@ -160,6 +158,8 @@ class _Reader:
             )
         if isinstance(value, (list, tuple)) and not value:
             raise DataError(f"{where} is an empty list; give at least one recording or leave the site out.")
+        if isinstance(value, SiteData):
+            return value
         raise DataError(
             f"{where} is of type {type(value).__name__}; give a DataFrame, a two-dimensional array, a list "
             "of them, or a path."

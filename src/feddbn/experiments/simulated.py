@@ -99,7 +99,7 @@ class LocalNetworks:
         model = estimator(**settings, federation=self.federation).fit(None)
         self.variables, self.networks = names, model.dbns_
         self.raw: dict[str, FloatArray] = {
-            name: local_fit_of_state(self.federation.state_of(name))[1] for name in self.federation.sites
+            name: local_fit_of_state(self.federation.site(name).state)[1] for name in self.federation.sites
         }
 
 

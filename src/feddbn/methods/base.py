@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from threadpoolctl import threadpool_limits
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.fdbnl.server import RoundRecord
+from feddbn.core.fdbnl.path import RoundRecord
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.data import SiteData, check_sites, read_sites, summary
@@ -24,7 +24,7 @@ from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
 from feddbn.methods.parameters import Rule, is_federation
 from feddbn.model.dbn import DBN
-from feddbn.runtime.simulated.stacked import StackedFederation
+from feddbn.runtime.simulated.in_process import InProcessFederation
 
 __all__ = ["DBNEstimator", "FederatedEstimator", "history_frame", "label_column", "network", "simulated"]
 
@@ -64,7 +64,7 @@ def history_frame(history: Iterable[object], seconds: Iterable[float] | None = N
 
 def simulated(sites: Mapping[str, SiteData]) -> Federation:
     """Return a federation of sites that live in this process: the runtime of every fit without ``federation=``."""
-    return StackedFederation({name: Site(name, site) for name, site in sites.items()})
+    return InProcessFederation({name: Site(name, site) for name, site in sites.items()})
 
 
 def label_column(center_by: str | None, label: str | None) -> str | None:

@@ -12,13 +12,9 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import Edge
 from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.pfdbnl.rounds import (
-    PersonalFit,
-    PersonalSettings,
-    personal_arrays,
-    personal_program,
-)
-from feddbn.federation.programs.pfdbnl.state import Entries
+from feddbn.federation.programs.pfdbnl.entries import Entries
+from feddbn.federation.programs.pfdbnl.rounds import PersonalFit, PersonalSettings, personal_program
+from feddbn.federation.programs.pfdbnl.site import personal_arrays
 from feddbn.federation.programs.shared_edges import edge_counts_program
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -39,7 +40,7 @@ class FlakyFederation(InProcessFederation):
                 if t in self.lost.get(name, ()):
                     self.site(name).answer(task)
             names = [n for n in names if t not in self.away.get(n, ()) and t not in self.lost.get(n, ())]
-        answer = super().sum(Task(task.name, task.arrays, task.params, tuple(names), task.note))
+        answer = super().sum(replace(task, participants=tuple(names)))
         self.messages.append((task, answer))
         return answer
 

@@ -5,7 +5,8 @@ import pytest
 from scipy.linalg import expm
 
 from feddbn.errors import ParameterError
-from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
+from feddbn.federation.protocol.question import array
+from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.attack import (
     ConsensusAttack,
@@ -18,6 +19,7 @@ from feddbn.privacy.attack import (
     rows_from_gram,
 )
 from feddbn.runtime.simulated.secure import secure_federation
+from support.questions import make_question
 
 
 class PlainSite:
@@ -135,13 +137,21 @@ def test_rows_of_many_rows_are_not_claimed():
         rows_from_gram(np.eye(4), 5)
 
 
-register_site_task(
-    SiteTask(
-        "attacked-step",
-        lambda site, state, task: (state, site.answer(task.arrays["C"], 1.0, np.ones((site.q, 1))).ravel()),
-        "test",
-    )
-)
+class Attacked:
+    """Data of a site that answers by its own arithmetic."""
+
+    variables = ("x",)
+
+    def __init__(self, site):
+        self.site = site
+
+
+def _attacked(here, question):
+    site = here.data.site
+    return here.state, site.answer(question.C, 1.0, np.ones((site.q, 1))).ravel()
+
+
+AttackedStep = make_question("attacked-step", _attacked, C=array("q", "d"))
 
 
 def test_secure_aggregation_leaves_nothing_better_than_the_mean():
@@ -149,7 +159,7 @@ def test_secure_aggregation_leaves_nothing_better_than_the_mean():
     d, p, n_sites = 6, 1, 5
     q = (p + 1) * d
     sites = _sites(rng, n_sites, 150, d, p)
-    federation = secure_federation({f"s{k}": Site(f"s{k}", site) for k, site in enumerate(sites)})
+    federation = secure_federation({f"s{k}": Site(f"s{k}", Attacked(site)) for k, site in enumerate(sites)})
     seen = []
     collect = federation._server.collect
 
@@ -162,7 +172,7 @@ def test_secure_aggregation_leaves_nothing_better_than_the_mean():
     on_masked = {name: ConsensusAttack(q, d) for name in federation.sites}
     Cbar = np.zeros((q, d))
     for _ in range(p + 1):
-        total = federation.sum(Task("attacked-step", {"C": Cbar}))
+        total = federation.sum(Task(AttackedStep(C=Cbar)))
         mean = total.value.reshape(q, d) / n_sites
         on_mean.observe(Cbar, mean, 1.0)
         for name, y in seen[-1].items():

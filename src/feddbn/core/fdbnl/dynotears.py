@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.fdbnl.local_step import LocalLoss
-from feddbn.core.fdbnl.server import Consensus, ConsensusOptions
-from feddbn.core.fdbnl.site import gradient_answer
+from feddbn.core.fdbnl.path import RunOptions
+from feddbn.core.fdbnl.server import ConsensusRun
+from feddbn.core.fdbnl.site import gradient_answers
 from feddbn.core.graphs.constraints import EdgeConstraints
 
 __all__ = ["penalty_matrix", "solve_dynotears"]
@@ -27,15 +27,14 @@ def penalty_matrix(constraints: EdgeConstraints, lambda_w: float, lambda_a: floa
     return L
 
 
-def solve_dynotears(G: FloatArray, options: ConsensusOptions, start: FloatArray | None = None) -> Consensus:
+def solve_dynotears(G: FloatArray, options: RunOptions, start: FloatArray | None = None) -> ConsensusRun:
     """Return the finished run for the Gram matrix G = Z'Z/n (``C_raw`` penalised, ``C`` pruned and refitted).
 
     `start` (q, d) are weights to begin from, for example those at the next larger penalty.
     """
-    loss = LocalLoss(G, options.penalty.shape[1])
-    run = Consensus(options)
+    run = ConsensusRun(options)
     if start is not None:
         run.start_at(start)
     while not run.is_done:
-        run.advance(gradient_answer(loss, run.C), 1)
+        run.advance(gradient_answers(G[None], run.C)[0], 1)
     return run

@@ -28,16 +28,12 @@ Known weakness: the acyclic stage is a local method; its answer depends on the p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import Enum
-
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.fdbnl.schedules import Schedule
+from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, Run, RunOptions, Stage
 from feddbn.core.fdbnl.site import Ask
-from feddbn.core.graphs.acyclicity import Acyclicity, expm_value_and_grad
-from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
+from feddbn.core.graphs.acyclicity import start_within_reach
 from feddbn.core.graphs.pruning import (
     CANDIDATE_SHARE,
     DroppedEdge,
@@ -46,118 +42,57 @@ from feddbn.core.graphs.pruning import (
     topological_order,
 )
 from feddbn.core.graphs.status import Status
-from feddbn.core.solvers.acyclic_prox import solve_acyclic_prox
+from feddbn.core.solvers.acyclic_prox import AcyclicStart, solve_acyclic_prox
 from feddbn.core.solvers.lasso import penalty_value, soft_threshold
 from feddbn.core.solvers.seen_gram import SeenGram
 from feddbn.core.solvers.sign_search import solve_by_signs
 
-__all__ = ["Consensus", "ConsensusOptions", "RoundRecord", "Stage"]
+__all__ = ["ConsensusRun"]
 
 _RELAXATION = 1.6
-_FOLLOW = 0.02
-_PATIENCE = 15
 
 
-class Stage(Enum):
-    """What the rounds are solving at the moment."""
-
-    WARM = "warm"
-    ACYCLIC = "acyclic"
-    LASSO = "lasso"
-    SUPPORT = "support"
-    FINAL = "final"
-
-
-@dataclass(frozen=True)
-class ConsensusOptions:
-    """The problem and its limits.
+class ConsensusRun(Run):
+    """The run so far: broadcast `C`, `ask` and the numbers that go with it; feed sums to `advance` until `is_done`.
 
     Attributes
     ----------
-    penalty
-        (q, d) L1 weights.
-    metric
-        (q,) diagonal of D: variances of the sources, or ones.
+    C_raw
+        The penalised weights, once the penalised stages are over.
+    dropped
+        Edges that were dropped to break cycles.
+    target_loss
+        (d,) the last loss of each variable.
+    n_evaluations
+        How often h was evaluated.
     """
 
-    penalty: FloatArray
-    metric: FloatArray
-    constraints: EdgeConstraints
-    schedule: Schedule
-    h_tol: float = 1e-8
-    tol: float = 1e-6
-    max_rounds: int = 1000
-    w_threshold: float = 0.0
-    a_threshold: float = 0.0
-    refit: bool = False
-    acyclicity: Acyclicity = expm_value_and_grad
+    patience = 15.0
 
-
-@dataclass(frozen=True)
-class RoundRecord:
-    """What is known about the broadcast point of one round."""
-
-    round: int
-    stage: str
-    h: float
-    primal: float
-    dual: float
-    objective: float
-    rho1: float
-    rho2: float
-
-
-@dataclass
-class Consensus:
-    """The run so far."""
-
-    options: ConsensusOptions
-    C: FloatArray = field(init=False)
-    C_raw: FloatArray | None = None
-    stage: Stage = field(init=False)
-    rho1: float = field(init=False)
-    rho2: float = field(init=False)
-    rho2_before: float = field(init=False)
-    alpha: float = 0.0
-    h: float = 0.0
-    status: Status | None = None
-    dropped: list[DroppedEdge] = field(default_factory=list)
-    history: list[RoundRecord] = field(default_factory=list)
-    target_loss: FloatArray | None = None
-    n_evaluations: int = 0
-    is_done: bool = False
-
-    def __post_init__(self) -> None:
-        options = self.options
-        self.C = self._iterate = self._iterate_before = np.zeros(options.penalty.shape)
-        self.rho1 = options.schedule.rho1
-        self.rho2 = self.rho2_before = options.schedule.rho2
+    def __init__(self, options: RunOptions) -> None:
+        super().__init__(options)
+        self.options = options
+        self.C: FloatArray = np.zeros(options.penalty.shape)
+        self._iterate = self._iterate_before = self.C
+        self.C_raw: FloatArray | None = None
+        self.h = 0.0
+        self.dropped: list[DroppedEdge] = []
+        self.target_loss: FloatArray | None = None
+        self.n_evaluations = 0
+        self.raw_objective = float("nan")
         self._allowed: BoolArray = options.constraints.allowed
         self._penalty = options.penalty
-        self._curvature = 0.0
-        self._known: tuple[float, FloatArray] | None = None
+        self._acyclic: AcyclicStart | None = None
         self._lipschitz = options.schedule.total_weight
         self._gradient_before: tuple[FloatArray, FloatArray] | None = None
-        self._stage_start = 0
         self._joined = False
         self._seen = SeenGram(options.metric)
         self._contributors: object = None
         self._momentum = 1.0
-        self._waited = 0
-        self._raw_objective = float("nan")
-        if not has_cycle(options.constraints.allowed[: options.constraints.d]):
-            self.stage = Stage.LASSO
-        else:
-            self.stage = Stage.WARM if options.schedule.is_adaptive else Stage.ACYCLIC
 
     def start_at(self, C: FloatArray) -> None:
         """Begin from the weights C instead of zero; before the first sum only."""
         self.C = self._iterate = self._iterate_before = np.where(self._allowed, C, 0.0)
-
-    @property
-    def round(self) -> int:
-        """Number of sums received."""
-        return len(self.history)
 
     @property
     def ask(self) -> Ask:
@@ -170,11 +105,6 @@ class Consensus:
     def relaxation(self) -> float:
         """How far sites overshoot: convex problems converge faster with it."""
         return 1.0 if self.stage is Stage.ACYCLIC else _RELAXATION
-
-    @property
-    def raw_objective(self) -> float:
-        """Penalised objective of `C_raw`."""
-        return self._raw_objective
 
     def graph(self) -> FloatArray:
         """Return the final weights: refitted if asked for, thresholded, without cycles."""
@@ -221,9 +151,9 @@ class Consensus:
             if self.stage is not Stage.ACYCLIC:
                 best = self._minimise_bound(C, gradient)
             moved = float("inf")
-        if self.round >= self.options.max_rounds:
-            self._give_up()
-        elif self.stage in (Stage.WARM, Stage.ACYCLIC):
+        if self._gave_up():
+            return
+        if self.stage in (Stage.WARM, Stage.ACYCLIC):
             self._gradient_step(gradient)
         else:
             self.C = best
@@ -237,9 +167,7 @@ class Consensus:
         self._joined = True
         if self._stage_is_finished(max(primal, dual), scale) and self._next_stage():
             return
-        if self.round >= self.options.max_rounds:
-            self._give_up()
-        else:
+        if not self._gave_up():
             self._consensus_step(message / n_sites, n_sites)
 
     def _record(self, primal: float, dual: float) -> None:
@@ -283,7 +211,7 @@ class Consensus:
         self.C = self._allowed * (new + (self._momentum - 1.0) / momentum * step)
         self._momentum = momentum
         if self.stage is Stage.ACYCLIC:
-            self._raise_acyclicity(self._norm(step) <= _FOLLOW * max(self._norm(new), 1e-12))
+            self._tighten(self.h, self._norm(step) <= FOLLOW * max(self._norm(new), 1e-12))
 
     def _consensus_step(self, V: FloatArray, n_sites: int) -> None:
         rho2 = self.rho2
@@ -292,8 +220,7 @@ class Consensus:
         self.C = new
         self.rho2_before = rho2
         if self.stage is Stage.ACYCLIC:
-            self._raise_acyclicity(True)
-            self.rho2 *= self.options.schedule.phi2
+            self._tighten(self.h, True)
 
     def _proximal_step(self, V: FloatArray, kappa: FloatArray) -> FloatArray:
         """Return argmin 1/2 |C - V|_kappa^2 + penalties [+ acyclicity]: A exactly, W warm-started."""
@@ -301,46 +228,36 @@ class Consensus:
         if self.stage is not Stage.ACYCLIC:
             return C
         d, schedule = self.options.constraints.d, self.options.schedule
-        step = solve_acyclic_prox(
-            V[:d],
-            kappa[:d],
-            self._penalty[:d],
-            self._allowed[:d],
-            self.alpha,
+        if self._acyclic is None:
+            W = self._iterate[None, :d]
+            self._acyclic = AcyclicStart(*start_within_reach(W, self.options.acyclicity), np.zeros(1))
+            self.n_evaluations += 1
+        # The next step starts where this one ends.
+        self._acyclic, n_evaluations = solve_acyclic_prox(
+            V[None, :d],
+            kappa[None, :d],
+            self._penalty[None, :d],
+            self._allowed[None, :d],
+            np.array([self.alpha]),
             self.rho1,
-            self._iterate[:d],
+            self._acyclic,
             self.options.acyclicity,
-            curvature=self._curvature,
             # The path only has to be followed; exactness is bought in the convex stages.
             tol=1e-3 if schedule.is_adaptive else 1e-5,
             max_steps=10 if schedule.is_adaptive else 50,
-            known=self._known,
         )
-        C[:d] = step.W
-        # The next step starts where this one ended.
-        self.h, self._curvature, self._known = step.h, step.curvature, (step.h, step.grad_h)
-        self.n_evaluations += step.n_evaluations
+        C[:d], self.h = self._acyclic.W[0], float(self._acyclic.h[0])
+        self.n_evaluations += n_evaluations
         return C
-
-    def _raise_acyclicity(self, has_caught_up: bool) -> None:
-        """[fdbnl] Eq. (para) for alpha and rho1; the adaptive path waits until the weights have followed."""
-        schedule = self.options.schedule
-        self._waited += 1
-        if schedule.is_adaptive and not has_caught_up and self._waited < _PATIENCE:
-            return
-        self._waited = 0
-        self.alpha += self.rho1 * self.h
-        self.rho1 = min(self.rho1 * schedule.phi1, schedule.rho1_max)
 
     def _stage_is_finished(self, residual: float, scale: float) -> bool:
         options = self.options
-        in_stage = self.round - self._stage_start
-        if self.stage is Stage.WARM:
-            return in_stage > 5 and (residual <= 0.02 * scale or in_stage > 40)
-        if self.stage is Stage.ACYCLIC and options.schedule.is_adaptive:
-            return in_stage > 5 and self.h <= options.schedule.h_switch
+        elapsed = self.round - self._stage_start
+        led_on = self._has_led_on(elapsed, residual / scale, self.h)
+        if led_on is not None:
+            return led_on
         tol = 1e-3 if self.stage is Stage.SUPPORT else options.tol
-        small = residual <= tol * max(1.0, scale) and (options.schedule.is_adaptive or in_stage > 2)
+        small = residual <= tol * max(1.0, scale) and (options.schedule.is_adaptive or elapsed > 2)
         return small and (self.stage is not Stage.ACYCLIC or self.h <= options.h_tol)
 
     def _next_stage(self) -> bool:
@@ -363,7 +280,8 @@ class Consensus:
         elif self.stage is Stage.SUPPORT:
             self._enter(Stage.FINAL)
             return False
-        return self._finish(Status.CONVERGED)
+        self._finish(Status.CONVERGED)
+        return True
 
     def _enter(self, stage: Stage) -> None:
         options, d = self.options, self.options.constraints.d
@@ -386,17 +304,14 @@ class Consensus:
             self._penalty = np.zeros_like(options.penalty)
         self.stage, self._stage_start = stage, self.round
 
-    def _give_up(self) -> None:
-        if self.C_raw is None:
+    def _gave_up(self) -> bool:
+        """End a run that has used up its rounds; whether it had."""
+        if self._is_over() and self.C_raw is None:
             self._keep_raw()
-        self._finish(Status.NOT_ACYCLIC if self.stage is Stage.ACYCLIC else Status.MAX_ROUNDS)
+        return self.is_done
 
     def _keep_raw(self) -> None:
-        self.C_raw, self._raw_objective = self.C, self.history[-1].objective
-
-    def _finish(self, status: Status) -> bool:
-        self.status, self.is_done = status, True
-        return True
+        self.C_raw, self.raw_objective = self.C, self.history[-1].objective
 
     def _norm(self, C: FloatArray) -> float:
         """Frobenius norm in the metric D."""

@@ -18,8 +18,8 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.fdbnl.dynotears import penalty_matrix, solve_dynotears
+from feddbn.core.fdbnl.path import RunOptions
 from feddbn.core.fdbnl.schedules import make_schedule
-from feddbn.core.fdbnl.server import ConsensusOptions
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.pruning import break_cycles
 from feddbn.core.orders.average import average_within_order
@@ -52,7 +52,7 @@ def learn_by_path(
     G = moments.scatter / moments.n
     variance = np.diag(G)
     lambdas = np.array(options.lambdas or lambda_grid(G, constraints), dtype=np.float64)
-    template = ConsensusOptions(
+    template = RunOptions(
         penalty=penalty_matrix(constraints, 0.0, 0.0),
         metric=np.maximum(variance, 1e-9 * float(variance.mean())),
         constraints=constraints,

@@ -31,34 +31,28 @@ elsewhere, so that it is still one sum and the server does not learn who is in w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.fdbnl.schedules import Schedule
-from feddbn.core.graphs.acyclicity import Acyclicity, expm_value_and_grad
-from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
+from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, Run, RunOptions, Stage
 from feddbn.core.graphs.status import Status
-from feddbn.core.pfdbnl.step import PersonalRound, PersonalStage
+from feddbn.core.pfdbnl.step import PersonalRound
 
-__all__ = ["NORMS", "PersonalOptions", "PersonalRecord", "PersonalRun"]
+__all__ = ["N_NUMBERS", "PersonalOptions", "PersonalRecord", "PersonalRun"]
 
-# What a participant adds after its (M, q, d) change: four residual norms, h, its objective, its gain by the second start.
-NORMS = 7
-# Cycles get dearer once the weights have followed the last rise, or after so many updates: rushed paths end in worse
-# orders (docs/pfdbnl.md).
-_FOLLOW = 0.02
-_PATIENCE = 3.0
+# What a participant adds after its (M, q, d) change: three residual norms, h, its objective, its gain by the second start.
+N_NUMBERS = 6
 # Starts whose objectives differ by less, relatively, are equal: the way back would be for nothing.
 _TIE = 1e-6
 # Stages that only lead to an order.
-_STARTS = (PersonalStage.ORDER, PersonalStage.SEARCHED, PersonalStage.CHOSEN)
+_STARTS = (Stage.ORDER, Stage.SEARCHED, Stage.CHOSEN)
 
 
-@dataclass(frozen=True)
-class PersonalOptions:
-    """The problem and its limits; `penalty`, `metric`, `constraints`, `schedule` as in `ConsensusOptions`.
+@dataclass(frozen=True, kw_only=True)
+class PersonalOptions(RunOptions):
+    """The problem and its limits.
 
     Attributes
     ----------
@@ -71,65 +65,34 @@ class PersonalOptions:
     """
 
     mu: float
-    penalty: FloatArray
-    metric: FloatArray
-    constraints: EdgeConstraints
-    schedule: Schedule
-    h_tol: float = 1e-8
-    tol: float = 1e-4
-    max_rounds: int = 1000
-    w_threshold: float = 0.0
-    a_threshold: float = 0.0
-    refit: bool = False
     is_alpha_shared: bool = False
     is_running: bool = True
-    acyclicity: Acyclicity = expm_value_and_grad
 
 
 @dataclass(frozen=True)
-class PersonalRecord:
+class PersonalRecord(RoundRecord):
     """What is known after one round; norms are means over the participants, h is their mean too."""
 
-    round: int
-    stage: str
-    h: float
-    primal: float
-    dual: float
-    objective: float
-    rho1: float
-    rho2: float
     participants: int
 
 
-@dataclass
-class PersonalRun:
+class PersonalRun(Run):
     """The run so far: broadcast `C`, `rules()`, `stage` and `serial`; feed sums to `advance` until `is_done`."""
 
-    options: PersonalOptions
-    n_sites: int
-    n_slots: int = 1
-    C: FloatArray = field(init=False)
-    stage: PersonalStage = field(init=False)
-    serial: int = 0
-    alpha: float = 0.0
-    status: Status | None = None
-    history: list[PersonalRecord] = field(default_factory=list)
-    is_done: bool = False
+    patience = 3.0
+    most_acyclic = 150.0
 
-    def __post_init__(self) -> None:
-        options = self.options
-        shape = (self.n_slots, *options.penalty.shape)
+    def __init__(self, options: PersonalOptions, n_sites: int, n_slots: int = 1) -> None:
+        super().__init__(options)
+        self.options = options
+        self.n_sites, self.n_slots = n_sites, n_slots
+        shape = (n_slots, *options.penalty.shape)
         self.C, self._total = np.zeros(shape), np.zeros(shape)
-        self.held = np.zeros((self.n_slots, 1, 1))
-        self.rho1 = options.schedule.rho1
-        self.rho2 = self.rho2_before = options.schedule.rho2
+        self.held = np.zeros((n_slots, 1, 1))
+        self.serial = 0
         self._unit = 1.0
         self._gains: list[float] = []
-        self._time = self._stage_start = self._waited = 0.0
-        if not has_cycle(options.constraints.allowed[: options.constraints.d]):
-            self.stage = PersonalStage.LASSO
-        else:
-            self.stage = PersonalStage.WARM if options.schedule.is_adaptive else PersonalStage.ACYCLIC
+        self._time = 0.0
 
     @property
     def shared(self) -> FloatArray:
@@ -137,15 +100,10 @@ class PersonalRun:
         mean: FloatArray = self._total.sum(axis=0) / np.maximum(self.held.sum(axis=0), 1.0)
         return mean if self.options.is_running else self.C.mean(axis=0)
 
-    @property
-    def round(self) -> int:
-        """Number of sums received."""
-        return len(self.history)
-
     def rules(self) -> PersonalRound:
         """Return what this round asks of the participants."""
         options, adaptive = self.options, self.options.schedule.is_adaptive
-        acyclic = self.stage is PersonalStage.ACYCLIC
+        acyclic = self.stage is Stage.ACYCLIC
         return PersonalRound(
             mu=options.mu,
             rho=2.0,
@@ -156,25 +114,20 @@ class PersonalRun:
             acyclic_steps=(10 if adaptive else 100) if acyclic else 0,
             is_exact=not adaptive and acyclic,
             in_series=adaptive,
-            is_ordered=self.stage not in (PersonalStage.WARM, PersonalStage.ACYCLIC),
+            is_ordered=self.stage not in (Stage.WARM, Stage.ACYCLIC),
             tol=1e-3 if adaptive else 1e-5,
         )
 
     def advance(self, total: FloatArray, n_participants: int) -> None:
         """Take the sum of one round's answers and decide what comes next."""
-        size = self.C.size
+        size, share = self.C.size, n_participants / self.n_sites
         self.rho2_before = self.rho2
-        change = total[:size].reshape(self.C.shape)
-        primal, split, moved, _, h, objective, gain = total[size : size + NORMS]
-        self.held = self.held + np.round(total[size + NORMS :]).reshape(self.held.shape)
-        if self.options.is_running:
-            self._total = self._total + change
-            C = self._total / np.maximum(self.held, 1.0)
-        else:
-            C = change / n_participants
-        before, self.C = self.C, C
-        self._time += n_participants / self.n_sites
-        step = float(np.sum(self.options.metric[:, None] * (C - before) ** 2)) / self.n_slots
+        primal, split, moved, h, objective, gain = total[size : size + N_NUMBERS].tolist()
+        self.held = self.held + np.round(total[size + N_NUMBERS :]).reshape(self.held.shape)
+        before = self.C
+        self.C = self._averaged(total[:size].reshape(before.shape), n_participants)
+        self._time += share
+        step = float(np.sum(self.options.metric[:, None] * (self.C - before) ** 2)) / self.n_slots
         h /= n_participants
         primal = float(np.sqrt(max(primal + split, 0.0) / n_participants))
         dual = float(np.sqrt(max(moved, 0.0) / n_participants + step))
@@ -183,79 +136,73 @@ class PersonalRun:
                 self.round, self.stage.value, h, primal, dual, objective, self.rho1, self.rho2, n_participants
             )
         )
-        share = n_participants / self.n_sites
-        scale = max(1.0, float(np.sqrt(np.sum(self.options.metric[:, None] * C * C) / self.n_slots)))
-        residual = max(primal, dual) / scale
-        if self.stage is PersonalStage.ACYCLIC:
-            self._waited += share
-            if not self.options.schedule.is_adaptive or residual <= _FOLLOW or self._waited >= _PATIENCE:
-                self._waited = 0.0
-                self._tighten(h, share)
-        if self.stage is PersonalStage.CHOSEN:
+        scale = float(np.sqrt(np.sum(self.options.metric[:, None] * self.C * self.C) / self.n_slots))
+        residual = max(primal, dual) / max(1.0, scale)
+        if self.stage is Stage.ACYCLIC:
+            self._tighten(h, residual <= FOLLOW, share)
+        elif self.stage is Stage.CHOSEN:
             self._gains.append(gain)
-        if self.stage is PersonalStage.WARM:
+        elif self.stage is Stage.WARM:
             # Acyclicity competes with what is left when nothing forbids cycles: that sets its unit.
             self._unit = objective / (n_participants * self.C.shape[2])
-        if self._stage_is_finished(residual, h) and self._next_stage():
-            return
-        if self.round >= self.options.max_rounds:
-            self._finish(Status.NOT_ACYCLIC if self.stage is PersonalStage.ACYCLIC else Status.MAX_ROUNDS)
+        if self._stage_is_finished(residual, h):
+            self._next_stage()
+        if not self.is_done:
+            self._is_over()
 
-    def _tighten(self, h: float, share: float) -> None:
-        """Raise the price of cycles by what one round is worth."""
-        schedule = self.options.schedule
-        self.alpha += share * self.rho1 * h
-        self.rho1 = min(self.rho1 * schedule.phi1**share, schedule.rho1_max)
-        self.rho2 *= schedule.phi2**share
+    def _averaged(self, change: FloatArray, n_participants: int) -> FloatArray:
+        if not self.options.is_running:
+            return change / n_participants
+        self._total = self._total + change
+        mean: FloatArray = self._total / np.maximum(self.held, 1.0)
+        return mean
 
     def _stage_is_finished(self, residual: float, h: float) -> bool:
         options = self.options
         elapsed = self._time - self._stage_start
-        if self.stage is PersonalStage.WARM:
-            return elapsed > 5 and (residual <= 0.02 or elapsed > 40)
-        if self.stage is PersonalStage.ACYCLIC and options.schedule.is_adaptive:
-            return elapsed > 5 and (h <= options.schedule.h_switch or elapsed > 150)
+        led_on = self._has_led_on(elapsed, residual, h)
+        if led_on is not None:
+            return led_on
         tol = 1e-2 if self.stage in _STARTS else options.tol
         # A sampled round sees only some sites; each must have had time to object.
         small = elapsed > 2 and residual <= tol
-        return small and (self.stage is not PersonalStage.ACYCLIC or h <= options.h_tol)
+        return small and (self.stage is not Stage.ACYCLIC or h <= options.h_tol)
 
-    def _next_stage(self) -> bool:
-        """Enter the next stage; True if the run is over."""
+    def _next_stage(self) -> None:
         options = self.options
-        if self.stage is PersonalStage.WARM:
-            self._enter(PersonalStage.ACYCLIC)
-        elif self.stage is PersonalStage.ACYCLIC and options.schedule.is_adaptive:
-            self._enter(PersonalStage.ORDER)
-        elif self.stage is PersonalStage.ORDER:
+        if self.stage is Stage.WARM:
+            self._enter(Stage.ACYCLIC)
+        elif self.stage is Stage.ACYCLIC and options.schedule.is_adaptive:
+            self._enter(Stage.ORDER)
+        elif self.stage is Stage.ORDER:
             # Where all must agree, no site has an order of its own.
             is_first = not self._gains and np.isfinite(options.mu)
-            self._enter(PersonalStage.SEARCHED if is_first else PersonalStage.LASSO)
-        elif self.stage is PersonalStage.SEARCHED:
-            self._enter(PersonalStage.CHOSEN)
-        elif self.stage is PersonalStage.CHOSEN:
-            # The last round, or as many as let most sites have a say.
-            n_rounds = round(2 * self.n_sites / self.history[-1].participants) - 1
-            gain = sum(self._gains[-n_rounds:])
-            objective = sum(record.objective for record in self.history[-n_rounds:])
-            self._enter(PersonalStage.ORDER if gain < -_TIE * objective else PersonalStage.LASSO)
-        elif self.stage in (PersonalStage.ACYCLIC, PersonalStage.LASSO) and options.refit:
-            self._enter(PersonalStage.SUPPORT)
+            self._enter(Stage.SEARCHED if is_first else Stage.LASSO)
+        elif self.stage is Stage.SEARCHED:
+            self._enter(Stage.CHOSEN)
+        elif self.stage is Stage.CHOSEN:
+            self._enter(Stage.LASSO if self._second_start_is_better() else Stage.ORDER)
+        elif self.stage in (Stage.ACYCLIC, Stage.LASSO) and options.refit:
+            self._enter(Stage.SUPPORT)
         else:
             self._finish(Status.CONVERGED)
-            return True
-        return False
 
-    def _enter(self, stage: PersonalStage) -> None:
+    def _second_start_is_better(self) -> bool:
+        """By the last round, or as many as let most sites have a say."""
+        last = self.history[-1]
+        assert isinstance(last, PersonalRecord)
+        n_rounds = round(2 * self.n_sites / last.participants) - 1
+        gain = sum(self._gains[-n_rounds:])
+        objective = sum(record.objective for record in self.history[-n_rounds:])
+        return not gain < -_TIE * objective
+
+    def _enter(self, stage: Stage) -> None:
         self.stage, self._stage_start = stage, self._time
         self.serial += 1
-        if stage is PersonalStage.ACYCLIC:
+        if stage is Stage.ACYCLIC:
             self.alpha = 0.0
             # Relative to the objective per variable without acyclicity.
             self.rho1 = self._unit * self.options.schedule.rho1
         elif not self.options.schedule.is_adaptive:
             # The paper's growing rho2 has frozen C by now; the refit is an ordinary convex problem.
             self.rho2 = self.options.schedule.rho2
-
-    def _finish(self, status: Status) -> None:
-        self.status, self.is_done = status, True

@@ -6,27 +6,22 @@ None of it leaves the site. The stages come from the server; a site that missed 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.fdbnl.local_step import LocalProblem
+from feddbn.core.fdbnl.path import Stage
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.pruning import CANDIDATE_SHARE, threshold, topological_order
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.search import OrderSearch
-from feddbn.core.pfdbnl.step import (
-    PersonalMember,
-    PersonalStage,
-    objective_given,
-    solve_given,
-    solve_given_orders,
-)
+from feddbn.core.pfdbnl.step import objectives, pulled
+from feddbn.core.solvers.ordered_step import ordered_columns
 from feddbn.core.statistics.moments import Moments
 
-__all__ = ["PersonalSite", "order_of", "searched_order"]
-
+__all__ = ["OwnProblem", "PersonalSite", "order_of", "searched_order"]
 
 # With more variables a site's search keeps to its first order: at this many, moves already take up to half a minute.
 _MANY = 100
@@ -72,13 +67,69 @@ def searched_order(G: FloatArray, n: float, constraints: EdgeConstraints) -> Boo
 
 
 @dataclass(frozen=True)
+class OwnProblem:
+    """One site's convex problem, the centre given: min w loss(C) + sum(L o |C|) + mu |C - centre|^2 within some edges.
+
+    Attributes
+    ----------
+    wG, penalty, centre
+        (q, q), (q, d) and (q, d); wG and the penalty L carry the site's weight.
+    thresholds
+        Of contemporaneous and lagged edges.
+    """
+
+    wG: FloatArray
+    penalty: FloatArray
+    mu: float
+    centre: FloatArray
+    constraints: EdgeConstraints
+    thresholds: tuple[float, float] = (0.0, 0.0)
+
+    def objective(self, C: FloatArray) -> float:
+        """Return the objective at C, penalty included."""
+        return float(objectives(self.wG[None], self.mu, self.centre, self.penalty[None], C[None])[0])
+
+    def solve(self, allowed: BoolArray, C0: FloatArray) -> FloatArray:
+        """Return the minimiser, searched from C0; mu = infinity returns the centre within `allowed`."""
+        return self.solve_in([allowed], C0)[0]
+
+    def solve_in(self, orders: Sequence[BoolArray], C0: FloatArray) -> list[FloatArray]:
+        """Return the minimiser within each of these orders: the columns of all orders are one batch."""
+        if np.isinf(self.mu):
+            return [np.where(order, self.centre, 0.0) for order in orders]
+        H, B = self._pulled()
+        B, penalty, C0 = (np.tile(X, (1, len(orders))) for X in (B, self.penalty, C0))
+        C = ordered_columns(H[None], B[None], penalty[None], np.hstack(orders)[None], C0[None])[0]
+        return np.split(C, len(orders), axis=1)
+
+    def refit(self, allowed: BoolArray) -> FloatArray:
+        """Return the minimiser without the L1 penalty: every column is one small linear system."""
+        if np.isinf(self.mu):
+            return np.where(allowed, self.centre, 0.0)
+        H, B = self._pulled()
+        C = np.zeros_like(self.centre)
+        for j in range(C.shape[1]):
+            support = np.flatnonzero(allowed[:, j])
+            if len(support):
+                C[support, j] = np.linalg.solve(H[np.ix_(support, support)], B[support, j])
+        return C
+
+    def _pulled(self) -> tuple[FloatArray, FloatArray]:
+        return pulled(self.wG, np.full((len(self.centre), 1), 2.0 * self.mu), self.centre)
+
+    def kept(self, C: FloatArray, required: BoolArray, share: float = 1.0) -> FloatArray:
+        """Return C without weights below `share` of their thresholds; required edges stay."""
+        return threshold(C, required, *(share * limit for limit in self.thresholds))
+
+
+@dataclass(frozen=True)
 class PersonalSite:
     """A site between rounds.
 
     Attributes
     ----------
-    member
-        C_k and its companions.
+    C
+        (q, d) its weights.
     allowed
         (q, d) edges the current stage permits.
     orders
@@ -91,123 +142,75 @@ class PersonalSite:
         The objective where the path's orders have led, once the searched one is tried.
     """
 
-    member: PersonalMember
+    C: FloatArray
     allowed: BoolArray
-    orders: tuple[BoolArray, ...] = field(default=())
+    orders: tuple[BoolArray, ...] = ()
     is_ordered: bool = False
     raw: FloatArray | None = None
     raw_objective: float = 0.0
     path_objective: float = math.nan
 
-    def enter(
-        self,
-        stage: PersonalStage,
-        problem: LocalProblem,
-        penalty: FloatArray,
-        constraints: EdgeConstraints,
-        mu: float,
-        Cbar: FloatArray,
-        thresholds: tuple[float, float] = (0.0, 0.0),
-        searched: BoolArray | None = None,
-    ) -> PersonalSite:
-        """Return the site at the beginning of `stage`; `penalty` carries the site's weight.
-
-        `searched` is what SEARCHED needs: the site's `searched_order`.
-        """
-        if stage in (PersonalStage.WARM, PersonalStage.ACYCLIC):
-            member = replace(self.member, alpha=0.0, curvature=0.0, grad_h=None)
-            return replace(self, member=member, allowed=constraints.allowed)
-        settled = replace(self.member, h=0.0, grad_h=None)
-        if stage is PersonalStage.ORDER:
+    def enter(self, stage: Stage, problem: OwnProblem, searched: BoolArray | None = None) -> PersonalSite:
+        """Return the site at the beginning of `stage`; `searched` is what SEARCHED needs: its `searched_order`."""
+        constraints = problem.constraints
+        if stage in (Stage.WARM, Stage.ACYCLIC):
+            return replace(self, allowed=constraints.allowed)
+        if stage is Stage.ORDER:
             # A site that has orders comes back from the searched one.
-            orders = self.orders or (order_of(settled.C, constraints),)
-            return replace(self, member=settled, allowed=orders[0], orders=orders)
-        if stage is PersonalStage.SEARCHED:
+            orders = self.orders or (order_of(self.C, constraints),)
+            return replace(self, allowed=orders[0], orders=orders)
+        if stage is Stage.SEARCHED:
             assert searched is not None
-            before = objective_given(problem, mu, Cbar, penalty, settled.C) if self.orders else math.nan
-            orders = (*self.orders, searched)
-            return replace(self, member=settled, allowed=searched, orders=orders, path_objective=before)
-        site = self if self.is_ordered else self._choose_order(problem, penalty, constraints, mu, Cbar)
-        if stage is PersonalStage.CHOSEN:
+            before = problem.objective(self.C) if self.orders else math.nan
+            return replace(self, allowed=searched, orders=(*self.orders, searched), path_objective=before)
+        site = self if self.is_ordered else self._choose_order(problem)
+        if stage is Stage.CHOSEN:
             return site
         site = replace(site, is_ordered=True)
-        if stage is PersonalStage.LASSO:
+        if stage is Stage.LASSO or site.raw is not None:
             return site
-        if site.raw is not None:
-            return site
-        site = site.polished(problem, penalty, mu, Cbar)
+        site = site.polished(problem)
         assert site.raw is not None
         required = constraints.required & site.allowed
-        w_limit, a_limit = (CANDIDATE_SHARE * limit for limit in thresholds)
-        support = (threshold(site.raw, required, w_limit, a_limit) != 0) | required
-        member = replace(site.member, C=np.where(support, site.raw, 0.0))
-        return replace(site, member=member, allowed=support)
+        support = (problem.kept(site.raw, required, CANDIDATE_SHARE) != 0) | required
+        return replace(site, C=np.where(support, site.raw, 0.0), allowed=support)
 
-    def gain(self, stage: PersonalStage, objective: float) -> float:
-        """Return by how much the second start is better for this site; 0 while that is not the question."""
-        is_known = stage is PersonalStage.CHOSEN and math.isfinite(self.path_objective)
-        return self.path_objective - objective if is_known else 0.0
-
-    def finished(
-        self,
-        problem: LocalProblem,
-        penalty: FloatArray,
-        constraints: EdgeConstraints,
-        mu: float,
-        Cbar: FloatArray,
-        thresholds: tuple[float, float],
-        refit: bool,
-    ) -> tuple[FloatArray, FloatArray, float]:
+    def finished(self, problem: OwnProblem, refit: bool) -> tuple[FloatArray, FloatArray, float]:
         """Return the personal weights, the penalised ones they came from and the objective of these.
 
         With `refit`: no penalty but the pull, on the support; thresholded; once more on what is left. The centre is not
         averaged again after thresholds: that would pull every site's own edges down (docs/pfdbnl.md).
         """
-        stage = PersonalStage.SUPPORT if refit else PersonalStage.LASSO
-        site = self.enter(stage, problem, penalty, constraints, mu, Cbar, thresholds)
+        required = problem.constraints.required
         if not refit:
-            site = site.polished(problem, penalty, mu, Cbar)
+            site = self.enter(Stage.LASSO, problem).polished(problem)
+            assert site.raw is not None
+            return problem.kept(site.raw, required), site.raw, site.raw_objective
+        site = self.enter(Stage.SUPPORT, problem)
         assert site.raw is not None
-        if not refit:
-            return threshold(site.raw, constraints.required, *thresholds), site.raw, site.raw_objective
-        nothing = np.zeros_like(penalty)
-        C = solve_given(problem, mu, Cbar, nothing, site.allowed, site.member.C)
-        kept = threshold(C, constraints.required & site.allowed, *thresholds) != 0
-        C = solve_given(problem, mu, Cbar, nothing, kept | (constraints.required & site.allowed), C)
-        return threshold(C, constraints.required, *thresholds), site.raw, site.raw_objective
+        here = required & site.allowed
+        C = problem.refit(site.allowed)
+        C = problem.refit((problem.kept(C, here) != 0) | here)
+        return problem.kept(C, required), site.raw, site.raw_objective
 
-    def _choose_order(
-        self,
-        problem: LocalProblem,
-        penalty: FloatArray,
-        constraints: EdgeConstraints,
-        mu: float,
-        Cbar: FloatArray,
-    ) -> PersonalSite:
+    def _choose_order(self, problem: OwnProblem) -> PersonalSite:
         """Keep the order in which the site's own convex problem, with the centre as it is, ends lowest."""
         # The others' order is often the better one where own data are few. Where all must agree it is the only one.
-        common = order_of(Cbar, constraints)
-        if np.isinf(mu):
-            best = common, np.where(common, Cbar, 0.0)
-        else:
-            own = self.orders or (order_of(self.member.C, constraints),)
-            orders = list({order.tobytes(): order for order in (*own, common)}.values())
-            weights = solve_given_orders(problem, mu, Cbar, penalty, orders, self.member.C)
-            values = [objective_given(problem, mu, Cbar, penalty, C) for C in weights]
-            k = int(np.argmin(values))
-            best = orders[k], weights[k]
-        member = replace(self.member, C=best[1], h=0.0, grad_h=None)
-        return replace(self, member=member, allowed=best[0])
+        common = order_of(problem.centre, problem.constraints)
+        if np.isinf(problem.mu):
+            return replace(self, C=np.where(common, problem.centre, 0.0), allowed=common)
+        own = self.orders or (order_of(self.C, problem.constraints),)
+        orders = list({order.tobytes(): order for order in (*own, common)}.values())
+        weights = problem.solve_in(orders, self.C)
+        best = int(np.argmin([problem.objective(C) for C in weights]))
+        return replace(self, C=weights[best], allowed=orders[best])
 
-    def polished(
-        self, problem: LocalProblem, penalty: FloatArray, mu: float, Cbar: FloatArray
-    ) -> PersonalSite:
-        """Return the site with C_k solved exactly for the centre Cbar, kept as `raw` too.
+    def polished(self, problem: OwnProblem) -> PersonalSite:
+        """Return the site with C_k solved exactly for the centre, kept as `raw` too.
 
         Only edges that the rounds have kept are solved for: with a strong pull, zeros of the centre are known to the
         rounds' tolerance only, and an exact answer to them would not be sparse.
         """
-        kept = self.allowed & (self.member.C != 0)
-        C = solve_given(problem, mu, Cbar, penalty, kept, self.member.C)
-        objective = objective_given(problem, mu, Cbar, penalty, C)
-        return replace(self, member=replace(self.member, C=C), raw=C, raw_objective=objective)
+        kept = self.allowed & (self.C != 0)
+        C = problem.solve(kept, self.C) if problem.penalty.any() else problem.refit(kept)
+        return replace(self, C=C, raw=C, raw_objective=problem.objective(C))

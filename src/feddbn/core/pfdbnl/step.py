@@ -1,4 +1,4 @@
-"""The site's half of PFDBNL: a personal graph, its auxiliary copy and their multipliers, one cheap step per round.
+"""The site's half of a PFDBNL round: a personal graph, its auxiliary copy and their multipliers; many sites at once.
 
     min over C_k, C   sum_k  w_k (loss_k(C_k) + sum(L o |C_k|)) + mu |C_k - C|^2     subject to   W_k acyclic
 
@@ -25,56 +25,37 @@ rounds where columns are nearly dependent.
 The paper alternates C_k and T_k instead, which crawls when mu is large; with T_k minimised out, mu -> infinity
 simply is FDBNL. `schedule="paper"` keeps the paper's alternation (`solve_personal`).
 # DEVIATES [fdbnl] Algorithm 2: C_k and T_k are minimised together; see test_paper_and_adaptive_solve_the_same_problem.
+
+Every array has a leading axis for the sites, (K, ...); one site is K = 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.fdbnl.local_step import LocalProblem
+from feddbn.core.fdbnl.site import Decomposed
 from feddbn.core.graphs.acyclicity import Acyclicity, start_within_reach
-from feddbn.core.solvers.acyclic_prox import solve_acyclic_prox
-from feddbn.core.solvers.lasso import loss_value, penalty_value, soft_threshold, solve_lasso
-from feddbn.core.solvers.ordered_step import ordered_columns
-from feddbn.core.solvers.sign_search import solve_active
+from feddbn.core.solvers.acyclic_prox import AcyclicStart, solve_acyclic_prox
+from feddbn.core.solvers.lasso import soft_threshold
+from feddbn.core.solvers.ordered_step import Solve, ordered_columns
 
 __all__ = [
-    "MEMORY",
-    "SMALLEST_STEP",
-    "PersonalMember",
+    "Members",
     "PersonalRound",
-    "PersonalStage",
     "auxiliary",
     "coupling",
-    "objective_given",
-    "solve_given",
-    "solve_given_orders",
-    "solve_ordered",
+    "objectives",
+    "pulled",
     "solve_personal",
 ]
 
-
-MEMORY = 5
+_MEMORY = 5
 """Steps whose worst objective the next one has to beat: long ones may rise for a moment."""
-SMALLEST_STEP = 1e-3
+_SMALLEST_STEP = 1e-3
 """Least curvature, relative to the largest of the quadratic, that a step may assume."""
-
-
-class PersonalStage(Enum):
-    """What the rounds are solving at the moment."""
-
-    WARM = "warm"
-    ACYCLIC = "acyclic"
-    ORDER = "order"
-    SEARCHED = "searched"
-    CHOSEN = "chosen"
-    LASSO = "lasso"
-    SUPPORT = "support"
 
 
 @dataclass(frozen=True)
@@ -115,6 +96,10 @@ class PersonalRound:
         D = metric[:, None]
         return coupling(self.mu, 2.0 * D) / 2.0 if self.in_series else D
 
+    def offered(self, members: Members, metric: FloatArray) -> FloatArray:
+        """(K, q, d) ``T_k + U_k / kappa2``: what the server averages."""
+        return members.T + members.U / (self.rho2 * self.agreement(metric))
+
 
 def coupling(mu: float, kappa: FloatArray) -> FloatArray:
     """Return 2 mu kappa / (2 mu + kappa): the curvature of min_T mu |C - T|^2 + kappa/2 |T - P|^2 in C."""
@@ -132,76 +117,102 @@ def auxiliary(C: FloatArray, Cbar: FloatArray, U: FloatArray, mu: float, kappa: 
     return T
 
 
+def pulled(wG: FloatArray, pull: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return H and B of ``w loss(C) + pull/2 |C - centre|^2 = 1/2 tr(C'HC) - tr(B'C) + const``; pull is (q, 1)."""
+    return wG + np.diag(pull[:, 0]), wG[..., : centre.shape[-1]] + pull * centre
+
+
+def objectives(
+    wG: FloatArray, mu: float, centre: FloatArray, penalty: FloatArray, C: FloatArray
+) -> FloatArray:
+    """Return (K,) w loss(C) + sum(penalty o |C|) + mu |C - centre|^2; `penalty` carries the weight."""
+    R = -C
+    d = C.shape[2]
+    diagonal = np.einsum("kii->ki", R[:, :d])
+    diagonal += 1.0
+    value: FloatArray = 0.5 * _dot(R, wG @ R) + _dot(penalty, np.abs(C))
+    if np.isinf(mu):
+        return value
+    gap = C - centre
+    return value + mu * _dot(gap, gap)
+
+
 @dataclass(frozen=True)
-class PersonalMember:
-    """A site's personal state, all (q, d): C_k, T_k, U_k, Y_k, and what W_k's acyclicity needs.
+class Members:
+    """Personal states: C_k, T_k, U_k, Y_k (K, q, d), and what W_k's acyclicity needs.
 
     Attributes
     ----------
     alpha, h, curvature
-        The site's own multiplier of h, h(W_k), and the step length its last proximal step ended with.
-    grad_h
-        (d, d) gradient of h at W_k, if the last step was on h: the next one starts from there.
+        (K,) the site's own multiplier of h, h(W_k), and the step length its last proximal step ended with.
+    grad_h, knows_h
+        (K, d, d) gradient of h at W_k where (K,) the last step was on h: the next one starts from there.
     """
 
     C: FloatArray
     T: FloatArray
     U: FloatArray
     Y: FloatArray
-    alpha: float = 0.0
-    h: float = 0.0
-    curvature: float = 0.0
-    grad_h: FloatArray | None = None
+    alpha: FloatArray
+    h: FloatArray
+    curvature: FloatArray
+    grad_h: FloatArray
+    knows_h: BoolArray
 
     @classmethod
-    def start(cls, Cbar: FloatArray) -> PersonalMember:
-        """State of a site that joins when the consensus is Cbar: it starts there, with nothing to object."""
-        zero = np.zeros_like(Cbar)
-        return cls(Cbar, Cbar, zero, zero)
+    def start(cls, Cbar: FloatArray) -> Members:
+        """State of sites that join when the consensus is Cbar (K, q, d): they start there, with nothing to object."""
+        n, _, d = Cbar.shape
+        zero, none = np.zeros_like(Cbar), np.zeros(n)
+        return cls(Cbar, Cbar, zero, zero, none, none, none, np.zeros((n, d, d)), np.zeros(n, dtype=bool))
 
     def step(
         self,
-        problem: LocalProblem,
-        weight: float,
+        problem: Decomposed,
+        weight: FloatArray,
         penalty: FloatArray,
         allowed: BoolArray,
         Cbar: FloatArray,
         rules: PersonalRound,
         acyclicity: Acyclicity,
-    ) -> tuple[PersonalMember, FloatArray]:
-        """Return the state after the round and [|T - Cbar|^2, |X - C|^2, |C - C_before|^2, |U|^2], in the metric D.
+        solve: Solve | None = None,
+    ) -> tuple[Members, FloatArray]:
+        """Return the states after the round and (K, 3) [|T - Cbar|^2, |X - C|^2, |C - C_before|^2] in the metric D.
 
-        `penalty` is L, unweighted; `problem` already carries the weight.
+        `penalty` is L (q, d), unweighted, `weight` (K,); `problem` already carries the weight. `allowed` and `Cbar` are
+        (K, q, d). `solve` may know some of the equations of the ordered stages already.
         """
-        D = problem.metric[:, None]
+        D, mu = problem.metric[:, None], rules.mu
         gap = self.T - Cbar
         agreement = rules.agreement(problem.metric)
         U = self.U + rules.rho2_before * agreement * gap
         kappa2 = rules.rho2 * agreement
-        if rules.is_exact:
-            H, B = _pulled(problem, 2.0 * rules.mu * np.ones_like(D), self.T)
-            member = self._acyclic(H, B, weight * penalty, allowed, rules, acyclicity)
-            X, Y = member.C, self.Y
-        elif rules.is_ordered:
-            H, B = _pulled(problem, coupling(rules.mu, kappa2), Cbar - U / kappa2)
-            member = replace(self, C=solve_ordered(H, B, weight * penalty, allowed, self.C))
-            X, Y = member.C, np.zeros_like(self.Y)
+        weighted = weight[:, None, None] * penalty
+        if rules.is_exact or rules.is_ordered:
+            pull = 2.0 * mu * np.ones_like(D) if rules.is_exact else coupling(mu, kappa2)
+            centre = self.T if rules.is_exact else Cbar - U / kappa2
+            H, B = pulled(problem.wG, pull, centre)
+            if rules.acyclic_steps:
+                C, h = solve_personal(H, B, weighted, allowed, self._alpha(rules), self.C, rules, acyclicity)
+                new = replace(self, C=C, h=h, alpha=self.alpha + rules.rho1 * h)
+            else:
+                new = replace(self, C=ordered_columns(H, B, weighted, allowed, self.C, solve))
+            X, Y = new.C, self.Y if rules.is_exact else np.zeros_like(self.Y)
         else:
-            kappa = rules.rho * weight * D
-            X = problem.solve(self.C, self.Y, rules.rho * weight)
-            m = coupling(rules.mu, kappa2)
+            rho = rules.rho * weight[:, None, None]
+            kappa = rho * D
+            X = problem.solve(self.C, self.Y, rho)
+            m = coupling(mu, kappa2)
             total = kappa + m
             V = (kappa * X + self.Y + m * (Cbar - U / kappa2)) / total
-            member = self._prox(V, total, weight * penalty, allowed, rules, acyclicity)
-            Y = self.Y + kappa * (X - member.C)
-        T = auxiliary(member.C, Cbar, U, rules.mu, kappa2)
-        moved = member.C - self.C
-        split = X - member.C
-        norms = np.array(
-            [np.vdot(D * gap, gap), np.vdot(D * split, split), np.vdot(D * moved, moved), np.vdot(U / D, U)]
-        )
-        stepped = PersonalMember(member.C, T, U, Y, member.alpha, member.h, member.curvature, member.grad_h)
-        return stepped, norms
+            new = self._prox(V, total, weighted, allowed, rules, acyclicity)
+            Y = self.Y + kappa * (X - new.C)
+        moved, split = new.C - self.C, X - new.C
+        norms = np.stack([_dot(D * gap, gap), _dot(D * split, split), _dot(D * moved, moved)], axis=1)
+        return replace(new, T=auxiliary(new.C, Cbar, U, mu, kappa2), U=U, Y=Y), norms
+
+    def _alpha(self, rules: PersonalRound) -> FloatArray:
+        return self.alpha if rules.alpha is None else np.full(len(self.alpha), rules.alpha)
 
     def _prox(
         self,
@@ -211,61 +222,43 @@ class PersonalMember:
         allowed: BoolArray,
         rules: PersonalRound,
         acyclicity: Acyclicity,
-    ) -> PersonalMember:
-        d = V.shape[1]
+    ) -> Members:
+        d = V.shape[2]
         C = allowed * soft_threshold(V, penalty / kappa)
         if not rules.acyclic_steps:
             return replace(self, C=C)
-        alpha = self.alpha if rules.alpha is None else rules.alpha
-        step = solve_acyclic_prox(
-            V[:d],
-            kappa[:d],
-            penalty[:d],
-            allowed[:d],
-            alpha,
+        W, h, grad_h = self.C[:, :d].copy(), self.h.copy(), self.grad_h.copy()
+        new = np.flatnonzero(~self.knows_h)
+        if len(new):
+            W[new], h[new], grad_h[new] = start_within_reach(W[new], acyclicity)
+        found, _ = solve_acyclic_prox(
+            V[:, :d],
+            kappa[:, :d],
+            penalty[:, :d],
+            allowed[:, :d],
+            self._alpha(rules),
             rules.rho1,
-            self.C[:d],
+            AcyclicStart(W, h, grad_h, self.curvature),
             acyclicity,
-            curvature=self.curvature,
             tol=rules.tol,
             max_steps=rules.acyclic_steps,
-            known=None if self.grad_h is None else (self.h, self.grad_h),
         )
-        C[:d] = step.W
+        C[:, :d] = found.W
         return replace(
             self,
             C=C,
-            h=step.h,
-            alpha=self.alpha + rules.rho1 * step.h,
-            curvature=step.curvature,
-            grad_h=step.grad_h,
+            h=found.h,
+            grad_h=found.grad_h,
+            curvature=found.curvature,
+            alpha=self.alpha + rules.rho1 * found.h,
+            knows_h=np.ones(len(C), dtype=bool),
         )
 
-    def _acyclic(
-        self,
-        H: FloatArray,
-        B: FloatArray,
-        penalty: FloatArray,
-        allowed: BoolArray,
-        rules: PersonalRound,
-        acyclicity: Acyclicity,
-    ) -> PersonalMember:
-        if not rules.acyclic_steps:
-            return replace(self, C=solve_ordered(H, B, penalty, allowed, self.C))
-        alpha = self.alpha if rules.alpha is None else rules.alpha
-        C, h = solve_personal(
-            H,
-            B,
-            penalty,
-            allowed,
-            alpha,
-            rules.rho1,
-            self.C,
-            acyclicity,
-            tol=rules.tol,
-            max_steps=rules.acyclic_steps,
-        )
-        return replace(self, C=C, h=h, alpha=self.alpha + rules.rho1 * h)
+
+def _dot(X: FloatArray, Y: FloatArray) -> FloatArray:
+    """(K,) sum of the products of corresponding entries, per site."""
+    product: FloatArray = np.einsum("kij,kij->k", X, Y)
+    return product
 
 
 def solve_personal(
@@ -273,130 +266,67 @@ def solve_personal(
     B: FloatArray,
     penalty: FloatArray,
     allowed: BoolArray,
-    alpha: float,
-    rho1: float,
+    alpha: FloatArray,
     C0: FloatArray,
+    rules: PersonalRound,
     acyclicity: Acyclicity,
-    *,
-    tol: float = 1e-6,
-    max_steps: int = 500,
-) -> tuple[FloatArray, float]:
-    """Return C and h(W): the paper's personal step, warm-started, by proximal gradient.
+) -> tuple[FloatArray, FloatArray]:
+    """Return (K, q, d) C and (K,) h(W): the paper's personal step, warm-started, by proximal gradient.
 
         min_C  1/2 tr(C'HC) - tr(B'C) + sum(L o |C|) + alpha h(W) + rho1/2 h(W)^2
 
     Step lengths are those of Barzilai and Borwein, which follow the curvature along the path instead of the largest one;
     a step is taken only if the objective falls below the worst of the last few (SpaRSA; Wright, Nowak and Figueiredo
-    2009).
+    2009). One turn is one trial step of every site that is not done.
     """
-    d = C0.shape[1]
+    rho1, tol, max_steps = rules.rho1, rules.tol, rules.acyclic_steps
+    d = C0.shape[2]
     C = np.where(allowed, C0, 0.0)
-    C[:d], h, grad_h = start_within_reach(C[:d], acyclicity)
-    HC = H @ C
-    largest = float(np.linalg.eigvalsh(H)[-1])
-    M, floor = largest, SMALLEST_STEP * largest
+    C[:, :d], h, grad_h = start_within_reach(C[:, :d], acyclicity)
+    out_C, out_h = C.copy(), h.copy()
 
-    def value_at(C: FloatArray, HC: FloatArray, h: float) -> float:
-        smooth = 0.5 * float(np.vdot(C, HC)) - float(np.vdot(B, C)) + alpha * h + 0.5 * rho1 * h * h
-        return smooth + penalty_value(C, penalty)
+    def values(C: FloatArray, HC: FloatArray, h: FloatArray) -> FloatArray:
+        smooth = 0.5 * _dot(C, HC) - _dot(B, C) + alpha * h + 0.5 * rho1 * h * h
+        return smooth + _dot(penalty, np.abs(C))
 
-    def gradient_at(HC: FloatArray, h: float, grad_h: FloatArray) -> FloatArray:
+    def gradients(HC: FloatArray, h: FloatArray, grad_h: FloatArray) -> FloatArray:
         gradient = HC - B
-        gradient[:d] += (alpha + rho1 * h) * grad_h
+        gradient[:, :d] += (alpha + rho1 * h)[:, None, None] * grad_h
         return gradient
 
-    values = [value_at(C, HC, h)]
-    gradient = gradient_at(HC, h, grad_h)
-    for _ in range(max_steps):
-        reference = max(values[-MEMORY:])
-        while True:
-            new = allowed * soft_threshold(C - gradient / M, penalty / M)
-            step = new - C
-            length = float(np.vdot(step, step))
-            h_new, grad_new = acyclicity(new[:d])
-            HC_new = H @ new
-            value = value_at(new, HC_new, h_new)
-            if value <= reference - 1e-4 * M * length + 1e-12 * max(1.0, abs(reference)) or M > 1e20:
-                break
-            M *= 2.0
-        gradient_new = gradient_at(HC_new, h_new, grad_new)
-        C, HC, h = new, HC_new, h_new
-        values.append(value)
-        if np.abs(step).max(initial=0.0) <= tol:
-            break
-        curvature = float(np.vdot(step, gradient_new - gradient)) / length
-        gradient = gradient_new
-        M = max(curvature, floor)
-    return C, h
-
-
-def solve_ordered(
-    H: FloatArray, B: FloatArray, penalty: FloatArray, allowed: BoolArray, C0: FloatArray
-) -> FloatArray:
-    """Return argmin 1/2 tr(C'HC) - tr(B'C) + sum(penalty o |C|) within `allowed`, for a positive definite H."""
-    site = np.zeros(B.shape[1], dtype=np.intp)
-
-    def solve(active: BoolArray, right: FloatArray) -> FloatArray:
-        return solve_active(H[None], site, active[0], right[0])[None]
-
-    C: FloatArray = ordered_columns(solve, H[None], B[None], penalty[None], allowed[None], C0[None])[0]
-    return C
-
-
-def _pulled(problem: LocalProblem, pull: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return H and B of ``w loss(C) + pull/2 |C - centre|^2 = 1/2 tr(C'HC) - tr(B'C) + const``; pull is (q, 1)."""
-    return problem.wG + np.diag(pull[:, 0]), problem.wG[:, : problem.d] + pull * centre
-
-
-def solve_given(
-    problem: LocalProblem,
-    mu: float,
-    centre: FloatArray,
-    penalty: FloatArray,
-    allowed: BoolArray,
-    C0: FloatArray | None = None,
-) -> FloatArray:
-    """Return argmin w loss(C) + sum(penalty o |C|) + mu |C - centre|^2 within `allowed`; convex, exact.
-
-    `penalty` already carries the weight; without any, every column is one small linear system. mu = infinity
-    returns the centre within `allowed`.
-    """
-    if np.isinf(mu):
-        return np.where(allowed, centre, 0.0)
-    H, B = _pulled(problem, np.full((len(centre), 1), 2.0 * mu), centre)
-    if penalty.any():
-        if mu > 0:
-            return solve_ordered(H, B, penalty, allowed, np.zeros_like(centre) if C0 is None else C0)
-        # Without a pull, fewer rows than columns leave H singular.
-        return solve_lasso(H, penalty, allowed, C0, tol=1e-7, linear=B)
-    C = np.zeros_like(centre)
-    for j in range(problem.d):
-        support = np.flatnonzero(allowed[:, j])
-        if len(support):
-            C[support, j] = np.linalg.solve(H[np.ix_(support, support)], B[support, j])
-    return C
-
-
-def solve_given_orders(
-    problem: LocalProblem,
-    mu: float,
-    centre: FloatArray,
-    penalty: FloatArray,
-    orders: Sequence[BoolArray],
-    C0: FloatArray,
-) -> list[FloatArray]:
-    """Return `solve_given` within each of these orders, for a finite mu: the columns of all orders are one batch."""
-    H, B = _pulled(problem, np.full((len(centre), 1), 2.0 * mu), centre)
-    B, penalty, C0 = (np.tile(X, (1, len(orders))) for X in (B, penalty, C0))
-    return np.split(solve_ordered(H, B, penalty, np.hstack(orders), C0), len(orders), axis=1)
-
-
-def objective_given(
-    problem: LocalProblem, mu: float, centre: FloatArray, penalty: FloatArray, C: FloatArray
-) -> float:
-    """Return w loss(C) + sum(penalty o |C|) + mu |C - centre|^2."""
-    value = loss_value(problem.wG, C) + penalty_value(C, penalty)
-    if np.isinf(mu):
-        return value
-    gap = C - centre
-    return value + mu * float(np.vdot(gap, gap))
+    HC = H @ C
+    M = np.linalg.eigvalsh(H)[:, -1]
+    floor = _SMALLEST_STEP * M
+    gradient = gradients(HC, h, grad_h)
+    # The values of the last few steps, the newest last.
+    recent = np.full((len(C), _MEMORY), -np.inf)
+    recent[:, -1] = values(C, HC, h)
+    live, n_steps = np.arange(len(C)), np.zeros(len(C), dtype=int)
+    while len(live):
+        at_M = M[:, None, None]
+        new = allowed * soft_threshold(C - gradient / at_M, penalty / at_M)
+        step = new - C
+        length = _dot(step, step)
+        h_new, grad_new = acyclicity(new[:, :d])
+        HC_new = H @ new
+        value = values(new, HC_new, h_new)
+        reference = recent.max(axis=1)
+        enough = reference - 1e-4 * M * length + 1e-12 * np.maximum(1.0, np.abs(reference))
+        taken = (value <= enough) | (M > 1e20)
+        h = np.where(taken, h_new, h)
+        gradient_new = gradients(HC_new, h, grad_new)
+        still = taken & (np.abs(step).max(axis=(1, 2), initial=0.0) <= tol)
+        curvature = _dot(step, gradient_new - gradient) / np.where(length > 0.0, length, 1.0)
+        M = np.where(taken, np.maximum(curvature, floor), 2.0 * M)
+        n_steps += taken
+        done = still | (n_steps >= max_steps)
+        at = taken[:, None, None]
+        C, gradient = np.where(at, new, C), np.where(at, gradient_new, gradient)
+        recent[taken] = np.column_stack([recent[taken, 1:], value[taken]])
+        if done.any():
+            out_C[live[done]], out_h[live[done]] = C[done], h[done]
+            rest = ~done
+            live, n_steps, M, floor, recent = live[rest], n_steps[rest], M[rest], floor[rest], recent[rest]
+            C, gradient, h, H, B = C[rest], gradient[rest], h[rest], H[rest], B[rest]
+            penalty, allowed, alpha = penalty[rest], allowed[rest], alpha[rest]
+    return out_C, out_h

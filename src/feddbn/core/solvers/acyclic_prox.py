@@ -1,12 +1,12 @@
-"""The server's half of a consensus round.
+"""A proximal step on acyclicity, for one graph or many at once.
 
-    A = soft(V_A, lambda_a / kappa)                                                       exact
-    W = argmin  1/2 |W - V_W|_kappa^2 + sum(L o |W|) + alpha h(W) + rho1/2 h(W)^2              [fdbnl] Eq. (Global)
+    W = argmin  1/2 |W - V|_kappa^2 + sum(L o |W|) + alpha h(W) + rho1/2 h(W)^2              [fdbnl] Eq. (Global)
 
-with V = (1/K) sum_k (C_k + U_k / (rho2 D)) and kappa = K rho2 D. The quadratic is diagonal, so W needs only a proximal
-gradient on the acyclicity term: the quadratic and the L1 norm are handled exactly in every step, and the step length
-adapts to the curvature of h alone. That curvature depends on the units of W: with D_i / D_j in front of the squared step
-from i to j, one step length serves variables of any scale. Warm-started, a handful of steps per round suffice.
+FDBNL's server solves it for the common W, with kappa the curvature of the summed loss; PFDBNL's sites each for their own.
+The quadratic is diagonal, so W needs only a proximal gradient on the acyclicity term: the quadratic and the L1 norm are
+handled exactly in every step, and the step length adapts to the curvature of h alone. That curvature depends on the units
+of W: with kappa_i / kappa_j in front of the squared step from i to j, one step length serves variables of any scale.
+Warm-started, a handful of steps per round suffice.
 """
 
 from __future__ import annotations
@@ -14,69 +14,92 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from feddbn.core.arrays import FloatArray
-from feddbn.core.graphs.acyclicity import Acyclicity, start_within_reach
+from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.graphs.acyclicity import Acyclicity
 from feddbn.core.solvers.lasso import soft_threshold
 
-__all__ = ["AcyclicStep", "solve_acyclic_prox"]
+__all__ = ["AcyclicStart", "solve_acyclic_prox"]
 
 
 @dataclass(frozen=True)
-class AcyclicStep:
-    """W, h(W) and its gradient, the curvature estimate to start the next call with, and the evaluations of h used."""
+class AcyclicStart:
+    """(K, d, d) weights, (K,) h, (K, d, d) its gradients and (K,) the curvatures the last step ended with."""
 
     W: FloatArray
-    h: float
+    h: FloatArray
     grad_h: FloatArray
-    curvature: float
-    n_evaluations: int
+    curvature: FloatArray
 
 
 def solve_acyclic_prox(
     V: FloatArray,
     kappa: FloatArray,
     penalty: FloatArray,
-    allowed: NDArray[np.bool_],
-    alpha: float,
+    allowed: BoolArray,
+    alpha: FloatArray,
     rho1: float,
-    W0: FloatArray,
+    start: AcyclicStart,
     acyclicity: Acyclicity,
     *,
-    curvature: float = 0.0,
     tol: float = 1e-6,
     max_steps: int = 100,
-    known: tuple[float, FloatArray] | None = None,
-) -> AcyclicStep:
-    """Return W from W0 by proximal gradient with backtracking on the curvature of ``alpha h + rho1/2 h^2``.
+) -> tuple[AcyclicStart, int]:
+    """Return where proximal gradient with backtracking leads from `start`, and the evaluations of h that it took.
 
-    Stops when a step moves no weight by more than `tol`. `known` is h and its gradient at W0, if that is where the last
-    call ended.
+    V, penalty and allowed are (K, d, d), kappa (K, d, 1), alpha (K,). One turn is one trial step of every graph that is
+    not done. A graph is done when a step moves none of its weights by more than `tol`.
     """
-    W, h, grad_h = start_within_reach(W0, acyclicity) if known is None else (W0, *known)
-    n_evaluations = 1 if known is None else 0
-    pull = kappa * V
-    units = kappa / kappa[:, 0]
-    floor = 1e-3 * float((kappa / units).mean())
-    M = max(curvature, floor)
-    for _ in range(max_steps):
-        g = (alpha + rho1 * h) * grad_h
-        phi = alpha * h + 0.5 * rho1 * h * h
-        while True:
-            near = M * units
-            total = kappa + near
-            W_new = allowed * soft_threshold((pull + near * W - g) / total, penalty / total)
-            step = W_new - W
-            h_new, grad_new = acyclicity(W_new)
-            n_evaluations += 1
-            phi_new = alpha * h_new + 0.5 * rho1 * h_new * h_new
-            bound = phi + float(np.vdot(g, step)) + 0.5 * float(np.vdot(near * step, step))
-            if phi_new <= bound + 1e-12 * max(1.0, abs(phi)) or M > 1e20:
-                break
-            M *= 4.0
-        W, h, grad_h = W_new, h_new, grad_new
-        if np.max(units * step * step, initial=0.0) <= tol * tol:
-            break
-        M = max(M / 2.0, floor)
-    return AcyclicStep(W, h, grad_h, M, n_evaluations)
+    out = AcyclicStart(start.W.copy(), start.h.copy(), start.grad_h.copy(), start.curvature.copy())
+    units = kappa / kappa.transpose(0, 2, 1)
+    floor = 1e-3 * (kappa / units).mean(axis=(1, 2))
+    W, h, grad_h, M = start.W, start.h, start.grad_h, np.maximum(start.curvature, floor)
+    pull, live, n_steps, n_evaluations = kappa * V, np.arange(len(V)), np.zeros(len(V), dtype=int), 0
+    g, phi = _slope_and_price(alpha, rho1, h, grad_h)
+    while True:
+        near = M[:, None, None] * units
+        total = kappa + near
+        new = allowed * soft_threshold((pull + near * W - g) / total, penalty / total)
+        step = new - W
+        h_new, grad_new = acyclicity(new)
+        n_evaluations += len(live)
+        g_new, phi_new = _slope_and_price(alpha, rho1, h_new, grad_new)
+        # What the quadratic model promises, up to rounding.
+        taken = phi_new <= phi + _dot(g + 0.5 * near * step, step) + 1e-12 * np.maximum(1.0, np.abs(phi))
+        if np.count_nonzero(taken) == len(taken):
+            W, h, grad_h, g, phi = new, h_new, grad_new, g_new, phi_new
+        else:
+            taken |= M > 1e20
+            at = taken[:, None, None]
+            W, grad_h, g = np.where(at, new, W), np.where(at, grad_new, grad_h), np.where(at, g_new, g)
+            h, phi = np.where(taken, h_new, h), np.where(taken, phi_new, phi)
+        n_steps = n_steps + taken
+        moved = (units * step * step).reshape(len(live), -1).max(axis=1, initial=0.0)
+        still = taken & (moved <= tol * tol)
+        M = np.where(still, M, np.where(taken, np.maximum(0.5 * M, floor), 4.0 * M))
+        done = still | (n_steps >= max_steps)
+        if not np.count_nonzero(done):
+            continue
+        at_done, rest = live[done], ~done
+        out.W[at_done], out.h[at_done], out.grad_h[at_done] = W[done], h[done], grad_h[done]
+        out.curvature[at_done] = M[done]
+        if not rest.any():
+            return out, n_evaluations
+        # The graphs that are done leave the stack.
+        live, M, n_steps, W, h, grad_h = live[rest], M[rest], n_steps[rest], W[rest], h[rest], grad_h[rest]
+        pull, kappa, units, penalty = pull[rest], kappa[rest], units[rest], penalty[rest]
+        allowed, alpha, floor, g, phi = allowed[rest], alpha[rest], floor[rest], g[rest], phi[rest]
+
+
+def _slope_and_price(
+    alpha: FloatArray, rho1: float, h: FloatArray, grad_h: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the gradient (K, d, d) and the value (K,) of ``alpha h + rho1/2 h^2``."""
+    rise = alpha + rho1 * h
+    return rise[:, None, None] * grad_h, 0.5 * h * (alpha + rise)
+
+
+def _dot(X: FloatArray, Y: FloatArray) -> FloatArray:
+    """(K,) sum of the products of corresponding entries, per graph."""
+    product: FloatArray = np.einsum("kij,kij->k", X, Y)
+    return product

@@ -2,8 +2,8 @@
 
     min_C  1/2 tr(C'H_k C) - tr(B_k'C) + sum(L_k o |C|)   within `allowed`,  H_k positive definite
 
-From round to round most columns keep their support, and H_k does not change within a stage: where many sites are computed
-together, `StackedInverses` keeps the inverse of each column's equations.
+From round to round most columns keep their support, and H_k does not change within a stage: `KnownInverses` keeps the
+inverse of each column's equations.
 """
 
 from __future__ import annotations
@@ -15,37 +15,45 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.solvers.sign_search import columns_by_signs, equations, solve_active
 
-__all__ = ["StackedInverses", "ordered_columns"]
+__all__ = ["KnownInverses", "Solve", "ordered_columns"]
 
+Solve = Callable[[FloatArray, BoolArray, FloatArray], FloatArray]
+"""From H (K, q, q), active rows and right sides (K, d, q) of each column to the solutions, zero where not active."""
 
 # Doubles of inverses worth keeping; beyond, equations are solved anew in every round.
 _ROOM = 1 << 26
 
 
-class StackedInverses:
-    """Inverses of the equations of every site's columns, kept while a column's support and its site's pull stay."""
+def _solve_anew(H: FloatArray, active: BoolArray, right: FloatArray) -> FloatArray:
+    n, d, q = active.shape
+    site = np.repeat(np.arange(n), d)
+    return solve_active(H, site, active.reshape(-1, q), right.reshape(-1, q)).reshape(right.shape)
+
+
+class KnownInverses:
+    """Inverses of the equations of some sites' columns, kept while a column's support and its site's H stay."""
 
     def __init__(self, n_sites: int, q: int, d: int) -> None:
-        self._shape = (n_sites, d)
         self._longest = -1
-        self._pull: FloatArray | None = None
+        self._H = np.zeros((n_sites, q, q))
         self._active = np.zeros((n_sites, d, q), dtype=bool)
         self._is_valid = np.zeros((n_sites, d), dtype=bool)
 
-    def solve(
-        self, at: IntArray, pull: FloatArray, H: FloatArray, active: BoolArray, right: FloatArray
-    ) -> FloatArray:
-        """Return (k, d, q) solutions of ``H x = right`` on the active rows of each column of the sites `at`."""
+    def fits(self, n_sites: int, q: int, d: int) -> bool:
+        """Whether there is room for so many sites of this size."""
+        return len(self._active) >= n_sites and self._active.shape[1:] == (d, q)
+
+    def solve(self, at: IntArray, H: FloatArray, active: BoolArray, right: FloatArray) -> FloatArray:
+        """Return the solutions for the sites of these numbers; see `Solve`."""
         longest = int(active.sum(axis=2).max(initial=0))
         if max(longest, self._longest) ** 2 * self._is_valid.size > _ROOM:
-            n, d, q = active.shape
-            site = np.repeat(np.arange(n), d)
-            return solve_active(H, site, active.reshape(-1, q), right.reshape(-1, q)).reshape(right.shape)
+            return _solve_anew(H, active, right)
         self._make_room(longest)
-        if self._pull is None or not np.array_equal(pull, self._pull):
-            self._pull = pull
-            self._is_valid[:] = False
-        where = slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else at
+        where = slice(at[0], at[-1] + 1) if np.array_equal(at, np.arange(at[0], at[0] + len(at))) else at
+        changed = at[(self._H[where] != H).any(axis=(1, 2))]
+        if len(changed):
+            self._is_valid[changed] = False
+            self._H[where] = H
         is_old = self._is_valid[where] & (self._active[where] == active).all(axis=2)
         k, j = np.nonzero(~is_old)
         if len(k):
@@ -64,20 +72,20 @@ class StackedInverses:
     def _make_room(self, longest: int) -> None:
         if longest > self._longest:
             self._longest = longest
-            self._rows = np.zeros((*self._shape, longest), dtype=np.intp)
-            self._inverse = np.zeros((*self._shape, longest, longest))
+            self._rows = np.zeros((*self._is_valid.shape, longest), dtype=np.intp)
+            self._inverse = np.zeros((*self._is_valid.shape, longest, longest))
             self._is_valid[:] = False
 
 
 def ordered_columns(
-    solve: Callable[[BoolArray, FloatArray], FloatArray],
     H: FloatArray,
     B: FloatArray,
     penalty: FloatArray,
     allowed: BoolArray,
     C0: FloatArray,
+    solve: Solve | None = None,
 ) -> FloatArray:
-    """Return the (K, q, d) minimisers; `solve` takes (K, d, q) active rows and right sides of equations with H.
+    """Return the (K, q, d) minimisers, searched from C0.
 
     From round to round few weights change their sign: with the signs of C0 all columns are one batch of linear
     equations, and only columns whose answer contradicts them are searched.
@@ -87,7 +95,7 @@ def ordered_columns(
     allowed = allowed.transpose(0, 2, 1)
     free = allowed & (penalty == 0)
     active, sign = (allowed & (C0 != 0)) | free, np.sign(C0)
-    C = solve(active, B - penalty * sign)
+    C = (solve or _solve_anew)(H, active, B - penalty * sign)
     excess = np.abs(B - C @ H) - penalty
     wrong = (active & ~free & (C * sign <= 0.0)) | (allowed & ~active & (excess > 1e-12 * (1.0 + np.abs(B))))
     k, j = np.nonzero(wrong.any(axis=2))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.federation.protocol.site import Channel, Guard, SiteData, SiteState, SiteTask
+from feddbn.federation.protocol.site import Channel, Guard, Here, SiteState, SiteTask, answer_of_one
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.ledger import GaussianRelease, Ledger, Release, UnprotectedRelease
 from feddbn.privacy.noise_plan import NoisePlan, NoisyVector
@@ -97,22 +97,22 @@ class DpGuard(Guard):
             self.ledger.check(release, self._delta, self._budget, self.unit)
 
     def make(
-        self, program: SiteTask, data: SiteData, state: SiteState, task: Task, channel: Channel
+        self, program: SiteTask, here: Here, task: Task, channel: Channel
     ) -> tuple[SiteState, FloatArray] | None:
         """Return the clipped and noisy vector, or None if the plan has no rule for this task."""
         if task.name not in self._plan.rules:
             return None
-        new_state, vector = program.run(data, state, task)
-        units = None if program.units is None else program.units(data, state, task, self.unit)
-        n_lags = task.params.get("n_lags")
+        new_state, vector = answer_of_one(program, here, task.question)
+        units = None if program.units is None else program.units(here, task.question, self.unit)
+        bound = getattr(task.question, "clip_bound", None)
         self.last = self._plan.protect(
             task.name,
             vector,
             units,
-            n_lags if isinstance(n_lags, int) else 0,
+            task.question.reach,
             channel.n_guaranteed,
             self._rng,
-            task.params.get("clip_bound"),
+            bound,
         )
         return new_state, self.last.value
 

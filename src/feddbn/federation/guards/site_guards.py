@@ -42,9 +42,7 @@ class PolicyGuard(Guard):
 
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
         """Check name, feature maps, number of sites, rounds and masking."""
-        features = task.params.get("features", ())
-        several = features if isinstance(features, tuple) else () if features is None else (features,)
-        names = [str(feature) for feature in several]
+        names = [str(feature) for feature in getattr(task.question, "features", ())]
         self._policy.check_sites(self._n_sites if task.participants is None else len(set(task.participants)))
         self._policy.check_task(task.name, names, self._answered[task.name] + 1, channel.masked)
 

@@ -39,8 +39,16 @@ from feddbn.core.statistics.resampling import (
     resample_counts,
 )
 from feddbn.errors import MissingExtra, ProtocolError
-from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Param, ServerProgram, Task
+from feddbn.federation.protocol.question import MOST_LAGS, Question, array, choice, whole
+from feddbn.federation.protocol.site import (
+    Here,
+    SiteData,
+    SiteState,
+    SiteTask,
+    one_by_one,
+    register_site_task,
+)
+from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = ["BLOCK_LENGTHS", "UNITS", "ResampledMoments", "bootstrap_program", "resampling_plan"]
 
@@ -123,16 +131,18 @@ def bootstrap_program(
     per_task = max(1, _FLOATS_PER_TASK // length)
 
     def task(origin: FloatArray, first: int, stop: int) -> Task:
-        params: dict[str, Param] = {
-            "n_lags": n_lags,
-            "first": first,
-            "stop": stop,
-            "resampling": resampling,
-            "block_length": block_length,
-            "unit": unit,
-            "seed": seed,
-        }
-        return Task("bootstrap-moments", {"origin": origin}, params, note={"replicates": float(max(stop, 0))})
+        question = BootstrapQuestion(
+            n_lags=n_lags,
+            first=first,
+            stop=stop,
+            resampling=resampling,
+            block_length=block_length if isinstance(block_length, int) else 0,
+            block_rule="given" if isinstance(block_length, int) else block_length,
+            unit=unit,
+            seed=seed,
+            origin=origin,
+        )
+        return Task(question, note={"replicates": float(max(stop, 0))})
 
     # A first sum about 0 only finds the mean; sums about the mean lose no digits to large levels.
     answer = yield task(np.zeros(q), -1, 0)
@@ -150,31 +160,43 @@ def bootstrap_program(
     return ResampledMoments(found[0], tuple(found[1:]))
 
 
-def _run(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    n_lags, first, stop, seed = (_integer(task, key) for key in ("n_lags", "first", "stop", "seed"))
-    block_length, unit = task.params.get("block_length"), task.params.get("unit")
-    resampling = task.params.get("resampling")
-    q = (n_lags + 1) * len(site.variables)
-    origin = task.arrays.get("origin")
-    if (
-        (not isinstance(block_length, int) and block_length not in BLOCK_LENGTHS)
-        or (isinstance(block_length, int) and block_length < 1)
-        or unit not in UNITS
-        or resampling not in RESAMPLINGS
-        or n_lags < 0
-        or not -1 <= first < stop
-    ):
-        raise ProtocolError("task 'bootstrap-moments' has a parameter this version does not know.")
-    if origin is None or origin.shape != (q,):
-        raise ProtocolError(
-            f"task 'bootstrap-moments' needs an origin of {q} numbers for this site's variables."
-        )
-    plan = resampling_plan(site, n_lags, block_length, str(unit))
-    counts = np.stack([plan.counts(str(resampling), seed, replicate) for replicate in range(first, stop)])
+@dataclass(frozen=True, kw_only=True)
+class BootstrapQuestion(Question):
+    """Sums of the replicates first..stop-1; `block_length` counts where `block_rule` is "given"."""
+
+    name = "bootstrap-moments"
+    purpose = "count, totals and cross-products of resampled lagged rows"
+
+    n_lags: int = whole(0, MOST_LAGS)
+    first: int = whole(-1)
+    stop: int = whole(0)
+    resampling: str = choice(*RESAMPLINGS)
+    block_rule: str = choice("given", *BLOCK_LENGTHS)
+    block_length: int = whole(default=0)
+    unit: str = choice(*UNITS)
+    seed: int = whole()
+    origin: FloatArray = array("q")
+
+    def check(self) -> None:
+        """There is something to answer, and a length where one is given."""
+        if self.first >= self.stop or (self.block_rule == "given" and self.block_length < 1):
+            raise self.wrong("'first' must be below 'stop', and a given block_length at least 1")
+
+
+def _answer(here: Here, question: BootstrapQuestion) -> tuple[SiteState, FloatArray]:
+    q, origin = (question.n_lags + 1) * len(here.data.variables), question.origin
+    if len(origin) != q:
+        raise question.wrong(f"'origin' must have {q} numbers for this site's variables")
+    first, stop = question.first, question.stop
+    length = question.block_length if question.block_rule == "given" else question.block_rule
+    plan = resampling_plan(here.data, question.n_lags, length, question.unit)
+    counts = np.stack(
+        [plan.counts(question.resampling, question.seed, replicate) for replicate in range(first, stop)]
+    )
     total = np.zeros((stop - first, sums_length(q)))
-    for index, sums in _block_sums(site, n_lags, plan, origin):
+    for index, sums in _block_sums(here.data, question.n_lags, plan, origin):
         total += counts[:, index] @ sums
-    return state, total.ravel()
+    return here.state, total.ravel()
 
 
 def _block_sums(
@@ -209,13 +231,4 @@ def _block_length(block_length: int | str, n_rows: int, longest: FloatArray) -> 
     return int(np.clip(np.ceil(best), 1, len(longest)))
 
 
-def _integer(task: Task, key: str) -> int:
-    value = task.params.get(key)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ProtocolError(f"task 'bootstrap-moments' needs the whole number {key!r}, got {value!r}.")
-    return value
-
-
-register_site_task(
-    SiteTask("bootstrap-moments", _run, "count, totals and cross-products of resampled lagged rows")
-)
+register_site_task(SiteTask(BootstrapQuestion, one_by_one(_answer)))

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.completion import nearest_positive
 from feddbn.errors import DataError
-from feddbn.federation.programs.pfdbnl.asked import own_number
-from feddbn.federation.programs.pfdbnl.state import Entries
-from feddbn.federation.programs.statistics import Preparation, Summary, local_moments, prepare
-from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.programs.pfdbnl.entries import Entries, PartialQuestion
+from feddbn.federation.programs.statistics import (
+    Preparation,
+    Summary,
+    autocorrelation,
+    local_moments,
+    prepare,
+)
+from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["entry_moments_program"]
+__all__ = ["EntryMomentsQuestion", "entry_moments_program"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryMomentsQuestion(PartialQuestion):
+    """Totals, cross-products and counts of the entries a site holds, among zeros."""
+
+    name = "entry-moments"
+    purpose = "means and cross-products of the variables a site holds"
 
 
 def entry_moments_program(
@@ -31,14 +44,14 @@ def entry_moments_program(
     """
     n_lags, d = max(lags.values()), len(variables)
     q = (n_lags + 1) * d
-    params = {
-        "n_lags": n_lags,
-        "variables": variables,
-        "center": "recording" if center == "recording" else "none",
-        "names": sites,
-        "lags": tuple(lags[name] for name in sites),
-    }
-    total = (yield Task("entry-moments", params=params)).value  # type: ignore[arg-type]
+    question = EntryMomentsQuestion(
+        n_lags=n_lags,
+        variables=variables,
+        center="recording" if center == "recording" else "none",
+        sites=sites,
+        lags=tuple(lags[name] for name in sites),
+    )
+    total = (yield Task(question)).value
     rows = float(total[0])
     totals, cross, counts = total[1 : 1 + q], *total[1 + q :].reshape(2, q, q)
     if np.any(counts == 0):
@@ -56,9 +69,8 @@ def entry_moments_program(
         if n_lags
         else np.zeros(d)
     )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r = np.where(variance[:d] > 0, lagged / variance[:d], 0.0)
-    preparation = prepare(Summary(rows, mean, variance, np.clip(r, -0.99, 0.99)), d, center, scale)
+    summary = Summary(rows, mean, variance, autocorrelation(lagged, variance[:d]))
+    preparation = prepare(summary, d, center, scale)
     c, s = preparation.center, preparation.scale
     F = (cross / counts - np.outer(mean, c) - np.outer(c, mean) + np.outer(c, c)) / np.outer(s, s)
     return preparation, nearest_positive(F)
@@ -69,13 +81,11 @@ def _entry(i: int, variables: tuple[str, ...]) -> str:
     return repr(variables[k]) + (f" at lag {lag}" if lag else "")
 
 
-def _run(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    variables: tuple[str, ...] = tuple(task.params["variables"])  # type: ignore[arg-type]
-    own_lags, n_lags = own_number(task.params, "lags"), int(task.params["n_lags"])  # type: ignore[arg-type]
-    entries = Entries.of(tuple(data.variables), variables, own_lags, n_lags)
-    own = replace(task, params={**task.params, "variables": tuple(data.variables), "n_lags": own_lags})
-    state, moments = local_moments(data, state, own)
-    q = entries.q
+def _answer(here: Here, question: EntryMomentsQuestion) -> tuple[SiteState, FloatArray]:
+    own_lags = question.lags_of(here.name)
+    entries = Entries.of(tuple(here.data.variables), question.variables, own_lags, question.n_lags)
+    state, moments = local_moments(here, own_lags, question.center == "recording", question.fold)
+    q = question.q
     totals, cross, counts = np.zeros(q), np.zeros((q, q)), np.zeros((q, q))
     block = np.ix_(entries.rows, entries.rows)
     totals[entries.rows] = moments.n * moments.mean
@@ -84,6 +94,4 @@ def _run(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, Float
     return state, np.concatenate([[moments.n], totals, cross.ravel(), counts.ravel()])
 
 
-register_site_task(
-    SiteTask("entry-moments", _run, "means and cross-products of the variables a site holds", needs_name=True)
-)
+register_site_task(SiteTask(EntryMomentsQuestion, one_by_one(_answer)))

@@ -1,38 +1,46 @@
 """FDBNL over sums: [fdbnl] Algorithm 1 as a site task and a server program.
 
-One sum per round. The server program drives `core.fdbnl.server.Consensus` and never needs more than the sum of the sites'
-gradients (adaptive schedule) or of ``C_k + U_k / (rho2 D)`` (the paper's). A site keeps its Gram matrix in its state,
-and for the paper's schedule its eigendecomposition, C_k and U_k.
+One sum per round. The server program drives `core.fdbnl.server.ConsensusRun` and never needs more than the sum of the
+sites' gradients (adaptive schedule) or of ``C_k + U_k / (rho2 D)`` (the paper's). A site keeps its Gram matrix in its
+state, and for the paper's schedule its eigendecomposition, C_k and U_k.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.fdbnl.dynotears import penalty_matrix
-from feddbn.core.fdbnl.local_step import LocalLoss, LocalProblem
-from feddbn.core.fdbnl.schedules import make_schedule
-from feddbn.core.fdbnl.server import Consensus, ConsensusOptions
-from feddbn.core.fdbnl.site import Ask, SiteMember, gradient_answer
+from feddbn.core.fdbnl.path import RunOptions
+from feddbn.core.fdbnl.schedules import Schedule, make_schedule
+from feddbn.core.fdbnl.server import ConsensusRun
+from feddbn.core.fdbnl.site import Ask, Consensus, Decomposed, gradient_answers
+from feddbn.core.graphs.acyclicity import get_acyclicity
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.errors import ParameterError, StateError
+from feddbn.data.checks import check_variances
+from feddbn.errors import ParameterError
 from feddbn.federation.programs.statistics import Preparation, local_moments, prepare, summary_program
-from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Param, ServerProgram, Task
+from feddbn.federation.protocol.question import array, choice, number, whole
+from feddbn.federation.protocol.record import Record
+from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.site import Here, Memo, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
     "ConsensusFit",
     "ConsensusSettings",
+    "StepQuestion",
     "check_summary",
     "consensus_options",
     "fdbnl_program",
-    "weighted_gram",
+    "run_options",
 ]
 
 WEIGHTINGS = ("samples", "sites")
+_LIMITS = ("h_tol", "tol", "max_rounds", "w_threshold", "a_threshold", "refit")
 
 
 @dataclass(frozen=True)
@@ -80,54 +88,47 @@ class ConsensusSettings:
         if self.weighting not in WEIGHTINGS:
             raise ParameterError(f"weighting={self.weighting!r} is not known; choose 'samples' or 'sites'.")
 
+    def make_schedule(self, n_sites: int, total_weight: float) -> Schedule:
+        """Return the schedule that was chosen, with the numbers that were given."""
+        given = {name: getattr(self, name) for name in ("rho1", "rho2", "phi1", "phi2")}
+        return make_schedule(self.schedule, n_sites, total_weight, **given)
+
 
 @dataclass(frozen=True)
 class ConsensusFit:
     """A finished run with the preparation of its data; weights are those of the prepared variables."""
 
-    run: Consensus
+    run: ConsensusRun
     preparation: Preparation
     total_weight: float
 
 
-def consensus_options(
-    settings: ConsensusSettings, preparation: Preparation, constraints: EdgeConstraints, n_sites: int
-) -> tuple[ConsensusOptions, float]:
-    """Return the options of the core solver and the sum of the sites' weights."""
-    from feddbn.core.graphs.acyclicity import get_acyclicity
-
-    total_weight = 1.0 if settings.weighting == "samples" else float(n_sites)
-    schedule = make_schedule(
-        settings.schedule,
-        n_sites,
-        total_weight,
-        rho1=settings.rho1,
-        rho2=settings.rho2,
-        phi1=settings.phi1,
-        phi2=settings.phi2,
-    )
-    # The paper's proximal term is unweighted; the adaptive one is in units of the sources' variances.
-    metric = preparation.metric if schedule.is_adaptive else np.ones(len(constraints.allowed))
-    options = ConsensusOptions(
+def run_options(
+    settings: ConsensusSettings, preparation: Preparation, constraints: EdgeConstraints, schedule: Schedule
+) -> RunOptions:
+    """Return the options of a run with this schedule."""
+    return RunOptions(
         penalty=penalty_matrix(constraints, settings.lambda_w, settings.lambda_a),
-        metric=metric,
+        # The paper's proximal term is unweighted; the adaptive one is in units of the sources' variances.
+        metric=preparation.metric if schedule.is_adaptive else np.ones(len(constraints.allowed)),
         constraints=constraints,
         schedule=schedule,
-        h_tol=settings.h_tol,
-        tol=settings.tol,
-        max_rounds=settings.max_rounds,
-        w_threshold=settings.w_threshold,
-        a_threshold=settings.a_threshold,
-        refit=settings.refit,
         acyclicity=get_acyclicity(settings.acyclicity),
+        **{name: getattr(settings, name) for name in _LIMITS},
     )
-    return options, total_weight
+
+
+def consensus_options(
+    settings: ConsensusSettings, preparation: Preparation, constraints: EdgeConstraints, n_sites: int
+) -> tuple[RunOptions, float]:
+    """Return the options of the core solver and the sum of the sites' weights."""
+    total_weight = 1.0 if settings.weighting == "samples" else float(n_sites)
+    schedule = settings.make_schedule(n_sites, total_weight)
+    return run_options(settings, preparation, constraints, schedule), total_weight
 
 
 def check_summary(variables: tuple[str, ...], preparation: Preparation) -> None:
     """Raise if a variable is constant over the whole federation, or the federation has a single row."""
-    from feddbn.data.checks import check_variances
-
     d = len(variables)
     # The summary was taken about the means where these are large, so only a true constant is left with this little.
     summary = preparation.summary
@@ -144,79 +145,108 @@ def fdbnl_program(
     preparation = prepare(summary, d, settings.center, settings.scale)
     check_summary(variables, preparation)
     options, total_weight = consensus_options(settings, preparation, constraints, n_sites)
-    run = Consensus(options)
-    constant: dict[str, Param] = {
-        "n_lags": settings.n_lags,
-        "variables": variables,
-        "center": center,
-        "weighting": settings.weighting,
-    }
+    run = ConsensusRun(options)
     while not run.is_done:
-        answer = yield Task(
-            "fdbnl-step",
-            arrays={
-                "C": run.C,
-                "center": preparation.center,
-                "scale": preparation.scale,
-                "metric": options.metric,
-            },
-            params={
-                **constant,
-                "round": run.round,
-                "ask": run.ask.value,
-                "rho2_before": run.rho2_before,
-                "rho2": run.rho2,
-                "relaxation": run.relaxation,
-                "n_total": summary.n,
-            },
-            note=_progress(run),
+        question = StepQuestion(
+            n_lags=settings.n_lags,
+            variables=variables,
+            center=center,
+            weighting=settings.weighting,
+            n_total=summary.n,
+            round=run.round,
+            ask=run.ask.value,
+            rho2_before=run.rho2_before,
+            rho2=run.rho2,
+            relaxation=run.relaxation,
+            C=run.C,
+            origin=preparation.center,
+            scale=preparation.scale,
+            metric=options.metric,
         )
+        answer = yield Task(question, note=run.note)
         run.advance(answer.value, len(answer.contributors), answer.contributors)
     return ConsensusFit(run, preparation, total_weight)
 
 
-def _progress(run: Consensus) -> dict[str, float]:
-    note = {"round": float(run.round), "max_rounds": float(run.options.max_rounds)}
-    if run.history:
-        last = run.history[-1]
-        note |= {"h": last.h, "primal": last.primal, "dual": last.dual, "objective": last.objective}
-    return note
+@dataclass(frozen=True, kw_only=True)
+class StepQuestion(RowsQuestion):
+    """One round of FDBNL about the broadcast weights C of variables ``(z - origin) / scale``."""
+
+    name = "fdbnl-step"
+    purpose = "one round of FDBNL: gradients, or local weights plus scaled multipliers"
+
+    weighting: str = choice(*WEIGHTINGS)
+    n_total: float = number(1.0)
+    round: int = whole()
+    ask: str = choice(*(ask.value for ask in Ask))
+    rho2_before: float = number(0.0)
+    rho2: float = number(0.0)
+    relaxation: float = number(0.0, 2.0)
+    C: FloatArray = array("q", "d")
+    origin: FloatArray = array("q")
+    scale: FloatArray = array("q")
+    metric: FloatArray = array("q")
 
 
-def weighted_gram(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
+@dataclass(frozen=True)
+class _Gram(Record):
+    """What every round needs: the sites' ``w_k G_k``."""
+
+    prefix = "fdbnl"
+    version = 2
+
+    wG: FloatArray
+
+
+@dataclass(frozen=True)
+class _Consensus(Record):
+    """What the paper's rounds keep besides."""
+
+    prefix = "fdbnl.consensus"
+    version = 2
+
+    V: FloatArray
+    e: FloatArray
+    C: FloatArray
+    U: FloatArray
+
+
+def _weighted_gram(here: Here, question: StepQuestion) -> tuple[SiteState, FloatArray]:
     """Return the site's ``w_k G_k`` (q, q) about the federation's centre, in its scale; the state keeps the moments."""
-    state, moments = local_moments(data, state, task)
-    scale = task.arrays["scale"]
-    G = moments.about(task.arrays["center"]) / moments.n / np.outer(scale, scale)
-    weight = moments.n / float(task.params["n_total"]) if task.params["weighting"] == "samples" else 1.0  # type: ignore[arg-type]
+    question.require_variables(here.data)
+    state, moments = local_moments(here, question.n_lags, question.center == "recording", question.fold)
+    G = moments.about(question.origin) / moments.n / np.outer(question.scale, question.scale)
+    weight = moments.n / question.n_total if question.weighting == "samples" else 1.0
     return state, weight * G
 
 
-def _run_step(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    C, metric = task.arrays["C"], task.arrays["metric"]
-    q, d = C.shape
-    if task.params["round"] == 0:
-        state, wG = weighted_gram(data, state, task)
-        state = {**state, "fdbnl.wG": wG}
-    ask = Ask(task.params["ask"])
-    if ("fdbnl.C" if ask is Ask.STEP else "fdbnl.wG") not in state:
-        raise StateError("this site has no state of this run; a run starts with round 0.")
-    wG = state["fdbnl.wG"]
-    if ask is Ask.GRADIENT:
-        return state, gradient_answer(LocalLoss(wG, d), C)
-    if ask is Ask.ZERO:
-        problem, member = LocalProblem.from_gram(wG, 1.0, d, metric), SiteMember.start(q, d)
-        state = {**state, "fdbnl.V": problem.V, "fdbnl.e": problem.e}
+def _step(
+    sites: Sequence[Here], question: StepQuestion, memo: Memo
+) -> tuple[Sequence[SiteState], FloatArray]:
+    states: Sequence[SiteState] = [here.state for here in sites]
+    if question.round == 0:
+        grams = [_weighted_gram(here, question) for here in sites]
+        wG = np.stack([wG for _, wG in grams])
+        states = _Gram(wG).kept([state for state, _ in grams])
     else:
-        problem = LocalProblem(wG, d, state["fdbnl.V"], state["fdbnl.e"], metric)
-        member = SiteMember(state["fdbnl.C"], state["fdbnl.U"])
-    rho2_before, rho2, relaxation = (float(task.params[k]) for k in ("rho2_before", "rho2", "relaxation"))  # type: ignore[arg-type]
-    member, vector = member.answer(problem, ask, C, rho2_before, rho2, relaxation)
-    return {**state, "fdbnl.C": member.C, "fdbnl.U": member.U}, vector
+        wG = _Gram.read(states).wG
+    ask, C = Ask(question.ask), question.C
+    if ask is Ask.GRADIENT:
+        return states, gradient_answers(wG, C)
+    if ask is Ask.ZERO:
+        problem = Decomposed.of(wG, question.metric)
+        before = Consensus(*np.zeros((2, len(wG), *C.shape)))
+    else:
+        known = _Consensus.read(states)
+        problem, before = Decomposed(wG, known.V, known.e, question.metric), Consensus(known.C, known.U)
+    after, vectors = before.answers(problem, ask, C, question.rho2_before, question.rho2, question.relaxation)
+    kept = _Consensus(problem.V, problem.e, after.C, after.U)
+    return kept.kept(states, None if ask is Ask.ZERO else ("C", "U")), vectors
 
 
-register_site_task(
-    SiteTask(
-        "fdbnl-step", _run_step, "one round of FDBNL: gradients, or local weights plus scaled multipliers"
-    )
-)
+def _adds_up(question: StepQuestion) -> tuple[str, ...]:
+    """A gradient is linear in w_k G_k, once a site has it."""
+    return ("fdbnl.wG",) if question.round and question.ask == Ask.GRADIENT.value else ()
+
+
+register_site_task(SiteTask(StepQuestion, _step, adds_up=_adds_up))

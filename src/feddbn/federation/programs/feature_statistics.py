@@ -2,17 +2,16 @@
 
 What leaves a site is one vector in which recordings, sites and candidates have been added up:
 
-    feature-scale      [n, sum x, sum x^2]                                           once, to make origin and
-    scale public feature-moments    per candidate [n_own, n_groups, n_shared, totals, triangle]   rows centred
-    as below pair-direction     sums of prewhitened products and their asymmetry (core/ranking/direction.py)
+    feature-scale      [n, sum x, sum x^2]                 once, to make origin and scale public
+    feature-moments    per candidate [n_own, n_groups, n_shared, totals, triangle]   rows centred as below
+    pair-direction     sums of prewhitened products and their asymmetry (core/ranking/direction.py)
 
 Centring (`centring` parameter of feature-moments)
 --------------------------------------------------
 ``shared``      every row is centred by the mean over all sites.
 ``recording``   every row is centred by the mean of its own recording.
 ``label``       rows carry a label. A row whose label is the baseline (0, False, empty or missing; or the
-value given as
-                `baseline`) is centred by the mean over all sites of baseline rows; a row with any other label
+                value given as `baseline`) is centred by the mean over all sites of baseline rows; a row with any other label
                 is centred by the mean of the rows of that label in its own recording: the label marks a
                 stimulus whose effect differs from recording to recording and is unknown.
 
@@ -32,8 +31,19 @@ from feddbn.core.designs.features import DEFAULT_KNOTS, FeatureLayout, FeatureMa
 from feddbn.core.ranking.direction import DirectionSums, PairScores, direction_sums, score_pairs
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.protocol.site import Recording, SiteData, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Param, ServerProgram, Task
+from feddbn.federation.protocol.question import (
+    MOST_LAGS,
+    Param,
+    Question,
+    array,
+    choice,
+    numbers,
+    scalar,
+    texts,
+    whole,
+)
+from feddbn.federation.protocol.site import Here, Recording, register_site_task, sum_of_units
+from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
     "CENTRINGS",
@@ -79,54 +89,47 @@ class FeatureStatistics:
     cross: FloatArray
 
 
+@dataclass(frozen=True, kw_only=True)
+class FeatureMomentsQuestion(Question):
+    """Cross-products of the feature rows of candidate maps, each with its smoothing, in public units."""
+
+    name = "feature-moments"
+    purpose = "cross-products of feature rows"
+
+    n_lags: int = whole(1, MOST_LAGS)
+    features: tuple[str, ...] = texts()
+    smoothing: tuple[float, ...] = numbers(0.0, 1.0)
+    centring: str = choice(*CENTRINGS)
+    baseline: Param = scalar(default=None)
+    origin: FloatArray = array("d")
+    scale: FloatArray = array("d")
+    knots: FloatArray = array("k")
+
+    def check(self) -> None:
+        """Every map has its smoothing."""
+        if len(self.features) != len(self.smoothing):
+            raise self.wrong("'features' and 'smoothing' must be equally long")
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The maps with their smoothing."""
+        return tuple(map(Candidate, self.features, self.smoothing))
+
+
 @dataclass(frozen=True)
-class _Public:
-    """What every site is told before it computes feature rows."""
+class FeatureScaleQuestion(Question):
+    """Counts, sums and squares of the variables."""
 
-    n_lags: int
-    candidates: tuple[Candidate, ...]
-    centring: str
-    baseline: Param
-    origin: FloatArray
-    scale: FloatArray
-    knots: FloatArray
+    name = "feature-scale"
+    purpose = "counts, sums and squares per variable"
 
-    def task(self) -> Task:
-        return Task(
-            "feature-moments",
-            {"origin": self.origin, "scale": self.scale, "knots": self.knots},
-            {
-                "n_lags": self.n_lags,
-                "features": tuple(c.features for c in self.candidates),
-                "smoothing": tuple(float(c.smoothing) for c in self.candidates),
-                "centring": self.centring,
-                "baseline": self.baseline,
-            },
-        )
 
-    @classmethod
-    def of(cls, task: Task) -> _Public:
-        names, smoothing = task.params["features"], task.params["smoothing"]
-        n_lags, centring = task.params["n_lags"], task.params["centring"]
-        if not isinstance(names, (tuple, list)) or not isinstance(smoothing, (tuple, list)):
-            raise ProtocolError("task 'feature-moments' must name features and smoothing as lists.")
-        if (
-            not isinstance(n_lags, int)
-            or n_lags < 1
-            or centring not in CENTRINGS
-            or len(names) != len(smoothing)
-        ):
-            raise ProtocolError(
-                f"task 'feature-moments' needs n_lags >= 1, as many smoothings as features and a centring"
-                f" among {', '.join(CENTRINGS)};"
-                f" got {n_lags!r}, {len(smoothing)} for {len(names)}, {centring!r}."
-            )
-        candidates = tuple(Candidate(str(f), float(str(s))) for f, s in zip(names, smoothing, strict=True))
-        arrays = task.arrays
-        baseline = task.params.get("baseline")
-        return cls(
-            n_lags, candidates, str(centring), baseline, arrays["origin"], arrays["scale"], arrays["knots"]
-        )
+@dataclass(frozen=True)
+class DirectionQuestion(Question):
+    """Products of prewhitened rows and their asymmetry; see `core.ranking.direction`."""
+
+    name = "pair-direction"
+    purpose = "products of prewhitened rows and their asymmetry"
 
 
 def feature_statistics_program(
@@ -148,12 +151,19 @@ def feature_statistics_program(
         raise ParameterError(f"centring must be one of {', '.join(CENTRINGS)}, got {centring!r}.")
     units = np.stack([np.zeros(d), np.ones(d)])
     if standardise:
-        answer = yield Task("feature-scale")
+        answer = yield Task(FeatureScaleQuestion())
         units = _origin_and_scale(answer.value, d)
-    public = _Public(
-        n_lags, tuple(candidates), centring, baseline, units[0], units[1], np.array(knots, dtype=float)
+    public = FeatureMomentsQuestion(
+        n_lags=n_lags,
+        features=tuple(c.features for c in candidates),
+        smoothing=tuple(c.smoothing for c in candidates),
+        centring=centring,
+        baseline=baseline,
+        origin=units[0],
+        scale=units[1],
+        knots=np.array(knots, dtype=float),
     )
-    answer = yield public.task()
+    answer = yield Task(public)
     results, start = [], 0
     for candidate in public.candidates:
         layout = FeatureLayout(d, n_lags, feature_map(candidate.features).width(len(public.knots)))
@@ -169,7 +179,7 @@ def feature_statistics_program(
 
 def pair_direction_program(d: int, ridge: float = 1e-3) -> ServerProgram[PairScores]:
     """Return the scores of ordered pairs within a moment, from one sum."""
-    answer = yield Task("pair-direction")
+    answer = yield Task(DirectionQuestion())
     return score_pairs(DirectionSums.from_sums(answer.value, d), ridge)
 
 
@@ -205,12 +215,14 @@ def _statistics(vector: FloatArray, candidate: Candidate, layout: FeatureLayout)
     return FeatureStatistics(candidate, layout, n_own + n_shared, n_groups + float(n_shared > 0), cross)
 
 
-def _recording_moments(recording: Recording, public: _Public, d: int) -> FloatArray:
+def _recording_moments(recording: Recording, public: FeatureMomentsQuestion, d: int) -> FloatArray:
     """One recording's contribution: candidates one after another."""
     return np.concatenate([_candidate_moments(recording, public, c, d) for c in public.candidates])
 
 
-def _candidate_moments(recording: Recording, public: _Public, candidate: Candidate, d: int) -> FloatArray:
+def _candidate_moments(
+    recording: Recording, public: FeatureMomentsQuestion, candidate: Candidate, d: int
+) -> FloatArray:
     features: FeatureMap = feature_map(candidate.features)
     q = FeatureLayout(d, public.n_lags, features.width(len(public.knots))).q
     groups: dict[Hashable, Moments] = {}
@@ -236,7 +248,7 @@ def _candidate_moments(recording: Recording, public: _Public, candidate: Candida
 
 
 def _split(
-    rows: FloatArray, labels: NDArray[np.generic] | None, public: _Public, recording: str
+    rows: FloatArray, labels: NDArray[np.generic] | None, public: FeatureMomentsQuestion, recording: str
 ) -> Iterator[tuple[Hashable, FloatArray]]:
     """Yield (group, rows) of one chunk; the group of shared rows is `_SHARED`."""
     if public.centring == "shared":
@@ -256,26 +268,20 @@ def _split(
             yield ("label", value), rows[~baseline & (values == value)]
 
 
-def _feature_moment_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
-    _only_recordings(unit, task)
-    public, d = _Public.of(task), len(site.variables)
-    for recording in site.recordings():
-        yield _recording_moments(recording, public, d)
+def _feature_moment_units(here: Here, question: FeatureMomentsQuestion, unit: str) -> Iterator[FloatArray]:
+    _only_recordings(unit, question)
+    if len(question.origin) != len(here.data.variables):
+        raise question.wrong(
+            f"'origin' must have a number for each of the {len(here.data.variables)} variables"
+        )
+    for recording in here.data.recordings():
+        yield _recording_moments(recording, question, len(here.data.variables))
 
 
-def _feature_moments(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    public, d = _Public.of(task), len(site.variables)
-    widths = [feature_map(c.features).width(len(public.knots)) for c in public.candidates]
-    total = np.zeros(sum(2 + sums_length(FeatureLayout(d, public.n_lags, m).q) for m in widths))
-    for vector in _feature_moment_units(site, state, task, "recording"):
-        total += vector
-    return state, total
-
-
-def _scale_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
-    _only_recordings(unit, task)
-    d = len(site.variables)
-    for recording in site.recordings():
+def _scale_units(here: Here, question: FeatureScaleQuestion, unit: str) -> Iterator[FloatArray]:
+    _only_recordings(unit, question)
+    d = len(here.data.variables)
+    for recording in here.data.recordings():
         total = np.zeros(1 + 2 * d)
         for block in recording.blocks():
             x = np.asarray(block.values, dtype=np.float64)
@@ -283,40 +289,22 @@ def _scale_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Ite
         yield total
 
 
-def _scale(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    total = np.zeros(1 + 2 * len(site.variables))
-    for vector in _scale_units(site, state, task, "recording"):
-        total += vector
-    return state, total
+def _direction_units(here: Here, question: DirectionQuestion, unit: str) -> Iterator[FloatArray]:
+    _only_recordings(unit, question)
+    for recording in here.data.recordings():
+        yield direction_sums(recording.blocks, len(here.data.variables)).to_sums()
 
 
-def _direction_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
-    _only_recordings(unit, task)
-    for recording in site.recordings():
-        yield direction_sums(recording.blocks, len(site.variables)).to_sums()
-
-
-def _direction(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    total = DirectionSums.empty(len(site.variables)).to_sums()
-    for vector in _direction_units(site, state, task, "recording"):
-        total += vector
-    return state, total
-
-
-def _only_recordings(unit: str, task: Task) -> None:
+def _only_recordings(unit: str, question: Question) -> None:
     if unit != "recording":
-        raise ProtocolError(
-            f"task {task.name!r} can be split by recording only, not by {unit!r}:"
-            " centring and smoothing tie its rows."
+        raise question.wrong(
+            f"it can be split by recording only, not by {unit!r}: centring and smoothing tie its rows"
         )
 
 
-register_site_task(SiteTask("feature-scale", _scale, "counts, sums and squares per variable", _scale_units))
-register_site_task(
-    SiteTask("feature-moments", _feature_moments, "cross-products of feature rows", _feature_moment_units)
-)
-register_site_task(
-    SiteTask(
-        "pair-direction", _direction, "products of prewhitened rows and their asymmetry", _direction_units
-    )
-)
+for _kind, _units in (
+    (FeatureMomentsQuestion, _feature_moment_units),
+    (FeatureScaleQuestion, _scale_units),
+    (DirectionQuestion, _direction_units),
+):
+    register_site_task(sum_of_units(_kind, _units))

@@ -1,8 +1,8 @@
 """Later time blocks of every recording, held out one after the other.
 
 Fold b of B trains on the rows before block b of the last `share` of a recording and tests on block b: the future
-is never used to predict the past. A task with the parameter ``fold = (b, B, share in thousandths)`` is answered
-from training rows only, so every server program can be run on a fold without knowing about it.
+is never used to predict the past. A question with ``fold = (b, B, share in thousandths)`` is answered from training rows
+only, so every server program that asks about rows can be run on a fold without knowing about it.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from typing import TypeVar
 
 from feddbn.core.designs.lagged import Block
 from feddbn.errors import ParameterError
+from feddbn.federation.protocol.question import Question
+from feddbn.federation.protocol.rows import Fold, RowsQuestion
 from feddbn.federation.protocol.site import Recording
-from feddbn.federation.protocol.task import Param, ServerProgram, Task
+from feddbn.federation.protocol.task import ServerProgram, asking
 
-__all__ = ["Fold", "fold_of", "held_out_part", "make_fold", "on_fold", "training_part"]
+__all__ = ["held_out_part", "make_fold", "on_fold", "training_part"]
 
-Fold = tuple[int, int, int]
 T = TypeVar("T")
 
 
 def make_fold(block: int, n_blocks: int, share: float) -> Fold:
-    """Return the fold's parameter; `share` of each recording is tested on in `n_blocks` blocks."""
+    """Return the fold of a question; `share` of each recording is tested on in `n_blocks` blocks."""
     if not 0.0 < share < 1.0:
         raise ParameterError(f"share={share!r} of the rows to test on must lie between 0 and 1.")
     if n_blocks < 1 or not 0 <= block < n_blocks:
@@ -31,22 +32,13 @@ def make_fold(block: int, n_blocks: int, share: float) -> Fold:
     return block, n_blocks, round(1000 * share)
 
 
-def fold_of(task: Task) -> tuple[int, ...]:
-    """Return the task's fold, or () if it is about all rows."""
-    fold = task.params.get("fold")
-    return () if fold is None else tuple(int(x) for x in fold)  # type: ignore[union-attr]
-
-
 def on_fold(program: ServerProgram[T], fold: Fold) -> ServerProgram[T]:
     """Run a server program on the training rows of a fold."""
-    try:
-        task = next(program)
-        while True:
-            params: dict[str, Param] = {**task.params, "fold": fold}
-            task = program.send((yield replace(task, params=params)))
-    except StopIteration as end:
-        result: T = end.value
-        return result
+
+    def folded(question: Question) -> Question:
+        return replace(question, fold=fold) if isinstance(question, RowsQuestion) else question
+
+    return asking(program, folded)
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.fdbnl.local_step import LocalLoss
+from feddbn.core.fdbnl.site import loss_and_grad
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, StateError
-from feddbn.federation.programs.folds import Fold, fold_of, held_out_part
-from feddbn.federation.programs.pfdbnl.state import Entries
-from feddbn.federation.programs.statistics import Preparation
-from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Param, ServerProgram, Task
+from feddbn.federation.programs.folds import held_out_part
+from feddbn.federation.programs.pfdbnl.entries import Entries
+from feddbn.federation.programs.statistics import Preparation, recording_moments
+from feddbn.federation.protocol.question import Question, array, whole
+from feddbn.federation.protocol.rows import Fold, RowsQuestion
+from feddbn.federation.protocol.site import (
+    Here,
+    SiteData,
+    SiteState,
+    SiteTask,
+    one_by_one,
+    register_site_task,
+)
+from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = ["Comparison", "comparison_program", "held_out_program"]
 
@@ -46,29 +55,30 @@ def held_out_program(
     C: FloatArray | None = None,
 ) -> ServerProgram[float]:
     """Ask every site for the loss of a shared C, or (None) of its own personal weights, on its held-out rows."""
-    arrays = {"center": preparation.center, "scale": preparation.scale}
-    if C is not None:
-        arrays["C"] = C
-    params: dict[str, Param] = {
-        "candidate": candidate,
-        "n_candidates": n_candidates,
-        "fold": fold,
-        "n_lags": n_lags,
-        "variables": variables,
-        "center": center,
-    }
-    answer = yield Task("held-out-loss", arrays, params)
+    answer = yield Task(
+        HeldOutQuestion(
+            candidate=candidate,
+            n_candidates=n_candidates,
+            fold=fold,
+            n_lags=n_lags,
+            variables=variables,
+            center=center,
+            origin=preparation.center,
+            scale=preparation.scale,
+            C=C,
+        )
+    )
     return float(answer.value[0] / answer.value[1])
 
 
 def comparison_program(n_candidates: int) -> ServerProgram[Comparison]:
     """Ask for the sums over all blocks: which candidate is best, and how sure that is."""
-    totals = yield Task("held-out-sums", params={"n_candidates": n_candidates, "best": -1})
+    totals = yield Task(HeldOutSumsQuestion(n_candidates=n_candidates))
     m = n_candidates
     n = float(totals.value[m])
     loss = totals.value[:m] / n
     best = int(np.argmin(loss))
-    answer = yield Task("held-out-sums", params={"n_candidates": m, "best": best})
+    answer = yield Task(HeldOutSumsQuestion(n_candidates=m, best=best))
     k = len(answer.contributors)
     total, squares = answer.value[:m], answer.value[m : 2 * m]
     # Site totals of differences to the best are independent over sites; their spread gives the error of the sum.
@@ -76,33 +86,66 @@ def comparison_program(n_candidates: int) -> ServerProgram[Comparison]:
     return Comparison(loss, spread / n, best, n, k)
 
 
-def _run_loss(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    variables: tuple[str, ...] = tuple(task.params["variables"])  # type: ignore[arg-type]
-    n_lags, fold = int(task.params["n_lags"]), fold_of(task)  # type: ignore[arg-type]
-    m, c = int(task.params["n_candidates"]), int(task.params["candidate"])  # type: ignore[arg-type]
-    entries = Entries.of(tuple(data.variables), variables, n_lags, n_lags)
-    moments = _held_out_moments(data, fold, n_lags, task.params["center"] == "recording")
-    scale = entries.take(task.arrays["scale"])
-    scatter = moments.about(entries.take(task.arrays["center"])) / np.outer(scale, scale)
-    C = entries.take(task.arrays["C"] if "C" in task.arrays else state["personal.final"])
-    d = len(entries.columns)
-    loss = float(LocalLoss(scatter, d).target_loss(C).sum())
+@dataclass(frozen=True, kw_only=True)
+class HeldOutQuestion(RowsQuestion):
+    """The loss of a candidate on the rows that a fold holds out: of the shared C, or of the site's own weights."""
+
+    name = "held-out-loss"
+    purpose = "loss of a candidate on later rows that it was not fitted to"
+
+    candidate: int = whole()
+    n_candidates: int = whole(1, 1_000_000)
+    origin: FloatArray = array("q")
+    scale: FloatArray = array("q")
+    C: FloatArray | None = array("q", "d", default=None)
+
+    def check(self) -> None:
+        """There is a fold, and the candidate is one of them."""
+        super().check()
+        if not self.fold or self.candidate >= self.n_candidates:
+            raise self.wrong("it needs a 'fold', and a 'candidate' below 'n_candidates'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutSumsQuestion(Question):
+    """Total losses of all candidates or, once the `best` is known, sums and squares of the differences to it."""
+
+    name = "held-out-sums"
+    purpose = "sums and squares of held-out losses of all candidates"
+
+    n_candidates: int = whole(1, 1_000_000)
+    best: int = whole(-1, default=-1)
+
+    def check(self) -> None:
+        """The best is one of the candidates."""
+        if self.best >= self.n_candidates:
+            raise self.wrong("'best' must be below 'n_candidates'")
+
+
+def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]:
+    state, c, m, n_lags = here.state, question.candidate, question.n_candidates, question.n_lags
+    entries = Entries.of(tuple(here.data.variables), question.variables, n_lags, n_lags)
+    moments = _held_out_moments(here.data, question)
+    scale = entries.take(question.scale)
+    scatter = moments.about(entries.take(question.origin)) / np.outer(scale, scale)
+    if question.C is None and "personal.final" not in state:
+        raise StateError("this site has no personal network yet; fit PFDBNL first.")
+    C = entries.take(state["personal.final"] if question.C is None else question.C)
+    loss = float(loss_and_grad(scatter[None], C)[0].sum())
     losses = state.get("selection.losses", np.zeros((2, m)))
-    if losses.shape != (2, m) or (c == 0 and fold[0] == 0):
+    if losses.shape != (2, m) or (c == 0 and question.fold[0] == 0):
         losses = np.zeros((2, m))
     losses = losses.copy()
     losses[:, c] += (loss, moments.n)
     return {**state, "selection.losses": losses}, np.array([loss, moments.n])
 
 
-def _held_out_moments(data: SiteData, fold: tuple[int, ...], n_lags: int, within: bool) -> Moments:
-    d = len(data.variables)
+def _held_out_moments(data: SiteData, question: HeldOutQuestion) -> Moments:
+    d, n_lags = len(data.variables), question.n_lags
     total = Moments.empty((n_lags + 1) * d)
     for recording in data.recordings():
-        moments = Moments.of_blocks(held_out_part(recording, fold, n_lags).blocks(), n_lags, d)
-        total = total.merge(
-            Moments(moments.n, np.zeros_like(moments.mean), moments.scatter) if within else moments
-        )
+        part = held_out_part(recording, question.fold, n_lags)
+        total = total.merge(recording_moments(part, n_lags, d, question.center == "recording"))
     if total.n == 0:
         raise DataError(
             "no held-out row of this site has its lags before it; lower n_lags or test on a larger share."
@@ -110,20 +153,15 @@ def _held_out_moments(data: SiteData, fold: tuple[int, ...], n_lags: int, within
     return total
 
 
-def _run_sums(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    m, best = int(task.params["n_candidates"]), int(task.params["best"])  # type: ignore[arg-type]
-    losses = state.get("selection.losses")
-    if losses is None or losses.shape != (2, m):
+def _sums(here: Here, question: HeldOutSumsQuestion) -> tuple[SiteState, FloatArray]:
+    losses, best = here.state.get("selection.losses"), question.best
+    if losses is None or losses.shape != (2, question.n_candidates):
         raise StateError("this site has no held-out losses of this selection; it has missed its rounds.")
     if best < 0:
-        return state, np.append(losses[0], losses[1].max())
+        return here.state, np.append(losses[0], losses[1].max())
     difference = losses[0] - losses[0, best]
-    return state, np.concatenate([difference, difference**2])
+    return here.state, np.concatenate([difference, difference**2])
 
 
-register_site_task(
-    SiteTask("held-out-loss", _run_loss, "loss of a candidate on later rows that it was not fitted to")
-)
-register_site_task(
-    SiteTask("held-out-sums", _run_sums, "sums and squares of held-out losses of all candidates")
-)
+register_site_task(SiteTask(HeldOutQuestion, one_by_one(_loss)))
+register_site_task(SiteTask(HeldOutSumsQuestion, one_by_one(_sums)))

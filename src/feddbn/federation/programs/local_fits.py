@@ -7,40 +7,74 @@ the indicators of its edges (for a vote), or with nothing but a count (when the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.fdbnl.dynotears import solve_dynotears
+from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.errors import ProtocolError
-from feddbn.federation.programs.fdbnl import ConsensusSettings, check_summary, consensus_options
+from feddbn.federation.programs.fdbnl import WEIGHTINGS, ConsensusSettings, check_summary, consensus_options
 from feddbn.federation.programs.statistics import (
+    CENTERS,
     Preparation,
     Summary,
     local_moments,
     prepare,
     summary_of_moments,
 )
-from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.question import array, choice, flag, number, whole
+from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["ANSWERS", "local_fit_of_state", "local_fits_program"]
+__all__ = ["ANSWERS", "LocalFitQuestion", "local_fit_of_state", "local_fits_program"]
 
 ANSWERS = ("weights", "votes", "count")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalFitQuestion(RowsQuestion):
+    """A fit of `ConsensusSettings` to the site's own rows, and what to answer of it."""
+
+    name = "local-fit"
+    purpose = "a network fitted to this site's rows alone: its weights or its edges"
+
+    answer: str = choice(*ANSWERS)
+    lambda_w: float = number(0.0)
+    lambda_a: float = number(0.0)
+    schedule: str = choice("adaptive", "paper")
+    weighting: str = choice(*WEIGHTINGS)
+    rho1: float | None = number(0.0, default=None)
+    rho2: float | None = number(0.0, default=None)
+    phi1: float | None = number(0.0, default=None)
+    phi2: float | None = number(0.0, default=None)
+    max_rounds: int = whole(1, 1_000_000)
+    h_tol: float = number(0.0)
+    tol: float = number(0.0)
+    w_threshold: float = number(0.0)
+    a_threshold: float = number(0.0)
+    refit: bool = flag()
+    center: str = choice(*CENTERS)
+    scale: str = choice("none", "federated")
+    acyclicity: str = choice(*ACYCLICITIES)
+    allowed: FloatArray = array("q", "d")
+    required: FloatArray = array("q", "d")
 
 
 def local_fits_program(
     settings: ConsensusSettings, variables: tuple[str, ...], constraints: EdgeConstraints, answer: str
 ) -> ServerProgram[tuple[FloatArray, tuple[str, ...]]]:
     """Ask every site for one local fit; the result is the sum of what they answer and who contributed."""
-    params = {f.name: getattr(settings, f.name) for f in fields(settings)}
-    total = yield Task(
-        "local-fit",
-        arrays={"allowed": constraints.allowed.astype(float), "required": constraints.required.astype(float)},
-        params={**params, "variables": variables, "answer": answer},
+    question = LocalFitQuestion(
+        **{item.name: getattr(settings, item.name) for item in fields(settings)},
+        variables=variables,
+        answer=answer,
+        allowed=constraints.allowed.astype(float),
+        required=constraints.required.astype(float),
     )
+    total = yield Task(question)
     return total.value, total.contributors
 
 
@@ -55,14 +89,16 @@ def local_fit_of_state(
     return state["local.C"], state["local.C_raw"], state["local.loss"], preparation
 
 
-def _run(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    names = {f.name for f in fields(ConsensusSettings)}
-    settings = ConsensusSettings(**{k: v for k, v in task.params.items() if k in names})  # type: ignore[arg-type]
-    constraints = EdgeConstraints(task.arrays["allowed"] > 0.5, task.arrays["required"] > 0.5)
-    state, moments = local_moments(data, state, task)
+def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    settings = ConsensusSettings(
+        **{item.name: getattr(question, item.name) for item in fields(ConsensusSettings)}
+    )
+    constraints = EdgeConstraints(question.allowed > 0.5, question.required > 0.5)
+    state, moments = local_moments(here, question.n_lags, question.center == "recording", question.fold)
     d = constraints.d
     preparation = prepare(summary_of_moments(moments, d), d, settings.center, settings.scale)
-    check_summary(tuple(data.variables), preparation)
+    check_summary(question.variables, preparation)
     options, _ = consensus_options(settings, preparation, constraints, 1)
     G = moments.about(preparation.center) / moments.n / np.outer(preparation.scale, preparation.scale)
     run = solve_dynotears(G, options)
@@ -77,20 +113,12 @@ def _run(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, Float
         "local.center": preparation.center,
         "local.scale": preparation.scale,
     }
-    answer = task.params["answer"]
-    if answer == "weights":
-        return new, _in_units(run.C_raw, preparation.scale).ravel()
-    if answer == "votes":
+    if question.answer == "weights":
+        scale = preparation.scale
+        return new, (run.C_raw * scale[:d] / scale[:, None]).ravel()
+    if question.answer == "votes":
         return new, (C != 0).astype(np.float64).ravel()
-    if answer == "count":
-        return new, np.ones(1)
-    raise ProtocolError(f"task 'local-fit' was asked to answer {answer!r}; it knows {', '.join(ANSWERS)}.")
+    return new, np.ones(1)
 
 
-def _in_units(C: FloatArray, scale: FloatArray) -> FloatArray:
-    return C * scale[: C.shape[1]] / scale[:, None]
-
-
-register_site_task(
-    SiteTask("local-fit", _run, "a network fitted to this site's rows alone: its weights or its edges")
-)
+register_site_task(SiteTask(LocalFitQuestion, one_by_one(_fit)))

@@ -32,9 +32,11 @@ from feddbn.core.orders.search import NoiseVariance, OrderResult
 from feddbn.core.orders.shaped_scores import Edge, Network, ShapedScores, without_one_edge
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.checks import check_variances
-from feddbn.errors import DataError, ParameterError, ProtocolError
+from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.statistics import moments_and_shape_program
-from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.question import array
+from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
@@ -133,7 +135,7 @@ def oneshot_program(
     looks_gaussian = shape is not None and shape_p_value(shape) > WORTH_A_LOOK
     if may_ask and not (learned.noise.kind == "equal" and looks_gaussian):
         learned, report, asked = yield from _improve_by_noise(
-            outcome.moments, outcome.n_lags, learned, options
+            outcome.moments, variables, outcome.n_lags, learned, options
         )
         n_sums += asked
     return replace(outcome, learned=learned, nongaussian=report, n_sums=n_sums)
@@ -170,7 +172,7 @@ def learn_from_moments(
 
 
 def _improve_by_noise(
-    moments: Moments, n_lags: int, learned: Learned, options: OneShotOptions
+    moments: Moments, variables: tuple[str, ...], n_lags: int, learned: Learned, options: OneShotOptions
 ) -> ServerProgram[tuple[Learned, NonGaussianReport | None, int]]:
     """Move to neighbouring networks that the shape of the noise favours, until none is better.
 
@@ -189,8 +191,14 @@ def _improve_by_noise(
         if not jobs:
             return None
         residuals = node_residuals(moments, jobs)
-        arrays = {"coefficients": residuals.coefficients, "offset": residuals.offset}
-        answer = yield Task("residual-features", arrays, {"n_lags": n_lags, "center": options.center})
+        question = ResidualsQuestion(
+            n_lags=n_lags,
+            variables=variables,
+            center=options.center,
+            coefficients=residuals.coefficients,
+            offset=residuals.offset,
+        )
+        answer = yield Task(question)
         n, features = float(answer.value[0]), answer.value[1:].reshape(N_FEATURES, -1)
         scores.learn(jobs, features, n)
         return features, n
@@ -278,42 +286,37 @@ def _counted(program: ServerProgram[T]) -> ServerProgram[tuple[T, int]]:
         return result, n_sums
 
 
-def _run_residual_features(site: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    vector = np.zeros(1 + N_FEATURES * task.arrays["coefficients"].shape[1])
-    for part in _residual_feature_units(site, state, task, "recording"):
+@dataclass(frozen=True, kw_only=True)
+class ResidualsQuestion(RowsQuestion):
+    """Sums of nonlinear functions of ``z @ coefficients - offset``, m columns."""
+
+    name = "residual-features"
+    purpose = "sums of nonlinear functions of standardised residuals"
+
+    coefficients: FloatArray = array("q", "m")
+    offset: FloatArray = array("m")
+
+
+def _residual_features(here: Here, question: ResidualsQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    vector = np.zeros(1 + N_FEATURES * len(question.offset))
+    for part in _residual_feature_units(here, question, "recording"):
         vector += part
-    return state, vector
+    return here.state, vector
 
 
-def _residual_feature_units(site: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
+def _residual_feature_units(here: Here, question: ResidualsQuestion, unit: str) -> Iterator[FloatArray]:
     if unit != "recording":
         raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
-    B, offset, n_lags = task.arrays["coefficients"], task.arrays["offset"], task.params.get("n_lags")
-    if isinstance(n_lags, bool) or not isinstance(n_lags, int) or n_lags < 0:
-        raise ProtocolError(
-            f"task {task.name!r} needs the parameter 'n_lags' as a whole number of at least 0."
-        )
-    q = (n_lags + 1) * len(site.variables)
-    if B.ndim != 2 or len(B) != q or offset.shape != (B.shape[1],):
-        raise ProtocolError(
-            f"task {task.name!r} has coefficients of shape {B.shape} and offsets of shape {offset.shape}; "
-            f"this site has {q} columns."
-        )
-    for recording in site.recordings():
-        total, n, shift = np.zeros((N_FEATURES, B.shape[1])), 0, offset
-        if task.params.get("center") == "recording":
-            shift = Moments.of_blocks(recording.blocks(), n_lags, len(site.variables)).mean @ B
+    B, n_lags = question.coefficients, question.n_lags
+    for recording in here.data.recordings():
+        total, n, shift = np.zeros((N_FEATURES, B.shape[1])), 0, question.offset
+        if question.center == "recording":
+            shift = Moments.of_blocks(recording.blocks(), n_lags, question.d).mean @ B
         for rows in lagged_rows(recording.blocks(), n_lags):
             total += residual_features(rows @ B - shift)
             n += len(rows)
         yield np.concatenate([[float(n)], total.ravel()])
 
 
-register_site_task(
-    SiteTask(
-        "residual-features",
-        _run_residual_features,
-        "sums of nonlinear functions of standardised residuals",
-        _residual_feature_units,
-    )
-)
+register_site_task(SiteTask(ResidualsQuestion, one_by_one(_residual_features), _residual_feature_units))

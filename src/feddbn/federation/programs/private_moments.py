@@ -8,11 +8,12 @@ bound halves the noise, while shortening a recording's Gram matrix keeps its dir
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.unit_norms import unit_norms_task
+from feddbn.federation.programs.unit_norms import UnitNormsQuestion
 from feddbn.federation.protocol.study import Privacy, Study
 from feddbn.federation.protocol.task import ServerProgram, Task
 from feddbn.privacy.clipping import choose_clip, norm_edges
@@ -103,14 +104,14 @@ def private_moments(
     """
     rule = plan.rules[task.name]
     bound = rule.bound
-    n_lags = task.params.get("n_lags")
-    lags = n_lags if isinstance(n_lags, int) else 0
+    lags = task.question.reach
     if bound is None:
-        norms = yield unit_norms_task(task, plan.unit, norm="gram")
+        norms = yield replace(task, question=UnitNormsQuestion(of=task.question, unit=plan.unit, norm="gram"))
         spread = plan.multiplier_of("unit-norms") * plan.sensitivity(1.0, True, lags)
         noise = spread * np.sqrt(len(norms.contributors) / plan.n_shares(n_guaranteed))
         bound = choose_clip(norms.value, norm_edges(), float(noise), quantile)
-    answer = yield replace(task, params={**task.params, "clip_bound": bound})
+    clipped: Any = task.question
+    answer = yield replace(task, question=replace(clipped, clip_bound=bound))
     sensitivity = plan.sensitivity(bound, True, lags)
     # Every contributor adds a full share, so more sites than guaranteed make more noise than needed.
     extra = np.sqrt(len(answer.contributors) / plan.n_shares(n_guaranteed))

@@ -12,7 +12,8 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import StateError
-from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.question import Question, array, names
+from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = ["EdgeCounts", "edge_counts_program"]
@@ -29,23 +30,33 @@ class EdgeCounts:
 
 def edge_counts_program(shared: FloatArray, opt_out: tuple[str, ...] = ()) -> ServerProgram[EdgeCounts]:
     """Ask every site which edges its personal graph has; `shared` is the public network's stack (q, d)."""
-    answer = yield Task("edge-counts", {"shared": shared}, {"opt_out": opt_out})
+    answer = yield Task(EdgeCountsQuestion(shared=shared, opt_out=opt_out))
     count, weight = answer.value.reshape(2, *shared.shape)
     mean = np.divide(weight, count, out=np.zeros_like(weight), where=count > 0)
     return EdgeCounts(np.array(count), mean, len(answer.contributors))
 
 
-def _run(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    if "personal.final" not in state:
+@dataclass(frozen=True, kw_only=True)
+class EdgeCountsQuestion(Question):
+    """Which edges the personal graph has; sites in `opt_out` answer about the shared network's edges only."""
+
+    name = "edge-counts"
+    purpose = "which edges the personal graph has, summed over sites"
+
+    shared: FloatArray = array("q", "d")
+    opt_out: tuple[str, ...] = names(default=())
+
+
+def _answer(here: Here, question: EdgeCountsQuestion) -> tuple[SiteState, FloatArray]:
+    C = here.state.get("personal.final")
+    if C is None:
         raise StateError("this site has no personal network yet; fit PFDBNL first.")
-    C, shared = state["personal.final"], task.arrays["shared"]
+    if C.shape != question.shared.shape:
+        raise question.wrong(f"'shared' must have shape {C.shape}, as this site's network")
     present = C != 0
-    names = task.params["opt_out"]
-    if isinstance(names, (tuple, list)) and task.params["site"] in names:
-        present &= shared != 0
-    return state, np.concatenate([present.astype(float).ravel(), np.where(present, C, 0.0).ravel()])
+    if here.name in question.opt_out:
+        present &= question.shared != 0
+    return here.state, np.concatenate([present.astype(float).ravel(), np.where(present, C, 0.0).ravel()])
 
 
-register_site_task(
-    SiteTask("edge-counts", _run, "which edges the personal graph has, summed over sites", needs_name=True)
-)
+register_site_task(SiteTask(EdgeCountsQuestion, one_by_one(_answer)))

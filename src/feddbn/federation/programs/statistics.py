@@ -12,7 +12,7 @@ A site reads its rows once per number of lags; the moments stay in its state.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,15 +20,28 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.lagged import lagged_rows
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.moments import Moments, sums_length
-from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.programs.folds import fold_of, training_part
-from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Param, ServerProgram, Task
+from feddbn.errors import DataError, ParameterError
+from feddbn.federation.programs.folds import training_part
+from feddbn.federation.protocol.question import array, flag, number
+from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.site import (
+    Here,
+    Recording,
+    SiteData,
+    SiteState,
+    SiteTask,
+    one_by_one,
+    register_site_task,
+)
+from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
     "CENTERS",
+    "MomentsQuestion",
     "Preparation",
     "Summary",
+    "SummaryQuestion",
+    "autocorrelation",
     "local_moments",
     "moments_and_shape_program",
     "moments_program",
@@ -42,20 +55,40 @@ CENTERS = ("auto", "none", "federated", "recording")
 _FAR_FROM_ZERO = 1e3
 
 
-def local_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, Moments]:
+@dataclass(frozen=True, kw_only=True)
+class SummaryQuestion(RowsQuestion):
+    """Counts, totals, squares and lag-1 products about an origin."""
+
+    name = "summary"
+    purpose = "counts, means and variances of single variables"
+
+    origin: FloatArray | None = array("q", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentsQuestion(RowsQuestion):
+    """Counts, totals and cross-products about an origin; `shape` adds skewness and kurtosis of every variable.
+
+    `clip_bound` is the bound to which sites clip where they add noise.
+    """
+
+    name = "moments"
+    purpose = "lagged means and cross-products of all variables, and if asked their skewness and kurtosis"
+
+    origin: FloatArray | None = array("q", default=None)
+    shape: bool = flag(default=False)
+    clip_bound: float | None = number(0.0, default=None)
+
+
+def local_moments(
+    here: Here, n_lags: int, within: bool = False, fold: tuple[int, ...] = ()
+) -> tuple[SiteState, Moments]:
     """Return the site's moments of lagged rows, from its state if it has read them before.
 
-    With ``center="recording"`` every recording is centred on its own mean first. With a ``fold`` only the rows before
-    the held-out block count (see `federation.held_out`).
+    With `within` every recording is centred on its own mean first. With a `fold` only the rows before the held-out block
+    count (see `federation.programs.folds`).
     """
-    n_lags, within = int(_param(task, "n_lags")), task.params.get("center") == "recording"
-    wanted = task.params.get("variables")
-    if wanted is not None and tuple(data.variables) != tuple(wanted):  # type: ignore[arg-type]
-        raise ProtocolError(
-            f"task {task.name!r} is about the variables {wanted}, but this site has {tuple(data.variables)}; "
-            "agree on the same variables in the same order."
-        )
-    fold = fold_of(task)
+    data, state = here.data, here.state
     key = np.array([n_lags, int(within), *fold])
     if "moments.key" in state and np.array_equal(state["moments.key"], key):
         return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
@@ -63,7 +96,7 @@ def local_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteSta
     total = Moments.empty((n_lags + 1) * d)
     for recording in data.recordings():
         part = training_part(recording, fold) if fold else recording
-        total = total.merge(_recording_moments(part, n_lags, d, within))
+        total = total.merge(recording_moments(part, n_lags, d, within))
     if total.n == 0:
         raise DataError(
             f"no row of this site has n_lags={n_lags} rows before it; lower n_lags or leave the site out."
@@ -78,30 +111,21 @@ def local_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteSta
     return new, total
 
 
-def _recording_moments(recording: object, n_lags: int, d: int, within: bool) -> Moments:
-    moments = Moments.of_blocks(recording.blocks(), n_lags, d)  # type: ignore[attr-defined]
+def recording_moments(recording: Recording, n_lags: int, d: int, within: bool) -> Moments:
+    """Return the moments of one recording's lagged rows, `within`: about its own mean, which is then zero."""
+    moments = Moments.of_blocks(recording.blocks(), n_lags, d)
     return Moments(moments.n, np.zeros_like(moments.mean), moments.scatter) if within else moments
 
 
-def _param(task: Task, name: str) -> int:
-    value = task.params.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ProtocolError(
-            f"task {task.name!r} needs the parameter {name!r} as a whole number of at least 0."
-        )
-    return value
+def _asked_moments(here: Here, question: RowsQuestion) -> tuple[SiteState, Moments]:
+    question.require_variables(here.data)
+    return local_moments(here, question.n_lags, question.center == "recording", question.fold)
 
 
-def _origin(task: Task) -> FloatArray | None:
-    return task.arrays.get("origin")
-
-
-def _run_moments(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    state, moments = local_moments(data, state, task)
-    sums = moments.to_sums(_origin(task))
-    if task.params.get("shape"):
-        sums = np.concatenate([sums, _shapes(data)])
-    return state, sums
+def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArray]:
+    state, moments = _asked_moments(here, question)
+    sums = moments.to_sums(question.origin)
+    return state, np.concatenate([sums, _shapes(here.data)]) if question.shape else sums
 
 
 def _shapes(data: SiteData) -> FloatArray:
@@ -114,47 +138,37 @@ def _shapes(data: SiteData) -> FloatArray:
     return total
 
 
-def _moment_units(data: SiteData, state: SiteState, task: Task, unit: str) -> Iterator[FloatArray]:
-    n_lags, within = int(_param(task, "n_lags")), task.params.get("center") == "recording"
-    if task.params.get("shape"):
+def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[FloatArray]:
+    within = question.center == "recording"
+    if question.shape:
         raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
     if unit == "row":
         if within:
             raise ParameterError(
                 "center='recording' mixes the rows of a recording; protect unit='recording'."
             )
-        for recording in data.recordings():
-            for rows in lagged_rows(recording.blocks(), n_lags):
+        for recording in here.data.recordings():
+            for rows in lagged_rows(recording.blocks(), question.n_lags):
                 for row in rows:
-                    yield Moments.of_rows(row[None]).to_sums(_origin(task))
+                    yield Moments.of_rows(row[None]).to_sums(question.origin)
         return
     if unit != "recording":
         raise ParameterError(f"unit={unit!r} is not known; choose 'recording' or 'row'.")
-    for recording in data.recordings():
-        yield _recording_moments(recording, n_lags, len(data.variables), within).to_sums(_origin(task))
+    for recording in here.data.recordings():
+        yield recording_moments(recording, question.n_lags, question.d, within).to_sums(question.origin)
 
 
-def _run_summary(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    state, moments = local_moments(data, state, task)
-    return state, _summary_vector(moments, len(data.variables), _origin(task))
-
-
-def _summary_vector(moments: Moments, d: int, origin: FloatArray | None) -> FloatArray:
-    centre = np.zeros(moments.q) if origin is None else origin
+def _summary_answer(here: Here, question: SummaryQuestion) -> tuple[SiteState, FloatArray]:
+    state, moments = _asked_moments(here, question)
+    d = question.d
+    centre = np.zeros(moments.q) if question.origin is None else question.origin
     cross = moments.about(centre)
     lagged = np.diag(cross, k=d)[:d] if moments.q > d else np.zeros(d)
-    return np.concatenate([[moments.n], moments.n * (moments.mean - centre), np.diag(cross), lagged])
+    return state, np.concatenate([[moments.n], moments.n * (moments.mean - centre), np.diag(cross), lagged])
 
 
-register_site_task(
-    SiteTask(
-        "moments",
-        _run_moments,
-        "lagged means and cross-products of all variables, and if asked their skewness and kurtosis",
-        _moment_units,
-    )
-)
-register_site_task(SiteTask("summary", _run_summary, "counts, means and variances of single variables"))
+register_site_task(SiteTask(MomentsQuestion, one_by_one(_moments), _moment_units))
+register_site_task(SiteTask(SummaryQuestion, one_by_one(_summary_answer)))
 
 
 @dataclass(frozen=True)
@@ -192,12 +206,12 @@ class Preparation:
 def summary_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Summary]:
     """Ask for counts, means and variances; a second time about the means if these are far from zero."""
     d = len(variables)
-    params: dict[str, Param] = {"n_lags": n_lags, "variables": variables, "center": center}
-    total = (yield Task("summary", params=params)).value
+    question = SummaryQuestion(n_lags=n_lags, variables=variables, center=center)
+    total = (yield Task(question)).value
     summary = _summary(total, d, np.zeros((n_lags + 1) * d))
     if np.any(np.abs(summary.mean) > _FAR_FROM_ZERO * np.sqrt(np.maximum(summary.variance, 0.0))):
         origin = summary.mean
-        total = (yield Task("summary", arrays={"origin": origin}, params=params)).value
+        total = (yield Task(replace(question, origin=origin))).value
         summary = _summary(total, d, origin)
     return summary
 
@@ -208,10 +222,11 @@ def _summary(total: FloatArray, d: int, origin: FloatArray) -> Summary:
     delta = total[1 : 1 + q] / n
     variance = total[1 + q : 1 + 2 * q] / n - delta * delta
     lagged = total[1 + 2 * q :] / n - (delta[:d] * delta[d : 2 * d] if q > d else 0.0)
-    return Summary(n, delta + origin, variance, _autocorrelation(lagged, variance[:d]))
+    return Summary(n, delta + origin, variance, autocorrelation(lagged, variance[:d]))
 
 
-def _autocorrelation(lagged: FloatArray, variance: FloatArray) -> FloatArray:
+def autocorrelation(lagged: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return lag-1 autocorrelations from lag-1 covariances and variances; 0 for a constant."""
     with np.errstate(divide="ignore", invalid="ignore"):
         r = np.where(variance > 0, lagged / variance, 0.0)
     return np.clip(r, -0.99, 0.99)
@@ -222,7 +237,7 @@ def summary_of_moments(moments: Moments, d: int) -> Summary:
     n = moments.n
     variance = np.diag(moments.scatter) / n
     lagged = np.diag(moments.scatter, k=d)[:d] / n if moments.q > d else np.zeros(d)
-    return Summary(n, moments.mean, variance, _autocorrelation(lagged, variance[:d]))
+    return Summary(n, moments.mean, variance, autocorrelation(lagged, variance[:d]))
 
 
 def prepare(summary: Summary, d: int, center: str, scale: str) -> Preparation:
@@ -257,14 +272,13 @@ def moments_and_shape_program(
 ) -> ServerProgram[tuple[Moments, FloatArray | None]]:
     """The same with the sums of `core.orders.nongaussian.shape_sums` if `shape` is asked for, in the same sum."""
     q = (n_lags + 1) * len(variables)
-    params: dict[str, Param] = {"n_lags": n_lags, "variables": variables, "center": center}
-    asked: dict[str, Param] = {**params, "shape": True} if shape else params
-    total = (yield Task("moments", params=asked)).value
+    question = MomentsQuestion(n_lags=n_lags, variables=variables, center=center)
+    total = (yield Task(replace(question, shape=shape))).value
     size = sums_length(q)
     moments = Moments.from_sums(total[:size], q)
     deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / moments.n)
     if np.any(np.abs(moments.mean) > _FAR_FROM_ZERO * deviation):
         origin = moments.mean
-        answer = yield Task("moments", arrays={"origin": origin}, params=params)
+        answer = yield Task(replace(question, origin=origin))
         moments = Moments.from_sums(answer.value, q, origin)
     return moments, total[size:] if shape else None

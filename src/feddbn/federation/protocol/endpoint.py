@@ -28,10 +28,10 @@ from feddbn.federation.protocol.messages import (
     MAX_MESSAGE_BYTES,
     Reply,
     Request,
+    digest_of,
     encode_reply,
     read_request,
     refusal,
-    task_digest,
     task_from,
 )
 from feddbn.federation.protocol.site import Guard, Site
@@ -256,11 +256,11 @@ class SiteEndpoint:
         if task.participants is not None and self.name not in task.participants:
             raise ProtocolError(f"task {request.seq} does not ask this site.")
         vector = self._vector(request, record, task)
-        return {"digest": task_digest(task)}, {"vector": vector}
+        return {"digest": digest_of(task)}, {"vector": vector}
 
     def _vector(self, request: Request, record: SiteRecord, task: Task, *channel: Any) -> FloatArray:
         """Return the answer to a task: the recorded one, or a new one that is stored first."""
-        digest = task_digest(task)
+        digest = digest_of(task)
         step = decide(record, request.seq, request.after, digest)
         if step is not Step.REPEAT:
             base = record.current if step is Step.EXECUTE else record.previous

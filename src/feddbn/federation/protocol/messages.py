@@ -8,7 +8,6 @@ for people at the server and does not travel.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from feddbn import errors
-from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import ProtocolError
-from feddbn.federation.protocol.task import Param, Task
+from feddbn.federation.protocol.site import task_from_fields
+from feddbn.federation.protocol.task import Task, task_digest
 
 __all__ = [
     "MAX_MESSAGE_BYTES",
@@ -28,12 +27,12 @@ __all__ = [
     "Reply",
     "Request",
     "check_run_id",
+    "digest_of",
     "encode_reply",
     "encode_request",
     "read_reply",
     "read_request",
     "refusal",
-    "task_digest",
     "task_from",
     "task_request",
 ]
@@ -146,49 +145,22 @@ def refusal(site: str, request: Request | None, error: Exception) -> Reply:
 
 def task_request(task: Task, run_id: str, seq: int, after: int, attempt: int = 0) -> Request:
     """Return the request that carries a task to a site."""
-    meta = {"name": task.name, "params": _plain(task.params), "digest": task_digest(task), "attempt": attempt}
     participants = None if task.participants is None else sorted(task.participants)
-    return Request("task", run_id, seq, after, {**meta, "participants": participants}, task.arrays)
+    meta = {**task.fields(), "digest": digest_of(task), "attempt": attempt, "participants": participants}
+    return Request("task", run_id, seq, after, meta, task.arrays)
 
 
 def task_from(request: Request) -> Task:
     """Return the task a request carries; its digest must fit its content."""
-    try:
-        meta = request.meta
-        params = {str(k): tuple(v) if isinstance(v, list) else v for k, v in dict(meta["params"]).items()}
-        participants = None if meta["participants"] is None else tuple(str(p) for p in meta["participants"])
-        arrays: dict[str, FloatArray] = {
-            k: np.asarray(v, dtype=np.float64) for k, v in request.arrays.items()
-        }
-        task = Task(str(meta["name"]), arrays, params, participants)
-        digest = meta["digest"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ProtocolError(f"this task message is malformed ({type(error).__name__}).") from None
-    if task_digest(task) != digest:
+    task = task_from_fields(request.meta, request.arrays, request.meta.get("participants"))
+    if digest_of(task) != request.meta.get("digest"):
         raise ProtocolError(f"the digest of task {task.name!r} does not fit its content.")
     return task
 
 
-def task_digest(task: Task) -> str:
+def digest_of(task: Task) -> str:
     """Return a SHA-256 of everything a site program reads; the note is not part of it."""
-    participants = None if task.participants is None else sorted(task.participants)
-    meta = {
-        "name": task.name,
-        "params": _plain(dict(sorted(task.params.items()))),
-        "participants": participants,
-    }
-    arrays = {key: task.arrays[key] for key in sorted(task.arrays)}
-    return hashlib.sha256(encode(meta, arrays)).hexdigest()
-
-
-def _plain(params: Mapping[str, Param]) -> dict[str, Any]:
-    """Parameters as JSON values: numpy scalars become Python's, tuples become lists."""
-    out: dict[str, Any] = {}
-    for key, value in params.items():
-        items = list(value) if isinstance(value, (tuple, list)) else [value]
-        items = [item.item() if isinstance(item, np.generic) else item for item in items]
-        out[key] = items if isinstance(value, (tuple, list)) else items[0]
-    return out
+    return task_digest(task.fields(), task.arrays, task.participants)
 
 
 def _open(message: bytes, kind: str, max_bytes: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -6,8 +6,6 @@ itself, so a server that sends two sites different tasks under one digest is ref
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,8 +15,8 @@ from feddbn import errors
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import FeddbnError, ProtocolError
-from feddbn.federation.protocol.site import Channel, Site
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.site import Channel, Site, task_from_fields
+from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.secagg import Message
 from feddbn.privacy.secagg_site import SecAggSite
 
@@ -26,44 +24,11 @@ __all__ = [
     "Digest",
     "DigestOnce",
     "SecureSite",
-    "masking_digest",
     "read_secure_reply",
-    "task_fields",
-    "task_from_fields",
 ]
 
 
 Digest = Callable[[Mapping[str, Any], Mapping[str, np.ndarray]], str]
-
-
-def task_fields(task: Task) -> dict[str, Any]:
-    """Return what of a task travels beside its arrays, as JSON values."""
-    params = {
-        key: list(value) if isinstance(value, tuple) else value for key, value in sorted(task.params.items())
-    }
-    return {"name": task.name, "params": params}
-
-
-def task_from_fields(
-    fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray], participants: list[str] | None
-) -> Task:
-    """Inverse of `task_fields`."""
-    try:
-        params = {str(k): tuple(v) if isinstance(v, list) else v for k, v in dict(fields["params"]).items()}
-        return Task(
-            str(fields["name"]), dict(arrays), params, None if participants is None else tuple(participants)
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ProtocolError(f"this task is malformed ({type(error).__name__}).") from None
-
-
-def masking_digest(fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of everything a site program reads."""
-    table = [[name, arrays[name].dtype.str, list(arrays[name].shape)] for name in sorted(arrays)]
-    digest = hashlib.sha256(json.dumps([fields, table], sort_keys=True, separators=(",", ":")).encode())
-    for name in sorted(arrays):
-        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return digest.hexdigest()
 
 
 class DigestOnce:
@@ -77,7 +42,7 @@ class DigestOnce:
         last = self._last
         if last is not None and last[0] is fields and last[1] is arrays:
             return last[2]
-        digest = masking_digest(fields, arrays)
+        digest = task_digest(fields, arrays)
         self._last = (fields, arrays, digest)
         return digest
 
@@ -85,8 +50,8 @@ class DigestOnce:
 class SecureSite:
     """Answers secure-aggregation messages for one site."""
 
-    def __init__(self, site: Site, secagg: SecAggSite, digest: Digest = masking_digest) -> None:
-        self._site = site
+    def __init__(self, site: Site, secagg: SecAggSite, digest: Digest = task_digest) -> None:
+        self.site = site
         self.secagg = secagg
         self._digest = digest
 
@@ -101,7 +66,7 @@ class SecureSite:
         except FeddbnError as error:
             refusal = {
                 "kind": "refusal",
-                "site": self._site.name,
+                "site": self.site.name,
                 "error": type(error).__name__,
                 "sentence": str(error),
             }
@@ -111,7 +76,7 @@ class SecureSite:
         """Return this site's vector for a task, unmasked: for the protocol only."""
         task = self.task(meta, arrays)
         n_guaranteed = self.secagg.guaranteed_contributors(task.participants is not None)
-        return self._site.answer(task, Channel(masked=True, n_guaranteed=n_guaranteed))
+        return self.site.answer(task, Channel(masked=True, n_guaranteed=n_guaranteed))
 
     def task(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Task:
         """Return the task of a request to mask, which its digest must fit."""

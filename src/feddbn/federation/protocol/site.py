@@ -1,9 +1,11 @@
-"""The site's half: programs that answer tasks, and the endpoint that guards them.
+"""The site's half: programs that answer questions, and the site that guards them.
 
 Rules of this file
 ------------------
-- A site program is a pure function ``(site, state, task) -> (state, vector)``. `site` is read-only data.
+- A site program is a pure function of what it finds `Here` and the question. It answers for many sites at once; a
+  real site is one of one. So a simulation and a deployed site run the same lines.
 - State is a flat dict of numpy arrays, so that it can be stored without pickle and restored bit for bit.
+- A memo keeps what can be computed again: it is never stored, may be empty at any time, and no answer depends on it.
 - Wrappers (audit, policy, clipping and noise) see tasks and vectors, never algorithms: each is a `Guard`.
 - A task that fails changes nothing: the new state is kept only after every guard has passed the vector.
 """
@@ -11,54 +13,119 @@ Rules of this file
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Recording, SiteData
 from feddbn.errors import FeddbnError, ProtocolError
+from feddbn.federation.protocol.question import Question
 from feddbn.federation.protocol.task import Task
 
 __all__ = [
-    "MASKED",
     "PLAIN",
     "Channel",
     "Guard",
+    "Here",
+    "Memo",
     "Recording",
     "Site",
     "SiteData",
-    "SiteProgram",
     "SiteState",
     "SiteTask",
+    "answer_together",
+    "one_by_one",
     "register_site_task",
     "site_task",
+    "sum_of_units",
+    "task_from_fields",
 ]
 
 SiteState = dict[str, np.ndarray]
-SiteProgram = Callable[[SiteData, SiteState, Task], tuple[SiteState, FloatArray]]
-UnitProgram = Callable[[SiteData, SiteState, Task, str], Iterator[FloatArray]]
+Memo = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Here:
+    """What a program may read of one site; `data` and `state` are not to be written to."""
+
+    name: str
+    data: SiteData
+    state: SiteState
+
+
+Answers = tuple[Sequence[SiteState], FloatArray]
 
 
 @dataclass(frozen=True)
 class SiteTask:
-    """A named site program; `units` yields its vector split by unit of privacy, where that is possible.
+    """How sites answer one kind of question.
 
-    With `needs_name` the program finds the site's own name as the task's parameter ``site``.
+    Attributes
+    ----------
+    question
+        The kind; its name is the task's.
+    answer
+        ``(sites, question, memo) -> (their new states, (K, n) their vectors)``.
+    units
+        Yields one site's vector split by unit of privacy, where that is possible.
+    adds_up
+        Names of state arrays, for questions whose answer is linear in these and depends on nothing else: the answers of
+        many sites then add up to the answer of one site with the sum of their arrays.
     """
 
-    name: str
-    run: SiteProgram
-    purpose: str
-    units: UnitProgram | None = None
-    needs_name: bool = False
+    question: type[Question]
+    answer: Callable[[Sequence[Here], Any, Memo], Answers]
+    units: Callable[[Here, Any, str], Iterator[FloatArray]] | None = None
+    adds_up: Callable[[Any], tuple[str, ...]] = lambda question: ()
+
+    @property
+    def name(self) -> str:
+        """Name of the task."""
+        return self.question.name
+
+
+def one_by_one(
+    answer: Callable[[Here, Any], tuple[SiteState, FloatArray]],
+) -> Callable[[Sequence[Here], Any, Memo], Answers]:
+    """Return the program for many sites from one for a single site."""
+
+    def answers(sites: Sequence[Here], question: Any, memo: Memo) -> Answers:
+        found = [answer(here, question) for here in sites]
+        return [state for state, _ in found], _stacked([vector for _, vector in found], question.name)
+
+    return answers
+
+
+def sum_of_units(
+    question: type[Question], units: Callable[[Here, Any, str], Iterator[FloatArray]]
+) -> SiteTask:
+    """Return the task whose answer is the sum of its units of privacy; a site has at least one recording."""
+
+    def answer(here: Here, question: Any) -> tuple[SiteState, FloatArray]:
+        total: FloatArray | None = None
+        for vector in units(here, question, "recording"):
+            total = vector if total is None else total + vector
+        if total is None:
+            raise ProtocolError(f"this site has no recording to answer task {question.name!r} with.")
+        return here.state, total
+
+    return SiteTask(question, one_by_one(answer), units)
+
+
+def _stacked(vectors: Sequence[FloatArray], task: str) -> FloatArray:
+    if len({vector.shape for vector in vectors}) != 1:
+        raise ProtocolError(f"the sites answered task {task!r} with vectors of different lengths.")
+    return np.stack(vectors)
 
 
 _REGISTRY: dict[str, SiteTask] = {}
 
 
 def register_site_task(task: SiteTask) -> None:
-    """Make a site program answer tasks of its name."""
+    """Make a site program answer questions of its kind."""
     _REGISTRY[task.name] = task
 
 
@@ -69,6 +136,18 @@ def site_task(name: str) -> SiteTask:
     except KeyError:
         known = ", ".join(sorted(_REGISTRY))
         raise ProtocolError(f"no site program answers task {name!r}; this version knows: {known}.") from None
+
+
+def task_from_fields(
+    fields: Any, arrays: Mapping[str, np.ndarray], participants: Sequence[str] | None
+) -> Task:
+    """Return the task that travelled as `Task.fields` and arrays; the question checks itself."""
+    try:
+        name, params = str(fields["name"]), dict(fields["params"])
+        whom = None if participants is None else tuple(str(site) for site in participants)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProtocolError(f"this task is malformed ({type(error).__name__}).") from None
+    return Task(site_task(name).question.read(params, arrays), whom)
 
 
 @dataclass(frozen=True)
@@ -91,7 +170,6 @@ class Channel:
 
 
 PLAIN = Channel()
-MASKED = Channel(masked=True)
 
 
 class Guard:
@@ -103,7 +181,7 @@ class Guard:
         """Raise to refuse the task; nothing has been computed yet."""
 
     def make(
-        self, program: SiteTask, data: SiteData, state: SiteState, task: Task, channel: Channel
+        self, program: SiteTask, here: Here, task: Task, channel: Channel
     ) -> tuple[SiteState, FloatArray] | None:
         """Return (state, vector) in place of the program's own run, or None; the first guard that does so is
         taken.
@@ -126,13 +204,17 @@ class Site:
         self.data = data
         self.guards = tuple(guards)
         self.state: SiteState = {}
+        self._memo: Memo = {}
+
+    @property
+    def here(self) -> Here:
+        """What a program may read."""
+        return Here(self.name, self.data, self.state)
 
     def answer(self, task: Task, channel: Channel = PLAIN) -> FloatArray:
         """Return the vector for `task` and keep the new state."""
         try:
             program = site_task(task.name)
-            if program.needs_name:
-                task = replace(task, params={**task.params, "site": self.name})
             for guard in self.guards:
                 guard.before(task, self.state, channel)
             state, vector = self._make(program, task, channel)
@@ -147,7 +229,25 @@ class Site:
 
     def _make(self, program: SiteTask, task: Task, channel: Channel) -> tuple[SiteState, FloatArray]:
         for guard in self.guards:
-            made = guard.make(program, self.data, self.state, task, channel)
+            made = guard.make(program, self.here, task, channel)
             if made is not None:
                 return made
-        return program.run(self.data, self.state, task)
+        return answer_of_one(program, self.here, task.question, self._memo)
+
+
+def answer_of_one(
+    program: SiteTask, here: Here, question: Question, memo: Memo | None = None
+) -> tuple[SiteState, FloatArray]:
+    """Return the new state and the vector of a single site."""
+    states, vectors = program.answer([here], question, {} if memo is None else memo)
+    return states[0], vectors[0]
+
+
+def answer_together(sites: Sequence[Site], task: Task, memo: Memo) -> FloatArray:
+    """Return (K, n) the vectors of simulated sites, computed together unless one of them has guards."""
+    if any(site.guards for site in sites):
+        return _stacked([site.answer(task) for site in sites], task.name)
+    states, vectors = site_task(task.name).answer([site.here for site in sites], task.question, memo)
+    for site, state in zip(sites, states, strict=True):
+        site.state = state
+    return vectors

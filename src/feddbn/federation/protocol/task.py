@@ -1,23 +1,26 @@
 """What a server may ask of sites, and what it gets back.
 
-A federation has one verb, ``sum``. A `Task` names a site program, the arrays broadcast to every site and small
-parameters. The answer is a `Sum`: the elementwise sum of the sites' vectors and the names of those who contributed.
-A server program is a generator that yields tasks and receives sums; it has no way to see one site's vector.
+A federation has one verb, ``sum``. A `Task` is a question with the sites it goes to. The answer is a `Sum`: the
+elementwise sum of the sites' vectors and the names of those who contributed. A server program is a generator that
+yields tasks and receives sums; it has no way to see one site's vector.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+import hashlib
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.errors import ProtocolError
+from feddbn.federation.protocol.question import Param, Question
 
-__all__ = ["Federation", "Observer", "Param", "ServerProgram", "Sum", "Task", "run_program"]
+__all__ = ["Federation", "Observer", "ServerProgram", "Sum", "Task", "asking", "run_program", "task_digest"]
 
-Param = str | int | float | bool | None | tuple[str, ...] | tuple[int, ...] | tuple[float, ...]
 T = TypeVar("T")
 
 
@@ -27,23 +30,50 @@ class Task:
 
     Attributes
     ----------
-    name
-        Which site program answers.
-    arrays
-        Broadcast to every site, float64.
-    params
-        Small plain values.
+    question
+        What is asked.
     participants
         Names of the sites asked, or None for all of them.
     note
-        Progress for people (round, h, residuals); no program reads it.
+        Progress for people (round, h, residuals); no program reads it and it does not travel.
     """
 
-    name: str
-    arrays: Mapping[str, FloatArray] = field(default_factory=dict)
-    params: Mapping[str, Param] = field(default_factory=dict)
+    question: Question
     participants: tuple[str, ...] | None = None
     note: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Which site program answers."""
+        return self.question.name
+
+    @property
+    def params(self) -> dict[str, Param]:
+        """Small plain values of the question."""
+        return self.question.params
+
+    @property
+    def arrays(self) -> dict[str, FloatArray]:
+        """Arrays of the question, broadcast to every site."""
+        return self.question.arrays
+
+    def fields(self) -> dict[str, Any]:
+        """Return what travels beside the arrays, as JSON values; `site.task_from_fields` is the way back."""
+        params = {key: list(v) if isinstance(v, tuple) else v for key, v in sorted(self.params.items())}
+        return {"name": self.name, "params": params}
+
+
+def task_digest(
+    fields: Mapping[str, Any], arrays: Mapping[str, np.ndarray], participants: Sequence[str] | None = None
+) -> str:
+    """Return a SHA-256 of everything a site program reads, from what travels of a task."""
+    table = [[name, arrays[name].dtype.str, list(arrays[name].shape)] for name in sorted(arrays)]
+    whom = None if participants is None else sorted(participants)
+    head = json.dumps([fields, table, whom], sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(head.encode())
+    for name in sorted(arrays):
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -88,6 +118,17 @@ ServerProgram = Generator[Task, Sum, T]
 Observer = Callable[[Task, Sum], None]
 
 
+def asking(program: ServerProgram[T], change: Callable[[Question], Question]) -> ServerProgram[T]:
+    """Run a server program with every question changed."""
+    try:
+        task = next(program)
+        while True:
+            task = program.send((yield replace(task, question=change(task.question))))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
 def run_program(program: ServerProgram[T], federation: Federation, observer: Observer | None = None) -> T:
     """Drive a server program to its result, one sum at a time."""
     try:
@@ -95,8 +136,6 @@ def run_program(program: ServerProgram[T], federation: Federation, observer: Obs
         while True:
             answer = federation.sum(task)
             if not np.all(np.isfinite(answer.value)):
-                from feddbn.errors import ProtocolError
-
                 raise ProtocolError(
                     f"the sum for task {task.name!r} is not finite; some site sent NaN or infinity."
                 )

@@ -39,9 +39,9 @@ from feddbn.federation.protocol.journal import Header, Journal
 from feddbn.federation.protocol.messages import (
     Reply,
     Request,
+    digest_of,
     encode_request,
     read_reply,
-    task_digest,
     task_request,
 )
 from feddbn.federation.protocol.study import Study, StudyResult, study_method
@@ -164,11 +164,11 @@ class Coordinator:
 
     @property
     def answered_tasks(self) -> frozenset[str] | None:
-        """None: what a site does not answer, it says itself."""
+        """Every task that the sites' policies allow."""
         return None
 
     def state_of(self, site: str) -> None:
-        """None: a site's state stays at the site."""
+        """Return None: a deployed site's state is its own business."""
 
     @property
     def n_recorded(self) -> int:
@@ -203,7 +203,7 @@ class Coordinator:
 
     def sum(self, task: Task) -> Sum:
         """Return the sum for `task`: from the journal if it is there, else from the sites."""
-        digest = task_digest(task)
+        digest = digest_of(task)
         seq = self._seq
         if seq < len(self._journal.entries):
             entry = self._journal.entries[seq]
@@ -269,7 +269,7 @@ class Coordinator:
                 )
                 for site in pending
             }
-            vectors.update(self._vectors(self._ask(messages, task.name, seq), task_digest(task)))
+            vectors.update(self._vectors(self._ask(messages, task.name, seq), digest_of(task)))
             pending = [site for site in pending if site not in vectors]
             self._note_attendance(vectors, pending, seq)
             insists = any(site in self._refused for site in pending) or self._is_in_vain(heard)

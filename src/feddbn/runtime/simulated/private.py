@@ -67,6 +67,7 @@ class PrivateFederation:
         self._plan = plan
         self._n_guaranteed = n_guaranteed
         self._quantile = quantile
+        self.variables = federation.variables
         self.answered_tasks: frozenset[str] | None = frozenset(plan.rules)
         self.last: PrivateMoments | None = None
 
@@ -75,13 +76,8 @@ class PrivateFederation:
         """Names of the sites, sorted."""
         return self._federation.sites
 
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Names of what the sites measure."""
-        return self._federation.variables
-
     def state_of(self, site: str) -> None:
-        """None: a personal network was not made with noise, so the server must not have it."""
+        """Return None: what noise protects stays at the site."""
 
     def sum(self, task: Task) -> Sum:
         """Return a noise-aware sum of moments; other tasks pass through, and the sites' guards decide on

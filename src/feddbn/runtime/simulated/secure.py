@@ -24,18 +24,15 @@ from feddbn.federation.protocol.secure_site import (
     Digest,
     DigestOnce,
     SecureSite,
-    masking_digest,
     read_secure_reply,
-    task_fields,
 )
-from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.task import Sum, Task
+from feddbn.federation.protocol.site import Memo, Site, answer_together
+from feddbn.federation.protocol.task import Sum, Task, task_digest
 from feddbn.privacy.keys import Identity, RandomBytes, keystream, pinned_keys
 from feddbn.privacy.secagg import DEFAULT_MIN_SITES, Message, order_of
 from feddbn.privacy.secagg_batch import mask_together
 from feddbn.privacy.secagg_server import OpenedSum, SecAggServer
 from feddbn.privacy.secagg_site import MOST_AHEAD, SecAggSite
-from feddbn.runtime.simulated.stacked_answers import StackedAnswers
 
 __all__ = ["Courier", "ExchangeCourier", "Fault", "InProcessCourier", "SecureFederation", "secure_federation"]
 
@@ -97,19 +94,16 @@ class InProcessCourier:
     fault
         Called with (site, phase of the message): None delivers; "request lost" never reaches the site; "reply
         lost" reaches the site, but not back. For tests and demonstrations.
-    answers
-        Computes what the sites answer to some tasks together.
     """
 
     def __init__(
         self,
         sites: Mapping[str, SecureSite],
         fault: Callable[[str, str], Fault | None] | None = None,
-        answers: StackedAnswers | None = None,
     ) -> None:
         self._sites = {name: sites[name] for name in sorted(sites)}
         self.fault = fault
-        self._answers = answers
+        self._memo: Memo = {}
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -145,19 +139,23 @@ class InProcessCourier:
             except StateError:
                 continue
             present[name] = site
-        if len(present) == len(self._sites) and self._answers is not None:
-            together = self._answers(next(iter(present.values())).task(meta, arrays))
-            if together is not None:
-                return mask_together([site.secagg for site in present.values()], order, together)
         vectors: dict[str, FloatArray] = {}
+        if len(present) == len(self._sites):
+            first = next(iter(present.values()))
+            task = first.task(meta, arrays)
+            sites = [site.site for site in present.values()]
+            if not any(site.guards for site in sites):
+                together = answer_together(sites, task, self._memo)
+                return mask_together([site.secagg for site in present.values()], order, together)
         for name, site in present.items():
             try:
                 vectors[name] = site.answer(meta, arrays)
             except StateError:
                 continue
         if len(vectors) == len(self._sites) and len({len(vector) for vector in vectors.values()}) == 1:
-            sites = [present[name].secagg for name in vectors]
-            return mask_together(sites, order, np.stack(list(vectors.values())))
+            return mask_together(
+                [present[name].secagg for name in vectors], order, np.stack(list(vectors.values()))
+            )
         return {name: present[name].secagg.mask_spent(order, vector) for name, vector in vectors.items()}
 
 
@@ -173,7 +171,7 @@ class SecureFederation:
     min_sites, threshold
         See `SecAggServer`.
     variables
-        Returns the names of what the sites measure; estimators need them.
+        Names of what the sites measure; estimators need them.
     digest
         Digest of a task; in one process the one the sites use, too.
     """
@@ -184,8 +182,8 @@ class SecureFederation:
         run: str = "run",
         min_sites: int = DEFAULT_MIN_SITES,
         threshold: int | None = None,
-        variables: Callable[[], tuple[str, ...]] = tuple,
-        digest: Digest = masking_digest,
+        variables: tuple[str, ...] = (),
+        digest: Digest = task_digest,
     ) -> None:
         if len(courier.sites) < min_sites:
             raise NotEnoughSites(
@@ -196,27 +194,18 @@ class SecureFederation:
         self._server = SecAggServer(run, min_sites, threshold)
         self._batch = FIRST_BATCH
         self._length = 0
-        self._variables = variables
+        self.variables = variables
         self._digest = digest
         self.last_dropped: tuple[str, ...] = ()
+        self.answered_tasks: frozenset[str] | None = None
+
+    def state_of(self, site: str) -> None:
+        """Return None: behind masks, a state is the site's own business."""
 
     @property
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, sorted."""
         return self._courier.sites
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Names of what the sites measure."""
-        return self._variables()
-
-    @property
-    def answered_tasks(self) -> frozenset[str] | None:
-        """None: what a site does not answer, it says itself."""
-        return None
-
-    def state_of(self, site: str) -> None:
-        """None: nobody sees more than sums."""
 
     def sum(self, task: Task) -> Sum:
         """Return the sum over the sites that answered; fail closed if too few did."""
@@ -260,7 +249,7 @@ class SecureFederation:
 
     def _open(self, task: Task) -> OpenedSum:
         server = self._server
-        fields, arrays = task_fields(task), dict(task.arrays)
+        fields, arrays = task.fields(), dict(task.arrays)
         order = server.open_slot(self._digest(fields, arrays), task.participants)
         taking_part = order.contributors(server.roster)
         meta = {**server.masked_request(order), "task": fields}
@@ -317,9 +306,6 @@ def secure_federation(
         )
         for name, site in sites.items()
     }
-
-    def variables() -> tuple[str, ...]:
-        return tuple(dict.fromkeys(v for name in sorted(sites) for v in sites[name].data.variables))
-
-    courier = InProcessCourier(ends, fault, StackedAnswers(sites) if fault is None else None)
+    variables = tuple(dict.fromkeys(name for site in sites.values() for name in site.data.variables))
+    courier = InProcessCourier(ends, fault)
     return SecureFederation(courier, run, min_sites, threshold, variables, digest)

@@ -7,21 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from feddbn.core.fdbnl.local_step import LocalProblem
+from feddbn.core.fdbnl.site import Decomposed
 from feddbn.core.graphs.acyclicity import expm_value_and_grad
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
-from feddbn.core.pfdbnl.stages import order_of
-from feddbn.core.pfdbnl.step import (
-    PersonalMember,
-    PersonalRound,
-    auxiliary,
-    coupling,
-    objective_given,
-    solve_given,
-    solve_ordered,
-    solve_personal,
-)
+from feddbn.core.pfdbnl.stages import OwnProblem, order_of
+from feddbn.core.pfdbnl.step import Members, PersonalRound, auxiliary, coupling, solve_personal
 from feddbn.core.solvers.lasso import loss_value, penalty_value, solve_lasso
+from feddbn.core.solvers.ordered_step import ordered_columns
 from feddbn.core.statistics.completion import completed, nearest_positive
 
 D, Q = 4, 8
@@ -68,53 +60,68 @@ def test_exact_personal_step_is_stationary() -> None:
     L = np.where(constraints.allowed, 0.05, 0.0)
     mu, alpha, rho1 = 0.3, 0.8, 2.0
     H, B = G + 2 * mu * np.eye(Q), G[:, :D] + 2 * mu * T
-    C, h = solve_personal(
-        H,
-        B,
-        L,
-        constraints.allowed,
-        alpha,
-        rho1,
-        np.zeros((Q, D)),
+    rules = PersonalRound(mu, 1.0, rho1, 1.0, 1.0, None, acyclic_steps=3000, tol=1e-8)
+    found, h = solve_personal(
+        H[None],
+        B[None],
+        L[None],
+        constraints.allowed[None],
+        np.array([alpha]),
+        np.zeros((1, Q, D)),
+        rules,
         expm_value_and_grad,
-        tol=1e-8,
-        max_steps=3000,
     )
+    C = found[0]
     gradient = H @ C - B
-    gradient[:D] += (alpha + rho1 * h) * expm_value_and_grad(C[:D])[1]
+    gradient[:D] += (alpha + rho1 * h[0]) * expm_value_and_grad(C[None, :D])[1][0]
     on, off = constraints.allowed & (C != 0), constraints.allowed & (C == 0)
     assert np.abs(gradient + L * np.sign(C))[on].max() < 1e-5
     assert (np.abs(gradient)[off] <= L[off] + 1e-5).all()
 
 
+def own(mu: float, centre: np.ndarray, L: np.ndarray) -> OwnProblem:
+    return OwnProblem(gram(), L, mu, centre, EdgeConstraints.none(D, 1))
+
+
 def test_weak_pull_is_a_lasso_and_strong_pull_is_the_centre() -> None:
     G, (centre,) = gram(), stacks(1)
     allowed = EdgeConstraints.none(D, 1).within_order(range(D)).allowed
-    problem = LocalProblem.from_gram(G, 1.0, D)
-    L = np.full((Q, D), 0.05)
-    free = solve_given(problem, 1e-12, centre, L, allowed)
+    L, start = np.full((Q, D), 0.05), np.zeros((Q, D))
+    free = own(1e-12, centre, L).solve(allowed, start)
     nearby = free + 1e-3 * np.where(allowed, stacks(1, 9)[0], 0.0)
     assert loss_value(G, free) + penalty_value(free, L) <= loss_value(G, nearby) + penalty_value(nearby, L)
-    held = solve_given(problem, 1e8, centre, L, allowed)
+    held = own(1e8, centre, L).solve(allowed, start)
     assert np.allclose(held, np.where(allowed, centre, 0.0), atol=1e-5)
-    assert np.array_equal(solve_given(problem, np.inf, centre, L, allowed), np.where(allowed, centre, 0.0))
+    at_the_limit = own(np.inf, centre, L)
+    assert np.array_equal(at_the_limit.solve(allowed, start), np.where(allowed, centre, 0.0))
+    assert np.array_equal(at_the_limit.refit(allowed), np.where(allowed, centre, 0.0))
+
+
+def test_refit_is_the_solution_without_penalty() -> None:
+    (centre,) = stacks(1)
+    allowed = EdgeConstraints.none(D, 1).within_order(range(D)).allowed
+    problem = own(0.4, centre, np.full((Q, D), 0.05))
+    C = problem.refit(allowed)
+    gradient = gram() @ (C - np.eye(Q, D)) + 2 * 0.4 * (C - centre)
+    assert np.abs(gradient[allowed]).max() < 1e-12
+    assert not C[~allowed].any()
 
 
 def test_split_steps_and_exact_solves_end_at_the_same_point_in_a_fixed_order() -> None:
-    problem = LocalProblem.from_gram(gram(), 1.0, D)
+    problem = Decomposed.of(gram()[None], np.ones(Q))
     allowed = EdgeConstraints.none(D, 1).within_order(range(D)).allowed
     L, (centre,) = np.full((Q, D), 0.05), stacks(1)
     rules = PersonalRound(mu=0.5, rho=2.0, rho1=0.0, rho2=0.7, rho2_before=0.7, alpha=None)
     # One site that is pulled to a fixed centre: hold U at zero and the centre at what T would have to be.
-    member = PersonalMember.start(centre)
+    member, one = Members.start(centre[None]), np.ones(1)
     # In the unit metric the springs 1 and mu = 0.5 in series have a strength of 1/3.
     np.testing.assert_allclose(rules.agreement(problem.metric), 1 / 3)
     pull = float(coupling(0.5, np.array([[0.7 / 3]]))[0, 0]) / 2
     for _ in range(300):
-        member, _ = replace(member, U=np.zeros_like(centre), T=centre).step(
-            problem, 1.0, L, allowed, centre, rules, expm_value_and_grad
-        )
-    assert np.allclose(member.C, solve_given(problem, pull, centre, L, allowed), atol=1e-6)
+        held = replace(member, U=np.zeros_like(member.U), T=centre[None])
+        member, _ = held.step(problem, one, L, allowed[None], centre[None], rules, expm_value_and_grad)
+    expected = own(pull, centre, L).solve(allowed, np.zeros((Q, D)))
+    assert np.allclose(member.C[0], expected, atol=1e-6)
 
 
 def test_agreement_follows_the_weaker_spring_row_by_row() -> None:
@@ -127,9 +134,9 @@ def test_agreement_follows_the_weaker_spring_row_by_row() -> None:
 
 
 def test_objective_counts_the_pull() -> None:
-    problem, (C, centre) = LocalProblem.from_gram(gram(), 1.0, D), stacks(2)
+    C, centre = stacks(2)
     L = np.full((Q, D), 0.1)
-    assert objective_given(problem, 0.5, centre, L, C) == pytest.approx(
+    assert own(0.5, centre, L).objective(C) == pytest.approx(
         loss_value(gram(), C) + penalty_value(C, L) + 0.5 * np.sum((C - centre) ** 2)
     )
 
@@ -172,4 +179,5 @@ def test_ordered_sites_solve_their_convex_problem_exactly_from_any_start() -> No
     exact = solve_lasso(H, penalty, allowed, linear=B, tol=1e-13)
     assert 0 < np.count_nonzero(exact) < np.count_nonzero(allowed)
     for start in (np.zeros((8, 4)), rng.normal(size=(8, 4)), exact):
-        assert np.allclose(solve_ordered(H, B, penalty, allowed, start), exact, atol=1e-9)
+        found = ordered_columns(H[None], B[None], penalty[None], allowed[None], start[None])[0]
+        assert np.allclose(found, exact, atol=1e-9)

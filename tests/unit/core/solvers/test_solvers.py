@@ -2,13 +2,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from feddbn.core.fdbnl.local_step import LocalProblem
 from feddbn.core.fdbnl.schedules import make_schedule
-from feddbn.core.graphs.acyclicity import BALANCE_FROM, expm_value_and_grad
+from feddbn.core.fdbnl.site import Decomposed, loss_and_grad
+from feddbn.core.graphs.acyclicity import _BALANCE_FROM, expm_value_and_grad
 from feddbn.core.graphs.pruning import break_cycles, threshold
-from feddbn.core.graphs.stacked_acyclicity import values_and_grads
 from feddbn.core.solvers import sign_search
-from feddbn.core.solvers.acyclic_prox import solve_acyclic_prox
+from feddbn.core.solvers.acyclic_prox import AcyclicStart, solve_acyclic_prox
 from feddbn.core.solvers.lasso import loss_value, penalty_value, soft_threshold, solve_lasso
 from feddbn.core.solvers.sign_search import solve_by_signs
 from feddbn.errors import ParameterError
@@ -29,8 +28,7 @@ def test_local_step_has_zero_gradient(weight):
     G, rng = gram(0), np.random.default_rng(2)
     metric = rng.uniform(0.5, 2.0, 6)
     Cbar, U = rng.normal(size=(6, 3)), rng.normal(size=(6, 3))
-    problem = LocalProblem.from_gram(G, weight, 3, metric)
-    C = problem.solve(Cbar, U, 0.7)
+    C = Decomposed.of(weight * G[None], metric).solve(Cbar, U[None], 0.7)[0]
     E = np.eye(6)[:, :3]
     gradient = weight * G @ (C - E) + U + 0.7 * metric[:, None] * (C - Cbar)
     np.testing.assert_allclose(gradient, 0.0, atol=1e-10)
@@ -45,14 +43,13 @@ def test_local_step_equals_the_papers_schur_complements():
     b1, b2 = S - U[:3] + rho * Cbar[:3], M.T - U[3:] + rho * Cbar[3:]
     B = np.linalg.solve(P - M @ np.linalg.solve(Q, M.T), b1 - M @ np.linalg.solve(Q, b2))
     D = np.linalg.solve(Q - M.T @ np.linalg.solve(P, M), b2 - M.T @ np.linalg.solve(P, b1))
-    np.testing.assert_allclose(
-        LocalProblem.from_gram(G, 1.0, 3).solve(Cbar, U, rho), np.vstack([B, D]), atol=1e-10
-    )
+    found = Decomposed.of(G[None], np.ones(6)).solve(Cbar, U[None], rho)[0]
+    np.testing.assert_allclose(found, np.vstack([B, D]), atol=1e-10)
 
 
 def test_target_loss_sums_to_the_loss():
     G, C = gram(5), np.random.default_rng(6).normal(size=(6, 3))
-    assert LocalProblem.from_gram(G, 0.4, 3).target_loss(C).sum() == pytest.approx(0.4 * loss_value(G, C))
+    assert loss_and_grad(0.4 * G[None], C)[0].sum() == pytest.approx(0.4 * loss_value(G, C))
 
 
 def test_lasso_satisfies_the_optimality_conditions():
@@ -124,13 +121,13 @@ def test_acyclicity_of_many_graphs_is_that_of_each():
     W[:6] *= np.tril(np.ones((6, 6)), -1)
     W[6] *= 1e3
     norms = (W * W).sum(axis=1).max(axis=1)
-    assert norms.min() < BALANCE_FROM < norms[:6].max()
-    values, grads = values_and_grads(W, expm_value_and_grad)
+    assert norms.min() < _BALANCE_FROM < norms[:6].max()
+    values, grads = expm_value_and_grad(W)
     assert np.isinf(values[6])
     for one, value, grad in zip(W, values, grads, strict=True):
-        expected = expm_value_and_grad(one)
-        np.testing.assert_allclose(value, expected[0], rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(grad, expected[1], rtol=1e-12, atol=1e-12)
+        alone = expm_value_and_grad(one[None])
+        np.testing.assert_allclose(value, alone[0][0], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(grad, alone[1][0], rtol=1e-12, atol=1e-12)
 
 
 def test_acyclic_prox_reaches_the_objective_of_an_independent_solver():
@@ -139,7 +136,7 @@ def test_acyclic_prox_reaches_the_objective_of_an_independent_solver():
     penalty, allowed = np.full((4, 4), 0.05), ~np.eye(4, dtype=bool)
 
     def value(W):
-        h = expm_value_and_grad(W)[0]
+        h = float(expm_value_and_grad(W[None])[0][0])
         return (
             float(np.sum(kappa / 2 * (W - V)[allowed].reshape(4, 3) ** 2))
             + penalty_value(W, penalty)
@@ -147,28 +144,32 @@ def test_acyclic_prox_reaches_the_objective_of_an_independent_solver():
             + 5 * h * h
         )
 
-    step = solve_acyclic_prox(
-        V,
-        kappa,
-        penalty,
-        allowed,
-        1.0,
+    start = AcyclicStart(np.zeros((1, 4, 4)), np.zeros(1), np.zeros((1, 4, 4)), np.zeros(1))
+    step, n_evaluations = solve_acyclic_prox(
+        V[None],
+        kappa[None],
+        penalty[None],
+        allowed[None],
+        np.array([1.0]),
         10.0,
-        np.zeros((4, 4)),
+        start,
         expm_value_and_grad,
         tol=1e-10,
         max_steps=5000,
     )
+    W = step.W[0]
+    assert n_evaluations > 1
+    assert step.h[0] == pytest.approx(expm_value_and_grad(W[None])[0][0], rel=1e-12)
 
     def split(x):
         W = np.zeros((4, 4))
         W[allowed] = x[:12] - x[12:]
         return value(W)
 
-    W0 = step.W[allowed]
+    W0 = W[allowed]
     x0 = np.concatenate([np.maximum(W0, 0), np.maximum(-W0, 0)])
     other = minimize(split, x0, method="L-BFGS-B", bounds=[(0, None)] * 24, options={"maxfun": 100_000}).fun
-    assert value(step.W) <= other + 1e-6
+    assert value(W) <= other + 1e-6
 
 
 def test_refit_equals_least_squares_on_the_support():

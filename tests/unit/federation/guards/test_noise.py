@@ -10,8 +10,9 @@ from feddbn.errors import BudgetExceeded, ParameterError, ProtocolError
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.guards.site_guards import AuditGuard
 from feddbn.federation.programs.private_moments import private_moments, private_moments_plan
-from feddbn.federation.programs.unit_norms import unit_norms_task
-from feddbn.federation.protocol.site import PLAIN, Channel, Site, SiteTask, register_site_task
+from feddbn.federation.programs.unit_norms import UnitNormsQuestion
+from feddbn.federation.protocol.question import number, whole
+from feddbn.federation.protocol.site import PLAIN, Channel, Here, Site
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.privacy.audit import parse_entries
 from feddbn.privacy.clipping import norm_edges
@@ -19,22 +20,29 @@ from feddbn.privacy.gaussian import noise_multiplier
 from feddbn.privacy.ledger import GaussianRelease, Ledger, UnprotectedRelease
 from feddbn.privacy.noise_plan import ClipRule, NoisePlan
 from feddbn.runtime.simulated.secure import secure_federation
+from support.questions import make_question
 
 
-def _units(data, state, task, unit):
-    for recording in data.recordings():
-        rows = np.concatenate(list(lagged_rows(recording.blocks(), int(task.params["n_lags"]))))
+def _units(here, question, unit):
+    for recording in here.data.recordings():
+        rows = np.concatenate(list(lagged_rows(recording.blocks(), question.n_lags)))
         for part in [rows] if unit == "recording" else rows[:, None, :]:
             yield Moments.of_rows(part).to_sums()
 
 
-def _run(data, state, task):
-    return {"seen": np.ones(1)}, sum(_units(data, state, task, "recording"))
+def _run(here, question):
+    return {"seen": np.ones(1)}, sum(_units(here, question, "recording"))
 
 
-register_site_task(SiteTask("dp-moments", _run, "test", _units))
-register_site_task(SiteTask("dp-whole", lambda data, state, task: (state, np.full(4, 10.0)), "test"))
-TASK = Task("dp-moments", params={"n_lags": 1})
+def _exact(data):
+    return _run(Here("a", data, {}), TASK.question)[1]
+
+
+FIELDS = {"n_lags": whole(default=1), "i": whole(default=0), "clip_bound": number(default=None)}
+DpMoments = make_question("dp-moments", _run, _units, **FIELDS)
+DpWhole = make_question("dp-whole", lambda here, question: (here.state, np.full(4, 10.0)))
+TASK = Task(DpMoments())
+WHOLE = Task(DpWhole())
 
 
 def _data(rng, n_recordings=30, d=2, length=12, scale=1.0):
@@ -56,7 +64,7 @@ def test_answer_is_noisy_and_state_is_kept():
     rng = np.random.default_rng(0)
     data = _data(rng)
     site = Site("a", data, (_guard(),))
-    noisy, exact = site.answer(TASK), _run(data, {}, TASK)[1]
+    noisy, exact = site.answer(TASK), _exact(data)
     assert np.all(noisy != exact)
     assert site.state["seen"] == 1.0
 
@@ -64,7 +72,7 @@ def test_answer_is_noisy_and_state_is_kept():
 def test_noise_has_the_calibrated_size_and_the_unit_is_clipped():
     rng = np.random.default_rng(1)
     data = _data(rng, n_recordings=1)
-    exact = _run(data, {}, TASK)[1]
+    exact = _exact(data)
     guard = _guard(_plan(bound=1e6), budget=None)
     site = Site("a", data, (guard,))
     errors = np.array([(site.answer(TASK) - exact)[1:5] for _ in range(400)])
@@ -79,7 +87,7 @@ def test_noise_has_the_calibrated_size_and_the_unit_is_clipped():
 @pytest.mark.parametrize(("n_guaranteed", "n_colluding", "share"), [(1, 0, 1), (9, 0, 9), (9, 5, 4)])
 def test_share_of_noise_follows_the_channel(n_guaranteed, n_colluding, share):
     data = _data(np.random.default_rng(2), n_recordings=1)
-    exact = _run(data, {}, TASK)[1]
+    exact = _exact(data)
     site = Site("a", data, (_guard(_plan(bound=1e6, n_colluding=n_colluding), budget=None),))
     channel = Channel(masked=n_guaranteed > 1, n_guaranteed=n_guaranteed)
     errors = np.array([(site.answer(TASK, channel) - exact)[1:5] for _ in range(400)])
@@ -88,7 +96,7 @@ def test_share_of_noise_follows_the_channel(n_guaranteed, n_colluding, share):
 
 def test_rows_as_units_pay_for_every_lag_they_are_part_of():
     data = _data(np.random.default_rng(3), n_recordings=1)
-    exact = _run(data, {}, TASK)[1]
+    exact = _exact(data)
     plan = NoisePlan("row", 1.0, {"dp-moments": ClipRule(1e6, "gram")})
     site = Site("a", data, (_guard(plan, budget=None),))
     errors = np.array([(site.answer(TASK) - exact)[1:5] for _ in range(400)])
@@ -98,7 +106,7 @@ def test_rows_as_units_pay_for_every_lag_they_are_part_of():
 def test_answer_that_cannot_be_split_is_clipped_whole_with_the_diameter_as_sensitivity():
     plan = NoisePlan("recording", 1.0, {"dp-whole": ClipRule(2.0)})
     site = Site("a", _data(np.random.default_rng(4)), (_guard(plan, budget=None),))
-    answers = np.array([site.answer(Task("dp-whole")) for _ in range(1500)])
+    answers = np.array([site.answer(WHOLE) for _ in range(1500)])
     np.testing.assert_allclose(answers.mean(axis=0), 1.0, atol=0.5)
     assert answers.std() == pytest.approx(4.0, rel=0.06)
 
@@ -114,9 +122,9 @@ def test_task_without_a_rule_is_infinite_and_refused_under_a_budget():
     guard = _guard(budget=100.0)
     site = Site("a", _data(np.random.default_rng(6)), (guard,))
     with pytest.raises(BudgetExceeded, match="'dp-whole' would take epsilon to inf"):
-        site.answer(Task("dp-whole"))
+        site.answer(WHOLE)
     open_guard = _guard(budget=None)
-    Site("a", _data(np.random.default_rng(6)), (open_guard,)).answer(Task("dp-whole"))
+    Site("a", _data(np.random.default_rng(6)), (open_guard,)).answer(WHOLE)
     assert open_guard.ledger.releases == (UnprotectedRelease("dp-whole"),)
     assert math.isinf(open_guard.epsilon())
 
@@ -158,7 +166,7 @@ def test_private_moments_over_secure_sums_cost_their_epsilon_and_are_close(clip_
     sites, data, guards = _private_federation(plan)
     federation = secure_federation(sites)
     result = run_program(private_moments(TASK, 4, plan, n_guaranteed=5, quantile=0.9), federation)
-    exact = Moments.from_sums(sum(_run(data[name], {}, TASK)[1] for name in sites), 4)
+    exact = Moments.from_sums(sum(_exact(data[name]) for name in sites), 4)
     correlation = exact.scatter / exact.n
     np.testing.assert_allclose(result.noisy.moments.scatter / result.noisy.moments.n, correlation, atol=0.2)
     for guard in guards.values():
@@ -172,12 +180,13 @@ def test_noise_of_the_private_sum_is_what_the_server_reckons_with():
     plan = private_moments_plan("dp-moments", "recording", 1.0, 1e-5, 5.0)
     sites, data, _ = _private_federation(plan, n_recordings=3, budget=None)
     exact = sum(
-        np.sum([_clip(u) for u in _units(data[name], {}, TASK, "recording")], axis=0) for name in sites
+        np.sum([_clip(u) for u in _units(Here("a", data[name], {}), TASK.question, "recording")], axis=0)
+        for name in sites
     )
     federation = secure_federation(sites)
     differences = []
     for i in range(60):
-        answer = federation.sum(Task("dp-moments", params={"n_lags": 1, "i": i, "clip_bound": 5.0}))
+        answer = federation.sum(Task(DpMoments(i=i, clip_bound=5.0)))
         differences.append((answer.value - exact)[0:5])
     reckoned = noise_multiplier(1.0, 1e-5) * 5.0 * math.sqrt(6 / 5)
     assert np.std(differences) == pytest.approx(reckoned, rel=0.15)
@@ -194,32 +203,25 @@ def test_share_of_the_budget_for_the_bound_must_be_a_share():
 
 
 def test_private_moments_without_lags_in_the_task():
-    register_site_task(
-        SiteTask(
-            "dp-static",
-            lambda data, state, task: _run(data, state, Task("x", params={"n_lags": 0})),
-            "test",
-            lambda data, state, task, unit: _units(data, state, Task("x", params={"n_lags": 0}), unit),
-        )
-    )
+    kind = make_question("dp-static", _run, _units, n_lags=whole(default=0), clip_bound=number(default=None))
     plan = private_moments_plan("dp-static", "recording", 5.0, 1e-5, 20.0)
     sites, _, _ = _private_federation(plan)
-    result = run_program(private_moments(Task("dp-static"), 2, plan, 5), secure_federation(sites))
+    result = run_program(private_moments(Task(kind()), 2, plan, 5), secure_federation(sites))
     assert result.noisy.moments.q == 2
 
 
 def test_unit_norms_counts_every_unit_once():
     data = _data(np.random.default_rng(10), n_recordings=17)
     site = Site("a", data)
-    histogram = site.answer(unit_norms_task(TASK, "recording", norm="gram"))
+    histogram = site.answer(Task(UnitNormsQuestion(of=TASK.question, unit="recording", norm="gram")))
     assert histogram.sum() == 17
     assert len(histogram) == len(norm_edges())
-    assert Site("a", data).answer(unit_norms_task(TASK, "row")).sum() == 17 * 11
+    assert Site("a", data).answer(Task(UnitNormsQuestion(of=TASK.question, unit="row"))).sum() == 17 * 11
 
 
-def test_unit_norms_of_what_has_no_units_or_no_grid_is_refused():
+def test_unit_norms_of_what_has_no_units_is_refused():
     site = Site("a", _data(np.random.default_rng(11)))
     with pytest.raises(ProtocolError, match="'dp-whole' cannot be split by unit, so its units have no norms"):
-        site.answer(unit_norms_task(Task("dp-whole"), "recording"))
-    with pytest.raises(ProtocolError, match="needs numbers low, high and per_octave"):
-        site.answer(Task("unit-norms", params={"of": "dp-moments", "unit": "recording"}))
+        site.answer(Task(UnitNormsQuestion(of=WHOLE.question, unit="recording")))
+    with pytest.raises(ProtocolError, match="'unit' is 'day', but it must be one of 'recording', 'row'"):
+        UnitNormsQuestion.read({"of": "dp-moments", "unit": "day"}, {})

@@ -3,24 +3,30 @@ import pytest
 
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.site_guards import AuditGuard, PolicyGuard
-from feddbn.federation.protocol.site import MASKED, PLAIN, Site, SiteTask, register_site_task
+from feddbn.federation.protocol.question import texts
+from feddbn.federation.protocol.site import PLAIN, Channel, Site
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.audit import parse_entries, verify_chain
 from feddbn.privacy.policy import SitePolicy
+from support.questions import Values, make_question
 
-register_site_task(SiteTask("guarded", lambda data, state, task: ({"n": np.ones(1)}, data), "test"))
+MASKED = Channel(masked=True)
+Guarded = make_question(
+    "guarded", lambda here, question: ({"n": np.ones(1)}, here.data.values), features=texts(default=())
+)
+Unheard = make_question("unheard-of")
 POLICY = SitePolicy(tasks=("guarded",), max_rounds=2)
 
 
 def _site(policy=POLICY, n_sites=5):
     lines = []
     audit = AuditGuard("clinic", lines.append, lambda: "2024-01-01T00:00:00+00:00")
-    return Site("clinic", np.array([3.0, 4.0]), (PolicyGuard(policy, n_sites), audit)), lines
+    return Site("clinic", Values(np.array([3.0, 4.0])), (PolicyGuard(policy, n_sites), audit)), lines
 
 
 def test_every_answer_is_written_before_it_leaves():
     site, lines = _site()
-    site.answer(Task("guarded"), MASKED)
+    site.answer(Task(Guarded()), MASKED)
     (entry,) = parse_entries(lines)
     assert (entry.event, entry.task, entry.asked_by, entry.protection) == (
         "sent",
@@ -34,7 +40,7 @@ def test_every_answer_is_written_before_it_leaves():
 def test_refusal_is_written_and_leaves_the_state_alone():
     site, lines = _site()
     with pytest.raises(SiteRefused, match="only under secure aggregation"):
-        site.answer(Task("guarded"), PLAIN)
+        site.answer(Task(Guarded()), PLAIN)
     (entry,) = parse_entries(lines)
     assert (entry.event, entry.length) == ("refused", 0)
     assert "only under secure aggregation" in entry.note
@@ -44,7 +50,7 @@ def test_refusal_is_written_and_leaves_the_state_alone():
 def test_unknown_task_is_written_as_refused():
     site, lines = _site()
     with pytest.raises(Exception, match="no site program"):
-        site.answer(Task("unheard-of"), MASKED)
+        site.answer(Task(Unheard()), MASKED)
     assert parse_entries(lines)[0].event == "refused"
 
 
@@ -52,35 +58,35 @@ def test_answer_that_cannot_be_logged_does_not_leave():
     def full(line):
         raise OSError("disk full")
 
-    site = Site("clinic", np.ones(1), (AuditGuard("clinic", full, lambda: "now"),))
+    site = Site("clinic", Values(np.ones(1)), (AuditGuard("clinic", full, lambda: "now"),))
     with pytest.raises(OSError, match="disk full"):
-        site.answer(Task("guarded"))
+        site.answer(Task(Guarded()))
     assert site.state == {}
 
 
 def test_rounds_are_counted_and_survive_a_restart():
     site, lines = _site()
     for _ in range(2):
-        site.answer(Task("guarded"), MASKED)
+        site.answer(Task(Guarded()), MASKED)
     with pytest.raises(SiteRefused, match="at most 2 times in a run"):
-        site.answer(Task("guarded"), MASKED)
+        site.answer(Task(Guarded()), MASKED)
     assert verify_chain(lines).n_entries == 3
-    again = Site("clinic", np.ones(1), (PolicyGuard(POLICY, 5, answered={"guarded": 2}),))
+    again = Site("clinic", Values(np.ones(1)), (PolicyGuard(POLICY, 5, answered={"guarded": 2}),))
     with pytest.raises(SiteRefused, match="at most 2 times in a run"):
-        again.answer(Task("guarded"), MASKED)
+        again.answer(Task(Guarded()), MASKED)
 
 
 @pytest.mark.parametrize(("n_sites", "participants"), [(2, None), (5, ("a", "b")), (5, ("a", "a", "b"))])
 def test_sum_over_too_few_sites_is_refused(n_sites, participants):
     site, _ = _site(n_sites=n_sites)
     with pytest.raises(SiteRefused, match="over 2 sites; this site joins sums of at least 3"):
-        site.answer(Task("guarded", participants=participants), MASKED)
+        site.answer(Task(Guarded(), participants), MASKED)
 
 
-@pytest.mark.parametrize("features", ["squares", ("linear", "squares")])
+@pytest.mark.parametrize("features", [("squares",), ("linear", "squares")])
 def test_feature_maps_are_checked(features):
     site, _ = _site()
     with pytest.raises(SiteRefused, match="does not allow the feature map 'squares'"):
-        site.answer(Task("guarded", params={"features": features}), MASKED)
-    site.answer(Task("guarded", params={"features": "linear"}), MASKED)
-    site.answer(Task("guarded", params={"features": None}), MASKED)
+        site.answer(Task(Guarded(features=features)), MASKED)
+    site.answer(Task(Guarded(features=("linear",))), MASKED)
+    site.answer(Task(Guarded()), MASKED)

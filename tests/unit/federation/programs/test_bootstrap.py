@@ -9,7 +9,12 @@ from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import MissingExtra, ProtocolError
 from feddbn.federation.programs import bootstrap
-from feddbn.federation.programs.bootstrap import ResampledMoments, bootstrap_program, resampling_plan
+from feddbn.federation.programs.bootstrap import (
+    BootstrapQuestion,
+    ResampledMoments,
+    bootstrap_program,
+    resampling_plan,
+)
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
@@ -158,6 +163,7 @@ GOOD = {
     "first": -1,
     "stop": 1,
     "resampling": "bootstrap",
+    "block_rule": "given",
     "block_length": 4,
     "unit": "auto",
     "seed": 0,
@@ -167,18 +173,23 @@ GOOD = {
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"seed": "x"}, "needs the whole number 'seed', got 'x'"),
-        ({"block_length": 0}, "has a parameter this version does not know"),
-        ({"unit": "rows"}, "has a parameter this version does not know"),
-        ({"resampling": "jackknife"}, "has a parameter this version does not know"),
-        ({"stop": -1}, "has a parameter this version does not know"),
-        ({"n_lags": 1}, "needs an origin of 6 numbers"),
+        ({"seed": "x"}, "'seed' is 'x', but it must be a whole number from 0"),
+        ({"block_length": 0}, "a given block_length at least 1"),
+        ({"unit": "rows"}, "'unit' is 'rows', but it must be one of 'auto', 'recordings', 'blocks'"),
+        ({"resampling": "jackknife"}, "'resampling' is 'jackknife', but it must be one of"),
+        ({"stop": -1}, "'stop' is -1, but it must be a whole number from 0"),
+        ({"stop": 0, "first": 0}, "'first' must be below 'stop'"),
+        ({"n_lags": 1}, "'origin' must have 6 numbers"),
+        ({"nonce": 1}, "task 'bootstrap-moments' has no parameter 'nonce'"),
     ],
 )
 def test_malformed_tasks_are_refused(change: dict[str, object], sentence: str) -> None:
-    task = Task("bootstrap-moments", {"origin": np.zeros(9)}, {**GOOD, **change})  # type: ignore[arg-type]
+    def ask() -> None:
+        question = BootstrapQuestion.read({**GOOD, **change}, {"origin": np.zeros(9)})
+        Site("s", memory_site(0, [50])).answer(Task(question))
+
     with pytest.raises(ProtocolError, match=sentence):
-        Site("s", memory_site(0, [50])).answer(task)
+        ask()
 
 
 def test_a_sum_of_the_wrong_length_is_refused() -> None:

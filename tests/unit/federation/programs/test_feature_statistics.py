@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.programs.feature_statistics import (
     Candidate,
+    DirectionQuestion,
+    FeatureMomentsQuestion,
+    FeatureScaleQuestion,
     feature_statistics_program,
     is_baseline,
     pair_direction_program,
@@ -19,6 +23,9 @@ from feddbn.federation.protocol.site import Site, site_task
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
+MOMENTS = next(
+    feature_statistics_program(3, 2, [Candidate("quadratic", 0.6)], centring="label", standardise=False)
+).question
 CANDIDATES = (Candidate("linear"), Candidate("quadratic", 0.6), Candidate("spline", 0.8))
 
 
@@ -110,48 +117,43 @@ def test_all_candidates_need_two_sums_and_one_without_standardisation(standardis
     assert [s.candidate for s in results] == list(CANDIDATES)
 
 
-@pytest.mark.parametrize("name", ["feature-scale", "feature-moments", "pair-direction"])
-def test_units_of_a_site_add_up_to_its_vector(name):
+QUESTIONS = [FeatureScaleQuestion(), MOMENTS, DirectionQuestion()]
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
+def test_units_of_a_site_add_up_to_its_vector(question):
     site = _federation([_series(5)]).site("s00")
-    task = _moments_task() if name == "feature-moments" else Task(name)
-    program = site_task(name)
-    assert program.units is not None
-    units = list(program.units(site.data, {}, task, "recording"))
+    units = list(site_task(question.name).units(site.here, question, "recording"))
     assert len(units) == 5
-    np.testing.assert_allclose(np.sum(units, axis=0), site.answer(task), rtol=1e-12)
+    np.testing.assert_allclose(np.sum(units, axis=0), site.answer(Task(question)), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["feature-scale", "feature-moments", "pair-direction"])
-def test_splitting_by_anything_but_recordings_is_refused(name):
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
+def test_splitting_by_anything_but_recordings_is_refused(question):
     site = _federation([_series(2)]).site("s00")
-    task = _moments_task() if name == "feature-moments" else Task(name)
     with pytest.raises(ProtocolError, match="can be split by recording only, not by 'row'"):
-        list(site_task(name).units(site.data, {}, task, "row"))
+        list(site_task(question.name).units(site.here, question, "row"))
 
 
-def test_a_task_that_travelled_as_json_gives_the_same_vector():
+def test_a_question_that_travelled_as_json_gives_the_same_vector():
     site = _federation([_series(3)]).site("s00")
-    task = _moments_task()
-    travelled = Task(task.name, task.arrays, json.loads(json.dumps(dict(task.params))))
-    np.testing.assert_array_equal(site.answer(task), site.answer(travelled))
+    travelled = FeatureMomentsQuestion.read(json.loads(json.dumps(MOMENTS.params)), MOMENTS.arrays)
+    np.testing.assert_array_equal(site.answer(Task(MOMENTS)), site.answer(Task(travelled)))
 
 
 @pytest.mark.parametrize(
-    "change", [{"n_lags": 0}, {"centring": "week"}, {"smoothing": (1.0, 0.5)}, {"features": "linear"}]
+    "change",
+    [{"n_lags": 0}, {"centring": "week"}, {"smoothing": (1.0, 0.5)}, {"features": "linear"}, {"x": 1}],
 )
 def test_a_malformed_task_is_the_servers_fault(change):
-    site = _federation([_series(2)]).site("s00")
-    task = _moments_task()
     with pytest.raises(ProtocolError, match="task 'feature-moments'"):
-        site.answer(Task(task.name, task.arrays, {**task.params, **change}))
+        FeatureMomentsQuestion.read({**MOMENTS.params, **change}, MOMENTS.arrays)
 
 
 def test_a_map_the_site_does_not_know_is_refused_with_the_remedy():
     site = _federation([_series(2)]).site("s00")
-    task = _moments_task()
-    unknown = Task(task.name, task.arrays, {**task.params, "features": ("somebody.else",)})
     with pytest.raises(ParameterError, match="registered at every site with register_feature_map"):
-        site.answer(unknown)
+        site.answer(Task(replace(MOMENTS, features=("somebody.else",))))
 
 
 def test_falsy_and_missing_labels_are_the_baseline():
@@ -196,10 +198,3 @@ def test_pair_scores_over_sites_equal_the_pooled_ones():
     one = run_program(pair_direction_program(3), _federation([blocks]))
     many = run_program(pair_direction_program(3), _federation(_deal(blocks, 4)))
     np.testing.assert_allclose(one.score, many.score, atol=1e-10)
-
-
-def _moments_task() -> Task:
-    program = feature_statistics_program(
-        3, 2, [Candidate("quadratic", 0.6)], centring="label", standardise=False
-    )
-    return next(program)

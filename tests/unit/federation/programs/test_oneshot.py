@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,9 @@ from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.programs.oneshot import OneShotOptions, oneshot_program
-from feddbn.federation.protocol.site import Site, site_task
+from feddbn.federation.programs.oneshot import OneShotOptions, ResidualsQuestion, oneshot_program
+from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.protocol.site import Site, answer_of_one, site_task
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
@@ -104,17 +107,14 @@ def test_heavy_tails_correct_what_equal_variances_say():
 
 def test_the_shape_travels_with_the_moments_and_stays_out_of_noise():
     x = series()
-    data = federation([[x]]).site("s0").data
-    run_task = site_task("moments").run
-    plain, shaped = (
-        Task("moments", params={"n_lags": 1}),
-        Task("moments", params={"n_lags": 1, "shape": True}),
-    )
-    short, long = run_task(data, {}, plain)[1], run_task(data, {}, shaped)[1]
+    here, program = federation([[x]]).site("s0").here, site_task("moments")
+    plain = MomentsQuestion(n_lags=1, variables=("x0", "x1", "x2"))
+    shaped = replace(plain, shape=True)
+    short, long = (answer_of_one(program, here, question)[1] for question in (plain, shaped))
     np.testing.assert_array_equal(long[: len(short)], short)
     np.testing.assert_array_equal(long[len(short) :], shape_sums(x))
     with pytest.raises(ParameterError, match="shape=True"):
-        next(site_task("moments").units(data, {}, shaped, "recording"))
+        next(program.units(here, shaped, "recording"))
 
 
 def test_gaussian_noise_directs_nothing():
@@ -159,29 +159,30 @@ def test_too_few_rows_say_so():
         run(federation([[series(4)]]))
 
 
-def test_a_task_that_does_not_fit_the_site_is_refused():
-    fed = federation([[series()]])
+def residuals(**change):
+    rng = np.random.default_rng(0)
+    arrays = {"coefficients": rng.standard_normal((6, 2)), "offset": rng.standard_normal(2)}
+    return ResidualsQuestion(**{"n_lags": 1, "variables": ("x0", "x1", "x2"), **arrays, **change})
+
+
+def test_a_question_whose_arrays_do_not_fit_is_refused():
     with pytest.raises(
-        ProtocolError,
-        match="has coefficients of shape \\(4, 1\\) and offsets of shape \\(1,\\); this site has 6 columns",
+        ProtocolError, match=r"'coefficients' has shape \(4, 1\), but its axis q must have length 6"
     ):
-        fed.sum(
-            Task(
-                "residual-features", {"coefficients": np.zeros((4, 1)), "offset": np.zeros(1)}, {"n_lags": 1}
-            )
-        )
-    arrays = {"coefficients": np.zeros((6, 1)), "offset": np.zeros(1)}
-    with pytest.raises(ProtocolError, match="needs the parameter 'n_lags' as a whole number of at least 0"):
-        fed.sum(Task("residual-features", arrays, {"n_lags": -1}))
+        residuals(coefficients=np.zeros((4, 1)), offset=np.zeros(1))
+    with pytest.raises(ProtocolError, match=r"'offset' has shape \(1,\), but its axis m must have length 2"):
+        residuals(offset=np.zeros(1))
+    with pytest.raises(ProtocolError, match="'n_lags' is -1, but it must be a whole number from 0"):
+        residuals(n_lags=-1)
+    with pytest.raises(ProtocolError, match="agree on the same variables"):
+        federation([[series()]]).sum(Task(residuals(variables=("x0", "x1", "y"))))
 
 
 def test_residual_features_split_by_recording_add_up_to_the_site():
     site = federation([[series(seed=1), series(seed=2)]]).site("s0")
-    rng = np.random.default_rng(0)
-    arrays = {"coefficients": rng.standard_normal((6, 2)), "offset": rng.standard_normal(2)}
-    task = Task("residual-features", arrays, {"n_lags": 1})
-    units = list(site_task("residual-features").units(site.data, {}, task, "recording"))
+    question = residuals()
+    units = list(site_task("residual-features").units(site.here, question, "recording"))
     assert len(units) == 2
-    np.testing.assert_allclose(sum(units), site.answer(task))
+    np.testing.assert_allclose(sum(units), site.answer(Task(question)))
     with pytest.raises(ParameterError, match="can be split by recording only"):
-        next(site_task("residual-features").units(site.data, {}, task, "row"))
+        next(site_task("residual-features").units(site.here, question, "row"))

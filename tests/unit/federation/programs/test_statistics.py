@@ -6,14 +6,18 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, NotEnoughSites, ParameterError, ProtocolError
 from feddbn.federation.programs.statistics import (
+    MomentsQuestion,
     moments_program,
     prepare,
     summary_of_moments,
     summary_program,
 )
-from feddbn.federation.protocol.site import Guard, Site, site_task
+from feddbn.federation.protocol.site import Guard, Here, Site, answer_of_one, site_task
 from feddbn.federation.protocol.task import Sum, Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.questions import make_question
+
+MOMENTS = MomentsQuestion(n_lags=2, variables=("x0", "x1", "x2", "x3"))
 
 
 def federation_of(sites):
@@ -64,15 +68,14 @@ def test_centring_is_chosen_from_the_means():
 
 def test_units_add_up_to_the_site_vector():
     data = read_sites(simulated(n_sites=1, n_recordings=5))["site-0"]
-    task = Task("moments", params={"n_lags": 2, "variables": ("x0", "x1", "x2", "x3"), "center": "none"})
-    program = site_task("moments")
-    _, vector = program.run(data, {}, task)
+    here, program = Here("site-0", data, {}), site_task("moments")
+    _, vector = answer_of_one(program, here, MOMENTS)
     assert program.units is not None
-    units = list(program.units(data, {}, task, "recording"))
+    units = list(program.units(here, MOMENTS, "recording"))
     assert len(units) == 5
     np.testing.assert_allclose(sum(units), vector, rtol=1e-10)
     with pytest.raises(ParameterError, match="unit='eon'"):
-        list(program.units(data, {}, task, "eon"))
+        list(program.units(here, MOMENTS, "eon"))
 
 
 def test_a_site_reads_its_rows_once():
@@ -118,16 +121,16 @@ def test_the_server_program_sees_sums_only():
 def test_sums_do_not_depend_on_the_order_sites_are_given_in():
     sites = simulated()
     forward, backward = federation_of(sites), federation_of(dict(reversed(sites.items())))
-    task = Task("moments", params={"n_lags": 2, "variables": ("x0", "x1", "x2", "x3"), "center": "none"})
+    task = Task(MOMENTS)
     np.testing.assert_array_equal(forward.sum(task).value, backward.sum(task).value)
 
 
 def test_unknown_tasks_sites_and_empty_federations_are_refused():
     federation = federation_of(simulated())
     with pytest.raises(ProtocolError, match="no site program answers task 'dump-rows'"):
-        federation.sum(Task("dump-rows"))
+        federation.sum(Task(make_question("dump-rows")()))
     with pytest.raises(ProtocolError, match="names the site 'nowhere'"):
-        federation.sum(Task("moments", participants=("nowhere",)))
+        federation.sum(Task(MOMENTS, ("nowhere",)))
     with pytest.raises(NotEnoughSites, match="at least one site"):
         InProcessFederation({})
 
@@ -140,7 +143,7 @@ def test_a_failing_site_program_changes_no_state():
     data = read_sites(simulated(n_sites=1))["site-0"]
     site = Site("a", data, guards=[Refuse()])
     with pytest.raises(ProtocolError, match="no"):
-        site.answer(Task("moments", params={"n_lags": 2, "variables": data.variables, "center": "none"}))
+        site.answer(Task(MOMENTS))
     assert site.state == {}
 
 

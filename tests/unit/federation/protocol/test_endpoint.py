@@ -1,19 +1,20 @@
 import numpy as np
 import pytest
 
-import support.study_programs  # noqa: F401
 from feddbn._version import __version__
 from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply, task_request
-from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
+from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.store_format import MemoryStore
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
+from support.questions import make_question
+from support.study_programs import WalkQuestion
 
-WALK = Task("walk", {"centre": np.zeros(2)}, {"step": 0.1, "pause_s": 0.0})
+WALK = Task(WalkQuestion(centre=np.zeros(2), step=0.1, pause_s=0.0))
 
 
 class Untouchable(MemorySite):
@@ -123,9 +124,8 @@ def test_a_repeat_sends_the_same_bits_and_a_refusal_changes_nothing():
     np.testing.assert_array_equal(send(endpoint).arrays["vector"], first.arrays["vector"])
     for task, seq, after in (
         (WALK, 5, 3),
-        (Task("unknown"), 1, 0),
-        (Task("walk", {"centre": np.full(2, np.nan)}, dict(WALK.params)), 1, 0),
-        (Task("walk", {"centre": np.zeros(2)}, dict(WALK.params), ("b",)), 1, 0),
+        (Task(make_question("unknown")()), 1, 0),
+        (Task(WALK.question, ("b",)), 1, 0),
     ):
         with pytest.raises((ProtocolError, StateError)):
             send(endpoint, task, seq, after)
@@ -135,15 +135,15 @@ def test_a_repeat_sends_the_same_bits_and_a_refusal_changes_nothing():
 
 
 def test_an_unexpected_error_is_told_to_the_site_not_to_the_server():
-    def broken(site, state, task):
+    def broken(here, question):
         raise ValueError("patient 17 has 4.2")
 
-    register_site_task(SiteTask("broken", broken, "test"))
+    kind = make_question("broken", broken)
     events = []
     endpoint = make(on_event=events.append)
     endpoint.handle(hello())
     with pytest.raises(StateError, match="an unexpected ValueError") as caught:
-        send(endpoint, Task("broken"))
+        send(endpoint, Task(kind()))
     assert "4.2" not in str(caught.value)
     assert "4.2" in str(events[-1].error)
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,23 +11,30 @@ from feddbn.federation.protocol.messages import (
     Reply,
     Request,
     check_run_id,
+    digest_of,
     encode_reply,
     encode_request,
     read_reply,
     read_request,
     refusal,
-    task_digest,
     task_from,
     task_request,
 )
+from feddbn.federation.protocol.question import array, flag, names, number, whole
 from feddbn.federation.protocol.task import Task
+from support.questions import give_values, make_question
 
-TASK = Task(
+Step = make_question(
     "step",
-    {"C": np.arange(6.0).reshape(2, 3)},
-    {"rho": 0.1, "names": ("a", "b"), "k": 3, "on": True},
-    ("b", "a"),
+    give_values,
+    rho=number(),
+    names=names(),
+    k=whole(default=0),
+    on=flag(default=False),
+    C=array("q", "d"),
 )
+QUESTION = Step(C=np.arange(6.0).reshape(2, 3), rho=0.1, names=("a", "b"), k=3, on=True)
+TASK = Task(QUESTION, ("b", "a"))
 
 
 def test_a_task_survives_the_wire_with_its_digest():
@@ -34,16 +43,17 @@ def test_a_task_survives_the_wire_with_its_digest():
     assert (request.seq, request.after, request.run_id) == (4, 2, "run-1")
     assert dict(task.params) == dict(TASK.params)
     assert task.participants == ("a", "b")
-    assert task_digest(task) == task_digest(TASK)
+    assert digest_of(task) == digest_of(TASK)
     np.testing.assert_array_equal(task.arrays["C"], TASK.arrays["C"])
 
 
 def test_the_digest_covers_content_but_not_the_note_or_the_order_of_keys():
-    a = Task("t", {"x": np.ones(2), "y": np.zeros(1)}, {"p": 1, "q": 2}, None, {"h": 1.0})
-    b = Task("t", {"y": np.zeros(1), "x": np.ones(2)}, {"q": 2, "p": 1}, None, {"h": 2.0})
-    assert task_digest(a) == task_digest(b)
-    assert task_digest(a) != task_digest(Task("t", {"x": np.ones(2), "y": np.ones(1)}, {"p": 1, "q": 2}))
-    assert task_digest(Task("t", {}, {"p": np.float64(0.5)})) == task_digest(Task("t", {}, {"p": 0.5}))
+    a, b = Task(QUESTION, None, {"h": 1.0}), Task(replace(QUESTION), None, {"h": 2.0})
+    assert digest_of(a) == digest_of(b)
+    assert digest_of(a) != digest_of(Task(replace(QUESTION, C=np.zeros((2, 3)))))
+    assert digest_of(a) != digest_of(Task(replace(QUESTION, k=4)))
+    assert digest_of(a) != digest_of(TASK)
+    assert digest_of(Task(replace(QUESTION, rho=np.float64(0.1)))) == digest_of(a)
 
 
 def test_a_task_whose_content_does_not_fit_its_digest_is_refused():

@@ -3,7 +3,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import support.study_programs  # noqa: F401 (registers the test method)
 from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import NotEnoughSites, SiteRefused, StateError
@@ -15,6 +14,7 @@ from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal, run_
 from feddbn.runtime.deployed.faults import Fault, FaultyExchange, LocalExchange
 from feddbn.runtime.deployed.store import FileStore, JournalFile
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.study_programs import WalkQuestion
 
 NAMES = ("a", "b", "c")
 VARIABLES = ("u", "v")
@@ -223,7 +223,7 @@ def test_resuming_with_another_study_or_another_program_is_refused():
     from feddbn.federation.protocol.task import Task
 
     with pytest.raises(StateError, match="sum 0 in its journal answers another task"):
-        coordinator.sum(Task("walk", {"centre": np.ones(2)}, {"step": 0.1, "pause_s": 0.0}))
+        coordinator.sum(Task(WalkQuestion(centre=np.ones(2), step=0.1, pause_s=0.0)))
 
 
 def test_vectors_that_are_not_finite_or_of_another_shape_are_not_counted():

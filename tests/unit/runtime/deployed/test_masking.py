@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
-import support.study_programs  # noqa: F401
 from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import FileError, NotEnoughSites, ProtocolError, SiteRefused
@@ -19,6 +18,7 @@ from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal, run_
 from feddbn.runtime.deployed.faults import Fault, FaultyExchange, LocalExchange
 from feddbn.runtime.deployed.masking import read_identity, read_peers, site_masking, write_identities
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.study_programs import WalkQuestion
 
 NAMES = ("a", "b", "c", "d")
 VARIABLES = ("u", "v")
@@ -89,7 +89,7 @@ def test_a_masked_study_gives_the_plain_result_and_no_vector_leaves_in_the_clear
     study = make_study(participation=participation)
     place = Place()
     np.testing.assert_allclose(run(place, study), reference(study), rtol=0, atol=1e-9)
-    task = Task("walk", {"centre": np.zeros(2)}, {"step": 0.1, "pause_s": 0.0})
+    task = Task(WalkQuestion(centre=np.zeros(2), step=0.1, pause_s=0.0))
     message = encode_request(task_request(task, "run-1", 99, 5))
     with pytest.raises(SiteRefused, match="the answers of this study leave only under secure aggregation"):
         read_reply(place.exchange.endpoints["a"].handle(message))

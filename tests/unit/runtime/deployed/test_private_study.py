@@ -10,6 +10,7 @@ from feddbn.data import read_sites
 from feddbn.errors import NotEnoughSites, ParameterError
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.programs.private_moments import guaranteed_sites, study_noise_plan
+from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuestion
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.store_format import MemoryStore
@@ -31,7 +32,7 @@ DATA = read_sites(MADE.sites)
 NAMES = tuple(sorted(DATA))
 VARIABLES = DATA[NAMES[0]].variables
 IDENTITIES = {name: Identity.from_seed(bytes([k + 1]) * 32) for k, name in enumerate(NAMES)}
-MOMENTS = Task("moments", params={"n_lags": 1, "variables": VARIABLES, "center": "none"})
+MOMENTS = Task(MomentsQuestion(n_lags=1, variables=VARIABLES))
 
 
 def make_study(method="oneshot", masked=True, clip=None, epsilon=4.0, parameters=None, **attendance):
@@ -141,7 +142,7 @@ def test_a_task_that_would_break_the_promise_is_refused_by_the_sites():
     with pytest.raises(
         NotEnoughSites, match=r"'summary' would take epsilon to inf .*what the study promises is 4\."
     ):
-        coordinator.sum(Task("summary", params={"n_lags": 1, "center": "none"}))
+        coordinator.sum(Task(SummaryQuestion(n_lags=1, variables=VARIABLES)))
     private = noise_aware(coordinator, study)
     private.sum(MOMENTS)
     with pytest.raises(NotEnoughSites, match=r"'moments' would take epsilon to .*promises is 4\. Nothing"):

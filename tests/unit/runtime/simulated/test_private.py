@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,8 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import BudgetExceeded, ParameterError
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.programs.private_moments import private_moments_plan
-from feddbn.federation.protocol.site import Site, site_task
+from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuestion
+from feddbn.federation.protocol.site import Here, Site, answer_of_one, site_task
 from feddbn.federation.protocol.task import Task
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.scoring import score
@@ -90,7 +93,7 @@ def test_other_tasks_pass_through_to_the_guards():
     _, private, _ = _private(50, 1.0, clip_bound=50.0)
     assert len(private.sites) == 5
     with pytest.raises(BudgetExceeded, match="task 'summary' would take epsilon to inf"):
-        private.sum(Task("summary", params={"n_lags": 1, "center": "none"}))
+        private.sum(Task(SummaryQuestion(n_lags=1, variables=private.variables)))
 
 
 def test_number_of_guaranteed_sites_must_fit():
@@ -103,11 +106,11 @@ def test_rows_of_moments_are_units_too():
     rng = np.random.default_rng(0)
     data = MemorySite(("a", "b"), [ArrayRecording("r", (Block(rng.normal(size=(9, 2))),))])
     program = site_task("moments")
-    task = Task("moments", params={"n_lags": 2, "center": "none"})
-    rows = list(program.units(data, {}, task, "row"))
+    here, question = Here("a", data, {}), MomentsQuestion(n_lags=2, variables=("a", "b"))
+    rows = list(program.units(here, question, "row"))
     assert len(rows) == 7
-    np.testing.assert_allclose(sum(rows), program.run(data, {}, task)[1])
+    np.testing.assert_allclose(sum(rows), answer_of_one(program, here, question)[1])
     with pytest.raises(ParameterError, match="center='recording' mixes the rows of a recording"):
-        list(program.units(data, {}, Task("moments", params={"n_lags": 2, "center": "recording"}), "row"))
+        list(program.units(here, replace(question, center="recording"), "row"))
     with pytest.raises(ParameterError, match="unit='person' is not known"):
-        list(program.units(data, {}, task, "person"))
+        list(program.units(here, question, "person"))

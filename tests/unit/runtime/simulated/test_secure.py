@@ -1,17 +1,13 @@
 import numpy as np
 import pytest
 
-from feddbn.core.encoding import encode
-from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError, SiteRefused
+from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError
+from feddbn.federation.protocol.question import array, names, number, whole
 from feddbn.federation.protocol.secure_site import (
     SecureSite,
-    masking_digest,
-    read_secure_reply,
-    task_fields,
-    task_from_fields,
 )
-from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.site import Site, task_from_fields
+from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.secagg_site import SecAggSite
 from feddbn.runtime.simulated.secure import (
@@ -20,8 +16,9 @@ from feddbn.runtime.simulated.secure import (
     _SharedStreams,
     secure_federation,
 )
+from support.questions import Values, give_values, make_question
 
-register_site_task(SiteTask("secure-unit", lambda data, state, task: (state, data), "test"))
+Unit = make_question("secure-unit", give_values, i=whole(default=0), rho=number(default=0.0))
 NAMES = [f"s{i}" for i in range(6)]
 
 
@@ -38,7 +35,7 @@ class Bytes:
 
 def _sites():
     rng = np.random.default_rng(0)
-    return {name: Site(name, rng.normal(size=3)) for name in NAMES}
+    return {name: Site(name, Values(rng.normal(size=3))) for name in NAMES}
 
 
 def test_new_epochs_begin_when_the_slots_are_spent_and_grow():
@@ -46,7 +43,7 @@ def test_new_epochs_begin_when_the_slots_are_spent_and_grow():
     phases = []
     federation = secure_federation(sites, fault=lambda site, phase: phases.append(phase))
     for i in range(45):
-        federation.sum(Task("secure-unit", params={"i": i}))
+        federation.sum(Task(Unit(i=i)))
     # 8 sums, then 32, then 128: three set-ups for 45 sums.
     assert phases.count("advertise") == 3 * len(NAMES)
     assert phases.count("masked") == 45 * len(NAMES)
@@ -58,14 +55,14 @@ def test_dead_site_is_left_out_of_the_next_epoch():
         _sites(), fault=lambda site, phase: "request lost" if site in dead else None
     )
     federation.agree_on_keys(1)
-    federation.sum(Task("secure-unit", params={"i": 0}))
+    federation.sum(Task(Unit(i=0)))
     dead.add("s3")
-    answer = federation.sum(Task("secure-unit", params={"i": 1}))
+    answer = federation.sum(Task(Unit(i=1)))
     assert "s3" not in answer.contributors
     assert federation.last_dropped == ()
     dead.clear()
     federation.agree_on_keys(1)
-    assert federation.sum(Task("secure-unit", params={"i": 2})).contributors == tuple(NAMES)
+    assert federation.sum(Task(Unit(i=2))).contributors == tuple(NAMES)
 
 
 @pytest.mark.parametrize("phase", ["share", "deliver"])
@@ -73,7 +70,7 @@ def test_drop_out_during_the_key_agreement_is_left_out_and_the_set_up_repeated(p
     federation = secure_federation(
         _sites(), fault=lambda site, p: "request lost" if (site, p) == ("s2", phase) else None
     )
-    assert federation.sum(Task("secure-unit")).contributors == tuple(n for n in NAMES if n != "s2")
+    assert federation.sum(Task(Unit())).contributors == tuple(n for n in NAMES if n != "s2")
 
 
 def test_key_agreement_that_never_settles_gives_up():
@@ -87,7 +84,7 @@ def test_key_agreement_that_never_settles_gives_up():
 
     federation = secure_federation(_sites(), fault=one_more_each_time)
     with pytest.raises(AggregationError, match="dropped out of the key agreement 3 times in a row"):
-        federation.sum(Task("secure-unit"))
+        federation.sum(Task(Unit()))
 
 
 def test_restarted_site_counts_as_a_drop_out_until_the_next_epoch():
@@ -102,11 +99,11 @@ def test_restarted_site_counts_as_a_drop_out_until_the_next_epoch():
     handlers = {name: endpoint(name) for name in NAMES}
     exchange = Bytes({n: (lambda message, n=n: handlers[n].handle(message)) for n in NAMES})
     federation = SecureFederation(ExchangeCourier(exchange))
-    federation.sum(Task("secure-unit", params={"i": 0}))
+    federation.sum(Task(Unit(i=0)))
     handlers["s1"] = endpoint("s1")
-    assert "s1" not in federation.sum(Task("secure-unit", params={"i": 1})).contributors
+    assert "s1" not in federation.sum(Task(Unit(i=1))).contributors
     federation.agree_on_keys()
-    assert "s1" in federation.sum(Task("secure-unit", params={"i": 2})).contributors
+    assert "s1" in federation.sum(Task(Unit(i=2))).contributors
 
 
 def test_too_small_a_federation_is_refused_at_once():
@@ -120,7 +117,7 @@ def test_nobody_of_the_participants_answering_fails_closed():
         _sites(), fault=lambda site, phase: "request lost" if phase == "masked" and site < "s3" else None
     )
     with pytest.raises(AggregationError, match="too few sites sent their input: 0 sites"):
-        federation.sum(Task("secure-unit", participants=("s0", "s1", "s2")))
+        federation.sum(Task(Unit(), ("s0", "s1", "s2")))
 
 
 def test_site_refuses_a_task_whose_digest_does_not_fit():
@@ -144,14 +141,14 @@ def test_site_refuses_a_task_whose_digest_does_not_fit():
 
     federation._courier = Tamper()
     with pytest.raises(ProtocolError, match="the digest of this task does not fit its content"):
-        federation.sum(Task("secure-unit"))
+        federation.sum(Task(Unit()))
 
 
 def test_restarted_site_in_this_process_counts_as_a_drop_out():
     federation = secure_federation(_sites())
-    federation.sum(Task("secure-unit", params={"i": 0}))
+    federation.sum(Task(Unit(i=0)))
     federation._courier._sites["s1"].secagg._epoch = None
-    assert "s1" not in federation.sum(Task("secure-unit", params={"i": 1})).contributors
+    assert "s1" not in federation.sum(Task(Unit(i=1))).contributors
 
 
 def test_shared_streams_make_each_mask_once_and_forget_what_is_never_fetched(monkeypatch):
@@ -169,30 +166,12 @@ def test_shared_streams_make_each_mask_once_and_forget_what_is_never_fetched(mon
 
 
 def test_task_survives_the_way_and_a_malformed_one_is_refused():
-    task = Task("x", {"C": np.eye(2)}, {"names": ("a", "b"), "rho": 1.5, "n": None}, ("s0", "s1"))
-    back = task_from_fields(task_fields(task), task.arrays, ["s0", "s1"])
-    assert (back.name, dict(back.params), back.participants) == (
-        task.name,
-        dict(task.params),
-        task.participants,
+    kind = make_question(
+        "x", give_values, names=names(), rho=number(), n=whole(default=None), C=array("q", "q")
     )
-    assert masking_digest(task_fields(task), task.arrays) != masking_digest(
-        task_fields(task), {"C": np.ones((2, 2))}
-    )
+    task = Task(kind(names=("a", "b"), rho=1.5, C=np.eye(2)), ("s0", "s1"))
+    back = task_from_fields(task.fields(), task.arrays, ["s0", "s1"])
+    assert (back.name, back.params, back.participants) == (task.name, task.params, task.participants)
+    assert task_digest(task.fields(), task.arrays) != task_digest(task.fields(), {"C": np.ones((2, 2))})
     with pytest.raises(ProtocolError, match="this task is malformed"):
         task_from_fields({"name": "x"}, {}, None)
-
-
-def test_refusals_name_only_errors_of_this_package():
-    with pytest.raises(SiteRefused, match="site 's0' refused: no"):
-        read_secure_reply(encode({"kind": "refusal", "site": "s0", "error": "SiteRefused", "sentence": "no"}))
-    for error in ("MissingExtra", "annotations", "KeyError"):
-        with pytest.raises(ProtocolError, match="refused: no"):
-            read_secure_reply(encode({"kind": "refusal", "site": "s0", "error": error, "sentence": "no"}))
-
-
-def test_garbage_is_answered_with_a_refusal_not_an_exception():
-    identity = Identity.from_seed(bytes(32))
-    site = SecureSite(Site("a", np.zeros(1)), SecAggSite("a", identity, {"a": identity.public}, "run", bytes))
-    with pytest.raises(ProtocolError, match="site 'a' refused: these bytes are not a feddbn message"):
-        read_secure_reply(site.handle(b"garbage"))

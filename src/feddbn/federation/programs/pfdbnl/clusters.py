@@ -11,15 +11,17 @@ Known weakness: a cluster of one site shows that site's signature to the server;
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.solvers.lasso import loss_value
 from feddbn.errors import ParameterError, StateError
-from feddbn.federation.programs.pfdbnl.asked import local_gram
-from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.task import Param, ServerProgram, Task
+from feddbn.federation.programs.pfdbnl.questions import ClusterQuestion
+from feddbn.federation.programs.pfdbnl.site import own_gram
+from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = ["cluster_program"]
 
@@ -28,19 +30,18 @@ _LLOYD_STEPS = 8
 _RIDGE = 0.1
 
 
-def cluster_program(
-    arrays: Mapping[str, FloatArray], params: Mapping[str, Param], rng: np.random.Generator
-) -> ServerProgram[FloatArray]:
-    """Put every site into one of ``n_slots`` clusters, in its own state; the result is the cluster sizes (M,)."""
-    names, m = params["names"], int(params["n_slots"])  # type: ignore[arg-type]
-    if m > len(names):  # type: ignore[arg-type]
-        raise ParameterError(f"n_clusters={m} is more than the {len(names)} sites.")  # type: ignore[arg-type]
-    q, d = len(arrays["center"]), len(params["variables"])  # type: ignore[arg-type]
+def cluster_program(common: Mapping[str, Any], rng: np.random.Generator) -> ServerProgram[FloatArray]:
+    """Put every site into one of ``n_slots`` clusters, in its own state; the result is the cluster sizes (M,).
 
-    def ask(
-        mode: str, extra: Mapping[str, FloatArray] | None = None, **more: Param
-    ) -> ServerProgram[FloatArray]:
-        answer = yield Task("cluster-step", {**arrays, **(extra or {})}, {**params, "mode": mode, **more})
+    `common` is what every question of the fit carries.
+    """
+    n_sites, m = len(common["sites"]), int(common["n_slots"])
+    if m > n_sites:
+        raise ParameterError(f"n_clusters={m} is more than the {n_sites} sites.")
+    q, d = len(common["origin"]), len(common["variables"])
+
+    def ask(mode: str, **more: Any) -> ServerProgram[FloatArray]:
+        answer = yield Task(ClusterQuestion(**common, mode=mode, **more))
         return answer.value
 
     def means(total: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -54,13 +55,13 @@ def cluster_program(
         old = int(np.argmax(np.where(counts > 1, scatter, -np.inf)))
         v = rng.standard_normal((q, d))
         for _ in range(_POWER_STEPS):
-            total = yield from ask("power", {"v": v, "middle": C[old]}, slot=old)
+            total = yield from ask("power", v=v, middle=C[old], slot=old)
             v = total[: q * d].reshape(q, d)
             v = v / max(float(np.linalg.norm(v)), 1e-300)
-        C, counts, scatter = means((yield from ask("split", {"v": v, "middle": C[old]}, slot=old, new=new)))
+        C, counts, scatter = means((yield from ask("split", v=v, middle=C[old], slot=old, new=new)))
     for _ in range(_LLOYD_STEPS):
         before = C
-        C, counts, scatter = means((yield from ask("assign", {"models": C})))
+        C, counts, scatter = means((yield from ask("assign", models=C)))
         # An empty cluster keeps its model, so that a site may still choose it.
         C = np.where(counts[:, None, None] > 0, C, before)
         if np.array_equal(C, before):
@@ -79,29 +80,27 @@ def _signature(G: FloatArray, d: int) -> FloatArray:
     return C
 
 
-def _run(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    params, run = task.params, float(task.params["run"])  # type: ignore[arg-type]
-    mode, m = params["mode"], int(params["n_slots"])  # type: ignore[arg-type]
-    state, G, _ = local_gram(data, state, task)
-    signature = _signature(G, len(data.variables))
-    if mode == "start":
-        slot = 0
-    elif "cluster.slot" not in state or state["cluster.slot"][0] != run:
-        raise StateError("this site was not there when the clusters were started; it gets the first one.")
-    else:
-        slot = int(state["cluster.slot"][1])
-    if mode in ("power", "split"):
-        offset = signature - task.arrays["middle"]
-        here = slot == int(params["slot"])  # type: ignore[arg-type]
-        projection = float(np.sum(offset * task.arrays["v"]))
+def _answer(here: Here, question: ClusterQuestion) -> tuple[SiteState, FloatArray]:
+    mode, m, run = question.mode, question.n_slots, float(question.run)
+    state, G, _ = own_gram(here, question)
+    signature = _signature(G, question.d)
+    slot = 0
+    if mode != "start":
+        known = state.get("cluster.slot")
+        if known is None or known[0] != run:
+            raise StateError("this site was not there when the clusters were started; it gets the first one.")
+        slot = int(known[1])
+    if question.v is not None and question.middle is not None:
+        offset = signature - question.middle
+        projection = float(np.sum(offset * question.v))
+        is_meant = slot == question.slot
         if mode == "power":
-            vector = projection * offset if here else np.zeros_like(offset)
+            vector = projection * offset if is_meant else np.zeros_like(offset)
             return state, np.concatenate([vector.ravel(), np.zeros(2 * m)])
-        if here and projection > 0:
-            slot = int(params["new"])  # type: ignore[arg-type]
-    elif mode == "assign":
-        losses = [loss_value(G, C) for C in task.arrays["models"]]
-        slot = int(np.argmin(losses))
+        if is_meant and projection > 0:
+            slot = question.new
+    elif question.models is not None:
+        slot = int(np.argmin([loss_value(G, C) for C in question.models]))
     vector = np.zeros((m, *signature.shape))
     tallies = np.zeros((2, m))
     vector[slot] = signature
@@ -110,6 +109,4 @@ def _run(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, Float
     return new, np.concatenate([vector.ravel(), tallies.ravel()])
 
 
-register_site_task(
-    SiteTask("cluster-step", _run, "the site's regressions, in the slot of its cluster", needs_name=True)
-)
+register_site_task(SiteTask(ClusterQuestion, one_by_one(_answer)))

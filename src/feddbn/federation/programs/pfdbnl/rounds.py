@@ -1,9 +1,7 @@
-"""PFDBNL over sums: [fdbnl] Algorithm 2 as site tasks and a server program.
+"""PFDBNL over sums: [fdbnl] Algorithm 2 as a server program.
 
-What leaves a site in a round: the change of ``T_k + U_k / kappa2`` since its last counted answer, four residual
-norms, h(W_k), its objective, its gain by the second start and whether it is new; always added up with the other
-participants. A personal graph, an order or a support never leaves; `personal_arrays` reads them from the site's own
-state.
+What leaves a site in a round is said in `site`; the state machine that this program drives is
+`core.pfdbnl.server.PersonalRun`.
 
 A site may be away for any number of rounds, for good, or join late. The server says in every broadcast which round's
 answer of which site was the last to count, so an answer lost on the way is simply part of the next change.
@@ -12,35 +10,41 @@ answer of which site was the last to count, so an answer lost on the way is simp
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.fdbnl.dynotears import penalty_matrix
-from feddbn.core.fdbnl.schedules import make_schedule
-from feddbn.core.graphs.acyclicity import get_acyclicity
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.graphs.pruning import break_cycles, threshold
 from feddbn.core.orders.search import search_order
 from feddbn.core.pfdbnl.server import PersonalOptions, PersonalRun
-from feddbn.core.pfdbnl.step import objective_given
+from feddbn.core.pfdbnl.step import PersonalRound
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.entry_moments import entry_moments_program
-from feddbn.federation.programs.fdbnl import ConsensusSettings, check_summary
-from feddbn.federation.programs.pfdbnl.asked import Asked, remember
+from feddbn.federation.programs.fdbnl import ConsensusSettings, check_summary, run_options
 from feddbn.federation.programs.pfdbnl.clusters import cluster_program
-from feddbn.federation.programs.pfdbnl.state import pack
+from feddbn.federation.programs.pfdbnl.questions import AVERAGES, FinishQuestion, StepQuestion
 from feddbn.federation.programs.statistics import Preparation, prepare, summary_program
-from feddbn.federation.protocol.site import SiteData, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.study import register_personal_result
-from feddbn.federation.protocol.task import Param, ServerProgram, Task
+from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["PersonalFit", "PersonalSettings", "personal_arrays", "personal_program", "sample_sites"]
+__all__ = ["PersonalFit", "PersonalSettings", "personal_program", "sample_sites"]
 
 ALPHAS = ("site", "shared")
-AVERAGES = ("running", "participants")
+_COMMON = (
+    "n_lags",
+    "weighting",
+    "mu",
+    "lambda_w",
+    "lambda_a",
+    "w_threshold",
+    "a_threshold",
+    "acyclicity",
+    "average",
+)
+_RULES = tuple(item.name for item in fields(PersonalRound) if item.name != "mu")
 
 
 @dataclass(frozen=True)
@@ -115,34 +119,15 @@ def personal_options(
     settings: PersonalSettings, preparation: Preparation, constraints: EdgeConstraints
 ) -> PersonalOptions:
     """Return the options of the core solver."""
-    schedule = make_schedule(
-        settings.schedule,
-        1,
-        1.0,
-        rho1=settings.rho1,
-        rho2=settings.rho2,
-        phi1=settings.phi1,
-        phi2=settings.phi2,
-    )
-    metric = preparation.metric if schedule.is_adaptive else np.ones(len(constraints.allowed))
+    schedule = settings.make_schedule(1, 1.0)
     if schedule.is_adaptive and settings.rho2 is None:
         # A site's loss has a curvature of about 2 D, its pull one of 2 mu.
         schedule = replace(schedule, rho2=2.0)
     return PersonalOptions(
+        **vars(run_options(settings, preparation, constraints, schedule)),
         mu=float(settings.mu),
-        penalty=penalty_matrix(constraints, settings.lambda_w, settings.lambda_a),
-        metric=metric,
-        constraints=constraints,
-        schedule=schedule,
-        h_tol=settings.h_tol,
-        tol=settings.tol,
-        max_rounds=settings.max_rounds,
-        w_threshold=settings.w_threshold,
-        a_threshold=settings.a_threshold,
-        refit=settings.refit,
         is_alpha_shared=settings.alpha == "shared",
         is_running=settings.average == "running",
-        acyclicity=get_acyclicity(settings.acyclicity),
     )
 
 
@@ -168,33 +153,25 @@ def personal_program(
             "n_clusters cannot be combined with sites that hold different variables or lags."
         )
     lags = {name: (site_lags or {}).get(name, settings.n_lags) for name in sites}
-    constant: dict[str, Param] = {
-        "n_lags": settings.n_lags,
+    common: dict[str, Any] = {
+        **{name: getattr(settings, name) for name in _COMMON},
         "variables": variables,
         "center": center,
-        "weighting": settings.weighting,
-        "mu": float(settings.mu),
-        "lambda_w": settings.lambda_w,
-        "lambda_a": settings.lambda_a,
-        "w_threshold": settings.w_threshold,
-        "a_threshold": settings.a_threshold,
-        "acyclicity": settings.acyclicity,
-        "average": settings.average,
-        "names": sites,
-        "lags": tuple(lags[name] for name in sites),
+        "sites": sites,
+        "lags": tuple(lags.values()),
         "n_slots": settings.n_clusters,
     }
     if not is_partial:
         summary = yield from summary_program(variables, settings.n_lags, center)
         preparation = prepare(summary, d, settings.center, settings.scale)
         check_summary(variables, preparation)
-        setup = _Setup(settings, constraints, preparation, sites, {}, constant)
+        setup = _Setup(settings, constraints, preparation, common)
         return (yield from _fit_program(setup, rng, run_number))
     preparation, fill = yield from entry_moments_program(
         variables, sites, lags, settings.center, settings.scale
     )
     check_summary(variables, preparation)
-    setup = _Setup(settings, constraints, preparation, sites, {"fill": fill}, constant)
+    setup = _Setup(settings, constraints, preparation, {**common, "fill": fill})
     if settings.schedule != "adaptive" or not has_cycle(constraints.allowed[:d]):
         return (yield from _fit_program(setup, rng, run_number))
     # Completed moments are noisier, and the path to acyclicity ends in worse orders. The server holds the summed
@@ -213,81 +190,58 @@ def personal_program(
 
 @dataclass(frozen=True)
 class _Setup:
-    """What one run needs: the problem, the sites, and what every task of it carries."""
+    """What one run needs: the problem, and what every question of it carries."""
 
     settings: PersonalSettings
     constraints: EdgeConstraints
     preparation: Preparation
-    sites: tuple[str, ...]
-    arrays: Mapping[str, FloatArray]
-    params: Mapping[str, Param]
+    common: Mapping[str, Any]
 
 
 def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> ServerProgram[PersonalFit]:
     """Yield the rounds of one run and its end."""
-    settings, constraints, preparation, sites = (
-        setup.settings,
-        setup.constraints,
-        setup.preparation,
-        setup.sites,
-    )
+    settings, constraints, preparation = setup.settings, setup.constraints, setup.preparation
     options = personal_options(settings, preparation, constraints)
+    sites: tuple[str, ...] = setup.common["sites"]
     run = PersonalRun(options, len(sites), settings.n_clusters)
     counted = dict.fromkeys(sites, -1)
     n = n_participants(settings.participation, len(sites))
-    arrays = {
-        **setup.arrays,
-        "center": preparation.center,
+    common: dict[str, Any] = {
+        **setup.common,
+        "run": run_number,
+        "mean_rows": preparation.summary.n / len(sites),
+        "origin": preparation.center,
         "scale": preparation.scale,
         "metric": options.metric,
     }
-    if (
-        not (constraints.allowed == EdgeConstraints.none(constraints.d, settings.n_lags).allowed).all()
-        or constraints.required.any()
-    ):
-        arrays |= {
-            "allowed": constraints.allowed.astype(float),
-            "required": constraints.required.astype(float),
-        }
-    constant: dict[str, Param] = {
-        **setup.params,
-        "mean_rows": preparation.summary.n / len(sites),
-        "run": run_number,
-    }
+    free = EdgeConstraints.none(constraints.d, settings.n_lags)
+    if constraints.required.any() or not (constraints.allowed == free.allowed).all():
+        common |= {"allowed": constraints.allowed, "required": constraints.required}
     if settings.n_clusters > 1:
-        yield from cluster_program(arrays, constant, rng)
+        yield from cluster_program(common, rng)
     while not run.is_done:
         # Sites that the runtime cannot reach are missing from the answer, and simply have not taken part.
         asked = sample_sites(sites, n, rng) if n < len(sites) else sites
         rules = run.rules()
-        stage: dict[str, Param] = {
-            **constant,
-            "round": run.round,
-            "stage": run.stage.value,
-            "serial": run.serial,
-            "counted": tuple(counted[name] for name in sites),
-            **{key: value for key, value in vars(rules).items() if key != "mu"},
-        }
-        answer = yield Task(
-            "personal-step", {**arrays, "C": run.C}, stage, participants=asked, note=_progress(run)
+        question = StepQuestion(
+            **common,
+            **{name: getattr(rules, name) for name in _RULES},
+            round=run.round,
+            stage=run.stage.value,
+            serial=run.serial,
+            counted=tuple(counted.values()),
+            C=run.C,
         )
-        for name in answer.contributors:
-            counted[name] = run.round
+        answer = yield Task(question, asked, run.note)
+        counted |= dict.fromkeys(answer.contributors, run.round)
         run.advance(answer.value, len(answer.contributors))
-    return (
-        yield from _finish(settings, run, preparation, constraints, {**arrays, "C": run.C}, stage, counted)
-    )
+    return (yield from _finish(setup, run, common, counted))
 
 
 def _finish(
-    settings: PersonalSettings,
-    run: PersonalRun,
-    preparation: Preparation,
-    constraints: EdgeConstraints,
-    arrays: dict[str, FloatArray],
-    params: dict[str, Param],
-    counted: dict[str, int],
+    setup: _Setup, run: PersonalRun, common: Mapping[str, Any], counted: Mapping[str, int]
 ) -> ServerProgram[PersonalFit]:
+    settings, constraints = setup.settings, setup.constraints
     d = constraints.d
 
     def graph(C: FloatArray) -> FloatArray:
@@ -296,92 +250,12 @@ def _finish(
         return C
 
     shared = graph(run.shared)
-    finish = {**params, "counted": tuple(counted.values()), "refit": settings.refit}
-    answer = yield Task("personal-finish", {**arrays, "shared": shared}, finish)
+    answer = yield Task(
+        FinishQuestion(
+            **common, counted=tuple(counted.values()), refit=settings.refit, C=run.C, shared=shared
+        )
+    )
     target_loss = answer.value[2:] / answer.value[1]
     never = tuple(name for name, last in counted.items() if last < 0)
     clusters = np.array([graph(C) for C in run.C])
-    return PersonalFit(run, preparation, shared, clusters, float(answer.value[0]), target_loss, never)
-
-
-def _progress(run: PersonalRun) -> dict[str, float]:
-    note = {"round": float(run.round), "max_rounds": float(run.options.max_rounds)}
-    if run.history:
-        last = run.history[-1]
-        note |= {"h": last.h, "primal": last.primal, "dual": last.dual, "objective": last.objective}
-    return note
-
-
-def _run_step(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    asked = Asked.of(task)
-    state, memory = remember(data, state, task, asked)
-    state, memory = asked.entered(state, memory)
-    rules, acyclicity = asked.rules(), get_acyclicity(str(task.params["acyclicity"]))
-    L, C = asked.penalty(), asked.centre(memory.slot)
-    member, norms = memory.site.member.step(
-        memory.problem, memory.weight, L, memory.site.allowed, C, rules, acyclicity
-    )
-    offered = member.T + member.U / (rules.rho2 * rules.agreement(memory.problem.metric))
-    change = offered - memory.sent if task.params["average"] == "running" else offered
-    whole = np.zeros((asked.n_slots, *change.shape))
-    whole[memory.slot] = change
-    objective = objective_given(memory.problem, rules.mu, C, memory.weight * L, member.C)
-    memory = replace(
-        memory,
-        site=replace(memory.site, member=member),
-        offered=offered,
-        offered_round=int(asked.number("round")),
-    )
-    numbers = [member.h, objective, memory.site.gain(asked.stage, objective)]
-    vector = np.concatenate([whole.ravel(), norms, numbers, asked.new_member(memory.slot)])
-    return pack(state, memory), vector
-
-
-def _run_finish(data: SiteData, state: SiteState, task: Task) -> tuple[SiteState, FloatArray]:
-    """Close the run at the site: its personal graph in its own state; what leaves is about the shared one."""
-    asked = Asked.of(task)
-    state, memory = remember(data, state, task, asked)
-    shared = task.arrays["shared"]
-    mu, L = asked.number("mu"), memory.weight * asked.L
-    limits = (asked.number("w_threshold"), asked.number("a_threshold"))
-    has_joined = asked.counted >= 0
-    C = asked.centre(memory.slot)
-    if has_joined:
-        final, raw, objective = memory.site.finished(
-            memory.problem, L, asked.constraints, mu, C, limits, bool(task.params["refit"])
-        )
-    else:
-        # A site that never took part has nothing of its own: it gets the consensus model.
-        final, raw, objective = shared, C, 0.0
-    # The problem carries the weight; n / weight turns it into a sum over the site's rows.
-    rows = memory.n / memory.weight
-    losses = rows * memory.problem.target_loss(shared)
-    new = {
-        **pack(state, memory),
-        "personal.final": final,
-        "personal.final_raw": raw,
-        "personal.final_loss": memory.problem.target_loss(final) / memory.weight,
-        "personal.has_joined": np.array(float(has_joined)),
-        "personal.columns": asked.columns(data.variables),
-    }
-    return new, np.concatenate([[objective, memory.n], losses])
-
-
-def personal_arrays(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a site's own result from its own state: C (q, d), C_raw, target_loss (d,), has_joined, and `columns`: the
-    positions of the variables it holds.
-    """
-    names = {"C": "final", "C_raw": "final_raw", "target_loss": "final_loss"}
-    names |= {name: name for name in ("has_joined", "columns")}
-    return {name: state["personal." + key] for name, key in names.items() if "personal." + key in state}
-
-
-register_site_task(
-    SiteTask(
-        "personal-step", _run_step, "one round of PFDBNL: change of the auxiliary weights", needs_name=True
-    )
-)
-register_site_task(
-    SiteTask("personal-finish", _run_finish, "end of PFDBNL: loss of the shared network", needs_name=True)
-)
-register_personal_result("pfdbnl", lambda state, result: personal_arrays(state))
+    return PersonalFit(run, setup.preparation, shared, clusters, float(answer.value[0]), target_loss, never)

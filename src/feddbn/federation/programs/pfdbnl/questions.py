@@ -1,0 +1,157 @@
+"""What PFDBNL asks of sites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.fdbnl.dynotears import penalty_matrix
+from feddbn.core.fdbnl.path import Stage
+from feddbn.core.graphs.acyclicity import ACYCLICITIES
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.pfdbnl.step import PersonalRound
+from feddbn.federation.programs.fdbnl import WEIGHTINGS
+from feddbn.federation.programs.pfdbnl.entries import PartialQuestion
+from feddbn.federation.protocol.question import array, choice, flag, number, whole, wholes
+
+__all__ = ["AVERAGES", "ClusterQuestion", "FinishQuestion", "FitQuestion", "StepQuestion"]
+
+AVERAGES = ("running", "participants")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitQuestion(PartialQuestion):
+    """What every question of one fit carries: the problem, in variables ``(z - origin) / scale``.
+
+    Attributes
+    ----------
+    run
+        Number of the fit; a site forgets the one before.
+    n_slots
+        Number of broadcast models M: clusters of sites.
+    mean_rows
+        Mean number of rows of a site.
+    fill
+        The federation's second moments, for sites that lack some of the entries.
+    allowed, required
+        Edges that may, and that must, be there; without them everything but self-loops may.
+    """
+
+    run: int = whole()
+    weighting: str = choice(*WEIGHTINGS)
+    mu: float = number(0.0, infinite=True)
+    lambda_w: float = number(0.0)
+    lambda_a: float = number(0.0)
+    w_threshold: float = number(0.0)
+    a_threshold: float = number(0.0)
+    acyclicity: str = choice(*ACYCLICITIES)
+    average: str = choice(*AVERAGES)
+    n_slots: int = whole(1, 100_000)
+    mean_rows: float = number(0.0)
+    origin: FloatArray = array("q")
+    scale: FloatArray = array("q")
+    metric: FloatArray = array("q")
+    fill: FloatArray | None = array("q", "q", default=None)
+    allowed: FloatArray | None = array("q", "d", default=None)
+    required: FloatArray | None = array("q", "d", default=None)
+
+    def check(self) -> None:
+        """Edges that must be there go with those that may."""
+        super().check()
+        if (self.allowed is None) != (self.required is None):
+            raise self.wrong("'allowed' and 'required' go together")
+
+    def sizes(self) -> Mapping[str, int]:
+        """Also m models."""
+        return {**super().sizes(), "m": self.n_slots}
+
+    @cached_property
+    def constraints(self) -> EdgeConstraints:
+        """Which edges may, and must, be there."""
+        if self.allowed is None or self.required is None:
+            return EdgeConstraints.none(self.d, self.n_lags)
+        return EdgeConstraints(self.allowed != 0, self.required != 0)
+
+    @cached_property
+    def penalty(self) -> FloatArray:
+        """(q, d) L1 weights."""
+        return penalty_matrix(self.constraints, self.lambda_w, self.lambda_a)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedQuestion(FitQuestion):
+    """A question that says which round's answer of each site was the last to count (-1: none), and the models C."""
+
+    counted: tuple[int, ...] = wholes(-1)
+    C: FloatArray = array("m", "q", "d")
+
+    def check(self) -> None:
+        """Every site has its round."""
+        super().check()
+        if len(self.counted) != len(self.sites):
+            raise self.wrong("'counted' must have one number for each of 'sites'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepQuestion(CountedQuestion):
+    """One round; the fields after `serial` are those of `core.pfdbnl.step.PersonalRound`."""
+
+    name = "personal-step"
+    purpose = "one round of PFDBNL: change of the auxiliary weights"
+
+    round: int = whole()
+    stage: str = choice(*(stage.value for stage in Stage))
+    serial: int = whole()
+    rho: float = number(0.0)
+    rho1: float = number(0.0)
+    rho2: float = number(0.0)
+    rho2_before: float = number(0.0)
+    alpha: float | None = number(default=None)
+    acyclic_steps: int = whole(0, 10_000)
+    is_exact: bool = flag()
+    is_ordered: bool = flag()
+    in_series: bool = flag()
+    tol: float = number(0.0)
+
+    @property
+    def rules(self) -> PersonalRound:
+        """What the round asks of a participant."""
+        return PersonalRound(**{item.name: getattr(self, item.name) for item in fields(PersonalRound)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishQuestion(CountedQuestion):
+    """The end of a fit: every site makes its personal graph; what leaves is about the shared one."""
+
+    name = "personal-finish"
+    purpose = "end of PFDBNL: loss of the shared network"
+
+    refit: bool = flag()
+    shared: FloatArray = array("q", "d")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterQuestion(FitQuestion):
+    """One step of sorting sites into clusters; see `clusters`."""
+
+    name = "cluster-step"
+    purpose = "the site's regressions, in the slot of its cluster"
+
+    mode: str = choice("start", "power", "split", "assign")
+    slot: int = whole(default=0)
+    new: int = whole(default=0)
+    v: FloatArray | None = array("q", "d", default=None)
+    middle: FloatArray | None = array("q", "d", default=None)
+    models: FloatArray | None = array("m", "q", "d", default=None)
+
+    def check(self) -> None:
+        """Slots exist, and every mode has its arrays."""
+        super().check()
+        if max(self.slot, self.new) >= self.n_slots:
+            raise self.wrong(f"'slot' and 'new' must be below n_slots={self.n_slots}")
+        if self.mode in ("power", "split") and (self.v is None or self.middle is None):
+            raise self.wrong(f"mode {self.mode!r} needs 'v' and 'middle'")
+        if self.mode == "assign" and self.models is None:
+            raise self.wrong("mode 'assign' needs 'models'")

@@ -1,0 +1,72 @@
+"""A site's state as a named, versioned record: every field is an array with a leading axis for the sites.
+
+A program reads the record of the sites it answers for, computes with it, and keeps it; each site stores its own part under
+the record's name. A record of another version is refused: a run goes on with the version it began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from feddbn.errors import StateError
+from feddbn.federation.protocol.site import SiteState
+
+__all__ = ["Record"]
+
+
+class Record:
+    """Base of the records; a subclass is a frozen dataclass of arrays (K, ...).
+
+    Attributes
+    ----------
+    prefix, version
+        Name of the record and version of its fields.
+    """
+
+    prefix: ClassVar[str]
+    version: ClassVar[int]
+
+    @classmethod
+    def is_in(cls, state: Mapping[str, np.ndarray]) -> bool:
+        """Whether a state holds such a record of this version."""
+        found = state.get(f"{cls.prefix}.version")
+        if found is not None and int(found) != cls.version:
+            raise StateError(
+                f"this site's {cls.prefix} state has version {int(found)}, but this feddbn reads {cls.version}; "
+                "finish the run with the version it began with."
+            )
+        return found is not None
+
+    @classmethod
+    def read(cls, states: Sequence[Mapping[str, np.ndarray]]) -> Self:
+        """Return the record of these sites together."""
+        if not all(cls.is_in(state) for state in states):
+            raise StateError(
+                f"this site has no {cls.prefix} state of this run; it must begin with its first round."
+            )
+        values: dict[str, Any] = {
+            item.name: np.stack([state[f"{cls.prefix}.{item.name}"] for state in states])
+            for item in fields(cls)  # type: ignore[arg-type]
+        }
+        return cls(**values)
+
+    def kept(
+        self, states: Sequence[Mapping[str, np.ndarray]], only: Iterable[str] | None = None
+    ) -> list[SiteState]:
+        """Return the sites' states with this record in them; `only` names the fields that have changed."""
+        names = [item.name for item in fields(self)] if only is None else list(only)  # type: ignore[arg-type]
+        columns = [(f"{self.prefix}.{name}", getattr(self, name)) for name in names]
+        version = np.array(self.version)
+        # Copies: a view would keep the arrays of all sites alive as long as one site keeps its own.
+        return [
+            {
+                **state,
+                f"{self.prefix}.version": version,
+                **{key: np.array(array[k]) for key, array in columns},
+            }
+            for k, state in enumerate(states)
+        ]
