@@ -39,7 +39,21 @@ __all__ = [
     "SiteRefused",
     "StateError",
     "UnitsWarning",
+    "missing_extra",
 ]
+
+# Package -> the extra that brings it.
+_EXTRAS = {
+    "arch": "bootstrap",
+    "cryptography": "privacy",
+    "dask": "dask",
+    "distributed": "dask",
+    "dp_accounting": "privacy",
+    "flwr": "flower",
+    "nvflare": "nvflare",
+    "pooch": "datasets",
+    "pyarrow": "parquet",
+}
 
 
 class FeddbnError(Exception):
@@ -101,6 +115,13 @@ class MissingExtra(FeddbnError, ImportError):
         super().__init__(
             f"this needs the package {package!r}: install it with `pip install 'feddbn[{extra}]'`."
         )
+
+
+def missing_extra(error: Exception) -> MissingExtra | None:
+    """Return the extra that would have brought the module an import did not find."""
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    package = (name or "").split(".")[0]
+    return MissingExtra(package, _EXTRAS[package]) if package in _EXTRAS else None
 
 
 class UnitsWarning(UserWarning):

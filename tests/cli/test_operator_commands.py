@@ -140,7 +140,7 @@ def test_site_check_notices_a_loosened_kit(kits, tmp_path):
         ),
         (
             ("federation", "init", "x", "--server", "s", "--site", "a", "--engine", "ray"),
-            "--engine 'ray' is not known; choose nvflare or flower",
+            "engine 'ray' is not known; choose nvflare or flower",
         ),
     ],
 )
@@ -255,6 +255,17 @@ def test_flower_kits_have_keys_only_their_owner_can_read(tmp_path):
     assert (kit / "north" / "site.key").stat().st_mode & 0o077 == 0
     assert (kit / "north" / "site.key.pub").read_text().startswith("ecdsa-sha2-nistp256 ")
     assert (kit / "localhost" / "server.key").stat().st_mode & 0o077 == 0
+    (kit / "north" / "data").mkdir()
+    (kit / "north" / "data" / "one.csv").write_text(
+        "u,v\n" + "".join(f"{k},{k * k % 7}\n" for k in range(20))
+    )
+    checked = run("site", "check", "--kit", kit / "north", "--json")
+    assert checked.exit_code == 0, checked.output
+    assert {f["what"] for f in json.loads(checked.output)} == {"settings", "data", "policy", "state"}
+    for command in (("site", "start"), ("server", "start"), ("status",), ("resume", "run-1")):
+        refused = run(*command, "--kit", kit / "north")
+        assert refused.exit_code == 2
+        assert "on the engine 'flower'; use Flower's own tools" in " ".join(refused.output.split())
     again = run(
         "federation",
         "init",

@@ -11,15 +11,14 @@ from feddbn.errors import FederationError, ProtocolError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.question import Question
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.store_format import MemoryStore
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.keys import Identity, pinned_keys
-from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal
-from feddbn.runtime.deployed.faults import LocalExchange
+from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.masking import site_masking
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
+from support.faults import LocalExchange, MemoryJournal, MemoryStore
 from support.study_programs import WalkQuestion
 
 pytest.importorskip("cryptography")
@@ -70,6 +69,17 @@ def walk(participants=None, centre=0.0):
 
 def test_the_sites_are_named_in_order(federation):
     assert federation.sites == tuple(sorted(NAMES))
+
+
+def test_a_federation_says_what_its_sites_measure_and_answer(federation):
+    assert federation.variables == VARIABLES
+    assert federation.answered_tasks is None
+
+
+def test_the_state_of_a_site_is_shown_only_by_a_plain_simulation(federation):
+    federation.sum(walk())
+    shown = federation.state_of(NAMES[0])
+    assert (shown is not None) is isinstance(federation, InProcessFederation)
 
 
 def test_a_sum_is_over_all_sites_and_says_so(federation):

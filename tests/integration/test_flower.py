@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("flwr")
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.runtime.engines.flower.kit import make_flower_kits
+from feddbn.runtime.engines.plan import FederationPlan
 from support.conformance import PARAMETERS, assert_same, in_process, make_study, plans
 from support.flower_federation import SERVER, FlowerFederation
 
@@ -49,7 +50,7 @@ def test_a_study_gives_the_same_network_as_in_process(finished, flower, name):
 
 
 def test_a_site_whose_key_is_not_registered_is_refused(flower, tmp_path):
-    stranger = make_flower_kits(tmp_path, SERVER, ("site-x",))["site-x"]
+    stranger = make_flower_kits(FederationPlan("demo", SERVER, ("site-x",)), tmp_path)["site-x"]
     flower.start_node("site-a", key=stranger / "site.key")
     process = flower.processes["site-a-stranger"]
     end = time.monotonic() + 240

@@ -22,7 +22,7 @@ lags = st.integers(0, 4)
 def assert_close(one: Moments, other: Moments, rtol: float = 1e-12) -> None:
     assert one.n == other.n
     # The scatter of one row, or of equal rows, is rounding alone: measure it against the rows themselves.
-    scale = max(np.abs(other.scatter).max(), 1e-3 * np.abs(other.raw_gram()).max())
+    scale = max(np.abs(other.scatter).max(), 1e-3 * np.abs(other.about(np.zeros(other.q))).max())
     np.testing.assert_allclose(one.mean, other.mean, rtol=rtol, atol=rtol)
     assert np.abs(one.scatter - other.scatter).max() <= rtol * scale
 

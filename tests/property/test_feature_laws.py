@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feddbn.core.designs.features import feature_map, feature_rows
+from feddbn.core.designs.design import Basis, Design
 from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.rows import design_rows
 
 
 @settings(deadline=None, max_examples=40)
@@ -24,10 +25,9 @@ def test_any_way_to_cut_a_segment_gives_the_same_rows(seed, n, n_lags, smoothing
     x = np.random.default_rng(seed).standard_normal((n, 2))
     edges = sorted({0, n, *(c for c in cuts if c < n)})
     pieces = [Block(x[a:b], starts_segment=a == 0) for a, b in pairwise(edges)]
-    stream = feature_rows(pieces, n_lags, feature_map(name), smoothing=smoothing, chunk_rows=chunk_rows)
-    whole = feature_rows([Block(x)], n_lags, feature_map(name), smoothing=smoothing)
-    got = [chunk.rows for chunk in stream]
-    expected = [chunk.rows for chunk in whole]
+    design = Design.features(("a", "b"), n_lags, Basis(name, smoothing=smoothing))
+    got = [chunk.values for chunk in design_rows(design, pieces, chunk_rows)]
+    expected = [chunk.values for chunk in design_rows(design, [Block(x)])]
     assert sum(map(len, got)) == max(n - n_lags, 0) == sum(map(len, expected))
     if expected:
         np.testing.assert_allclose(np.concatenate(got), np.concatenate(expected), atol=1e-12)

@@ -52,7 +52,6 @@ def in_process(study, data):
         federation = secure_federation(ends, study.privacy.min_sites)
     else:
         federation = InProcessFederation(ends)
-
     return study_method(study.method).run(study.parameters, federation)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from feddbn.runtime.deployed.site_socket import SOCKET_NAME
 from feddbn.runtime.engines.flower.kit import make_flower_kits, write_flower_app
 from feddbn.runtime.engines.flower.names import OUTCOME_MARK
+from feddbn.runtime.engines.plan import FederationPlan
 from support.nvflare_federation import POLICY, TESTS, children, free_ports
 
 SERVER = "localhost"
@@ -27,7 +28,7 @@ class FlowerFederation:
     def __init__(self, root, sites, frames):
         self.root = Path(root)
         self.sites = tuple(sites)
-        self.kits = make_flower_kits(self.root, SERVER, self.sites)
+        self.kits = make_flower_kits(FederationPlan("demo", SERVER, self.sites), self.root)
         self.port, *self._node_ports = free_ports(1 + len(self.sites) + 1)
         for site in self.sites:
             frames[site].to_csv(self.kits[site] / "data.csv", index=False)

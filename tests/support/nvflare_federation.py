@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 
 from feddbn.errors import FederationError
-from feddbn.runtime.engines.nvflare.kit import FederationPlan, make_kits, start_command, start_environment
+from feddbn.runtime.engines.nvflare.kit import make_kits, start_command, start_environment
 from feddbn.runtime.engines.nvflare.launcher import process_name
+from feddbn.runtime.engines.plan import FederationPlan
 
 TESTS = Path(__file__).parents[1]
 SERVER = "localhost"
@@ -105,9 +106,6 @@ class RemoteConsole:
 
     def sites(self):
         return self._call("sites")
-
-    def jobs(self):
-        return self._call("jobs")
 
     def progress(self, job):
         return self._call("progress", job)

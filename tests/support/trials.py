@@ -46,7 +46,7 @@ def in_process(federation, study, absent=None):
         def sum(self, task):
             self.seq += 1
             here = tuple(n for n in study.sites if n not in (absent or {}).get(self.seq, ()))
-            return inner.sum(replace(task, participants=here, params={**task.params, "pause_s": 0.0}))
+            return inner.sum(replace(task, participants=here, question=replace(task.question, pause_s=0.0)))
 
     return study_method("walk").run(study.parameters, Thinned()).arrays["centre"]
 

@@ -9,7 +9,8 @@ import typer
 from rich.console import Console as Terminal
 from rich.table import Table
 
-from feddbn.errors import ParameterError
+from feddbn.runtime.engines.registry import DEFAULT_ENGINE, engine_names
+from feddbn.runtime.engines.registry import engine as find_engine
 
 __all__ = ["federation_app"]
 
@@ -34,19 +35,13 @@ def init(
     lead: Annotated[
         str, typer.Option(help="Who submits studies, as an e-mail address.")
     ] = "lead@example.org",
-    engine: Annotated[str, typer.Option(help="nvflare or flower.")] = "nvflare",
+    engine: Annotated[str, typer.Option(help=f"{' or '.join(engine_names())}.")] = DEFAULT_ENGINE,
 ) -> None:
     """Write one kit per participant: certificates, safe settings, start script."""
-    if engine not in ("nvflare", "flower"):
-        raise ParameterError(f"--engine {engine!r} is not known; choose nvflare or flower.")
-    if engine == "flower":
-        from feddbn.runtime.engines.flower.kit import make_flower_kits
+    from feddbn.runtime.engines.plan import FederationPlan
 
-        kits = make_flower_kits(directory, server, tuple(site))
-    else:
-        from feddbn.runtime.engines.nvflare.kit import FederationPlan, make_kits
-
-        kits = make_kits(FederationPlan(name, server, tuple(site), port, admin_port, lead), directory)
+    plan = FederationPlan(name, server, tuple(site), port, admin_port, lead)
+    kits = find_engine(engine).make_kits(plan, directory)
     table = Table("participant", "kit", title=f"Federation {name!r}")
     for participant, kit in kits.items():
         table.add_row(participant, str(kit))
@@ -65,6 +60,5 @@ def flower_app(
 ) -> None:
     """Write a study as a Flower app: a project file that names installed modules, no code."""
     from feddbn.cli.submit import read_study
-    from feddbn.runtime.engines.flower.kit import write_flower_app
 
-    typer.echo(f"flwr run {write_flower_app(read_study(study), run, out)} <connection> --stream")
+    typer.echo(find_engine("flower").write_app(read_study(study), run, out))

@@ -15,29 +15,17 @@ import re
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from feddbn.cli.terminal import complain, remark, say
-from feddbn.errors import FeddbnError, MissingExtra
+from feddbn.errors import FeddbnError, missing_extra
 
 __all__ = ["COMMANDS", "app", "main"]
 
 _LEARN, _DEPLOY, _RESEARCH = "Learn and use", "Federations on their own machines", "Research"
-_EXTRAS = {
-    "arch": "bootstrap",
-    "cryptography": "privacy",
-    "dask": "dask",
-    "distributed": "dask",
-    "dp_accounting": "privacy",
-    "flwr": "flower",
-    "nvflare": "nvflare",
-    "pooch": "datasets",
-    "pyarrow": "parquet",
-}
 
 
 @dataclass(frozen=True)
@@ -48,12 +36,6 @@ class Entry:
     attribute: str
     help: str
     panel: str
-    needs: str = "feddbn"
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether this installation has the command and the module it is about."""
-        return all(find_spec(name) is not None for name in (f"feddbn.cli.{self.module}", self.needs))
 
     def outline(self, name: str) -> TyperCommand:
         """Return a stand-in that only knows its help."""
@@ -77,13 +59,7 @@ COMMANDS = {
     "fit": Entry("fit", "fit", "Learn a network from the data of several sites.", _LEARN),
     "compare": Entry("compare", "compare", "Learn with several methods and compare them.", _LEARN),
     "score": Entry("score", "score", "Score a result against the truth.", _LEARN),
-    "select": Entry(
-        "select",
-        "select",
-        "Choose penalties and lags without knowing the truth.",
-        _LEARN,
-        needs="feddbn.methods.selection",
-    ),
+    "select": Entry("select", "select", "Choose penalties and lags without knowing the truth.", _LEARN),
     "confidence": Entry("confidence", "confidence", "Find out how far each edge can be trusted.", _LEARN),
     "report": Entry("report", "report", "Write a result as one HTML page.", _LEARN),
     "plot": Entry("plot", "plot", "Draw a result as a figure.", _LEARN),
@@ -100,7 +76,6 @@ COMMANDS = {
     "stop": Entry("submit", "stop", "Stop a run; it can be resumed.", _DEPLOY),
     "resume": Entry("submit", "resume", "Go on with a run where it stopped.", _DEPLOY),
     "reproduce": Entry("reproduce", "reproduce", "Reproduce the paper's tables and figures.", _RESEARCH),
-    "bench": Entry("bench", "bench", "Measure speed on this machine.", _RESEARCH),
 }
 
 
@@ -112,8 +87,7 @@ class CommandGroup(TyperGroup):
         # click suggests near names itself; typer would say it twice.
         self.suggest_commands = False
         for name, entry in COMMANDS.items():
-            if entry.is_installed:
-                self.commands[name] = entry.outline(name)
+            self.commands[name] = entry.outline(name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Accept ``--debug`` anywhere before a bare ``--``."""
@@ -124,10 +98,6 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Import the command that was asked for."""
-        if args and args[0] in COMMANDS and args[0] not in self.commands:
-            raise FeddbnError(
-                f"the command {args[0]!r} is not in this installation of feddbn; upgrade feddbn."
-            )
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else COMMANDS[name].load(name), rest
 
@@ -158,7 +128,7 @@ class CommandGroup(TyperGroup):
                 raise typer.Exit(2) from None
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 raise
-            extra = _missing_extra(error)
+            extra = missing_extra(error)
             if extra is not None:
                 complain(str(extra))
                 raise typer.Exit(2) from None
@@ -177,13 +147,6 @@ def _usage_sentence(error: Any) -> str:
     path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "feddbn"
     text = " ".join(text.split())
     return f"{text} See {path} --help." if text.endswith("?") else f"{text.rstrip('.')}; see {path} --help."
-
-
-def _missing_extra(error: Exception) -> MissingExtra | None:
-    """The extra that would have brought the module an import did not find."""
-    name = error.name if isinstance(error, ModuleNotFoundError) else None
-    package = (name or "").split(".")[0]
-    return MissingExtra(package, _EXTRAS[package]) if package in _EXTRAS else None
 
 
 def _show_version(value: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -25,10 +24,6 @@ def start(
     kit: Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The server's kit.")],
 ) -> None:
     """Run the server in the foreground until it is stopped; systemd restarts it."""
-    from feddbn.runtime.deployed.settings import read_server_settings
-    from feddbn.runtime.engines.nvflare.kit import start_command, start_environment
-    from feddbn.runtime.engines.nvflare.prune import forget_jobs
+    from feddbn.runtime.engines.registry import engine_of
 
-    command = start_command(kit)
-    forget_jobs(kit, read_server_settings(kit / "local" / "feddbn_server.toml").keep_days)
-    os.execvpe(command[0], list(command), start_environment())
+    engine_of(kit).server_process(kit).become()

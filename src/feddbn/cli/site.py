@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -27,9 +26,9 @@ def check(
 ) -> None:
     """Check data, policy, certificates, clock and the way to the server; nothing leaves the site."""
     from feddbn.cli.submit import read_study
-    from feddbn.runtime.engines.nvflare.check import check_site
+    from feddbn.runtime.engines.registry import engine_of
 
-    findings = check_site(kit, None if study is None else read_study(study))
+    findings = engine_of(kit).check_site(kit, None if study is None else read_study(study))
     bad = [finding for finding in findings if finding.ok is False]
     if as_json:
         typer.echo(json.dumps([vars(finding) for finding in findings]))
@@ -70,7 +69,6 @@ def serve(
 @site_app.command("start")
 def start(kit: Kit) -> None:
     """Run the site in the foreground until it is stopped; systemd restarts it."""
-    from feddbn.runtime.engines.nvflare.kit import start_command, start_environment
+    from feddbn.runtime.engines.registry import engine_of
 
-    command = start_command(kit)
-    os.execvpe(command[0], list(command), start_environment())
+    engine_of(kit).site_process(kit).become()

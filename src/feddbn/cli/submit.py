@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console as Terminal
@@ -16,7 +16,10 @@ from rich.table import Table
 
 from feddbn.cli.terminal import remark
 from feddbn.errors import FederationError, FileError, StateError
-from feddbn.federation.protocol.study import Study, parse_study, study_from_json
+from feddbn.federation.protocol.study import Study, parse_study
+
+if TYPE_CHECKING:
+    from feddbn.runtime.engines.interface import Session
 
 __all__ = ["read_study", "results", "resume", "status", "stop", "submit"]
 
@@ -59,12 +62,9 @@ def submit(
     """Send a study to the federation."""
     plan = read_study(study)
     run_id = run or f"{plan.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
-    path = _memory(kit, run_id)
-    if path.exists() and path.read_text(encoding="utf-8") != plan.to_json():
-        raise StateError(
-            f"run {run_id!r} was sent with another study; give this one another name with --run."
-        )
-    _send(kit, plan, run_id, wait, out, as_json)
+    session = _session(kit)
+    session.claim(plan, run_id)
+    _send(session, plan, run_id, wait, out, as_json)
 
 
 def resume(
@@ -75,18 +75,17 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a run where it stopped; the result is the same as without the stop."""
-    _send(kit, _remembered(kit, run), run, wait, out, as_json)
+    session = _session(kit)
+    _send(session, session.study_of(run), run, wait, out, as_json)
 
 
 def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit) -> None:
     """Stop a run that waits or goes on; `feddbn resume` goes on with it."""
-    from feddbn.runtime.engines.nvflare.client import Console
-
-    with Console(kit) as console:
-        row = console.job_of(run)
-        if str(row["status"]).startswith("FINISHED"):
-            raise StateError(f"run {run!r} has ended already; its status is {row['status']}.")
-        console.abort(str(row["job"]))
+    with _session(kit) as session:
+        job = session.job_of(run)
+        if job.has_ended:
+            raise StateError(f"run {run!r} has ended already; its status is {job.status}.")
+        session.abort(job.job)
     typer.echo(f"run {run} was stopped.")
 
 
@@ -96,28 +95,21 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show the sites that are connected and the runs, with the progress of those under way."""
-    from feddbn.runtime.engines.nvflare.client import Console
-
-    with Console(kit) as console:
-        sites = console.sites()
-        rows = [row for row in console.jobs() if run in ("", row["run"])]
-        for row in rows:
-            if row["status"] == "RUNNING":
-                row["progress"] = console.progress(str(row["job"]))
+    with _session(kit) as session:
+        sites = session.sites()
+        jobs = [job for job in session.jobs() if run in ("", job.run)]
+        found = {job.job: session.progress(job.job) or {} for job in jobs if job.is_running}
     if as_json:
+        rows = [{**vars(job), "progress": found.get(job.job)} for job in jobs]
         typer.echo(json.dumps({"sites": sites, "runs": rows}, default=str))
         return
     table = Table(
         "run", "status", "sums", "sites present", title=f"connected: {', '.join(sites) or 'no site'}"
     )
-    for row in rows:
-        progress = row.get("progress") or {}
-        table.add_row(
-            str(row["run"]),
-            str(row["status"]),
-            str(progress.get("sums", "")),
-            ", ".join(progress.get("present", [])),
-        )
+    for job in jobs:
+        progress = found.get(job.job, {})
+        present = ", ".join(progress.get("present", []))
+        table.add_row(job.run, job.status, str(progress.get("sums", "")), present)
     Terminal().print(table)
 
 
@@ -128,40 +120,40 @@ def results(
     as_json: Json = False,
 ) -> None:
     """Fetch the result of a run that has ended."""
-    from feddbn.runtime.engines.nvflare.client import Console
-
-    with Console(kit) as console:
-        row = console.job_of(run)
-        if not str(row["status"]).startswith("FINISHED"):
-            raise StateError(f"run {run!r} has not ended; its status is {row['status']}.")
-        _fetch(console, str(row["job"]), run, out, as_json)
+    with _session(kit) as session:
+        job = session.job_of(run)
+        if not job.has_ended:
+            raise StateError(f"run {run!r} has not ended; its status is {job.status}.")
+        _fetch(session, job.job, run, out, as_json)
 
 
-def _send(kit: Path, study: Study, run_id: str, wait: bool, out: Path | None, as_json: bool) -> None:
-    from feddbn.runtime.engines.nvflare.client import Console
+def _session(kit: Path) -> Session:
+    from feddbn.runtime.engines.registry import engine_of
 
-    with Console(kit) as console:
-        console.require_sites(study)
-        job = console.submit(study, run_id)
-        _remember(kit, run_id, study)
+    return engine_of(kit).session(kit)
+
+
+def _send(session: Session, study: Study, run_id: str, wait: bool, out: Path | None, as_json: bool) -> None:
+    with session:
+        job = session.begin(study, run_id)
         if not wait:
             typer.echo(json.dumps({"run": run_id, "job": job}) if as_json else f"run {run_id} was sent.")
             return
         try:
             with _bar(run_id, study, as_json) as watch:
-                console.wait(job, watch)
+                session.wait(job, watch)
         except KeyboardInterrupt:
             remark(
                 f"run {run_id} goes on; `feddbn status`, `feddbn results {run_id}`, `feddbn stop {run_id}`."
             )
             raise
-        _fetch(console, job, run_id, out, as_json)
+        _fetch(session, job, run_id, out, as_json)
 
 
-def _fetch(console: Any, job: str, run_id: str, out: Path | None, as_json: bool) -> None:
+def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: bool) -> None:
     from feddbn.runtime.deployed.results import export_result, read_outcome
 
-    directory = console.fetch(job, out or Path(run_id))
+    directory = session.fetch(job, out or Path(run_id))
     outcome = read_outcome(directory)
     if outcome["state"] != "finished":
         why = outcome.get("sentence") or "the server's log says why."
@@ -193,25 +185,3 @@ def _bar(run_id: str, study: Study, quiet: bool) -> Iterator[Any]:
             progress.update(bar, completed=values.get("sums", 0), note=f"{present} {note}")
 
         yield watch
-
-
-def _memory(kit: Path, run_id: str) -> Path:
-    from feddbn.federation.protocol.messages import check_run_id
-
-    return kit / "runs" / f"{check_run_id(run_id)}.json"
-
-
-def _remember(kit: Path, run_id: str, study: Study) -> None:
-    path = _memory(kit, run_id)
-    path.parent.mkdir(exist_ok=True, mode=0o700)
-    path.write_text(study.to_json(), encoding="utf-8")
-
-
-def _remembered(kit: Path, run_id: str) -> Study:
-    from feddbn.runtime.engines.nvflare.client import check_lead_kit
-
-    check_lead_kit(kit)
-    path = _memory(kit, run_id)
-    if not path.exists():
-        raise StateError(f"no run {run_id!r} was sent with the kit {kit}.")
-    return study_from_json(path.read_text(encoding="utf-8"))

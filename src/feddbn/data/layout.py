@@ -151,8 +151,9 @@ def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.Data
 def frame_values(frame: pd.DataFrame, variables: Sequence[str], where: str) -> FloatArray:
     """(n, d) float64 numbers of the variables, NaN where missing."""
     chosen = frame if frame.columns.tolist() == list(variables) else frame[list(variables)]
-    if set(chosen.dtypes.tolist()) == {np.dtype(np.float64)}:
-        return np.array(chosen.to_numpy(), order="C")
+    plain = chosen.to_numpy()
+    if plain.dtype == np.float64:
+        return np.array(plain, order="C")
     for name, dtype in zip(variables, chosen.dtypes, strict=True):
         if (
             not (pd.api.types.is_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype))

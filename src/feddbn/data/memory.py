@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.recordings import Recording, SiteData
@@ -67,4 +67,4 @@ class _Reordered:
 
     def blocks(self) -> Iterator[Block]:
         for block in self.recording.blocks():
-            yield Block(block.values[:, list(self.order)], block.starts_segment, block.labels)
+            yield replace(block, values=block.values[:, list(self.order)])

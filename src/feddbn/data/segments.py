@@ -52,6 +52,7 @@ class Segmenter:
         self.time = time
         self.n_rows = 0
         self.n_dropped = 0
+        self._first_tick: int | None = None
         self._last_tick: int | None = None
         self._last_kept = False
 
@@ -72,6 +73,7 @@ class Segmenter:
         if ticks is not None:
             breaks |= self._gaps(ticks)
             self._last_tick = int(ticks[-1])
+        times = self._times(n, ticks)
         self.n_rows += n
         if drop is None:
             starts = np.flatnonzero(breaks)
@@ -90,8 +92,19 @@ class Segmenter:
             self._last_kept = bool(keep[-1])
         for start, stop in spans:
             yield Block(
-                values[start:stop], bool(breaks[start]), None if labels is None else labels[start:stop]
+                values[start:stop],
+                bool(breaks[start]),
+                None if labels is None else labels[start:stop],
+                int(times[start]),
             )
+
+    def _times(self, n: int, ticks: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """(n,) sampling steps since the first row; without times every row, kept or dropped, is one."""
+        if ticks is None or self.step is None:
+            return self.n_rows + np.arange(n)
+        if self._first_tick is None:
+            self._first_tick = int(ticks[0])
+        return np.asarray((ticks - self._first_tick) // self.step)
 
     def _unusable(self, values: FloatArray, unlabelled: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
         # One finite total proves that every value is finite, without an (n, d) mask; the reverse need not

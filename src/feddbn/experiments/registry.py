@@ -20,7 +20,6 @@ from feddbn.method_table import METHODS as METHOD_TABLE
 __all__ = ["METHODS", "Method"]
 
 Settings = Mapping[str, Any]
-_NONE: Settings = MappingProxyType({})
 
 PAPER_LAMBDAS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 """[fdbnl] "from [0.05, 0.5]", every second step; the paper's unweighted sum makes them act as lambda / K."""

@@ -69,5 +69,5 @@ class Dynotears(ConsensusEstimator):
         preparation: Preparation = prepare(summary_of_moments(moments, d), d, self.center, self.scale)
         check_summary(variables, preparation)
         options, _ = consensus_options(settings, preparation, self._constraints(), 1)
-        G = moments.about(preparation.center) / moments.n / np.outer(preparation.scale, preparation.scale)
+        G = moments.standardised(preparation.center, preparation.scale)
         return ConsensusFit(solve_dynotears(G, options), preparation, 1.0)

@@ -196,7 +196,7 @@ class LaggedEdgeRanker(_Ranker):
         )
         allowed = constraints.allowed[d:]
         with threadpool_limits(1, user_api="blas"):
-            result = self._rank(lagged_posterior_program(d, allowed, options), federation, observer)
+            result = self._rank(lagged_posterior_program(names, allowed, options), federation, observer)
             self._report(result, names, allowed)
 
     def _report(self, result: LaggedPosterior, names: tuple[str, ...], allowed: np.ndarray) -> None:

@@ -304,7 +304,7 @@ class OneShotDBN(DBNEstimator):
         options = LaggedOptions(
             self.n_lags, feature_candidates(self.features, self.smoothing, d), self.center_by
         )
-        result, seconds = self._run(lagged_posterior_program(d, allowed, options), federation, observer)
+        result, seconds = self._run(lagged_posterior_program(names, allowed, options), federation, observer)
         probability, weight = result.posterior.probability, result.weights()
         present = (probability > 0.5) & allowed
         A = np.where(present, weight, 0.0).reshape(self.n_lags, d, d)

@@ -1,7 +1,6 @@
-"""Where deployed kits and jobs look for this; the code is in `engines.flower.site`."""
-
-from __future__ import annotations
+"""Where deployed apps look for this; the code is in `engines.flower.site`."""
 
 from feddbn.runtime.engines.flower.site import app
 
+# Flower looks for the name in this file's text before it imports it.
 __all__ = ["app"]

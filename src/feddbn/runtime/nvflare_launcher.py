@@ -1,7 +1,5 @@
 """Where deployed kits and jobs look for this; the code is in `engines.nvflare.launcher`."""
 
-from __future__ import annotations
-
 from feddbn.runtime.engines.nvflare.launcher import WarmServerLauncher, WarmSiteLauncher
 
 __all__ = ["WarmServerLauncher", "WarmSiteLauncher"]

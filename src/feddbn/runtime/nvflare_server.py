@@ -1,7 +1,5 @@
 """Where deployed kits and jobs look for this; the code is in `engines.nvflare.server`."""
 
-from __future__ import annotations
-
 from feddbn.runtime.engines.nvflare.server import FeddbnServer
 
 __all__ = ["FeddbnServer"]

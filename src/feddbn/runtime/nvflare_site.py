@@ -1,7 +1,5 @@
 """Where deployed kits and jobs look for this; the code is in `engines.nvflare.site`."""
 
-from __future__ import annotations
-
 from feddbn.runtime.engines.nvflare.site import FeddbnSite
 
 __all__ = ["FeddbnSite"]

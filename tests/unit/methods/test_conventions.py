@@ -1,4 +1,4 @@
-"""scikit-learn's conventions: its own checks, nothing before a fit, nothing of an earlier one, no rows after it."""
+"""Several modules: scikit-learn's conventions: its own checks, nothing before a fit, nothing of an earlier one, no rows after it."""
 
 from __future__ import annotations
 

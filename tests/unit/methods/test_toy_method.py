@@ -1,4 +1,4 @@
-"""A method that another package brings, in one file: Python, command line, study, policy and report."""
+"""Several modules: a method that another package brings, in one file: Python, command line, study, policy and report."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ from feddbn.errors import FederationError, ParameterError, SiteRefused
 from feddbn.federation.protocol import study as studies
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.store_format import MemoryStore
 from feddbn.federation.protocol.study import Study
 from feddbn.methods.registry import Method, register_method
 from feddbn.privacy.policy import SitePolicy
 from feddbn.report import write_report
-from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal, run_study
-from feddbn.runtime.deployed.faults import LocalExchange
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.open_site import study_checks
 from feddbn.runtime.deployed.protection import Protection
 from feddbn.runtime.deployed.settings import SiteSettings
+from support.faults import LocalExchange, MemoryJournal, MemoryStore
 
 ONE_FILE = "support.toy_method"
 MADE = feddbn.simulate(d=4, n_sites=4, n_samples=600, mean_degree=2, random_state=0)

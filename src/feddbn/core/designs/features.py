@@ -6,37 +6,23 @@ Rules of this file
   scale, knots) only. Time enters through the causal smoothing alone, so a row never depends on a later one.
 - Everything a map needs is public or broadcast, so that the features of two sites mean the same and their
   sums add up.
-- A stream cut into blocks gives the same rows as the whole segment: smoothing and lags are carried over the
-  cut.
-
-The columns of a feature row, for d variables, p lags and m features per regulator::
-
-    [ x_t (d) | x_{t-1} (d) ... x_{t-p} (d) | phi(e_{t-1}) (d m) ... phi(e_{t-p}) (d m) ]
-    e_t = s x_t + (1 - s) e_{t-1},   e = x in the first row of a segment
-
-The features of one regulator at one lag stand next to each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.lagged import Block
 from feddbn.errors import ParameterError
 
 __all__ = [
     "DEFAULT_KNOTS",
-    "FeatureLayout",
     "FeatureMap",
-    "FeatureRows",
     "callable_map",
     "feature_map",
-    "feature_rows",
     "natural_spline",
     "register_feature_map",
     "smooth",
@@ -45,7 +31,6 @@ __all__ = [
 DEFAULT_KNOTS = (-1.645, -0.385, 0.385, 1.645)
 """Knots in public standard deviations: the 5, 35, 65 and 95 % points of a normal."""
 
-Labels = NDArray[np.generic]
 FeatureFunction = Callable[[FloatArray, FloatArray], FloatArray]
 
 
@@ -63,12 +48,15 @@ class FeatureMap:
         m for k knots.
     has_identity
         Whether the first feature is the value itself, so that a weight has the units of the regulator.
+    has_knots
+        Whether it reads its knots.
     """
 
     name: str
     function: FeatureFunction
     width: Callable[[int], int]
     has_identity: bool = True
+    has_knots: bool = True
 
     def __call__(self, values: FloatArray, knots: FloatArray) -> FloatArray:
         """(n, d, m) features of (n, d) values."""
@@ -87,42 +75,6 @@ class FeatureMap:
                 " make it defined everywhere."
             )
         return result
-
-
-@dataclass(frozen=True)
-class FeatureLayout:
-    """Where the columns of a feature row are: d variables, p lags, m features per regulator."""
-
-    d: int
-    n_lags: int
-    m: int
-
-    @property
-    def q(self) -> int:
-        """Number of columns."""
-        return self.d * (1 + self.n_lags * (1 + self.m))
-
-    @property
-    def n_regulators(self) -> int:
-        """Number of (lag, variable) pairs, in the order lag 1 first."""
-        return self.d * self.n_lags
-
-    def own(self, target: int) -> NDArray[np.intp]:
-        """(p,) columns of the target's own past."""
-        return np.arange(1, self.n_lags + 1) * self.d + target
-
-    def features(self) -> NDArray[np.intp]:
-        """(n_regulators, m) columns of each regulator's features."""
-        start = self.d * (1 + self.n_lags)
-        return np.arange(start, self.q).reshape(self.n_regulators, self.m)
-
-
-@dataclass(frozen=True)
-class FeatureRows:
-    """Consecutive feature rows (n, q) and the label of each row's own time t, or None."""
-
-    rows: FloatArray
-    labels: Labels | None
 
 
 def smooth(values: FloatArray, smoothing: float, before: FloatArray | None = None) -> FloatArray:
@@ -167,57 +119,6 @@ def natural_spline(values: FloatArray, knots: FloatArray) -> FloatArray:
     return np.stack(columns, axis=-1)
 
 
-def feature_rows(
-    blocks: Iterable[Block],
-    n_lags: int,
-    features: FeatureMap,
-    *,
-    smoothing: float = 1.0,
-    origin: FloatArray | None = None,
-    scale: FloatArray | None = None,
-    knots: FloatArray | None = None,
-    chunk_rows: int = 4096,
-) -> Iterator[FeatureRows]:
-    """Yield feature rows of ``(x - origin) / scale``, at most `chunk_rows` rows at a time.
-
-    A row is usable if its `n_lags` predecessors lie in the same segment.
-    """
-    public_knots = np.array(DEFAULT_KNOTS) if knots is None else knots
-    memory: FloatArray | None = None
-    tail: FloatArray | None = None
-    for block in blocks:
-        if block.starts_segment:
-            memory, tail = None, None
-        for start in range(0, len(block.values), chunk_rows):
-            piece = slice(start, start + chunk_rows)
-            values = np.asarray(block.values[piece], dtype=np.float64)
-            if origin is not None:
-                values = values - origin
-            if scale is not None:
-                values = values / scale
-            smoothed = smooth(values, smoothing, memory)
-            memory = smoothed[-1]
-            d = values.shape[1]
-            mapped = features(smoothed, public_knots).reshape(len(values), -1)
-            both = np.concatenate([values, mapped], axis=1)
-            n_carried = 0
-            if tail is not None:
-                n_carried = len(tail)
-                both = np.concatenate([tail, both])
-            n_usable = len(both) - n_lags
-            if n_usable > 0:
-                labels = None if block.labels is None else block.labels[piece][max(n_lags - n_carried, 0) :]
-                yield FeatureRows(_stack(both, n_lags, d), labels)
-            tail = both[max(len(both) - n_lags, 0) :]
-
-
-def _stack(both: FloatArray, n_lags: int, d: int) -> FloatArray:
-    """Rows ``[x_t | x_{t-1} .. x_{t-p} | phi_{t-1} .. phi_{t-p}]`` from rows ``[x_t | phi_t]``."""
-    n = len(both) - n_lags
-    shifted = [both[n_lags - lag : n_lags - lag + n] for lag in range(n_lags + 1)]
-    return np.concatenate([part[:, :d] for part in shifted] + [part[:, d:] for part in shifted[1:]], axis=1)
-
-
 def _linear(values: FloatArray, knots: FloatArray) -> FloatArray:
     return values[:, :, None]
 
@@ -227,8 +128,8 @@ def _quadratic(values: FloatArray, knots: FloatArray) -> FloatArray:
 
 
 _REGISTRY: dict[str, FeatureMap] = {
-    "linear": FeatureMap("linear", _linear, lambda k: 1),
-    "quadratic": FeatureMap("quadratic", _quadratic, lambda k: 2),
+    "linear": FeatureMap("linear", _linear, lambda k: 1, has_knots=False),
+    "quadratic": FeatureMap("quadratic", _quadratic, lambda k: 2, has_knots=False),
     "spline": FeatureMap("spline", natural_spline, lambda k: k - 1),
 }
 
@@ -268,4 +169,4 @@ def callable_map(function: Callable[[FloatArray], FloatArray], d: int) -> Featur
     name = (
         f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__name__)}"
     )
-    return FeatureMap(name, lambda values, knots: function(values), lambda k: m, has_identity=False)
+    return FeatureMap(name, lambda values, knots: function(values), lambda k: m, False, False)

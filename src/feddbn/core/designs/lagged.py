@@ -7,7 +7,7 @@ of ``C``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 
-__all__ = ["Block", "lagged_rows"]
+__all__ = ["CHUNK_ROWS", "Block", "Stretch", "lagged_rows", "stack_lags", "stretches"]
+
+CHUNK_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -31,37 +33,78 @@ class Block:
         back.
     labels
         One label per row, or None; used to centre rows group by group.
+    time
+        Sampling steps from the recording's first row to this block's first; None if no time is known to have
+        passed since the block before.
     """
 
     values: FloatArray
     starts_segment: bool = True
     labels: NDArray[np.generic] | None = None
+    time: int | None = None
 
 
-def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = 4096) -> Iterator[FloatArray]:
-    """Yield arrays (m, (n_lags+1) d) whose rows are z_t, at most `chunk_rows` rows each.
+@dataclass(frozen=True)
+class Stretch:
+    """Contiguous rows of one segment, of which the last m are usable: the first p serve as their lags.
 
-    A row is usable if its `n_lags` predecessors lie in the same segment. Memory is bounded by the largest
-    block plus one chunk; the last `n_lags` rows of a block are carried into the next when it continues the
-    segment.
+    Attributes
+    ----------
+    values
+        (p + m, d).
+    starts_segment
+        Whether no stretch of this segment came before.
+    labels
+        (m,) labels of the usable rows, or None.
+    time
+        Sampling steps from the recording's first row to the first usable one.
+    """
+
+    values: FloatArray
+    starts_segment: bool
+    labels: NDArray[np.generic] | None
+    time: int
+
+
+def stretches(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS) -> Iterator[Stretch]:
+    """Yield every usable row once, with its lags, at most `chunk_rows` of them at a time.
+
+    A row is usable if its `n_lags` predecessors lie in the same segment. Blocks are cut, not copied; where one
+    continues a segment, the `n_lags` rows before it are put in front of its first chunk.
     """
     tail: FloatArray | None = None
+    is_first, clock = True, 0
     for block in blocks:
         values = block.values
-        if block.starts_segment:
-            tail = None
-        if tail is not None and len(tail):
+        clock = clock if block.time is None else block.time
+        if block.starts_segment or tail is None:
+            tail, is_first = values[:0], True
+        n_carried = len(tail)
+        n_usable = n_carried + len(values) - n_lags
+        for start in range(0, n_usable, chunk_rows):
+            low, high = start - n_carried, min(start + chunk_rows, n_usable) + n_lags - n_carried
+            rows = values[low:high] if low >= 0 else np.concatenate([tail[start:], values[:high]])
+            labels = None if block.labels is None else block.labels[low + n_lags : high]
+            yield Stretch(rows, is_first, labels, clock + low + n_lags)
+            is_first = False
+        clock += len(values)
+        if len(values) < n_lags:
             values = np.concatenate([tail, values])
-        n_usable = len(values) - n_lags
-        for start in range(0, max(n_usable, 0), chunk_rows):
-            stop = min(start + chunk_rows, n_usable)
-            yield _stack_lags(values[start : stop + n_lags], n_lags)
         tail = values[max(len(values) - n_lags, 0) :]
 
 
-def _stack_lags(values: FloatArray, n_lags: int) -> FloatArray:
-    m, d = len(values) - n_lags, values.shape[1]
-    rows = np.empty((m, (n_lags + 1) * d))
-    for lag in range(n_lags + 1):
-        rows[:, lag * d : (lag + 1) * d] = values[n_lags - lag : n_lags - lag + m]
-    return rows
+def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS) -> Iterator[FloatArray]:
+    """Yield arrays (m, (n_lags+1) d) whose rows are z_t, at most `chunk_rows` rows each."""
+    for stretch in stretches(blocks, n_lags, chunk_rows):
+        m, d = len(stretch.values) - n_lags, stretch.values.shape[1]
+        rows = np.empty((m, (n_lags + 1) * d))
+        stack_lags(stretch.values, range(n_lags + 1), rows)
+        yield rows
+
+
+def stack_lags(values: FloatArray, lags: Sequence[int], out: FloatArray) -> None:
+    """Write the values (p + m, k) at each of the lags, side by side, into the m rows of `out`."""
+    m, k = len(out), values.shape[1]
+    for position, lag in enumerate(lags):
+        first = len(values) - m - lag
+        out[:, position * k : (position + 1) * k] = values[first : first + m]

@@ -315,4 +315,4 @@ class ConsensusRun(Run):
 
     def _norm(self, C: FloatArray) -> float:
         """Frobenius norm in the metric D."""
-        return float(np.sqrt(np.einsum("i,ij,ij->", self.options.metric, C, C)))
+        return float(np.sqrt(np.vdot(self.options.metric[:, None] * C, C)))

@@ -33,6 +33,7 @@ from feddbn.core.orders.parents import ParentRegressions
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.orders.units import varsortability
 from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.scaling import correlations, safe_roots
 
 __all__ = [
     "LearnOptions",
@@ -70,12 +71,10 @@ class LearnOptions:
 
 @dataclass(frozen=True)
 class NoiseChoice:
-    """Equal or free noise variances, the sentence that says why, and both scores (None if not searched)."""
+    """Equal or free noise variances, and the sentence that says why."""
 
     kind: NoiseVariance
     reason: str
-    equal_score: float | None
-    free_score: float | None
 
 
 @dataclass(frozen=True)
@@ -228,9 +227,7 @@ def refit(moments: Moments, support: BoolArray) -> tuple[FloatArray, FloatArray,
     q, d = support.shape
     C = np.zeros((q, d))
     variances = np.zeros(d)
-    scale = np.sqrt(np.diag(moments.scatter))
-    scale = np.where(scale > 0, scale, 1.0)
-    R = moments.scatter / np.outer(scale, scale)
+    R, scale = correlations(moments.scatter)
     for j in range(d):
         S = np.flatnonzero(support[:, j])
         if len(S):
@@ -283,9 +280,7 @@ def _choose_noise(
     asked = options.noise_variance
     if asked != "auto":
         found = searched(asked)
-        score = found[1].score
-        scores = (score, None) if asked == "equal" else (None, score)
-        return {asked: found}, NoiseChoice(asked, f"{asked} noise variances, as asked", *scores)
+        return {asked: found}, NoiseChoice(asked, f"{asked} noise variances, as asked")
     searches: Searches = {"equal": searched("equal")}
     equal = searches["equal"][1]
     # Equal variances are free ones with d - 1 parameters less: BIC's price of them is (d - 1) log n.
@@ -293,7 +288,7 @@ def _choose_noise(
     unequal = variance_difference(equal, moments.n)
     bartlett = f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
     if unequal <= price:
-        return searches, NoiseChoice("equal", f"equal noise variances: {bartlett}", equal.score, None)
+        return searches, NoiseChoice("equal", f"equal noise variances: {bartlett}")
     searches["free"] = searched("free")
     free = searches["free"][1]
     free_score = free.score + price
@@ -303,7 +298,7 @@ def _choose_noise(
         f"{kind} noise variances: BIC {equal.score:.1f} with equal, {free_score:.1f} with free ones; "
         f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}; {bartlett}"
     )
-    return searches, NoiseChoice(kind, reason, equal.score, free_score)
+    return searches, NoiseChoice(kind, reason)
 
 
 def _varied_starts(
@@ -354,8 +349,7 @@ def _check_units(
     if noise.kind == "free":
         return None
     best = searches["equal"][1]
-    sd = np.sqrt(np.diag(moments.scatter)[:d] / moments.n)
-    sd = np.where(sd > 0, sd, 1.0)
+    sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
     scaled = moments.scaled(np.tile(sd, n_lags + 1))
     prices, regressions = options.criterion.for_orders, searches["equal"][0].regressions
     other = OrderSearch(scaled, d, n_lags, constraints, prices, "equal", regressions.scaled(sd)).run(0, rng)

@@ -23,6 +23,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.orders.parents import Parents
 from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.scaling import correlations
 
 __all__ = [
     "N_FEATURES",
@@ -65,9 +66,7 @@ class NodeResiduals:
 
 def node_residuals(moments: Moments, jobs: Sequence[Job]) -> NodeResiduals:
     """The standardised residuals of nodes given parents."""
-    scale = np.sqrt(np.diag(moments.scatter) / moments.n)
-    scale = np.where(scale > 0, scale, 1.0)
-    R = moments.scatter / np.outer(scale, scale) / moments.n
+    R, root = correlations(moments.scatter)
     B = np.zeros((len(R), len(jobs)))
     for r, (node, parents) in enumerate(jobs):
         B[node, r] = 1.0
@@ -75,7 +74,7 @@ def node_residuals(moments: Moments, jobs: Sequence[Job]) -> NodeResiduals:
             index = list(parents)
             B[index, r] = -np.linalg.solve(R[np.ix_(index, index)], R[index, node])
         B[:, r] /= np.sqrt(max(float(B[:, r] @ R @ B[:, r]), 1e-300))
-    B /= scale[:, None]
+    B *= np.sqrt(moments.n) / root[:, None]
     return NodeResiduals(B, moments.mean @ B, tuple(jobs))
 
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.scaling import correlations
 
 __all__ = ["NodeFit", "Objective", "ParentRegressions", "Parents"]
 
@@ -64,12 +64,11 @@ class ParentRegressions:
 
     def __init__(self, scatter: FloatArray, n: float, d: int) -> None:
         diagonal = np.diag(scatter).copy()
-        scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
         self.n = float(n)
         self.d = d
         self.q = len(scatter)
         self.column_total: FloatArray = diagonal
-        self.correlation: FloatArray = scatter / np.outer(scale, scale)
+        self.correlation: FloatArray = correlations(scatter)[0]
         self._usable = (diagonal > 0).astype(np.float64)
         self._cache: dict[tuple[int, Parents], NodeFit] = {}
         self._max_entries = max(1000, _CACHE_FLOATS // self.q)
@@ -132,16 +131,6 @@ class ParentRegressions:
         np.divide(covariance, variance, out=gain, where=variance > _COLLINEAR)
         np.minimum(gain, rss * (1 - 1e-12), out=gain)
         return NodeFit(rss, gain, loss)
-
-    def coefficients(self, node: int, parents: Iterable[int], scatter: FloatArray) -> FloatArray:
-        """(q,) least-squares weights of `node` on `parents` in the units of `scatter`, zero elsewhere."""
-        index = np.array(sorted(parents), dtype=int)
-        weights = np.zeros(self.q)
-        if len(index):
-            beta = np.linalg.solve(self.correlation[np.ix_(index, index)], self.correlation[index, node])
-            diagonal = np.diag(scatter)
-            weights[index] = beta * np.sqrt(diagonal[node] / diagonal[index])
-        return weights
 
 
 def _factor_of_collinear(R: FloatArray) -> FloatArray:

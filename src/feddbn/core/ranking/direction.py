@@ -30,6 +30,7 @@ from scipy.special import ndtr
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.lagged import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.scaling import correlations
 from feddbn.errors import DataError, ParameterError
 
 __all__ = ["DirectionSums", "PairScores", "direction_sums", "score_pairs"]
@@ -157,13 +158,10 @@ def score_pairs(sums: DirectionSums, ridge: float = 1e-3) -> PairScores:
             f"{sums.n:.0f} usable rows are too few to score pairs;"
             " give recordings of at least 5 rows without gaps."
         )
-    norm = np.sqrt(np.diag(sums.products))
-    norm = np.where(norm > 0, norm, 1.0)
-    correlation = sums.products / np.outer(norm, norm)
+    correlation, _ = correlations(sums.products)
     np.fill_diagonal(correlation, 1.0)
-    precision = np.linalg.inv(correlation + ridge * np.eye(d))
-    scale = np.sqrt(np.diag(precision))
-    partial = -precision / np.outer(scale, scale)
+    precision: FloatArray = np.linalg.inv(correlation + ridge * np.eye(d)).astype(np.float64, copy=False)
+    partial = -correlations(precision)[0]
     np.fill_diagonal(partial, 0.0)
     mean = sums.asymmetry / sums.n
     variance = np.maximum(sums.asymmetry_squares / sums.n - mean**2, 0.0)

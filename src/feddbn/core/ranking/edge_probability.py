@@ -27,7 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.designs.features import FeatureLayout
+from feddbn.core.designs.design import Design
+from feddbn.core.statistics.scaling import correlations
 from feddbn.errors import DataError, ParameterError
 
 __all__ = [
@@ -111,7 +112,7 @@ def score_parent_sets(
     cross: FloatArray,
     n: float,
     n_intercepts: float,
-    layout: FeatureLayout,
+    design: Design,
     *,
     allowed: BoolArray | None = None,
     ridge: float = 1e-3,
@@ -127,8 +128,8 @@ def score_parent_sets(
         Number of rows.
     n_intercepts
         Number of means that the centring removed.
-    layout
-        Where the columns are.
+    design
+        Where the columns are; every possible edge has the same number of them.
     allowed
         (r, d), [from, to]; edges that may exist. A target's own past is in every model and never a candidate.
     ridge
@@ -137,21 +138,21 @@ def score_parent_sets(
     g
         Strength of the prior; n by default (unit information).
     """
-    if cross.shape != (layout.q, layout.q):
+    if cross.shape != (design.q, design.q):
         raise ParameterError(
-            f"cross must have shape {(layout.q, layout.q)} for this layout, got {cross.shape}."
+            f"cross must have shape {(design.q, design.q)} for this design, got {cross.shape}."
         )
     if ridge < 0:
         raise ParameterError(f"ridge must not be negative, got {ridge!r}.")
-    n_free = n - n_intercepts - layout.n_lags
+    n_free = n - n_intercepts - design.n_lags
     if n_free < 2:
         raise DataError(
-            f"{n:.0f} usable rows leave {n_free:.0f} after {n_intercepts:.0f} means and {layout.n_lags} lags"
+            f"{n:.0f} usable rows leave {n_free:.0f} after {n_intercepts:.0f} means and {design.n_lags} lags"
             " are estimated; edge probabilities need at least 2: give more rows or centre fewer groups."
         )
-    d, r = layout.d, layout.n_regulators
-    correlation, _ = _correlation(cross)
-    regulators = layout.features()
+    regulators = design.edge_columns
+    d, (r, m) = design.d, regulators.shape
+    correlation, _ = correlations(cross)
     strength = float(n) if g is None else g
     n_pairs = r * (r - 1) // 2
     scores = ParentScores(
@@ -167,12 +168,12 @@ def score_parent_sets(
         candidate[target::d] = False
         index = np.flatnonzero(candidate)
         columns = regulators[index].ravel()
-        grams, moments, residual = _partial_out(correlation, columns, target, layout.own(target))
+        grams, moments, residual = _partial_out(correlation, columns, target, design.own(target))
         residual_variance = variances[target] * max(residual, 0.0)
         scores.null[target] = -0.5 * n_free * np.log(max(residual_variance, np.finfo(float).tiny))
         if residual <= 1e-12:
             moments, residual = np.zeros_like(moments), 1.0  # a constant target: nothing explains it better
-        _score_target(scores, target, index, grams, moments, residual, layout.m, ridge, n_free, strength)
+        _score_target(scores, target, index, grams, moments, residual, m, ridge, n_free, strength)
     return scores
 
 
@@ -209,13 +210,6 @@ def average_parent_sets(
         rates = np.clip((found + 1.0) / (n_possible + 1.0 / edge_rate), 1e-6, 1.0 - 1e-6)[group]
         probability, weight, evidence = _posterior(scores, rates)
     return EdgePosterior(probability, weight, rates, float(evidence + scores.null.sum()))
-
-
-def _correlation(cross: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(q, q) correlations and (q,) root sums of squares; a constant column correlates with nothing."""
-    norm = np.sqrt(np.maximum(np.diag(cross), 0.0))
-    safe = np.where(norm > 0, norm, 1.0)
-    return cross / np.outer(safe, safe), safe
 
 
 def _partial_out(

@@ -50,6 +50,10 @@ def solve_acyclic_prox(
     V, penalty and allowed are (K, d, d), kappa (K, d, 1), alpha (K,). One turn is one trial step of every graph that is
     not done. A graph is done when a step moves none of its weights by more than `tol`.
     """
+    if len(V) == 1:
+        return _of_one(
+            V[0], kappa[0], penalty[0], allowed[0], alpha[0], rho1, start, acyclicity, tol, max_steps
+        )
     out = AcyclicStart(start.W.copy(), start.h.copy(), start.grad_h.copy(), start.curvature.copy())
     units = kappa / kappa.transpose(0, 2, 1)
     floor = 1e-3 * (kappa / units).mean(axis=(1, 2))
@@ -89,6 +93,46 @@ def solve_acyclic_prox(
         live, M, n_steps, W, h, grad_h = live[rest], M[rest], n_steps[rest], W[rest], h[rest], grad_h[rest]
         pull, kappa, units, penalty = pull[rest], kappa[rest], units[rest], penalty[rest]
         allowed, alpha, floor, g, phi = allowed[rest], alpha[rest], floor[rest], g[rest], phi[rest]
+
+
+def _of_one(
+    V: FloatArray,
+    kappa: FloatArray,
+    penalty: FloatArray,
+    allowed: BoolArray,
+    alpha: float,
+    rho1: float,
+    start: AcyclicStart,
+    acyclicity: Acyclicity,
+    tol: float,
+    max_steps: int,
+) -> tuple[AcyclicStart, int]:
+    """The same for one graph: plain numbers where arrays of one number would take half of the time."""
+    W, h, grad_h = start.W[0], float(start.h[0]), start.grad_h[0]
+    pull, units = kappa * V, kappa / kappa[:, 0]
+    floor = 1e-3 * float((kappa / units).mean())
+    M, n_evaluations = max(float(start.curvature[0]), floor), 0
+    for _ in range(max_steps):
+        g, phi = (alpha + rho1 * h) * grad_h, alpha * h + 0.5 * rho1 * h * h
+        while True:
+            near = M * units
+            total = kappa + near
+            new = allowed * soft_threshold((pull + near * W - g) / total, penalty / total)
+            step = new - W
+            values, gradients = acyclicity(new[None])
+            h_new, n_evaluations = float(values[0]), n_evaluations + 1
+            promised = phi + float(np.vdot(g, step)) + 0.5 * float(np.vdot(near * step, step))
+            if (
+                alpha * h_new + 0.5 * rho1 * h_new * h_new <= promised + 1e-12 * max(1.0, abs(phi))
+                or M > 1e20
+            ):
+                break
+            M *= 4.0
+        W, h, grad_h = new, h_new, gradients[0]
+        if (units * step * step).max(initial=0.0) <= tol * tol:
+            break
+        M = max(0.5 * M, floor)
+    return AcyclicStart(W[None], np.array([h]), grad_h[None], np.array([M])), n_evaluations
 
 
 def _slope_and_price(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.scaling import correlations
 
 __all__ = ["completed", "nearest_positive"]
 
@@ -38,9 +39,8 @@ def nearest_positive(F: FloatArray, floor: float = 1e-3) -> FloatArray:
     far the entries contradict each other; positive ones below its size cannot be told from such an error and are raised
     to it, or regressions on them would explode.
     """
+    e, V = np.linalg.eigh(correlations(F)[0])
+    R, _ = correlations((V * np.maximum(e, max(floor, -float(e[0])))) @ V.T)
     root = np.sqrt(np.diag(F))
-    e, V = np.linalg.eigh(F / np.outer(root, root))
-    R = (V * np.maximum(e, max(floor, -float(e[0])))) @ V.T
-    unit = np.sqrt(np.diag(R))
-    result: FloatArray = R / np.outer(unit, unit) * np.outer(root, root)
+    result: FloatArray = R * np.outer(root, root)
     return result

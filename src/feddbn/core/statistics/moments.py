@@ -6,15 +6,15 @@ cancel. Only `to_sums` / `from_sums` use raw sums, because raw sums are what add
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.lagged import Block, stretches
 
-__all__ = ["Moments", "sums_length"]
+__all__ = ["Moments", "sums_length", "symmetric"]
 
 
 _CHUNK_VALUES = 1 << 17
@@ -23,6 +23,15 @@ _CHUNK_VALUES = 1 << 17
 def sums_length(q: int) -> int:
     """Return the length of `Moments.to_sums` for q columns: a count, q totals, the upper triangle."""
     return 1 + q + q * (q + 1) // 2
+
+
+def symmetric(triangle: FloatArray, q: int) -> FloatArray:
+    """(q, q) symmetric matrix with this upper triangle."""
+    matrix = np.zeros((q, q))
+    rows, columns = np.triu_indices(q)
+    matrix[rows, columns] = triangle
+    matrix[columns, rows] = triangle
+    return matrix
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,8 @@ class Moments:
         """
         total = _Accumulator((n_lags + 1) * d)
         # About a megabyte: large enough that calls cost nothing, small enough to stay in cache.
-        for values in _pieces(blocks, n_lags, chunk_rows or max(1024, _CHUNK_VALUES // d)):
+        for stretch in stretches(blocks, n_lags, chunk_rows or max(1024, _CHUNK_VALUES // d)):
+            values = stretch.values
             m = len(values) - n_lags
             origin = total.origin(values)[:d]
             centred = _shifted(values, origin, total.buffer(len(values), d))
@@ -116,9 +126,9 @@ class Moments:
         delta = self.mean - origin
         return self.scatter + self.n * np.outer(delta, delta)
 
-    def raw_gram(self) -> FloatArray:
-        """(q, q) ``sum_t z_t z_t'``, uncentred."""
-        return self.about(np.zeros(self.q))
+    def standardised(self, origin: FloatArray, scale: FloatArray) -> FloatArray:
+        """(q, q) mean products of ``(z - origin) / scale``."""
+        return self.about(origin) / self.n / np.outer(scale, scale)
 
     def scaled(self, factor: FloatArray) -> Moments:
         """Moments of ``z / factor`` (elementwise, factor (q,))."""
@@ -142,11 +152,7 @@ class Moments:
         if n <= 0:
             return cls.empty(q)
         delta = vector[1 : 1 + q] / n
-        cross = np.zeros((q, q))
-        rows, columns = np.triu_indices(q)
-        cross[rows, columns] = vector[1 + q :]
-        cross[columns, rows] = vector[1 + q :]
-        scatter = cross - n * np.outer(delta, delta)
+        scatter = symmetric(vector[1 + q :], q) - n * np.outer(delta, delta)
         return cls(n, delta if origin is None else delta + origin, scatter)
 
 
@@ -188,26 +194,6 @@ class _Accumulator:
     def moments(self) -> Moments:
         """Return what has been accumulated, exactly symmetric."""
         return Moments(float(self.n), self.mean, (self.scatter + self.scatter.T) / 2)
-
-
-def _pieces(blocks: Iterable[Block], n_lags: int, chunk_rows: int) -> Iterator[FloatArray]:
-    """Contiguous rows (n_lags + m, d) with m usable ones, 0 < m <= chunk_rows, each row usable once."""
-    tail: FloatArray | None = None
-    for block in blocks:
-        values = block.values
-        if tail is not None and not block.starts_segment and len(tail):
-            # Only the seam is copied, not the block: rows that need both sides of it, then the block itself.
-            seam = np.concatenate([tail, values[:n_lags]])
-            if len(seam) > n_lags:
-                yield seam
-            tail = seam[-n_lags:] if len(values) < n_lags else None
-        else:
-            tail = None
-        n_usable = len(values) - n_lags
-        for start in range(0, n_usable, chunk_rows):
-            yield values[start : min(start + chunk_rows, n_usable) + n_lags]
-        if tail is None:
-            tail = values[max(len(values) - n_lags, 0) :]
 
 
 def _shifted(x: FloatArray, origin: FloatArray, out: FloatArray) -> FloatArray:

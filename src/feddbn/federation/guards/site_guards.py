@@ -42,9 +42,10 @@ class PolicyGuard(Guard):
 
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
         """Check name, feature maps, number of sites, rounds and masking."""
-        names = [str(feature) for feature in getattr(task.question, "features", ())]
         self._policy.check_sites(self._n_sites if task.participants is None else len(set(task.participants)))
-        self._policy.check_task(task.name, names, self._answered[task.name] + 1, channel.masked)
+        self._policy.check_task(
+            task.name, task.question.feature_maps, self._answered[task.name] + 1, channel.masked
+        )
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
         """Count the answer."""

@@ -29,7 +29,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.lagged import lagged_rows
+from feddbn.core.designs.design import Design
+from feddbn.core.designs.lagged import CHUNK_ROWS
+from feddbn.core.designs.rows import design_rows
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.core.statistics.resampling import (
     RESAMPLINGS,
@@ -42,6 +44,7 @@ from feddbn.errors import MissingExtra, ProtocolError
 from feddbn.federation.protocol.question import MOST_LAGS, Question, array, choice, whole
 from feddbn.federation.protocol.site import (
     Here,
+    Recording,
     SiteData,
     SiteState,
     SiteTask,
@@ -90,17 +93,18 @@ class ResamplingPlan:
 
 def resampling_plan(site: SiteData, n_lags: int, block_length: int | str, unit: str) -> ResamplingPlan:
     """Cut a site's rows into what will be resampled; reads every row once and keeps none."""
+    design = Design.linear(site.variables, n_lags)
     digest = hashlib.sha256()
     lengths: list[list[int]] = []
     longest = np.zeros((0, 0))
     for recording in site.recordings():
         digest.update(b"recording ")
         lengths.append([])
-        for chunk in lagged_rows(recording.blocks(), n_lags):
-            digest.update(np.ascontiguousarray(chunk).tobytes())
+        for chunk in _chunks(recording, design):
+            digest.update(chunk.tobytes())
             lengths[-1].append(len(chunk))
             if block_length == "politis-white" and len(chunk) > len(longest):
-                longest = chunk[:, : len(site.variables)].copy()
+                longest = chunk[:, : design.d].copy()
     usable = [item for item in lengths if sum(item)]
     by_recording = unit == "recordings" or (unit == "auto" and len(usable) >= MANY_RECORDINGS)
     length = _block_length(block_length, sum(map(sum, lengths)), longest)
@@ -184,7 +188,8 @@ class BootstrapQuestion(Question):
 
 
 def _answer(here: Here, question: BootstrapQuestion) -> tuple[SiteState, FloatArray]:
-    q, origin = (question.n_lags + 1) * len(here.data.variables), question.origin
+    design, origin = Design.linear(here.data.variables, question.n_lags), question.origin
+    q = design.q
     if len(origin) != q:
         raise question.wrong(f"'origin' must have {q} numbers for this site's variables")
     first, stop = question.first, question.stop
@@ -194,24 +199,29 @@ def _answer(here: Here, question: BootstrapQuestion) -> tuple[SiteState, FloatAr
         [plan.counts(question.resampling, question.seed, replicate) for replicate in range(first, stop)]
     )
     total = np.zeros((stop - first, sums_length(q)))
-    for index, sums in _block_sums(here.data, question.n_lags, plan, origin):
+    for index, sums in _block_sums(here.data, design, plan, origin):
         total += counts[:, index] @ sums
     return here.state, total.ravel()
 
 
 def _block_sums(
-    site: SiteData, n_lags: int, plan: ResamplingPlan, origin: FloatArray
+    site: SiteData, design: Design, plan: ResamplingPlan, origin: FloatArray
 ) -> Iterator[tuple[np.ndarray, FloatArray]]:
     """Yield (units, sums of their blocks), some blocks at a time."""
     # Bounds the (blocks, q, q) products held at once.
     at_once = max(1, _FLOATS_AT_ONCE // len(origin) ** 2)
-    chunks = (chunk for recording in site.recordings() for chunk in lagged_rows(recording.blocks(), n_lags))
+    chunks = (chunk for recording in site.recordings() for chunk in _chunks(recording, design))
     for chunk, sizes, units in zip(chunks, plan.sizes, plan.units, strict=True):
         ends = np.cumsum(sizes)
         for first in range(0, len(sizes), at_once):
             part = slice(first, first + at_once)
             rows = chunk[ends[part][0] - sizes[first] : ends[part][-1]]
             yield units[part], block_sums(rows, sizes[part], origin)
+
+
+def _chunks(recording: Recording, design: Design) -> Iterator[FloatArray]:
+    """Design rows in chunks of a size that does not depend on the design: blocks are cut within them."""
+    return (rows.values for rows in design_rows(design, recording.blocks(), CHUNK_ROWS))
 
 
 def _block_length(block_length: int | str, n_rows: int, longest: FloatArray) -> int:

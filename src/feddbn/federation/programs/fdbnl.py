@@ -22,7 +22,7 @@ from feddbn.core.graphs.acyclicity import get_acyclicity
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.statistics import Preparation, local_moments, prepare, summary_program
+from feddbn.federation.programs.statistics import Preparation, asked_moments, prepare, summary_program
 from feddbn.federation.protocol.question import array, choice, number, whole
 from feddbn.federation.protocol.record import Record
 from feddbn.federation.protocol.rows import RowsQuestion
@@ -213,9 +213,8 @@ class _Consensus(Record):
 
 def _weighted_gram(here: Here, question: StepQuestion) -> tuple[SiteState, FloatArray]:
     """Return the site's ``w_k G_k`` (q, q) about the federation's centre, in its scale; the state keeps the moments."""
-    question.require_variables(here.data)
-    state, moments = local_moments(here, question.n_lags, question.center == "recording", question.fold)
-    G = moments.about(question.origin) / moments.n / np.outer(question.scale, question.scale)
+    state, moments = asked_moments(here, question)
+    G = moments.standardised(question.origin, question.scale)
     weight = moments.n / question.n_total if question.weighting == "samples" else 1.0
     return state, weight * G
 
@@ -237,11 +236,11 @@ def _step(
         problem = Decomposed.of(wG, question.metric)
         before = Consensus(*np.zeros((2, len(wG), *C.shape)))
     else:
-        known = _Consensus.read(states)
+        known = _Consensus.read(states, memo)
         problem, before = Decomposed(wG, known.V, known.e, question.metric), Consensus(known.C, known.U)
     after, vectors = before.answers(problem, ask, C, question.rho2_before, question.rho2, question.relaxation)
     kept = _Consensus(problem.V, problem.e, after.C, after.U)
-    return kept.kept(states, None if ask is Ask.ZERO else ("C", "U")), vectors
+    return kept.kept(states, None if ask is Ask.ZERO else ("C", "U"), memo), vectors
 
 
 def _adds_up(question: StepQuestion) -> tuple[str, ...]:

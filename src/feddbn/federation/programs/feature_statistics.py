@@ -20,29 +20,20 @@ The label of a feature row is the label of its own time t, not of its predecesso
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.features import DEFAULT_KNOTS, FeatureLayout, FeatureMap, feature_map, feature_rows
+from feddbn.core.designs.design import Basis, Design
+from feddbn.core.designs.features import DEFAULT_KNOTS
+from feddbn.core.designs.gram import Gram, gram_sums_length, recording_gram
+from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.ranking.direction import DirectionSums, PairScores, direction_sums, score_pairs
-from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.protocol.question import (
-    MOST_LAGS,
-    Param,
-    Question,
-    array,
-    choice,
-    numbers,
-    scalar,
-    texts,
-    whole,
-)
-from feddbn.federation.protocol.site import Here, Recording, register_site_task, sum_of_units
+from feddbn.federation.protocol.question import MOST_LAGS, Param, Question, designs
+from feddbn.federation.protocol.site import Here, register_site_task, sum_of_units
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
@@ -50,12 +41,10 @@ __all__ = [
     "Candidate",
     "FeatureStatistics",
     "feature_statistics_program",
-    "is_baseline",
     "pair_direction_program",
 ]
 
 CENTRINGS = ("shared", "recording", "label")
-_SHARED: Hashable = ("shared",)
 
 
 @dataclass(frozen=True)
@@ -72,7 +61,7 @@ class FeatureStatistics:
 
     Attributes
     ----------
-    candidate, layout
+    candidate, design
         Which map, and where its columns are.
     n
         Number of rows.
@@ -83,7 +72,7 @@ class FeatureStatistics:
     """
 
     candidate: Candidate
-    layout: FeatureLayout
+    design: Design
     n: float
     n_intercepts: float
     cross: FloatArray
@@ -91,29 +80,34 @@ class FeatureStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureMomentsQuestion(Question):
-    """Cross-products of the feature rows of candidate maps, each with its smoothing, in public units."""
+    """Cross-products of the rows of several designs; see `core.designs.gram.Gram.to_sums`."""
 
     name = "feature-moments"
     purpose = "cross-products of feature rows"
 
-    n_lags: int = whole(1, MOST_LAGS)
-    features: tuple[str, ...] = texts()
-    smoothing: tuple[float, ...] = numbers(0.0, 1.0)
-    centring: str = choice(*CENTRINGS)
-    baseline: Param = scalar(default=None)
-    origin: FloatArray = array("d")
-    scale: FloatArray = array("d")
-    knots: FloatArray = array("k")
+    designs: tuple[Design, ...] = designs()
 
     def check(self) -> None:
-        """Every map has its smoothing."""
-        if len(self.features) != len(self.smoothing):
-            raise self.wrong("'features' and 'smoothing' must be equally long")
+        """The designs are about the same variables and do not reach too far back."""
+        if len({design.variables for design in self.designs}) > 1:
+            raise self.wrong("'designs' must be about the same variables")
+        if self.reach > MOST_LAGS:
+            raise self.wrong(f"'designs' must have at most {MOST_LAGS} lags")
 
     @property
-    def candidates(self) -> tuple[Candidate, ...]:
-        """The maps with their smoothing."""
-        return tuple(map(Candidate, self.features, self.smoothing))
+    def reach(self) -> int:
+        """The largest number of lags."""
+        return max(design.n_lags for design in self.designs)
+
+    @property
+    def feature_maps(self) -> tuple[str, ...]:
+        """Names of the maps of all designs; the first term of each is the values themselves."""
+        return tuple(sorted({term.basis.name for design in self.designs for term in design.terms[1:]}))
+
+    @property
+    def params(self) -> dict[str, Param]:
+        """The designs as their descriptions."""
+        return {"designs": tuple(design.to_dict() for design in self.designs)}
 
 
 @dataclass(frozen=True)
@@ -133,7 +127,7 @@ class DirectionQuestion(Question):
 
 
 def feature_statistics_program(
-    d: int,
+    variables: Sequence[str],
     n_lags: int,
     candidates: Sequence[Candidate],
     *,
@@ -149,30 +143,27 @@ def feature_statistics_program(
     """
     if centring not in CENTRINGS:
         raise ParameterError(f"centring must be one of {', '.join(CENTRINGS)}, got {centring!r}.")
+    d = len(variables)
     units = np.stack([np.zeros(d), np.ones(d)])
     if standardise:
         answer = yield Task(FeatureScaleQuestion())
         units = _origin_and_scale(answer.value, d)
-    public = FeatureMomentsQuestion(
-        n_lags=n_lags,
-        features=tuple(c.features for c in candidates),
-        smoothing=tuple(c.smoothing for c in candidates),
-        centring=centring,
-        baseline=baseline,
-        origin=units[0],
-        scale=units[1],
-        knots=np.array(knots, dtype=float),
+    scope = {"shared": "all"}.get(centring, centring)
+    nuisance = Nuisance(scope, baseline=baseline if scope == "label" else None)
+    asked = tuple(
+        Design.features(variables, n_lags, Basis(c.features, tuple(knots), c.smoothing), nuisance, *units)
+        for c in candidates
     )
-    answer = yield Task(public)
+    answer = yield Task(FeatureMomentsQuestion(designs=asked))
     results, start = [], 0
-    for candidate in public.candidates:
-        layout = FeatureLayout(d, n_lags, feature_map(candidate.features).width(len(public.knots)))
-        stop = start + 2 + sums_length(layout.q)
+    for candidate, design in zip(candidates, asked, strict=True):
+        stop = start + gram_sums_length(design.q)
         if stop > len(answer.value):
             raise ProtocolError(
                 "the sum for task 'feature-moments' is shorter than the asked candidates need."
             )
-        results.append(_statistics(answer.value[start:stop], candidate, layout))
+        gram = Gram.from_sums(answer.value[start:stop], design.q)
+        results.append(FeatureStatistics(candidate, design, gram.n, gram.n_nuisance, gram.scatter))
         start = stop
     return results, units
 
@@ -181,13 +172,6 @@ def pair_direction_program(d: int, ridge: float = 1e-3) -> ServerProgram[PairSco
     """Return the scores of ordered pairs within a moment, from one sum."""
     answer = yield Task(DirectionQuestion())
     return score_pairs(DirectionSums.from_sums(answer.value, d), ridge)
-
-
-def is_baseline(labels: NDArray[np.generic], baseline: Param = None) -> NDArray[np.bool_]:
-    """(n,) whether a label equals `baseline`; without one, whether it is 0, False, empty or missing."""
-    if baseline is not None:
-        return np.array([value == baseline for value in labels.tolist()], dtype=bool)
-    return np.array([value is None or value != value or not value for value in labels.tolist()], dtype=bool)
 
 
 def _origin_and_scale(sums: FloatArray, d: int) -> FloatArray:
@@ -201,81 +185,15 @@ def _origin_and_scale(sums: FloatArray, d: int) -> FloatArray:
     return np.stack([mean, scale])
 
 
-def _statistics(vector: FloatArray, candidate: Candidate, layout: FeatureLayout) -> FeatureStatistics:
-    n_own, n_groups, n_shared = (float(value) for value in vector[:3])
-    q = layout.q
-    totals, triangle = vector[3 : 3 + q], vector[3 + q :]
-    cross = np.zeros((q, q))
-    rows, columns = np.triu_indices(q)
-    cross[rows, columns] = triangle
-    cross[columns, rows] = triangle
-    if n_shared > 0:
-        cross -= np.outer(totals, totals) / n_shared
-    # Own-centred rows lost one mean per group; the shared rows lost one together.
-    return FeatureStatistics(candidate, layout, n_own + n_shared, n_groups + float(n_shared > 0), cross)
-
-
-def _recording_moments(recording: Recording, public: FeatureMomentsQuestion, d: int) -> FloatArray:
-    """One recording's contribution: candidates one after another."""
-    return np.concatenate([_candidate_moments(recording, public, c, d) for c in public.candidates])
-
-
-def _candidate_moments(
-    recording: Recording, public: FeatureMomentsQuestion, candidate: Candidate, d: int
-) -> FloatArray:
-    features: FeatureMap = feature_map(candidate.features)
-    q = FeatureLayout(d, public.n_lags, features.width(len(public.knots))).q
-    groups: dict[Hashable, Moments] = {}
-    stream = feature_rows(
-        recording.blocks(),
-        public.n_lags,
-        features,
-        smoothing=candidate.smoothing,
-        origin=public.origin,
-        scale=public.scale,
-        knots=public.knots,
-    )
-    for chunk in stream:
-        for key, rows in _split(chunk.rows, chunk.labels, public, recording.name):
-            groups[key] = groups.get(key, Moments.empty(q)).merge(Moments.of_rows(rows))
-    shared = groups.pop(_SHARED, Moments.empty(q))
-    vector = shared.to_sums()
-    upper = np.triu_indices(q)
-    for own in groups.values():
-        vector[1 + q :] += own.scatter[upper]
-    n_own = sum(own.n for own in groups.values())
-    return np.concatenate([[n_own, float(len(groups))], vector])
-
-
-def _split(
-    rows: FloatArray, labels: NDArray[np.generic] | None, public: FeatureMomentsQuestion, recording: str
-) -> Iterator[tuple[Hashable, FloatArray]]:
-    """Yield (group, rows) of one chunk; the group of shared rows is `_SHARED`."""
-    if public.centring == "shared":
-        yield _SHARED, rows
-    elif public.centring == "recording":
-        yield "recording", rows
-    elif labels is None:
-        raise DataError(
-            f"recording {recording!r} has no label column, but center_by asks to centre rows by it."
-        )
-    else:
-        baseline = is_baseline(labels, public.baseline)
-        if baseline.any():
-            yield _SHARED, rows[baseline]
-        values = np.array([str(value) for value in labels.tolist()])
-        for value in sorted(set(values[~baseline].tolist())):
-            yield ("label", value), rows[~baseline & (values == value)]
-
-
 def _feature_moment_units(here: Here, question: FeatureMomentsQuestion, unit: str) -> Iterator[FloatArray]:
     _only_recordings(unit, question)
-    if len(question.origin) != len(here.data.variables):
+    if tuple(here.data.variables) != question.designs[0].variables:
         raise question.wrong(
-            f"'origin' must have a number for each of the {len(here.data.variables)} variables"
+            f"it is about the variables {question.designs[0].variables}, but this site has"
+            f" {tuple(here.data.variables)}; agree on the same variables in the same order"
         )
     for recording in here.data.recordings():
-        yield _recording_moments(recording, question, len(here.data.variables))
+        yield np.concatenate([recording_gram(design, recording).to_sums() for design in question.designs])
 
 
 def _scale_units(here: Here, question: FeatureScaleQuestion, unit: str) -> Iterator[FloatArray]:

@@ -60,7 +60,8 @@ class _Part:
             offset += len(block.values)
             if low < high:
                 labels = None if block.labels is None else block.labels[low:high]
-                yield Block(block.values[low:high], is_first or block.starts_segment or low > 0, labels)
+                time = None if block.time is None else block.time + low
+                yield Block(block.values[low:high], is_first or block.starts_segment or low > 0, labels, time)
                 is_first = False
 
 
@@ -73,8 +74,8 @@ def _bounds(recording: Recording, fold: tuple[int, ...]) -> tuple[int, int]:
 
 
 def training_part(recording: Recording, fold: tuple[int, ...]) -> Recording:
-    """Return the rows before the held-out block."""
-    return _Part(recording, 0, _bounds(recording, fold)[0])
+    """Return the rows before the held-out block; all of them without a fold."""
+    return _Part(recording, 0, _bounds(recording, fold)[0]) if fold else recording
 
 
 def held_out_part(recording: Recording, fold: tuple[int, ...], n_lags: int) -> Recording:

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.gram import gram_of
 from feddbn.core.fdbnl.site import loss_and_grad
-from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, StateError
 from feddbn.federation.programs.folds import held_out_part
 from feddbn.federation.programs.pfdbnl.entries import Entries
-from feddbn.federation.programs.statistics import Preparation, recording_moments
+from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.question import Question, array, whole
 from feddbn.federation.protocol.rows import Fold, RowsQuestion
 from feddbn.federation.protocol.site import (
     Here,
-    SiteData,
     SiteState,
     SiteTask,
     one_by_one,
@@ -125,7 +124,13 @@ class HeldOutSumsQuestion(Question):
 def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]:
     state, c, m, n_lags = here.state, question.candidate, question.n_candidates, question.n_lags
     entries = Entries.of(tuple(here.data.variables), question.variables, n_lags, n_lags)
-    moments = _held_out_moments(here.data, question)
+    design = question.design_of(here.data.variables, n_lags)
+    parts = (held_out_part(recording, question.fold, n_lags) for recording in here.data.recordings())
+    moments = gram_of(design, parts).moments
+    if moments.n == 0:
+        raise DataError(
+            "no held-out row of this site has its lags before it; lower n_lags or test on a larger share."
+        )
     scale = entries.take(question.scale)
     scatter = moments.about(entries.take(question.origin)) / np.outer(scale, scale)
     if question.C is None and "personal.final" not in state:
@@ -138,19 +143,6 @@ def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]
     losses = losses.copy()
     losses[:, c] += (loss, moments.n)
     return {**state, "selection.losses": losses}, np.array([loss, moments.n])
-
-
-def _held_out_moments(data: SiteData, question: HeldOutQuestion) -> Moments:
-    d, n_lags = len(data.variables), question.n_lags
-    total = Moments.empty((n_lags + 1) * d)
-    for recording in data.recordings():
-        part = held_out_part(recording, question.fold, n_lags)
-        total = total.merge(recording_moments(part, n_lags, d, question.center == "recording"))
-    if total.n == 0:
-        raise DataError(
-            "no held-out row of this site has its lags before it; lower n_lags or test on a larger share."
-        )
-    return total
 
 
 def _sums(here: Here, question: HeldOutSumsQuestion) -> tuple[SiteState, FloatArray]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.features import DEFAULT_KNOTS, callable_map, feature_map, register_feature_map
 from feddbn.core.ranking.edge_probability import EdgePosterior, average_parent_sets, score_parent_sets
+from feddbn.core.statistics.scaling import safe_roots
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.feature_statistics import (
     Candidate,
@@ -95,13 +96,12 @@ class LaggedPosterior:
 
         For a map without the value itself as first feature: target units per unit of its first feature.
         """
-        statistics, layout = self.chosen, self.chosen.layout
-        d, p = layout.d, layout.n_lags
-        spread = np.sqrt(np.maximum(np.diag(statistics.cross), 0.0) / statistics.n)
-        of_target, of_regulator = spread[:d] * self.units[1], spread[layout.features()[:, 0]]
+        statistics, design = self.chosen, self.chosen.design
+        d, p = design.d, design.n_lags
+        spread = safe_roots(np.diag(statistics.cross) / statistics.n)
+        of_target, of_regulator = spread[:d] * self.units[1], spread[design.edge_columns[:, 0]]
         if feature_map(statistics.candidate.features).has_identity:
             of_regulator = of_regulator * np.tile(self.units[1], p)
-        of_regulator = np.where(of_regulator > 0, of_regulator, 1.0)
         return np.asarray(self.posterior.weight * of_target[None, :] / of_regulator[:, None])
 
     def own_past(self, present: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
@@ -109,12 +109,12 @@ class LaggedPosterior:
 
         `present` (p d, d) says which regulators are in the model beside it.
         """
-        cross, layout = self.chosen.cross, self.chosen.layout
-        own, variances = np.zeros((layout.n_lags, layout.d)), np.zeros(layout.d)
-        for j in range(layout.d):
-            columns = np.concatenate([layout.own(j), layout.features()[present[:, j]].ravel()])
+        cross, design = self.chosen.cross, self.chosen.design
+        own, variances = np.zeros((design.n_lags, design.d)), np.zeros(design.d)
+        for j in range(design.d):
+            columns = np.concatenate([design.own(j), design.edge_columns[present[:, j]].ravel()])
             beta = np.linalg.lstsq(cross[np.ix_(columns, columns)], cross[columns, j], rcond=None)[0]
-            own[:, j] = beta[: layout.n_lags]
+            own[:, j] = beta[: design.n_lags]
             free = max(self.chosen.n - self.chosen.n_intercepts - len(columns), 1.0)
             residual = max(float(cross[j, j] - cross[columns, j] @ beta), 0.0)
             variances[j] = residual / free * self.units[1, j] ** 2
@@ -122,12 +122,12 @@ class LaggedPosterior:
 
 
 def lagged_posterior_program(
-    d: int, allowed: NDArray[np.bool_], options: LaggedOptions
+    variables: Sequence[str], allowed: NDArray[np.bool_], options: LaggedOptions
 ) -> ServerProgram[LaggedPosterior]:
     """Ask for the feature statistics of all candidates and average over parent sets; allowed is (p d, d)."""
-    rate = min(0.5, 2.0 / d) if options.edge_rate is None else options.edge_rate
+    rate = min(0.5, 2.0 / len(variables)) if options.edge_rate is None else options.edge_rate
     statistics, units = yield from feature_statistics_program(
-        d,
+        variables,
         options.n_lags,
         options.candidates,
         centring={None: "shared", "recording": "recording"}.get(options.center_by, "label"),
@@ -168,15 +168,15 @@ def feature_candidates(
 def _average(
     statistics: FeatureStatistics, allowed: NDArray[np.bool_], rate: float, options: LaggedOptions
 ) -> EdgePosterior:
-    layout = statistics.layout
+    design = statistics.design
     scores = score_parent_sets(
         statistics.cross,
         statistics.n,
         statistics.n_intercepts,
-        layout,
+        design,
         allowed=allowed,
         ridge=options.ridge,
     )
     # The lags of one variable share its rate.
-    variable = np.tile(np.arange(layout.d), layout.n_lags)
+    variable = np.tile(np.arange(design.d), design.n_lags)
     return average_parent_sets(scores, edge_rate=rate, regulator_of=variable, n_hub_steps=options.n_hub_steps)

@@ -20,7 +20,7 @@ from feddbn.federation.programs.statistics import (
     CENTERS,
     Preparation,
     Summary,
-    local_moments,
+    asked_moments,
     prepare,
     summary_of_moments,
 )
@@ -90,18 +90,16 @@ def local_fit_of_state(
 
 
 def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]:
-    question.require_variables(here.data)
     settings = ConsensusSettings(
         **{item.name: getattr(question, item.name) for item in fields(ConsensusSettings)}
     )
     constraints = EdgeConstraints(question.allowed > 0.5, question.required > 0.5)
-    state, moments = local_moments(here, question.n_lags, question.center == "recording", question.fold)
+    state, moments = asked_moments(here, question)
     d = constraints.d
     preparation = prepare(summary_of_moments(moments, d), d, settings.center, settings.scale)
     check_summary(question.variables, preparation)
     options, _ = consensus_options(settings, preparation, constraints, 1)
-    G = moments.about(preparation.center) / moments.n / np.outer(preparation.scale, preparation.scale)
-    run = solve_dynotears(G, options)
+    run = solve_dynotears(moments.standardised(preparation.center, preparation.scale), options)
     C = run.graph()
     assert run.C_raw is not None
     assert run.target_loss is not None

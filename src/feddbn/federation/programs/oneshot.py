@@ -15,7 +15,9 @@ from typing import Literal, TypeVar, cast
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.designs.lagged import lagged_rows
+from feddbn.core.designs.gram import recording_gram
+from feddbn.core.designs.nuisance import ONE_MEAN
+from feddbn.core.designs.rows import design_rows
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.lambda_path import learn_by_path
 from feddbn.core.orders.learn import Learned, LearnOptions, choose_lags, firmness_of, learn_network
@@ -31,6 +33,7 @@ from feddbn.core.orders.orientation import STRONG_EVIDENCE, EdgeOrientation
 from feddbn.core.orders.search import NoiseVariance, OrderResult
 from feddbn.core.orders.shaped_scores import Edge, Network, ShapedScores, without_one_edge
 from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data.checks import check_variances
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.statistics import moments_and_shape_program
@@ -155,7 +158,7 @@ def learn_from_moments(
     check_variances(variables, np.diag(moments.scatter)[:d] / moments.n, moments.mean[:d], rtol=1e-28)
     working = moments
     if options.scale == "federated":
-        sd = np.sqrt(np.diag(moments.scatter)[:d] / moments.n)
+        sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
         working = moments.scaled(np.tile(sd, p + 1))
     lag_scores = None
     if options.choose_n_lags:
@@ -308,14 +311,14 @@ def _residual_features(here: Here, question: ResidualsQuestion) -> tuple[SiteSta
 def _residual_feature_units(here: Here, question: ResidualsQuestion, unit: str) -> Iterator[FloatArray]:
     if unit != "recording":
         raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
-    B, n_lags = question.coefficients, question.n_lags
+    B, plain = question.coefficients, replace(question.design, nuisance=ONE_MEAN)
     for recording in here.data.recordings():
         total, n, shift = np.zeros((N_FEATURES, B.shape[1])), 0, question.offset
-        if question.center == "recording":
-            shift = Moments.of_blocks(recording.blocks(), n_lags, question.d).mean @ B
-        for rows in lagged_rows(recording.blocks(), n_lags):
-            total += residual_features(rows @ B - shift)
-            n += len(rows)
+        if question.design.nuisance.scope == "recording":
+            shift = recording_gram(plain, recording).moments.mean @ B
+        for rows in design_rows(plain, recording.blocks()):
+            total += residual_features(rows.values @ B - shift)
+            n += len(rows.values)
         yield np.concatenate([[float(n)], total.ravel()])
 
 

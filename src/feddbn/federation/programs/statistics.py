@@ -6,7 +6,7 @@ Site tasks
 ``moments``   count, totals and the whole lagged Gram matrix: enough for any linear model in one round; with
               ``shape`` also skewness and kurtosis of every variable, which say whether the noise is worth a look
 
-A site reads its rows once per number of lags; the moments stay in its state.
+A site reads its rows once per design; the moments stay in its state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.lagged import lagged_rows
+from feddbn.core.designs.design import Design
+from feddbn.core.designs.gram import gram_of, recording_gram
+from feddbn.core.designs.rows import design_rows
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.errors import DataError, ParameterError
@@ -41,6 +43,7 @@ __all__ = [
     "Preparation",
     "Summary",
     "SummaryQuestion",
+    "asked_moments",
     "autocorrelation",
     "local_moments",
     "moments_and_shape_program",
@@ -80,26 +83,19 @@ class MomentsQuestion(RowsQuestion):
     clip_bound: float | None = number(0.0, default=None)
 
 
-def local_moments(
-    here: Here, n_lags: int, within: bool = False, fold: tuple[int, ...] = ()
-) -> tuple[SiteState, Moments]:
-    """Return the site's moments of lagged rows, from its state if it has read them before.
+def local_moments(here: Here, design: Design, fold: tuple[int, ...] = ()) -> tuple[SiteState, Moments]:
+    """Return the site's moments of a design, from its state if it has read them before.
 
-    With `within` every recording is centred on its own mean first. With a `fold` only the rows before the held-out block
-    count (see `federation.programs.folds`).
+    With a `fold` only the rows before the held-out block count (see `federation.programs.folds`).
     """
-    data, state = here.data, here.state
-    key = np.array([n_lags, int(within), *fold])
+    state = here.state
+    key = np.array([*bytes.fromhex(design.digest), *fold])
     if "moments.key" in state and np.array_equal(state["moments.key"], key):
         return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
-    d = len(data.variables)
-    total = Moments.empty((n_lags + 1) * d)
-    for recording in data.recordings():
-        part = training_part(recording, fold) if fold else recording
-        total = total.merge(recording_moments(part, n_lags, d, within))
+    total = gram_of(design, _training_parts(here.data, fold)).moments
     if total.n == 0:
         raise DataError(
-            f"no row of this site has n_lags={n_lags} rows before it; lower n_lags or leave the site out."
+            f"no row of this site has n_lags={design.n_lags} rows before it; lower n_lags or leave the site out."
         )
     new = {
         **state,
@@ -111,19 +107,18 @@ def local_moments(
     return new, total
 
 
-def recording_moments(recording: Recording, n_lags: int, d: int, within: bool) -> Moments:
-    """Return the moments of one recording's lagged rows, `within`: about its own mean, which is then zero."""
-    moments = Moments.of_blocks(recording.blocks(), n_lags, d)
-    return Moments(moments.n, np.zeros_like(moments.mean), moments.scatter) if within else moments
+def _training_parts(data: SiteData, fold: tuple[int, ...]) -> Iterator[Recording]:
+    return (training_part(recording, fold) for recording in data.recordings())
 
 
-def _asked_moments(here: Here, question: RowsQuestion) -> tuple[SiteState, Moments]:
+def asked_moments(here: Here, question: RowsQuestion) -> tuple[SiteState, Moments]:
+    """Return the moments a question is about, of a site that holds all of its variables."""
     question.require_variables(here.data)
-    return local_moments(here, question.n_lags, question.center == "recording", question.fold)
+    return local_moments(here, question.design, question.fold)
 
 
 def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArray]:
-    state, moments = _asked_moments(here, question)
+    state, moments = asked_moments(here, question)
     sums = moments.to_sums(question.origin)
     return state, np.concatenate([sums, _shapes(here.data)]) if question.shape else sums
 
@@ -139,27 +134,26 @@ def _shapes(data: SiteData) -> FloatArray:
 
 
 def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[FloatArray]:
-    within = question.center == "recording"
     if question.shape:
         raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
     if unit == "row":
-        if within:
+        if question.design.nuisance.scope != "all":
             raise ParameterError(
                 "center='recording' mixes the rows of a recording; protect unit='recording'."
             )
-        for recording in here.data.recordings():
-            for rows in lagged_rows(recording.blocks(), question.n_lags):
-                for row in rows:
+        for recording in _training_parts(here.data, question.fold):
+            for rows in design_rows(question.design, recording.blocks()):
+                for row in rows.values:
                     yield Moments.of_rows(row[None]).to_sums(question.origin)
         return
     if unit != "recording":
         raise ParameterError(f"unit={unit!r} is not known; choose 'recording' or 'row'.")
-    for recording in here.data.recordings():
-        yield recording_moments(recording, question.n_lags, question.d, within).to_sums(question.origin)
+    for recording in _training_parts(here.data, question.fold):
+        yield recording_gram(question.design, recording).moments.to_sums(question.origin)
 
 
 def _summary_answer(here: Here, question: SummaryQuestion) -> tuple[SiteState, FloatArray]:
-    state, moments = _asked_moments(here, question)
+    state, moments = asked_moments(here, question)
     d = question.d
     centre = np.zeros(moments.q) if question.origin is None else question.origin
     cross = moments.about(centre)

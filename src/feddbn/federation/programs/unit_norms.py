@@ -46,6 +46,11 @@ class UnitNormsQuestion(Question):
     norm: str = choice("flat", "gram", default="flat")
 
     @property
+    def feature_maps(self) -> tuple[str, ...]:
+        """The other question's."""
+        return self.of.feature_maps
+
+    @property
     def params(self) -> dict[str, Param]:
         """The other question's, its name and the norm."""
         return {**self.of.params, "of": self.of.name, "unit": self.unit, "norm": self.norm}

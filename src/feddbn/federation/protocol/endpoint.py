@@ -39,12 +39,11 @@ from feddbn.federation.protocol.store_format import RecordStore, SiteRecord, Sna
 from feddbn.federation.protocol.study import Study, StudyResult, personal_result, study_from_json
 from feddbn.federation.protocol.task import Task
 
-__all__ = ["Answer", "FencedSite", "Handler", "SiteEndpoint", "SiteEvent", "StudyCheck", "agree"]
+__all__ = ["SiteEndpoint", "SiteEvent", "StudyCheck", "agree"]
 
 StudyCheck = Callable[[Study], None]
 Answer = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
-Handler = Callable[[Request, SiteRecord], Answer]
-MakeMasked = Callable[[str, Study, "FencedSite"], Callable[[bytes], bytes]]
+MakeMasked = Callable[[str, Study, "SiteEndpoint"], Callable[[bytes], bytes]]
 
 
 @dataclass(frozen=True)
@@ -58,14 +57,6 @@ class SiteEvent:
     task: str = ""
     sentence: str = ""
     error: Exception | None = field(default=None, repr=False)
-
-
-class FencedSite:
-    """A site whose answers pass the fence and are stored before they are returned: what masking may call."""
-
-    def __init__(self, name: str, answer: Callable[..., FloatArray]) -> None:
-        self.name = name
-        self.answer = answer
 
 
 def agree(study: Study, site: str, variables: Sequence[str], version: str) -> None:
@@ -109,8 +100,6 @@ class SiteEndpoint:
         Keeps the record of each run; a save is durable when it returns.
     checks
         The site's own conditions on a study (its policy); each raises `SiteRefused`.
-    handlers
-        Further kinds of message, such as the phases of secure aggregation.
     guards
         Makes the guards around the answers of a run (policy, noise, audit); None keeps the site's own.
     masked
@@ -128,7 +117,6 @@ class SiteEndpoint:
         store: RecordStore,
         *,
         checks: Sequence[StudyCheck] = (),
-        handlers: Mapping[str, Handler] | None = None,
         guards: Callable[[str, Study], Sequence[Guard]] | None = None,
         masked: MakeMasked | None = None,
         keep: Callable[[str, StudyResult, Mapping[str, np.ndarray]], None] | None = None,
@@ -138,13 +126,12 @@ class SiteEndpoint:
         self._site = site
         self._store = store
         self._checks = tuple(checks)
-        self._handlers: dict[str, Handler] = {
+        self._handlers: dict[str, Callable[[Request, SiteRecord], Answer]] = {
             "hello": self._hello,
             "task": self._task,
             "secagg": self._secagg,
             "finish": self._finish,
         }
-        self._handlers.update(handlers or {})
         self._guards = guards
         self._masked = masked
         self._masking: tuple[str, Callable[[bytes], bytes]] | None = None
@@ -205,11 +192,12 @@ class SiteEndpoint:
         if self._agreed is None or self._agreed[0] != record.run_id:
             study = study_from_json(record.study)
             self._agree(study, record.version)
-            self._agreed = (record.run_id, study)
-            self._take_guards(record.run_id, study)
+            self._join(record.run_id, study)
+            return study
         return self._agreed[1]
 
-    def _take_guards(self, run_id: str, study: Study) -> None:
+    def _join(self, run_id: str, study: Study) -> None:
+        self._agreed = (run_id, study)
         if self._guards is not None:
             self._site.guards = tuple(self._guards(run_id, study))
 
@@ -242,8 +230,7 @@ class SiteEndpoint:
         self._agree(study, version)
         if not record.study:
             self._commit(replace(record, study=study.to_json(), version=version))
-        self._agreed = (request.run_id, study)
-        self._take_guards(request.run_id, study)
+        self._join(request.run_id, study)
         # A handshake begins a segment; the server's end of secure aggregation begins anew, so does ours.
         self._masking = None
         self._tell("agreed", request, task=study.method)
@@ -279,10 +266,7 @@ class SiteEndpoint:
         if self._masked is None or not study.privacy.secure_aggregation:
             raise ProtocolError("this study does not use secure aggregation.")
         if self._masking is None or self._masking[0] != request.run_id:
-            self._masking = (
-                request.run_id,
-                self._masked(request.run_id, study, FencedSite(self.name, self._fenced)),
-            )
+            self._masking = (request.run_id, self._masked(request.run_id, study, self))
         inner = request.arrays.get("message")
         if inner is None or inner.dtype != np.uint8:
             raise ProtocolError("this message of secure aggregation is empty.")
@@ -312,7 +296,8 @@ class SiteEndpoint:
             self._commit(record)
         return record
 
-    def _fenced(self, task: Task, *channel: Any) -> FloatArray:
+    def answer(self, task: Task, *channel: Any) -> FloatArray:
+        """Return the answer that the masks in the making hide: it passes the fence and is stored first."""
         if self._asked is None:
             raise ProtocolError("no task is being asked.")
         return self._vector(*self._asked, task, *channel)

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 __all__ = ["Exchange"]
 
+Exchange = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
+"""Sends one message to each named site and returns one reply from each that answered in time.
 
-class Exchange(Protocol):
-    """One message to each named site, one reply from each that answered in time; who is missing has dropped out."""
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Names of the sites, sorted."""
-        ...
-
-    def __call__(self, messages: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Send and wait; never raises for a site that is silent."""
-        ...
+Who is missing from the replies has dropped out; a silent site raises nothing.
+"""

@@ -49,10 +49,10 @@ class Entry:
 class Journal:
     """The records of a run; `header_bytes` and `add` return what must reach the disk before going on."""
 
-    def __init__(self, header: Header, entries: tuple[Entry, ...] = (), last: str = "") -> None:
+    def __init__(self, header: Header) -> None:
         self.header = header
-        self.entries = list(entries)
-        self._last = last
+        self.entries: list[Entry] = []
+        self.last = ""
 
     def header_bytes(self) -> bytes:
         """Return the first record."""
@@ -68,13 +68,9 @@ class Journal:
         self.entries.append(entry)
         return frame
 
-    def counted(self) -> dict[str, int]:
-        """Return, per site, the number of the last task whose answer was counted."""
-        return {site: entry.seq for entry in self.entries for site in entry.answer.contributors}
-
     def _frame(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
-        record = encode({**meta, "before": self._last}, arrays)
-        self._last = hashlib.sha256(record).hexdigest()
+        record = encode({**meta, "before": self.last}, arrays)
+        self.last = hashlib.sha256(record).hexdigest()
         return struct.pack("<Q", len(record)) + record
 
 
@@ -82,8 +78,6 @@ def read_journal(stored: bytes) -> tuple[Journal | None, int]:
     """Return the journal and how many bytes of `stored` are whole records; (None, 0) without a header."""
     journal: Journal | None = None
     last, offset = "", 0
-    entries: list[Entry] = []
-    header: Header | None = None
     while offset + 8 <= len(stored):
         (length,) = struct.unpack_from("<Q", stored, offset)
         end = offset + 8 + length
@@ -100,22 +94,17 @@ def read_journal(stored: bytes) -> tuple[Journal | None, int]:
             raise StateError(
                 f"the journal is damaged at byte {offset}: a record before it was changed or removed."
             )
-        if header is None:
-            if meta.get("type") != "journal":
-                raise StateError("the journal does not begin with a header.")
-            header = Header(
-                str(meta["run"]),
-                str(meta["study"]),
-                str(meta["study_digest"]),
-                str(meta["version"]),
-                tuple(meta["sites"]),
-            )
-        else:
-            entries.append(
-                Entry(int(meta["seq"]), str(meta["digest"]), Sum(arrays["value"], tuple(meta["sites"])))
-            )
         last = hashlib.sha256(record).hexdigest()
+        if journal is not None:
+            answer = Sum(arrays["value"], tuple(meta["sites"]))
+            journal.entries.append(Entry(int(meta["seq"]), str(meta["digest"]), answer))
+        elif meta.get("type") == "journal":
+            run_id, study, digest, version = (
+                str(meta[k]) for k in ("run", "study", "study_digest", "version")
+            )
+            journal = Journal(Header(run_id, study, digest, version, tuple(meta["sites"])))
+        else:
+            raise StateError("the journal does not begin with a header.")
+        journal.last = last
         offset = end
-    if header is not None:
-        journal = Journal(header, tuple(entries), last)
     return journal, offset

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -30,9 +30,11 @@ __all__ = [
     "digest_of",
     "encode_reply",
     "encode_request",
+    "raise_refusal",
     "read_reply",
     "read_request",
     "refusal",
+    "refusal_fields",
     "task_from",
     "task_request",
 ]
@@ -40,19 +42,19 @@ __all__ = [
 MAX_MESSAGE_BYTES = 64 * 2**20
 NEVER = -1
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_REFUSALS = (
-    "ProtocolError",
-    "SiteRefused",
-    "StateError",
-    "NotEnoughSites",
-    "BudgetExceeded",
-    "AggregationError",
-)
+# What an error may be called on the way; any other becomes a ProtocolError.
+_TRAVELLING: dict[str, type[errors.FeddbnError]] = {
+    "SiteRefused": errors.SiteRefused,
+    "StateError": errors.StateError,
+    "NotEnoughSites": errors.NotEnoughSites,
+    "BudgetExceeded": errors.BudgetExceeded,
+    "AggregationError": errors.AggregationError,
+}
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the server asks: `kind` is hello, task, finish or a name with its own handler."""
+    """What the server asks: `kind` is hello, task, secagg or finish."""
 
     kind: str
     run_id: str
@@ -85,26 +87,17 @@ def check_run_id(run_id: object) -> str:
 
 def encode_request(request: Request) -> bytes:
     """Return the bytes of a request."""
-    envelope = {
-        "type": "request",
-        "kind": request.kind,
-        "run": request.run_id,
-        "seq": request.seq,
-        "after": request.after,
-    }
-    return encode({**envelope, "meta": dict(request.meta)}, request.arrays)
+    return _encode("request", request, after=request.after)
 
 
 def encode_reply(reply: Reply) -> bytes:
     """Return the bytes of a reply."""
-    envelope = {
-        "type": "reply",
-        "kind": reply.kind,
-        "run": reply.run_id,
-        "seq": reply.seq,
-        "site": reply.site,
-    }
-    return encode({**envelope, "meta": dict(reply.meta)}, reply.arrays)
+    return _encode("reply", reply, site=reply.site)
+
+
+def _encode(kind: str, message: Request | Reply, **more: object) -> bytes:
+    envelope = {"type": kind, "kind": message.kind, "run": message.run_id, "seq": message.seq, **more}
+    return encode({**envelope, "meta": dict(message.meta)}, message.arrays)
 
 
 def read_request(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Request:
@@ -125,22 +118,29 @@ def read_reply(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Reply:
     if not isinstance(seq, int):
         raise ProtocolError("a reply needs a whole number as seq.")
     if envelope["kind"] == "refusal":
-        name = meta.get("error") if meta.get("error") in _REFUSALS else "ProtocolError"
-        error: type[Exception] = getattr(errors, str(name))
-        raise error(f"site {site!r} refused: {str(meta.get('sentence'))[:500]}")
+        raise_refusal(site, meta)
     return Reply(site, str(envelope["kind"]), str(envelope.get("run")), seq, meta, arrays)
 
 
-def refusal(site: str, request: Request | None, error: Exception) -> Reply:
-    """Return the reply that says no: a sentence, no traceback; an unexpected error shows only its type."""
+def refusal_fields(error: Exception) -> dict[str, str]:
+    """Return what travels of an error: a sentence, no traceback; an unexpected error shows only its type."""
     name = type(error).__name__
     if isinstance(error, errors.FeddbnError):
-        sentence = str(error)
-    else:
-        sentence = f"an unexpected {name} occurred at the site; its own log has the details."
-        name = "StateError"
+        return {"error": name, "sentence": str(error)}
+    sentence = f"an unexpected {name} occurred at the site; its own log has the details."
+    return {"error": "StateError", "sentence": sentence}
+
+
+def raise_refusal(site: str, fields: Mapping[str, Any]) -> NoReturn:
+    """Raise the error that a site named, with the site's own sentence."""
+    error = _TRAVELLING.get(str(fields.get("error")), ProtocolError)
+    raise error(f"site {site!r} refused: {str(fields.get('sentence'))[:500]}")
+
+
+def refusal(site: str, request: Request | None, error: Exception) -> Reply:
+    """Return the reply that says no."""
     run_id, seq = (request.run_id, request.seq) if request is not None else ("", NEVER)
-    return Reply(site, "refusal", run_id, seq, {"error": name, "sentence": sentence})
+    return Reply(site, "refusal", run_id, seq, refusal_fields(error))
 
 
 def task_request(task: Task, run_id: str, seq: int, after: int, attempt: int = 0) -> Request:

@@ -3,8 +3,8 @@
 Rules of this file
 ------------------
 - A question is a frozen dataclass whose fields say what they may hold: `whole`, `number`, `flag`, `choice`, `text`,
-  `names`, `wholes`, `numbers`, `array`. They are checked when the object is made, so that a server cannot send and a
-  site cannot read a question that is out of bounds.
+  `names`, `wholes`, `numbers`, `designs`, `array`. They are checked when the object is made, so that a server cannot
+  send and a site cannot read a question that is out of bounds.
 - `params` and `arrays` are what travels; `read` is the one way back. An unknown, a missing or a doubtful value
   is refused with a sentence before any row of data is read.
 - A default of None makes a field optional.
@@ -22,7 +22,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import ProtocolError
+from feddbn.core.designs.design import Design
+from feddbn.errors import ParameterError, ProtocolError
 
 __all__ = [
     "MOST_LAGS",
@@ -31,6 +32,7 @@ __all__ = [
     "Question",
     "array",
     "choice",
+    "designs",
     "flag",
     "names",
     "number",
@@ -42,7 +44,17 @@ __all__ = [
     "wholes",
 ]
 
-Param = str | int | float | bool | None | tuple[str, ...] | tuple[int, ...] | tuple[float, ...]
+Param = (
+    str
+    | int
+    | float
+    | bool
+    | None
+    | tuple[str, ...]
+    | tuple[int, ...]
+    | tuple[float, ...]
+    | tuple[dict[str, Any], ...]
+)
 
 MOST_LAGS = 1_000
 """No question reaches further back: the statistics of a site grow with the square of it."""
@@ -174,6 +186,20 @@ def numbers(least: float = -math.inf, most: float = math.inf, default: Any = MIS
     return _spec(_several(_read_of(number(least, most)), "numbers"), default)
 
 
+def designs(default: Any = MISSING) -> Any:
+    """A field for designs, at least one, or their descriptions."""
+
+    def read(value: Any) -> tuple[Design, ...]:
+        if not isinstance(value, (tuple, list)) or not value:
+            raise _Wrong("must be a list of designs")
+        try:
+            return tuple(item if isinstance(item, Design) else Design.from_dict(item) for item in value)
+        except ParameterError as error:
+            raise _Wrong(f"must be a list of designs: {str(error).rstrip('.')}") from None
+
+    return _spec(read, default)
+
+
 def _read_of(spec: Any) -> Callable[[Any], Any]:
     read: Callable[[Any], Any] = spec.metadata["read"]
     return read
@@ -229,6 +255,11 @@ class Question:
     def sizes(self) -> Mapping[str, int]:
         """Return the lengths of axes that other fields fix."""
         return {}
+
+    @property
+    def feature_maps(self) -> tuple[str, ...]:
+        """Names of the maps it has rows sent through; a site's policy lists those it allows."""
+        return tuple(getattr(self, "features", ()))
 
     @property
     def reach(self) -> int:

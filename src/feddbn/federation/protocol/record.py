@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from operator import is_
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from feddbn.errors import StateError
-from feddbn.federation.protocol.site import SiteState
+from feddbn.federation.protocol.site import Memo, SiteState
 
-__all__ = ["Record"]
+__all__ = ["TOGETHER", "Record"]
+
+TOGETHER = "together"
+"""Where a memo keeps the records of sites that were asked together, as arrays of all of them."""
 
 
 class Record:
@@ -42,8 +46,12 @@ class Record:
         return found is not None
 
     @classmethod
-    def read(cls, states: Sequence[Mapping[str, np.ndarray]]) -> Self:
-        """Return the record of these sites together."""
+    def read(cls, states: Sequence[Mapping[str, np.ndarray]], memo: Memo | None = None) -> Self:
+        """Return the record of these sites together; a memo may know it from what was kept last."""
+        known = {} if memo is None else memo.get(TOGETHER, {})
+        kept, record = known.get((cls, id(states[0])), ((), None))
+        if len(kept) == len(states) and all(map(is_, kept, states)) and isinstance(record, cls):
+            return record
         if not all(cls.is_in(state) for state in states):
             raise StateError(
                 f"this site has no {cls.prefix} state of this run; it must begin with its first round."
@@ -55,7 +63,10 @@ class Record:
         return cls(**values)
 
     def kept(
-        self, states: Sequence[Mapping[str, np.ndarray]], only: Iterable[str] | None = None
+        self,
+        states: Sequence[Mapping[str, np.ndarray]],
+        only: Iterable[str] | None = None,
+        memo: Memo | None = None,
     ) -> list[SiteState]:
         """Return the sites' states with this record in them; `only` names the fields that have changed."""
         names = [item.name for item in fields(self)] if only is None else list(only)  # type: ignore[arg-type]

@@ -1,10 +1,16 @@
-"""Questions about lagged rows: what nearly every question has in common."""
+"""Questions about lagged rows: what nearly every question has in common.
+
+Names, lags and centring are the short form of a linear design, by which sites read their rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from feddbn.core.designs.design import Design
+from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS
 from feddbn.core.designs.recordings import SiteData
 from feddbn.federation.protocol.question import MOST_LAGS, Question, choice, names, whole, wholes
 
@@ -35,6 +41,15 @@ class RowsQuestion(Question):
         """The fold must be one of its blocks, on a share between 0 and 1."""
         if self.fold and (len(self.fold) != 3 or self.fold[0] >= self.fold[1] or not 0 < self.fold[2] < 1000):
             raise self.wrong(f"'fold' is {self.fold}, but it must be (block, number of blocks, thousandths)")
+
+    @cached_property
+    def design(self) -> Design:
+        """Which columns are asked for, and what is taken off them."""
+        return self.design_of(self.variables, self.n_lags)
+
+    def design_of(self, variables: Sequence[str], n_lags: int) -> Design:
+        """Return the same for a site that holds other variables or lags."""
+        return Design.linear(variables, n_lags, RECORDING_MEANS if self.center == "recording" else ONE_MEAN)
 
     @property
     def d(self) -> int:

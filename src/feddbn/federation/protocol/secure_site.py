@@ -7,15 +7,15 @@ itself, so a server that sends two sites different tasks under one digest is ref
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from feddbn import errors
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import FeddbnError, ProtocolError
-from feddbn.federation.protocol.site import Channel, Site, task_from_fields
+from feddbn.federation.protocol.messages import raise_refusal, refusal_fields
+from feddbn.federation.protocol.site import Channel, task_from_fields
 from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.secagg import Message
 from feddbn.privacy.secagg_site import SecAggSite
@@ -47,10 +47,24 @@ class DigestOnce:
         return digest
 
 
+class Answering(Protocol):
+    """What masking may call: a site of this process, or one behind its fence."""
+
+    @property
+    def name(self) -> str:
+        """Name of the site."""
+        ...
+
+    @property
+    def answer(self) -> Callable[..., FloatArray]:
+        """Return the vector for a task and a channel."""
+        ...
+
+
 class SecureSite:
     """Answers secure-aggregation messages for one site."""
 
-    def __init__(self, site: Site, secagg: SecAggSite, digest: Digest = task_digest) -> None:
+    def __init__(self, site: Answering, secagg: SecAggSite, digest: Digest = task_digest) -> None:
         self.site = site
         self.secagg = secagg
         self._digest = digest
@@ -64,13 +78,7 @@ class SecureSite:
         try:
             return encode(*self.respond(*decode(message)))
         except FeddbnError as error:
-            refusal = {
-                "kind": "refusal",
-                "site": self.site.name,
-                "error": type(error).__name__,
-                "sentence": str(error),
-            }
-            return encode(refusal)
+            return encode({"kind": "refusal", "site": self.site.name, **refusal_fields(error)})
 
     def answer(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> FloatArray:
         """Return this site's vector for a task, unmasked: for the protocol only."""
@@ -90,10 +98,5 @@ def read_secure_reply(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndar
     """Return a decoded reply; a refusal raises the error the site named, with its sentence."""
     meta, arrays = decode(message)
     if meta.get("kind") == "refusal":
-        kind = getattr(errors, str(meta.get("error")), ProtocolError)
-        if not (isinstance(kind, type) and issubclass(kind, FeddbnError)) or issubclass(
-            kind, errors.MissingExtra
-        ):
-            kind = ProtocolError
-        raise kind(f"site {str(meta.get('site'))!r} refused: {str(meta.get('sentence'))[:500]}")
+        raise_refusal(str(meta.get("site")), meta)
     return meta, arrays

@@ -13,7 +13,7 @@ from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.messages import NEVER
 from feddbn.federation.protocol.site import SiteState
 
-__all__ = ["MemoryStore", "RecordStore", "SiteRecord", "Snapshot", "decode_record", "encode_record"]
+__all__ = ["RecordStore", "SiteRecord", "Snapshot", "decode_record", "encode_record"]
 
 
 @dataclass(frozen=True)
@@ -112,20 +112,3 @@ class RecordStore(Protocol):
     def save(self, record: SiteRecord) -> None:
         """Replace the record of the run, all or nothing."""
         ...
-
-
-class MemoryStore:
-    """Records as bytes in memory: what survives when a test restarts a site."""
-
-    def __init__(self, site: str) -> None:
-        self.site = site
-        self.files: dict[str, bytes] = {}
-
-    def load(self, run_id: str) -> SiteRecord | None:
-        """Return the record of a run."""
-        stored = self.files.get(run_id)
-        return None if stored is None else decode_record(stored, run_id, self.site)
-
-    def save(self, record: SiteRecord) -> None:
-        """Keep the encoded record."""
-        self.files[record.run_id] = encode_record(record)

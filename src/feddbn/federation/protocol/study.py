@@ -39,6 +39,7 @@ __all__ = [
     "study_from_json",
     "study_method",
     "study_methods",
+    "wrong_entry",
 ]
 
 Value = bool | int | float | str | list[Any] | None
@@ -145,14 +146,19 @@ def _validated(values: object, source: str) -> Study:
     try:
         return Study.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the whole file"
-        known = {
-            "extra_forbidden": "is not a known key; remove it or correct its name",
-            "string_pattern_mismatch": "use 1 to 40 lower-case letters, digits and '-', a letter or digit first",
-        }
-        what = known.get(first["type"], first["msg"])
-        raise ParameterError(f"{source}: {where}: {what[0].lower()}{what[1:]}.") from None
+        raise ParameterError(f"{source}: {wrong_entry(error)}.") from None
+
+
+def wrong_entry(error: ValidationError) -> str:
+    """Return the first wrong entry of a file and what is wrong with it, as the end of a sentence."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the whole file"
+    known = {
+        "extra_forbidden": "is not a known key; remove it or correct its name",
+        "string_pattern_mismatch": "use 1 to 40 lower-case letters, digits and '-', a letter or digit first",
+    }
+    what = known.get(first["type"], first["msg"])
+    return f"{where}: {what[0].lower()}{what[1:]}"
 
 
 @dataclass(frozen=True)

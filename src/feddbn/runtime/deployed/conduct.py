@@ -12,7 +12,8 @@ from typing import Any
 from feddbn.errors import FeddbnError
 from feddbn.federation.protocol.exchange import Exchange
 from feddbn.federation.protocol.study import Study, StudyResult
-from feddbn.runtime.deployed.coordinator import Coordinator, ServerEvent, run_study
+from feddbn.runtime.deployed.asking import ServerEvent
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.store import EventLog, JournalFile, run_directory, write_atomically
 
 __all__ = ["Progress", "conduct"]

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +87,7 @@ class Protection:
         path = directory / f"{run_id}.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         noise = self._noise(run_id, study, directory)
-        audit = AuditGuard(self._site, _Appender(path), _now, AuditChain.resume(lines), noise)
+        audit = AuditGuard(self._site, partial(_append, path), _now, AuditChain.resume(lines), noise)
         events = EventLog(self._state / run_id / "events.jsonl").read()
         answered = Counter(str(e["task"]) for e in events if str(e["what"]).startswith("executed"))
         policy = PolicyGuard(self._policy, len(study.sites), answered)
@@ -127,17 +128,12 @@ class Protection:
         self._is_locked = True
 
 
-class _Appender:
-    """Appends lines that are on disk when the call returns."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __call__(self, line: str) -> None:
-        with open(self._path, "a", encoding="utf-8") as file:
-            file.write(line.rstrip("\n") + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+def _append(path: Path, line: str) -> None:
+    """Append a line that is on disk when the call returns."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(line.rstrip("\n") + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _now() -> str:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from feddbn.errors import FileError, ParameterError
+from feddbn.federation.protocol.study import wrong_entry
 
 __all__ = ["ServerSettings", "SiteSettings", "load_programs", "read_server_settings", "read_site_settings"]
 
@@ -85,11 +86,7 @@ def _read(path: Path, kind: type[S], paths: tuple[str, ...]) -> S:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        unknown = first["type"] == "extra_forbidden"
-        what = "is not a known key; remove it or correct its name" if unknown else first["msg"].lower()
-        raise FileError(f"the settings file {path}: {where}: {what}.") from None
+        raise FileError(f"the settings file {path}: {wrong_entry(error)}.") from None
 
 
 def read_site_settings(path: Path) -> SiteSettings:

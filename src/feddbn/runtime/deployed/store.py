@@ -2,7 +2,7 @@
 
 Layout of a site's state directory: ``<state>/<run id>/record.feddbn`` (previous and current state, replaced
 atomically), ``events.jsonl`` (what happened), ``result.feddbn`` and ``personal.feddbn`` (at the end).
-Layout of a server's runs directory: ``<runs>/<run id>/journal.feddbn``, ``events.jsonl``, ``progress.json``,
+Layout of a server's runs directory: ``<runs>/<run id>/journal.feddbn``, ``events.jsonl``, ``outcome.json``,
 ``result.feddbn``. Directories are created for their owner only.
 """
 
@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,10 @@ __all__ = [
     "EventLog",
     "FileStore",
     "JournalFile",
-    "last_change",
+    "delete_directories",
     "prune_runs",
     "run_directory",
+    "unchanged_directories",
     "write_atomically",
 ]
 
@@ -182,7 +183,7 @@ class EventLog:
         return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
 
 
-def last_change(directory: Path) -> float:
+def _last_change(directory: Path) -> float:
     """Return when a directory or a file directly in it was last changed."""
     times = [0.0]
     for item in (directory, *directory.iterdir()):
@@ -192,15 +193,24 @@ def last_change(directory: Path) -> float:
     return max(times)
 
 
+def unchanged_directories(root: Path, keep_days: float, now: float | None = None) -> list[Path]:
+    """Return the directories below `root` that have not changed for `keep_days` days, sorted."""
+    limit = (time.time() if now is None else now) - keep_days * 86400
+    items = sorted(Path(root).iterdir()) if Path(root).is_dir() else []
+    return [path for path in items if path.is_dir() and _last_change(path) < limit]
+
+
 def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float | None = None) -> list[str]:
     """Delete runs whose files have not changed for `keep_days` days, except run `keep`; return their ids."""
-    pruned: list[str] = []
-    limit = (time.time() if now is None else now) - keep_days * 86400
-    for path in sorted(Path(root).iterdir()) if Path(root).is_dir() else []:
-        # Audit logs are kept: the privacy budget is read from them.
-        if not path.is_dir() or path.name in (keep, AUDIT):
-            continue
-        if last_change(path) < limit:
-            shutil.rmtree(path, ignore_errors=True)
-            pruned.append(path.name)
-    return pruned
+    # Audit logs are kept: the privacy budget is read from them.
+    old = [path for path in unchanged_directories(root, keep_days, now) if path.name not in (keep, AUDIT)]
+    return delete_directories(old)
+
+
+def delete_directories(directories: Iterable[Path]) -> list[str]:
+    """Delete directories with all they hold; return their names."""
+    names = []
+    for path in directories:
+        shutil.rmtree(path, ignore_errors=True)
+        names.append(path.name)
+    return names

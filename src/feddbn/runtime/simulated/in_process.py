@@ -12,6 +12,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import NotEnoughSites, ProtocolError
+from feddbn.federation.protocol.record import TOGETHER
 from feddbn.federation.protocol.site import Here, Memo, Site, answer_of_one, answer_together, site_task
 from feddbn.federation.protocol.task import Sum, Task
 
@@ -34,6 +35,7 @@ class InProcessFederation:
         self._sites = {name: sites[name] for name in sorted(sites)}
         self._is_guarded = any(site.guards for site in self._sites.values())
         self._memo: Memo = {}
+        self._asked: tuple[str, ...] = ()
         self._added: tuple[object, Here] | None = None
 
     @property
@@ -73,6 +75,10 @@ class InProcessFederation:
         if keys and not self._is_guarded and all(key in self._sites[names[0]].state for key in keys):
             return Sum(self._answer_of_all(names, keys, task), names)
         self._added = None
+        if names != self._asked:
+            # What the memo holds of sites together serves the next question to the same sites only.
+            self._memo.pop(TOGETHER, None)
+            self._asked = names
         sites = [self._sites[name] for name in names]
         size = max(1, _NUMBERS_TOGETHER // (1 + sum(array.size for array in task.arrays.values())))
         parts = (sites[first : first + size] for first in range(0, len(sites), size))

@@ -8,7 +8,7 @@ from scipy.integrate import trapezoid
 from scipy.linalg import null_space
 from scipy.stats import norm
 
-from feddbn.core.designs.features import FeatureLayout
+from feddbn.core.designs.design import Basis, Design
 from feddbn.core.ranking.edge_probability import (
     average_parent_sets,
     g_prior_log_bayes_factor,
@@ -17,12 +17,17 @@ from feddbn.core.ranking.edge_probability import (
 from feddbn.errors import DataError, ParameterError
 
 
-def _rows(rng: np.random.Generator, layout: FeatureLayout, n: int) -> np.ndarray:
-    mixing = np.eye(layout.q) + 0.4 * rng.standard_normal((layout.q, layout.q)) / np.sqrt(layout.q)
-    rows = rng.standard_normal((n, layout.q)) @ mixing
-    columns = layout.features()
-    for target in range(layout.d):
-        rows[:, target] += 0.8 * rows[:, columns[(target + 1) % layout.n_regulators, 0]]
+def _design(d: int, n_lags: int, m: int) -> Design:
+    basis = Basis({1: "linear", 2: "quadratic", 3: "spline"}[m])
+    return Design.features([f"x{i}" for i in range(d)], n_lags, basis)
+
+
+def _rows(rng: np.random.Generator, design: Design, n: int) -> np.ndarray:
+    mixing = np.eye(design.q) + 0.4 * rng.standard_normal((design.q, design.q)) / np.sqrt(design.q)
+    rows = rng.standard_normal((n, design.q)) @ mixing
+    columns = design.edge_columns
+    for target in range(design.d):
+        rows[:, target] += 0.8 * rows[:, columns[(target + 1) % len(design.groups), 0]]
     return rows
 
 
@@ -31,15 +36,15 @@ def _centred_cross(rows: np.ndarray) -> np.ndarray:
     return centred.T @ centred
 
 
-def _brute_force(rows: np.ndarray, layout: FeatureLayout, rates: np.ndarray, g: float):
+def _brute_force(rows: np.ndarray, design: Design, rates: np.ndarray, g: float):
     """Probabilities, mean effects and evidence by least squares on the rows, one parent set at a time."""
-    n, d, r = len(rows), layout.d, layout.n_regulators
-    features = layout.features()
+    n, d, r = len(rows), design.d, len(design.groups)
+    features = design.edge_columns
     probability, effect = np.zeros((r, d)), np.zeros((r, d))
     evidence = 0.0
     for target in range(d):
         y = rows[:, target]
-        common = np.column_stack([np.ones(n), rows[:, layout.own(target)]])
+        common = np.column_stack([np.ones(n), rows[:, design.own(target)]])
         candidates = [a for a in range(r) if a % d != target]
         rss_null = _rss(common, y)
         found = []
@@ -51,7 +56,9 @@ def _brute_force(rows: np.ndarray, layout: FeatureLayout, rates: np.ndarray, g: 
                 n_free = n - common.shape[1]
                 likelihood = -n_free / 2 * np.log(1 - g / (1 + g) * r2) - X.shape[1] / 2 * np.log(1 + g)
                 prior = np.prod([rates[a] if a in chosen else 1 - rates[a] for a in candidates])
-                found.append((chosen, likelihood, prior, _effects(common, X, y, layout.m, g)))
+                found.append(
+                    (chosen, likelihood, prior, _effects(common, X, y, design.edge_columns.shape[1], g))
+                )
         priors = np.array([prior for _, _, prior, _ in found])
         joint = np.exp([likelihood for _, likelihood, _, _ in found]) * priors / priors.sum()
         evidence += np.log(joint.sum()) - (n - common.shape[1]) / 2 * np.log(rss_null / n)
@@ -85,27 +92,27 @@ def _effects(common: np.ndarray, X: np.ndarray, y: np.ndarray, m: int, g: float)
 @pytest.mark.parametrize(("d", "n_lags", "m"), [(4, 1, 1), (4, 1, 2), (3, 2, 1), (3, 2, 3)])
 def test_model_average_equals_enumeration_with_least_squares(d, n_lags, m):
     rng = np.random.default_rng([d, n_lags, m])
-    layout = FeatureLayout(d, n_lags, m)
-    rows = _rows(rng, layout, 60)
-    scores = score_parent_sets(_centred_cross(rows), 60, 1, layout, ridge=0.0)
+    design = _design(d, n_lags, m)
+    rows = _rows(rng, design, 60)
+    scores = score_parent_sets(_centred_cross(rows), 60, 1, design, ridge=0.0)
     posterior = average_parent_sets(scores, edge_rate=0.2, n_hub_steps=0)
-    probability, effect, evidence = _brute_force(rows, layout, np.full(layout.n_regulators, 0.2), 60.0)
+    probability, effect, evidence = _brute_force(rows, design, np.full(len(design.groups), 0.2), 60.0)
     np.testing.assert_allclose(posterior.probability, probability, atol=1e-8)
     spread = rows.std(axis=0)
-    weight = posterior.weight * spread[None, :d] / spread[layout.features()[:, 0]][:, None]
+    weight = posterior.weight * spread[None, :d] / spread[design.edge_columns[:, 0]][:, None]
     np.testing.assert_allclose(weight, effect, atol=1e-7)
     assert posterior.log_marginal_likelihood == pytest.approx(evidence, abs=1e-6)
 
 
 def test_hub_steps_replace_each_rate_by_its_posterior_mean():
-    layout = FeatureLayout(4, 1, 1)
-    rows = _rows(np.random.default_rng(5), layout, 40)
-    scores = score_parent_sets(_centred_cross(rows), 40, 1, layout, ridge=0.0)
+    design = _design(4, 1, 1)
+    rows = _rows(np.random.default_rng(5), design, 40)
+    scores = score_parent_sets(_centred_cross(rows), 40, 1, design, ridge=0.0)
     rates = np.full(4, 0.25)
     for _ in range(3):
-        probability, _, _ = _brute_force(rows, layout, rates, 40.0)
+        probability, _, _ = _brute_force(rows, design, rates, 40.0)
         rates = (probability.sum(axis=1) + 1.0) / (3 + 1 / 0.25)
-    probability, _, _ = _brute_force(rows, layout, rates, 40.0)
+    probability, _, _ = _brute_force(rows, design, rates, 40.0)
     posterior = average_parent_sets(scores, edge_rate=0.25, n_hub_steps=3)
     np.testing.assert_allclose(posterior.rates, rates, atol=1e-8)
     np.testing.assert_allclose(posterior.probability, probability, atol=1e-8)
@@ -134,8 +141,8 @@ def test_g_prior_bayes_factor_equals_numerical_integration():
 
 
 def test_the_strongest_regulator_of_each_target_has_the_highest_probability():
-    layout = FeatureLayout(5, 1, 1)
-    scores = score_parent_sets(_centred_cross(_rows(np.random.default_rng(1), layout, 400)), 400, 1, layout)
+    design = _design(5, 1, 1)
+    scores = score_parent_sets(_centred_cross(_rows(np.random.default_rng(1), design, 400)), 400, 1, design)
     posterior = average_parent_sets(scores, edge_rate=0.2)
     for target in range(5):
         assert np.argmax(posterior.probability[:, target]) == (target + 1) % 5
@@ -143,13 +150,13 @@ def test_the_strongest_regulator_of_each_target_has_the_highest_probability():
 
 
 def test_relabelling_the_variables_relabels_the_probabilities():
-    layout = FeatureLayout(4, 1, 2)
-    cross = _centred_cross(_rows(np.random.default_rng(8), layout, 50))
+    design = _design(4, 1, 2)
+    cross = _centred_cross(_rows(np.random.default_rng(8), design, 50))
     permutation = np.array([2, 0, 3, 1])
-    columns = np.concatenate([permutation, 4 + permutation, layout.features()[permutation].ravel()])
-    plain = average_parent_sets(score_parent_sets(cross, 50, 1, layout), edge_rate=0.3)
+    columns = np.concatenate([permutation, 4 + permutation, design.edge_columns[permutation].ravel()])
+    plain = average_parent_sets(score_parent_sets(cross, 50, 1, design), edge_rate=0.3)
     moved = average_parent_sets(
-        score_parent_sets(cross[np.ix_(columns, columns)], 50, 1, layout), edge_rate=0.3
+        score_parent_sets(cross[np.ix_(columns, columns)], 50, 1, design), edge_rate=0.3
     )
     np.testing.assert_allclose(
         moved.probability, plain.probability[np.ix_(permutation, permutation)], atol=1e-10
@@ -158,21 +165,21 @@ def test_relabelling_the_variables_relabels_the_probabilities():
 
 
 def test_probabilities_do_not_depend_on_units():
-    layout = FeatureLayout(4, 1, 1)
-    rows = _rows(np.random.default_rng(9), layout, 50)
+    design = _design(4, 1, 1)
+    rows = _rows(np.random.default_rng(9), design, 50)
     factor = np.array([3.0, 0.1, 100.0, 1.0])
-    first = average_parent_sets(score_parent_sets(_centred_cross(rows), 50, 1, layout), edge_rate=0.2)
+    first = average_parent_sets(score_parent_sets(_centred_cross(rows), 50, 1, design), edge_rate=0.2)
     scaled = _centred_cross(rows * np.tile(factor, 3))
-    second = average_parent_sets(score_parent_sets(scaled, 50, 1, layout), edge_rate=0.2)
+    second = average_parent_sets(score_parent_sets(scaled, 50, 1, design), edge_rate=0.2)
     np.testing.assert_allclose(first.probability, second.probability, atol=1e-9)
 
 
 def test_forbidden_edges_and_the_own_past_have_no_probability():
-    layout = FeatureLayout(4, 2, 1)
+    design = _design(4, 2, 1)
     allowed = np.ones((8, 4), dtype=bool)
     allowed[1, 0] = allowed[6, 3] = False
-    cross = _centred_cross(_rows(np.random.default_rng(2), layout, 80))
-    posterior = average_parent_sets(score_parent_sets(cross, 80, 1, layout, allowed=allowed), edge_rate=0.4)
+    cross = _centred_cross(_rows(np.random.default_rng(2), design, 80))
+    posterior = average_parent_sets(score_parent_sets(cross, 80, 1, design, allowed=allowed), edge_rate=0.4)
     assert posterior.probability[1, 0] == 0.0
     assert posterior.probability[6, 3] == 0.0
     for lag in range(2):
@@ -181,30 +188,30 @@ def test_forbidden_edges_and_the_own_past_have_no_probability():
 
 
 def test_a_target_with_every_regulator_forbidden_keeps_the_empty_set():
-    layout = FeatureLayout(3, 1, 1)
+    design = _design(3, 1, 1)
     allowed = np.ones((3, 3), dtype=bool)
     allowed[:, 1] = False
-    cross = _centred_cross(_rows(np.random.default_rng(2), layout, 30))
-    posterior = average_parent_sets(score_parent_sets(cross, 30, 1, layout, allowed=allowed), edge_rate=0.4)
+    cross = _centred_cross(_rows(np.random.default_rng(2), design, 30))
+    posterior = average_parent_sets(score_parent_sets(cross, 30, 1, design, allowed=allowed), edge_rate=0.4)
     np.testing.assert_array_equal(posterior.probability[:, 1], 0.0)
     assert np.isfinite(posterior.log_marginal_likelihood)
 
 
 def test_lags_of_one_variable_share_a_rate():
-    layout = FeatureLayout(3, 2, 1)
-    scores = score_parent_sets(_centred_cross(_rows(np.random.default_rng(4), layout, 60)), 60, 1, layout)
+    design = _design(3, 2, 1)
+    scores = score_parent_sets(_centred_cross(_rows(np.random.default_rng(4), design, 60)), 60, 1, design)
     posterior = average_parent_sets(scores, edge_rate=0.2, regulator_of=np.array([0, 1, 2, 0, 1, 2]))
     np.testing.assert_array_equal(posterior.rates[:3], posterior.rates[3:])
 
 
 def test_constant_and_duplicate_columns_stay_finite():
-    layout = FeatureLayout(4, 1, 1)
-    rows = _rows(np.random.default_rng(6), layout, 40)
-    features = layout.features()[:, 0]
+    design = _design(4, 1, 1)
+    rows = _rows(np.random.default_rng(6), design, 40)
+    features = design.edge_columns[:, 0]
     rows[:, [3, 7, features[3]]] = 1.0
     rows[:, features[1]] = rows[:, features[0]]
     posterior = average_parent_sets(
-        score_parent_sets(_centred_cross(rows), 40, 1, layout), edge_rate=0.2, n_hub_steps=0
+        score_parent_sets(_centred_cross(rows), 40, 1, design), edge_rate=0.2, n_hub_steps=0
     )
     assert np.all(np.isfinite(posterior.probability))
     assert np.all(np.isfinite(posterior.weight))
@@ -213,17 +220,17 @@ def test_constant_and_duplicate_columns_stay_finite():
 
 
 def test_too_few_rows_are_refused_with_the_reason():
-    layout = FeatureLayout(3, 1, 1)
+    design = _design(3, 1, 1)
     with pytest.raises(DataError, match="10 usable rows leave 1 after 8 means and 1 lags are estimated"):
-        score_parent_sets(np.eye(9), 10, 8, layout)
+        score_parent_sets(np.eye(9), 10, 8, design)
 
 
 def test_wrong_arguments_name_the_argument():
-    layout = FeatureLayout(3, 1, 1)
+    design = _design(3, 1, 1)
     with pytest.raises(ParameterError, match=r"cross must have shape \(9, 9\)"):
-        score_parent_sets(np.eye(8), 10, 1, layout)
+        score_parent_sets(np.eye(8), 10, 1, design)
     with pytest.raises(ParameterError, match="ridge must not be negative, got -1"):
-        score_parent_sets(np.eye(9), 10, 1, layout, ridge=-1)
-    scores = score_parent_sets(np.eye(9), 10, 1, layout)
+        score_parent_sets(np.eye(9), 10, 1, design, ridge=-1)
+    scores = score_parent_sets(np.eye(9), 10, 1, design)
     with pytest.raises(ParameterError, match="edge_rate must lie strictly between 0 and 1, got 1"):
         average_parent_sets(scores, edge_rate=1.0)

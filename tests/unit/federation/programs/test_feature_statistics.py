@@ -1,31 +1,33 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from feddbn.core.designs.features import FeatureLayout, feature_map, feature_rows
+from feddbn.core.designs.design import Basis, Design, Term
+from feddbn.core.designs.gram import Gram, gram_of
 from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.nuisance import Nuisance
+from feddbn.core.designs.rows import design_rows
 from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.errors import DataError, ParameterError, ProtocolError
+from feddbn.errors import DataError, ParameterError, ProtocolError, SiteRefused
+from feddbn.federation.guards.site_guards import PolicyGuard
 from feddbn.federation.programs.feature_statistics import (
     Candidate,
     DirectionQuestion,
     FeatureMomentsQuestion,
     FeatureScaleQuestion,
     feature_statistics_program,
-    is_baseline,
     pair_direction_program,
 )
-from feddbn.federation.protocol.site import Site, site_task
+from feddbn.federation.programs.unit_norms import UnitNormsQuestion
+from feddbn.federation.protocol.site import Site, site_task, task_from_fields
 from feddbn.federation.protocol.task import Task, run_program
+from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
-MOMENTS = next(
-    feature_statistics_program(3, 2, [Candidate("quadratic", 0.6)], centring="label", standardise=False)
-).question
+NAMES = ("x0", "x1", "x2")
 CANDIDATES = (Candidate("linear"), Candidate("quadratic", 0.6), Candidate("spline", 0.8))
 
 
@@ -57,10 +59,11 @@ def _deal(blocks: list[Block], n_sites: int) -> list[list[Block]]:
 def test_sums_over_sites_equal_the_pooled_statistics(centring, n_sites):
     blocks = _series(10)
     one, units = run_program(
-        feature_statistics_program(3, 2, CANDIDATES, centring=centring), _federation([blocks])
+        feature_statistics_program(NAMES, 2, CANDIDATES, centring=centring), _federation([blocks])
     )
     many, same = run_program(
-        feature_statistics_program(3, 2, CANDIDATES, centring=centring), _federation(_deal(blocks, n_sites))
+        feature_statistics_program(NAMES, 2, CANDIDATES, centring=centring),
+        _federation(_deal(blocks, n_sites)),
     )
     np.testing.assert_allclose(units, same, atol=1e-12)
     for pooled, summed in zip(one, many, strict=True):
@@ -73,21 +76,19 @@ def test_statistics_equal_rows_centred_by_hand(centring):
     blocks = _series(4)
     federation = _federation(_deal(blocks, 2))
     (found, *_), units = run_program(
-        feature_statistics_program(3, 1, [Candidate("quadratic", 0.6)], centring=centring), federation
+        feature_statistics_program(NAMES, 1, [Candidate("quadratic", 0.6)], centring=centring), federation
     )
     x = np.concatenate([block.values for block in blocks])
     np.testing.assert_allclose(units, [x.mean(axis=0), x.std(axis=0)], atol=1e-10)
     shared, own = [], []
     for block in blocks:
-        chunk = next(
-            feature_rows([block], 1, feature_map("quadratic"), smoothing=0.6, origin=units[0], scale=units[1])
-        )
+        chunk = next(design_rows(found.design, [block]))
         for label in np.unique(chunk.labels):
-            rows = chunk.rows[chunk.labels == label]
+            rows = chunk.values[chunk.labels == label]
             if centring == "label":
                 (shared if label == 0 else own).append(rows)
         if centring != "label":
-            (shared if centring == "shared" else own).append(chunk.rows)
+            (shared if centring == "shared" else own).append(chunk.values)
     parts = [rows - rows.mean(axis=0) for rows in own]
     if shared:
         together = np.concatenate(shared)
@@ -96,14 +97,18 @@ def test_statistics_equal_rows_centred_by_hand(centring):
     np.testing.assert_allclose(found.cross, Z.T @ Z, atol=1e-9)
     assert found.n == len(Z)
     assert found.n_intercepts == len(parts)
-    assert found.layout == FeatureLayout(3, 1, 2)
+    assert (found.design.d, found.design.n_lags, found.design.edge_columns.shape[1]) == (3, 1, 2)
 
 
 def test_large_means_do_not_spoil_the_cross_products():
     near = [Block(block.values, labels=block.labels) for block in _series(4, offset=0.0)]
     far = [Block(block.values + 1e6, labels=block.labels) for block in near]
-    (small, *_), _ = run_program(feature_statistics_program(3, 1, [Candidate("linear")]), _federation([near]))
-    (large, *_), _ = run_program(feature_statistics_program(3, 1, [Candidate("linear")]), _federation([far]))
+    (small, *_), _ = run_program(
+        feature_statistics_program(NAMES, 1, [Candidate("linear")]), _federation([near])
+    )
+    (large, *_), _ = run_program(
+        feature_statistics_program(NAMES, 1, [Candidate("linear")]), _federation([far])
+    )
     correlation = [s.cross / np.sqrt(np.outer(np.diag(s.cross), np.diag(s.cross))) for s in (small, large)]
     np.testing.assert_allclose(correlation[0], correlation[1], atol=1e-7)
 
@@ -111,67 +116,123 @@ def test_large_means_do_not_spoil_the_cross_products():
 @pytest.mark.parametrize(("standardise", "expected"), [(True, 2), (False, 1)])
 def test_all_candidates_need_two_sums_and_one_without_standardisation(standardise, expected):
     asked: list[str] = []
-    program = feature_statistics_program(3, 1, CANDIDATES, standardise=standardise)
+    program = feature_statistics_program(NAMES, 1, CANDIDATES, standardise=standardise)
     results, _ = run_program(program, _federation([_series(3)]), lambda task, _: asked.append(task.name))
     assert len(asked) == expected
     assert [s.candidate for s in results] == list(CANDIDATES)
 
 
-QUESTIONS = [FeatureScaleQuestion(), MOMENTS, DirectionQuestion()]
-
-
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
-def test_units_of_a_site_add_up_to_its_vector(question):
+@pytest.mark.parametrize("name", ["feature-scale", "feature-moments", "pair-direction"])
+def test_units_of_a_site_add_up_to_its_vector(name):
     site = _federation([_series(5)]).site("s00")
-    units = list(site_task(question.name).units(site.here, question, "recording"))
+    task = _task(name)
+    program = site_task(name)
+    assert program.units is not None
+    units = list(program.units(site.here, task.question, "recording"))
     assert len(units) == 5
-    np.testing.assert_allclose(np.sum(units, axis=0), site.answer(Task(question)), rtol=1e-12)
+    np.testing.assert_allclose(np.sum(units, axis=0), site.answer(task), rtol=1e-12)
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
-def test_splitting_by_anything_but_recordings_is_refused(question):
+@pytest.mark.parametrize("name", ["feature-scale", "feature-moments", "pair-direction"])
+def test_splitting_by_anything_but_recordings_is_refused(name):
     site = _federation([_series(2)]).site("s00")
     with pytest.raises(ProtocolError, match="can be split by recording only, not by 'row'"):
-        list(site_task(question.name).units(site.here, question, "row"))
+        list(site_task(name).units(site.here, _task(name).question, "row"))
 
 
-def test_a_question_that_travelled_as_json_gives_the_same_vector():
+def test_a_task_that_travelled_as_json_gives_the_same_vector():
     site = _federation([_series(3)]).site("s00")
-    travelled = FeatureMomentsQuestion.read(json.loads(json.dumps(MOMENTS.params)), MOMENTS.arrays)
-    np.testing.assert_array_equal(site.answer(Task(MOMENTS)), site.answer(Task(travelled)))
+    task = _task("feature-moments")
+    travelled = task_from_fields(json.loads(json.dumps(task.fields())), task.arrays, None)
+    assert travelled.question == task.question
+    np.testing.assert_array_equal(site.answer(task), site.answer(travelled))
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"n_lags": 0}, {"centring": "week"}, {"smoothing": (1.0, 0.5)}, {"features": "linear"}, {"x": 1}],
+    ("change", "sentence"),
+    [
+        ({"version": 7}, "this design has version 7"),
+        ({"scale": [1.0]}, "scale has 1 numbers for 3 variables"),
+        ({"nuisance": {}}, "a Nuisance is described by"),
+        ({"terms": []}, "the first term of a design must be the values themselves"),
+    ],
 )
-def test_a_malformed_task_is_the_servers_fault(change):
-    with pytest.raises(ProtocolError, match="task 'feature-moments'"):
-        FeatureMomentsQuestion.read({**MOMENTS.params, **change}, MOMENTS.arrays)
+def test_a_malformed_design_is_the_servers_fault(change, sentence):
+    fields = json.loads(json.dumps(_task("feature-moments").fields()))
+    fields["params"]["designs"][0] |= change
+    with pytest.raises(ProtocolError, match=f"task 'feature-moments': .*{sentence}"):
+        task_from_fields(fields, {}, None)
+
+
+@pytest.mark.parametrize("designs", [[], "all", 3])
+def test_designs_must_be_a_list(designs):
+    with pytest.raises(ProtocolError, match=r"'designs' is .*, but it must be a list of designs"):
+        FeatureMomentsQuestion.read({"designs": designs}, {})
+
+
+def test_designs_of_one_question_share_their_variables_and_do_not_reach_too_far_back():
+    one, other = Design.linear(NAMES, 1), Design.linear(("a", "b"), 1)
+    with pytest.raises(ProtocolError, match="'designs' must be about the same variables"):
+        FeatureMomentsQuestion(designs=(one, other))
+    with pytest.raises(ProtocolError, match="'designs' must have at most 1000 lags"):
+        FeatureMomentsQuestion(designs=(Design.linear(NAMES, 1001),))
+
+
+def test_a_site_with_other_variables_refuses():
+    site = _federation([_series(2)]).site("s00")
+    question = FeatureMomentsQuestion(designs=(Design.linear(("x0", "x2", "x1"), 1),))
+    with pytest.raises(ProtocolError, match=r"about the variables .* but this site has"):
+        site.answer(Task(question))
+
+
+def test_any_design_can_be_asked_for():
+    blocks = _series(6)
+    design = Design.linear(NAMES, 1, Nuisance("recording", degree=1))
+    answer = _federation(_deal(blocks, 3)).sum(Task(FeatureMomentsQuestion(designs=(design,))))
+    found = Gram.from_sums(answer.value, design.q)
+    pooled = gram_of(design, [ArrayRecording(f"r{i}", (block,)) for i, block in enumerate(blocks)])
+    assert (
+        (found.n, found.n_nuisance)
+        == (pooled.n, pooled.n_nuisance)
+        == (sum(len(b.values) - 1 for b in blocks), 12)
+    )
+    np.testing.assert_allclose(found.scatter, pooled.scatter, atol=1e-10)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_policy_judges_the_maps_of_every_term(wrapped):
+    site = _federation([_series(2)]).site("s00")
+    policy = SitePolicy(tasks=("feature-moments", "unit-norms"), features=("linear",), require_masking=False)
+    guarded = Site("s00", site.data, guards=[PolicyGuard(policy, 5)])
+    hidden = (
+        Term(Basis(), (0, 1)),
+        Term(Basis("linear"), (1,)),
+        Term(Basis("quadratic"), (1,), is_edge=False),
+    )
+    allowed = FeatureMomentsQuestion(designs=(Design(NAMES, hidden[:2]),))
+    refused = FeatureMomentsQuestion(designs=(Design(NAMES, hidden[:2]), Design(NAMES, hidden)))
+    if wrapped:
+        allowed, refused = (UnitNormsQuestion(of=of, unit="recording") for of in (allowed, refused))
+    guarded.answer(Task(allowed))
+    with pytest.raises(SiteRefused, match="does not allow the feature map 'quadratic'"):
+        guarded.answer(Task(refused))
 
 
 def test_a_map_the_site_does_not_know_is_refused_with_the_remedy():
-    site = _federation([_series(2)]).site("s00")
-    with pytest.raises(ParameterError, match="registered at every site with register_feature_map"):
-        site.answer(Task(replace(MOMENTS, features=("somebody.else",))))
-
-
-def test_falsy_and_missing_labels_are_the_baseline():
-    assert is_baseline(np.array([0, 1, 2])).tolist() == [True, False, False]
-    assert is_baseline(np.array([0.0, np.nan, 3.0])).tolist() == [True, True, False]
-    assert is_baseline(np.array(["", "drug"])).tolist() == [True, False]
-    assert is_baseline(np.array([None, False, "x", ""], dtype=object)).tolist() == [True, True, False, True]
-    assert is_baseline(np.array(["off", "on"]), "off").tolist() == [True, False]
+    fields = json.loads(json.dumps(_task("feature-moments").fields()))
+    fields["params"]["designs"][0]["terms"][1]["basis"]["name"] = "somebody.else"
+    with pytest.raises(ProtocolError, match="registered at every site with register_feature_map"):
+        task_from_fields(fields, {}, None)
 
 
 def test_a_named_baseline_is_the_same_as_an_empty_label():
     blocks = _series(4)
     words = [Block(b.values, labels=np.where(b.labels == 0, "off", b.labels.astype(str))) for b in blocks]
     (numbers, *_), _ = run_program(
-        feature_statistics_program(3, 1, [Candidate("linear")], centring="label"), _federation([blocks])
+        feature_statistics_program(NAMES, 1, [Candidate("linear")], centring="label"), _federation([blocks])
     )
     (named, *_), _ = run_program(
-        feature_statistics_program(3, 1, [Candidate("linear")], centring="label", baseline="off"),
+        feature_statistics_program(NAMES, 1, [Candidate("linear")], centring="label", baseline="off"),
         _federation([words]),
     )
     np.testing.assert_allclose(numbers.cross, named.cross, atol=1e-12)
@@ -181,16 +242,17 @@ def test_centring_by_a_label_that_is_not_there_names_the_recording():
     blocks = [Block(block.values) for block in _series(2)]
     with pytest.raises(DataError, match="recording 'r0' has no label column, but center_by asks"):
         run_program(
-            feature_statistics_program(3, 1, [Candidate("linear")], centring="label"), _federation([blocks])
+            feature_statistics_program(NAMES, 1, [Candidate("linear")], centring="label"),
+            _federation([blocks]),
         )
 
 
 def test_an_unknown_centring_and_an_empty_federation_are_refused():
     with pytest.raises(ParameterError, match="centring must be one of shared, recording, label, got 'week'"):
-        next(feature_statistics_program(3, 1, [Candidate("linear")], centring="week"))
+        next(feature_statistics_program(NAMES, 1, [Candidate("linear")], centring="week"))
     empty = _federation([[Block(np.zeros((0, 3)))]])
     with pytest.raises(DataError, match="the sites hold 0 rows together; at least 2 are needed"):
-        run_program(feature_statistics_program(3, 1, [Candidate("linear")]), empty)
+        run_program(feature_statistics_program(NAMES, 1, [Candidate("linear")]), empty)
 
 
 def test_pair_scores_over_sites_equal_the_pooled_ones():
@@ -198,3 +260,14 @@ def test_pair_scores_over_sites_equal_the_pooled_ones():
     one = run_program(pair_direction_program(3), _federation([blocks]))
     many = run_program(pair_direction_program(3), _federation(_deal(blocks, 4)))
     np.testing.assert_allclose(one.score, many.score, atol=1e-10)
+
+
+def _task(name: str) -> Task:
+    if name == "feature-scale":
+        return Task(FeatureScaleQuestion())
+    if name == "pair-direction":
+        return Task(DirectionQuestion())
+    program = feature_statistics_program(
+        NAMES, 2, [Candidate("quadratic", 0.6)], centring="label", standardise=False
+    )
+    return next(program)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,14 +9,23 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply, task_request
-from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.store_format import MemoryStore
+from feddbn.federation.protocol.question import Question
+from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
-from support.questions import make_question
+from support.faults import MemoryStore
 from support.study_programs import WalkQuestion
 
-WALK = Task(WalkQuestion(centre=np.zeros(2), step=0.1, pause_s=0.0))
+QUESTION = WalkQuestion(centre=np.zeros(2), step=0.1, pause_s=0.0)
+WALK = Task(QUESTION)
+
+
+class Unknown(Question):
+    name = "unknown"
+
+
+class Broken(Question):
+    name = "broken"
 
 
 class Untouchable(MemorySite):
@@ -124,26 +135,30 @@ def test_a_repeat_sends_the_same_bits_and_a_refusal_changes_nothing():
     np.testing.assert_array_equal(send(endpoint).arrays["vector"], first.arrays["vector"])
     for task, seq, after in (
         (WALK, 5, 3),
-        (Task(make_question("unknown")()), 1, 0),
-        (Task(WALK.question, ("b",)), 1, 0),
+        (Task(Unknown()), 1, 0),
+        (Task(QUESTION, ("b",)), 1, 0),
     ):
         with pytest.raises((ProtocolError, StateError)):
             send(endpoint, task, seq, after)
+    wrong = task_request(WALK, "run-1", 1, 0)
+    wrong = replace(wrong, arrays={"centre": np.full(2, np.nan)})
+    with pytest.raises(ProtocolError, match="task 'walk': 'centre' must have finite entries only"):
+        read_reply(endpoint.handle(encode_request(wrong)))
     assert store.files == before
     send(endpoint, WALK, 1, 0)
     assert store.files != before
 
 
 def test_an_unexpected_error_is_told_to_the_site_not_to_the_server():
-    def broken(here, question):
+    def broken(sites, question, memo):
         raise ValueError("patient 17 has 4.2")
 
-    kind = make_question("broken", broken)
+    register_site_task(SiteTask(Broken, broken))
     events = []
     endpoint = make(on_event=events.append)
     endpoint.handle(hello())
     with pytest.raises(StateError, match="an unexpected ValueError") as caught:
-        send(endpoint, Task(kind()))
+        send(endpoint, Task(Broken()))
     assert "4.2" not in str(caught.value)
     assert "4.2" in str(events[-1].error)
 

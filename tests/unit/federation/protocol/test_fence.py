@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.fence import Step, decide
 from feddbn.federation.protocol.store_format import (
-    MemoryStore,
     SiteRecord,
     Snapshot,
     decode_record,
     encode_record,
 )
+from support.faults import MemoryStore
 
 
 def record(previous=3, current=5, digest="d5"):

@@ -20,20 +20,14 @@ from feddbn.federation.protocol.messages import (
     task_from,
     task_request,
 )
-from feddbn.federation.protocol.question import array, flag, names, number, whole
+from feddbn.federation.protocol.question import array, names, number, whole
 from feddbn.federation.protocol.task import Task
 from support.questions import give_values, make_question
 
-Step = make_question(
-    "step",
-    give_values,
-    rho=number(),
-    names=names(),
-    k=whole(default=0),
-    on=flag(default=False),
-    C=array("q", "d"),
-)
-QUESTION = Step(C=np.arange(6.0).reshape(2, 3), rho=0.1, names=("a", "b"), k=3, on=True)
+FIELDS = {"rho": number(), "k": whole(default=3), "names": names(default=())}
+ARRAYS = {"C": array("r", "c"), "D": array("n", default=None)}
+Step = make_question("messages-step", give_values, **FIELDS, **ARRAYS)
+QUESTION = Step(rho=0.1, names=("a", "b"), C=np.arange(6.0).reshape(2, 3))
 TASK = Task(QUESTION, ("b", "a"))
 
 
@@ -41,25 +35,28 @@ def test_a_task_survives_the_wire_with_its_digest():
     request = read_request(encode_request(task_request(TASK, "run-1", 4, 2)))
     task = task_from(request)
     assert (request.seq, request.after, request.run_id) == (4, 2, "run-1")
-    assert dict(task.params) == dict(TASK.params)
+    assert task.params == TASK.params
     assert task.participants == ("a", "b")
     assert digest_of(task) == digest_of(TASK)
     np.testing.assert_array_equal(task.arrays["C"], TASK.arrays["C"])
 
 
-def test_the_digest_covers_content_but_not_the_note_or_the_order_of_keys():
-    a, b = Task(QUESTION, None, {"h": 1.0}), Task(replace(QUESTION), None, {"h": 2.0})
-    assert digest_of(a) == digest_of(b)
-    assert digest_of(a) != digest_of(Task(replace(QUESTION, C=np.zeros((2, 3)))))
-    assert digest_of(a) != digest_of(Task(replace(QUESTION, k=4)))
-    assert digest_of(a) != digest_of(TASK)
-    assert digest_of(Task(replace(QUESTION, rho=np.float64(0.1)))) == digest_of(a)
+def test_the_digest_covers_the_question_and_whom_it_asks_but_not_the_note():
+    assert digest_of(TASK) == digest_of(Task(QUESTION, ("a", "b"), {"h": 2.0}))
+    others = (
+        Task(QUESTION),
+        Task(replace(QUESTION, k=4), TASK.participants),
+        Task(replace(QUESTION, C=np.zeros((2, 3))), TASK.participants),
+        Task(replace(QUESTION, D=np.ones(1)), TASK.participants),
+    )
+    assert len({digest_of(task) for task in (TASK, *others)}) == 5
+    assert digest_of(Task(replace(QUESTION, rho=np.float64(0.1)))) == digest_of(Task(QUESTION))
 
 
 def test_a_task_whose_content_does_not_fit_its_digest_is_refused():
     request = task_request(TASK, "run-1", 0, -1)
     changed = Request("task", "run-1", 0, -1, request.meta, {"C": np.zeros((2, 3))})
-    with pytest.raises(ProtocolError, match="the digest of task 'step' does not fit its content"):
+    with pytest.raises(ProtocolError, match="the digest of task 'messages-step' does not fit its content"):
         task_from(changed)
     with pytest.raises(ProtocolError, match="malformed"):
         task_from(Request("task", "run-1", 0, -1, {"name": "x"}))

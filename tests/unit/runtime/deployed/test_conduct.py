@@ -9,11 +9,10 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import NotEnoughSites
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.store_format import MemoryStore
 from feddbn.federation.protocol.study import Study, StudyResult
 from feddbn.runtime.deployed.conduct import Progress, conduct
-from feddbn.runtime.deployed.faults import Fault, FaultyExchange, LocalExchange
 from feddbn.runtime.deployed.results import read_outcome
+from support.faults import Fault, FaultyExchange, LocalExchange, MemoryStore
 
 NAMES = ("a", "b")
 STUDY = Study(

@@ -8,12 +8,12 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import NotEnoughSites, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.store_format import MemoryStore
 from feddbn.federation.protocol.study import Study, study_method
-from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal, run_study
-from feddbn.runtime.deployed.faults import Fault, FaultyExchange, LocalExchange
+from feddbn.federation.protocol.task import Task
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.store import FileStore, JournalFile
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
 from support.study_programs import WalkQuestion
 
 NAMES = ("a", "b", "c")
@@ -220,8 +220,6 @@ def test_resuming_with_another_study_or_another_program_is_refused():
     with pytest.raises(StateError, match="belongs to another run or study"):
         Coordinator(place.exchange, make_study(rounds=5), "run-1", log)
     coordinator = Coordinator(place.exchange, make_study(rounds=4), "run-1", log)
-    from feddbn.federation.protocol.task import Task
-
     with pytest.raises(StateError, match="sum 0 in its journal answers another task"):
         coordinator.sum(Task(WalkQuestion(centre=np.ones(2), step=0.1, pause_s=0.0)))
 

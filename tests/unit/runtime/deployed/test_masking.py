@@ -10,14 +10,14 @@ from feddbn.errors import FileError, NotEnoughSites, ProtocolError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply, task_request
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.store_format import MemoryStore
 from feddbn.federation.protocol.study import Study, study_method
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.keys import Identity, pinned_keys
-from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal, run_study
-from feddbn.runtime.deployed.faults import Fault, FaultyExchange, LocalExchange
-from feddbn.runtime.deployed.masking import read_identity, read_peers, site_masking, write_identities
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.kit_files import write_site_files
+from feddbn.runtime.deployed.masking import read_identity, read_peers, site_masking
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
 from support.study_programs import WalkQuestion
 
 NAMES = ("a", "b", "c", "d")
@@ -201,7 +201,7 @@ def test_identities_are_written_for_their_owner_and_read_back(tmp_path):
     places = {name: tmp_path / name for name in NAMES}
     for place in places.values():
         place.mkdir()
-    write_identities(places)
+    write_site_files(places)
     peers = read_peers(places["b"] / "peers.toml")
     assert peers == {name: read_identity(place / "identity.key").public for name, place in places.items()}
     assert (places["a"] / "identity.key").stat().st_mode & 0o077 == 0

@@ -1,4 +1,7 @@
-"""A study with noise, through messages, fence and masks, chooses what the same noise gives in one process."""
+"""Several modules: a whole study with noise on the deployed path.
+
+Through messages, fence and masks it chooses what the same noise gives in one process.
+"""
 
 import numpy as np
 import pytest
@@ -13,18 +16,17 @@ from feddbn.federation.programs.private_moments import guaranteed_sites, study_n
 from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuestion
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.store_format import MemoryStore
 from feddbn.federation.protocol.study import Study, study_method
 from feddbn.federation.protocol.task import Task
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.simulation import simulate
 from feddbn.privacy.keys import Identity, pinned_keys
-from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal, run_study
-from feddbn.runtime.deployed.faults import Fault, FaultyExchange, LocalExchange
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.masking import site_masking
-from feddbn.runtime.simulated.private import PrivateFederation, noise_aware
+from feddbn.runtime.noisy import PrivateFederation, noise_aware
 from feddbn.runtime.simulated.secure import secure_federation
+from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
 
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
 MADE = simulate(d=4, n_sites=5, n_samples=19 * 100, n_recordings=20, mean_degree=2, random_state=3)

@@ -11,12 +11,12 @@ from feddbn.errors import FileError, NotEnoughSites
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401
 from feddbn.privacy.audit import parse_entries, verify_chain
-from feddbn.runtime.deployed.coordinator import Coordinator, MemoryJournal, run_study
-from feddbn.runtime.deployed.faults import LocalExchange
-from feddbn.runtime.deployed.masking import write_identities
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.kit_files import write_site_files
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.protection import Protection, default_policy_text, describe_policy, read_policy
 from feddbn.runtime.deployed.settings import read_site_settings
+from support.faults import LocalExchange, MemoryJournal
 
 pytest.importorskip("dp_accounting")
 NAMES = ("a", "b", "c")
@@ -30,11 +30,9 @@ def make_sites(place, policy=OPEN):
         for recording in range(4):
             frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["u", "v"])
             frame.to_csv(place / name / "data" / f"{recording}.csv", index=False)
-        lines = [f'name = "{name}"', 'data = "data"', 'state = "state"', 'policy = "policy.toml"']
-        lines += ['identity = "identity.key"', 'peers = "peers.toml"']
-        (place / name / "feddbn_site.toml").write_text("\n".join(lines) + "\n")
+    write_site_files({name: place / name for name in NAMES})
+    for name in NAMES:
         (place / name / "policy.toml").write_text(policy)
-    write_identities({name: place / name for name in NAMES})
     return place
 
 

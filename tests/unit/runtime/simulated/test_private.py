@@ -10,12 +10,13 @@ from feddbn.errors import BudgetExceeded, ParameterError
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.programs.private_moments import private_moments_plan
 from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuestion
-from feddbn.federation.protocol.site import Here, Site, answer_of_one, site_task
+from feddbn.federation.protocol.site import Here, Site, site_task
 from feddbn.federation.protocol.task import Task
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.scoring import score
 from feddbn.methods.simulation import simulate
-from feddbn.runtime.simulated.private import PrivateFederation, private_federation
+from feddbn.runtime.noisy import PrivateFederation
+from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
@@ -109,7 +110,7 @@ def test_rows_of_moments_are_units_too():
     here, question = Here("a", data, {}), MomentsQuestion(n_lags=2, variables=("a", "b"))
     rows = list(program.units(here, question, "row"))
     assert len(rows) == 7
-    np.testing.assert_allclose(sum(rows), answer_of_one(program, here, question)[1])
+    np.testing.assert_allclose(sum(rows), program.answer([here], question, {})[1][0])
     with pytest.raises(ParameterError, match="center='recording' mixes the rows of a recording"):
         list(program.units(here, replace(question, center="recording"), "row"))
     with pytest.raises(ParameterError, match="unit='person' is not known"):

@@ -1,36 +1,38 @@
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
-from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError
+from feddbn.core.encoding import encode
+from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.question import array, names, number, whole
-from feddbn.federation.protocol.secure_site import (
-    SecureSite,
-)
+from feddbn.federation.protocol.secure_site import SecureSite, read_secure_reply
 from feddbn.federation.protocol.site import Site, task_from_fields
 from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.secagg_site import SecAggSite
-from feddbn.runtime.simulated.secure import (
-    ExchangeCourier,
-    SecureFederation,
-    _SharedStreams,
-    secure_federation,
-)
+from feddbn.runtime.masked import SecureFederation
+from feddbn.runtime.simulated.secure import _SharedStreams, secure_federation
 from support.questions import Values, give_values, make_question
 
-Unit = make_question("secure-unit", give_values, i=whole(default=0), rho=number(default=0.0))
+Unit = make_question("secure-unit", give_values, i=whole(default=0))
+Other = make_question("secure-other", give_values, rho=number(), names=names(), C=array("r", "c"))
 NAMES = [f"s{i}" for i in range(6)]
 
 
 class Bytes:
-    """An exchange of bytes between objects of this process."""
+    """Messages as bytes between objects of this process; a site that lost its state counts as a drop-out."""
 
     def __init__(self, handlers):
         self.handlers = handlers
         self.sites = tuple(sorted(handlers))
 
     def __call__(self, messages):
-        return {name: self.handlers[name](message) for name, message in messages.items()}
+        replies = {}
+        for name, message in messages.items():
+            with suppress(StateError):
+                replies[name] = read_secure_reply(self.handlers[name].handle(encode(*message)))
+        return replies
 
 
 def _sites():
@@ -97,8 +99,7 @@ def test_restarted_site_counts_as_a_drop_out_until_the_next_epoch():
         return SecureSite(sites[name], SecAggSite(name, identities[name], pinned, "run", rng.bytes))
 
     handlers = {name: endpoint(name) for name in NAMES}
-    exchange = Bytes({n: (lambda message, n=n: handlers[n].handle(message)) for n in NAMES})
-    federation = SecureFederation(ExchangeCourier(exchange))
+    federation = SecureFederation(Bytes(handlers))
     federation.sum(Task(Unit(i=0)))
     handlers["s1"] = endpoint("s1")
     assert "s1" not in federation.sum(Task(Unit(i=1))).contributors
@@ -128,7 +129,7 @@ def test_site_refuses_a_task_whose_digest_does_not_fit():
         sites = courier.sites
 
         def __call__(self, messages):
-            changed = {"name": "secure-unit", "params": {"rho": 1e9}}
+            changed = {"name": "secure-unit", "params": {"i": 9}}
             return courier(
                 {
                     name: (
@@ -166,12 +167,24 @@ def test_shared_streams_make_each_mask_once_and_forget_what_is_never_fetched(mon
 
 
 def test_task_survives_the_way_and_a_malformed_one_is_refused():
-    kind = make_question(
-        "x", give_values, names=names(), rho=number(), n=whole(default=None), C=array("q", "q")
-    )
-    task = Task(kind(names=("a", "b"), rho=1.5, C=np.eye(2)), ("s0", "s1"))
+    task = Task(Other(C=np.eye(2), names=("a", "b"), rho=1.5), ("s0", "s1"))
     back = task_from_fields(task.fields(), task.arrays, ["s0", "s1"])
     assert (back.name, back.params, back.participants) == (task.name, task.params, task.participants)
     assert task_digest(task.fields(), task.arrays) != task_digest(task.fields(), {"C": np.ones((2, 2))})
     with pytest.raises(ProtocolError, match="this task is malformed"):
         task_from_fields({"name": "x"}, {}, None)
+
+
+def test_refusals_name_only_errors_of_this_package():
+    with pytest.raises(SiteRefused, match="site 's0' refused: no"):
+        read_secure_reply(encode({"kind": "refusal", "site": "s0", "error": "SiteRefused", "sentence": "no"}))
+    for error in ("MissingExtra", "annotations", "KeyError"):
+        with pytest.raises(ProtocolError, match="refused: no"):
+            read_secure_reply(encode({"kind": "refusal", "site": "s0", "error": error, "sentence": "no"}))
+
+
+def test_garbage_is_answered_with_a_refusal_not_an_exception():
+    identity = Identity.from_seed(bytes(32))
+    site = SecureSite(Site("a", None), SecAggSite("a", identity, {"a": identity.public}, "run", bytes))
+    with pytest.raises(ProtocolError, match="site 'a' refused: these bytes are not a feddbn message"):
+        read_secure_reply(site.handle(b"garbage"))

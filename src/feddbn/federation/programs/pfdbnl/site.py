@@ -159,9 +159,8 @@ def own_gram(here: Here, question: FitQuestion) -> tuple[SiteState, FloatArray, 
     """
     own_lags = question.lags_of(here.name)
     entries = Entries.of(tuple(here.data.variables), question.variables, own_lags, question.n_lags)
-    state, moments = local_moments(here, own_lags, question.center == "recording", question.fold)
-    scale = question.scale[entries.rows]
-    G = moments.about(question.origin[entries.rows]) / moments.n / np.outer(scale, scale)
+    state, moments = local_moments(here, question.design_of(here.data.variables, own_lags), question.fold)
+    G = moments.standardised(question.origin[entries.rows], question.scale[entries.rows])
     if not entries.is_whole:
         if question.fill is None:
             raise question.wrong(
@@ -210,7 +209,7 @@ def _joined(sites: Sequence[Here], question: CountedQuestion) -> list[SiteState]
 
 
 def _remembered(
-    sites: Sequence[Here], question: CountedQuestion
+    sites: Sequence[Here], question: CountedQuestion, memo: Memo
 ) -> tuple[list[SiteState], Personal, IntArray]:
     """Return the sites' states and what they remember of this fit, and the last rounds in which they were counted.
 
@@ -225,7 +224,7 @@ def _remembered(
     ]
     for k, state in zip(new, _joined([sites[k] for k in new], question) if new else (), strict=True):
         states[k] = state
-    record = Personal.read(states)
+    record = Personal.read(states, memo)
     # An answer that got lost on the way is simply part of the next change.
     heard = (counted >= 0) & (counted == record.offered_round)
     return states, replace(record, sent=np.where(heard[:, None, None], record.offered, record.sent)), counted
@@ -281,7 +280,7 @@ def _inverses(sites: Sequence[Here], memo: Memo, q: int, d: int) -> Solve:
 def _step(
     sites: Sequence[Here], question: StepQuestion, memo: Memo
 ) -> tuple[Sequence[SiteState], FloatArray]:
-    states, remembered, counted = _remembered(sites, question)
+    states, remembered, counted = _remembered(sites, question, memo)
     record = _entered(remembered, question, memo)
     rules, stage = question.rules, Stage(question.stage)
     K, q, d = record.C.shape
@@ -307,7 +306,7 @@ def _step(
     whole[own], new_member[own] = change.reshape(K, -1), counted < 0
     numbers = np.column_stack([norms, members.h, objective, np.where(np.isfinite(gain), gain, 0.0)])
     after = replace(record, **vars(members), offered=offered, offered_round=np.full(K, question.round))
-    kept = after.kept(states, _BY_ROUND if record is remembered else None)
+    kept = after.kept(states, _BY_ROUND if record is remembered else None, memo)
     return kept, np.concatenate([whole.reshape(K, -1), numbers, new_member], axis=1)
 
 
@@ -315,7 +314,7 @@ def _finish(
     sites: Sequence[Here], question: FinishQuestion, memo: Memo
 ) -> tuple[Sequence[SiteState], FloatArray]:
     """Close the run at each site: its personal graph in its own state; what leaves is about the shared one."""
-    states, record, counted = _remembered(sites, question)
+    states, record, counted = _remembered(sites, question, memo)
     states = record.kept(states)
     vectors = []
     for k, state in enumerate(states):

@@ -15,22 +15,19 @@ from cryptography.x509.oid import NameOID
 from feddbn.errors import FileError
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study
-from feddbn.runtime.deployed.masking import write_identities
-from feddbn.runtime.deployed.protection import default_policy_text
+from feddbn.runtime.deployed.kit_files import kits_below, write_secret, write_site_files
+from feddbn.runtime.engines.plan import FederationPlan
 
 __all__ = ["make_flower_kits", "write_flower_app"]
 
 
-def make_flower_kits(
-    directory: Path, server: str, sites: tuple[str, ...], valid_days: int = 360
-) -> dict[str, Path]:
+def make_flower_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     """Write certificates for the server and a key pair per site below ``directory/kits``; return name -> kit.
 
     Site keys are elliptic-curve keys in OpenSSH format: Flower refuses others.
     """
-    root = Path(directory).resolve() / "kits"
-    if root.exists():
-        raise FileError(f"{directory} already holds the kits of a federation; choose another directory.")
+    server, sites, valid_days = plan.server, plan.sites, plan.valid_days
+    root = kits_below(directory)
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority = _certificate(
         "feddbn authority", authority_key.public_key(), None, authority_key, valid_days, server
@@ -45,20 +42,16 @@ def make_flower_kits(
         (kit / "ca.pem").write_bytes(ca)
         kits[name] = kit
     (kits[server] / "server.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    _secret(kits[server] / "server.key", _private(server_key, serialization.PrivateFormat.PKCS8))
+    write_secret(kits[server] / "server.key", _private(server_key, serialization.PrivateFormat.PKCS8))
     (kits[server] / "feddbn_server.toml").write_text('runs = "runs"\nkeep_days = 30\n', encoding="utf-8")
     for site in sites:
         key = ec.generate_private_key(ec.SECP256R1())
-        _secret(kits[site] / "site.key", _private(key, serialization.PrivateFormat.OpenSSH))
+        write_secret(kits[site] / "site.key", _private(key, serialization.PrivateFormat.OpenSSH))
         public = key.public_key().public_bytes(
             serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
         )
         (kits[site] / "site.key.pub").write_bytes(public + b"\n")
-        lines = [f'name = "{site}"', 'data = "data"', 'state = "state"', 'policy = "policy.toml"']
-        lines += ['identity = "identity.key"', 'peers = "peers.toml"', "keep_days = 30", ""]
-        (kits[site] / "feddbn_site.toml").write_text("\n".join(lines), encoding="utf-8")
-        (kits[site] / "policy.toml").write_text(default_policy_text(), encoding="utf-8")
-    write_identities({site: kits[site] for site in sites})
+    write_site_files({site: kits[site] for site in sites})
     return kits
 
 
@@ -90,11 +83,6 @@ def write_flower_app(study: Study, run_id: str, directory: Path) -> Path:
 
 def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-
-
-def _secret(path: Path, content: bytes) -> None:
-    path.touch(mode=0o600)
-    path.write_bytes(content)
 
 
 def _certificate(

@@ -33,16 +33,10 @@ _log = logging.getLogger("feddbn.server")
 class FlowerExchange:
     """One message per site, replies matched by the message they answer."""
 
-    def __init__(self, grid: Grid, names: tuple[str, ...], timeout_s: float, poll_s: float = 0.1) -> None:
+    def __init__(self, grid: Grid, timeout_s: float, poll_s: float = 0.1) -> None:
         self._grid = grid
-        self._names = tuple(sorted(names))
         self._timeout_s = timeout_s
         self._poll_s = poll_s
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Names of the study's sites, sorted."""
-        return self._names
 
     def __call__(self, messages: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Send and wait for all replies or the timeout; a site whose node is not connected is silent."""
@@ -87,7 +81,7 @@ def main(grid: Grid, context: Context) -> None:
     run_id = check_run_id(context.run_config["run-id"])
     prune_runs(settings.runs, settings.keep_days, keep=run_id)
     directory = run_directory(settings.runs, run_id)
-    exchange = FlowerExchange(grid, study.sites, study.attendance.timeout_s)
+    exchange = FlowerExchange(grid, study.attendance.timeout_s)
     try:
         conduct(
             exchange, study, run_id, settings.runs, directory, Progress(run_id, study.sites), _log.warning

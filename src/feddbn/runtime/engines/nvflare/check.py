@@ -1,80 +1,27 @@
-"""What can be checked at a site before it takes part: files, data, policy, certificates, clock, ports."""
+"""What can be checked at a site's NVFlare kit before it takes part: rights, certificate, clock, the way to the server."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import socket
 import ssl
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from feddbn.errors import FeddbnError
-from feddbn.federation.protocol.endpoint import agree
 from feddbn.federation.protocol.study import Study
-from feddbn.runtime.deployed.open_site import describe_data, read_data, study_checks
-from feddbn.runtime.deployed.protection import describe_policy, read_policy
-from feddbn.runtime.deployed.settings import SiteSettings, read_site_settings
+from feddbn.runtime.deployed.check import Finding, check_settings
 from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES
 
-__all__ = ["Finding", "check_site"]
+__all__ = ["check_site"]
 
 EXPIRY_WARNING_DAYS = 30
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report; `ok` is None for information."""
-
-    what: str
-    ok: bool | None
-    text: str
 
 
 def check_site(kit: Path, study: Study | None = None, timeout_s: float = 10.0) -> list[Finding]:
     """Return the findings for a site kit, and whether it could join `study` if one is given."""
     kit = Path(kit)
-    findings: list[Finding] = []
-    settings: SiteSettings | None = None
-    try:
-        settings = read_site_settings(kit / "local" / "feddbn_site.toml")
-        findings.append(Finding("settings", True, f"site {settings.name!r}"))
-    except FeddbnError as error:
-        findings.append(Finding("settings", False, str(error)))
-    if settings is not None:
-        findings += _check_data(settings, study)
-    findings += _check_rights(kit)
-    findings += _check_certificate(kit)
-    findings.append(_check_server(kit, timeout_s))
-    return findings
-
-
-def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
-    out: list[Finding] = []
-    try:
-        data = read_data(settings)
-        out.append(Finding("data", True, describe_data(data)))
-        policy = read_policy(settings.policy)
-        out.append(Finding("policy", None, describe_policy(policy)))
-        if study is not None:
-            from feddbn._version import __version__
-
-            agree(study, settings.name, data.variables, __version__)
-            for check in study_checks(settings, policy):
-                check(study)
-            out.append(Finding("study", True, f"this site can join {study.name!r}"))
-    except FeddbnError as error:
-        out.append(Finding("study" if out else "data", False, str(error)))
-    try:
-        settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        free = shutil.disk_usage(settings.state).free / 2**30
-        ok = os.access(settings.state, os.W_OK)
-        out.append(Finding("state", ok, f"{settings.state}, {free:.1f} GiB free"))
-    except OSError as error:
-        out.append(Finding("state", False, f"{settings.state} cannot be used: {error.strerror}"))
-    return out
+    findings = check_settings(kit / "local" / "feddbn_site.toml", study)
+    return [*findings, *_check_rights(kit), *_check_certificate(kit), _check_server(kit, timeout_s)]
 
 
 def _check_rights(kit: Path) -> list[Finding]:
@@ -83,26 +30,19 @@ def _check_rights(kit: Path) -> list[Finding]:
         rights = json.loads((kit / "local" / "authorization.json").read_text())["permissions"]
         resources = json.loads((kit / "local" / "resources.json").read_text())
     except (OSError, ValueError, KeyError):
-        return [
-            Finding(
-                "rights", False, "local/authorization.json or local/resources.json is missing or unreadable"
-            )
-        ]
+        said = "local/authorization.json or local/resources.json is missing or unreadable"
+        return [Finding("rights", False, said)]
     loose = [role for role, right in rights.items() if right == "any" or right.get("byoc", "none") != "none"]
-    classes = sorted(set(resources.get("class_allow_list", ["*"])) - set(ALLOWED_CLASSES))
-    out = [
-        Finding(
-            "code in jobs",
-            not loose,
-            f"allowed for {', '.join(loose)}" if loose else "refused for every role",
-        ),
-        Finding(
-            "classes", not classes, f"also allows {', '.join(classes)}" if classes else "only those of feddbn"
-        ),
-    ]
+    jobs = f"allowed for {', '.join(loose)}" if loose else "refused for every role"
+    more = sorted(set(resources.get("class_allow_list", ["*"])) - set(ALLOWED_CLASSES))
+    classes = f"also allows {', '.join(more)}" if more else "only those of feddbn"
     streaming = bool(resources.get("allow_log_streaming", True))
-    out.append(Finding("logs", not streaming, "are sent to the server" if streaming else "stay at this site"))
-    return out
+    logs = "are sent to the server" if streaming else "stay at this site"
+    return [
+        Finding("code in jobs", not loose, jobs),
+        Finding("classes", not more, classes),
+        Finding("logs", not streaming, logs),
+    ]
 
 
 def _check_certificate(kit: Path) -> list[Finding]:
@@ -115,26 +55,22 @@ def _check_certificate(kit: Path) -> list[Finding]:
     now = datetime.now(UTC)
     days = (certificate.not_valid_after_utc - now).days
     clock = certificate.not_valid_before_utc <= now
+    late = "" if clock else ", before the certificate begins"
     return [
-        Finding(
-            "clock",
-            clock,
-            now.strftime("%Y-%m-%d %H:%M:%S UTC") + ("" if clock else ", before the certificate begins"),
-        ),
+        Finding("clock", clock, now.strftime("%Y-%m-%d %H:%M:%S UTC") + late),
         Finding("certificate", days > EXPIRY_WARNING_DAYS, f"valid for {days} more days"),
     ]
 
 
 def _check_server(kit: Path, timeout_s: float) -> Finding:
     """Open a mutually authenticated connection to the server, as the site itself will."""
+    startup = kit / "startup"
     try:
-        target = json.loads((kit / "startup" / "fed_client.json").read_text())["servers"][0]["service"][
-            "target"
-        ]
+        servers = json.loads((startup / "fed_client.json").read_text())["servers"]
+        target = servers[0]["service"]["target"]
         host, port = target.rsplit(":", 1)
     except (OSError, ValueError, KeyError, IndexError):
         return Finding("server", False, "startup/fed_client.json is missing or unreadable")
-    startup = kit / "startup"
     try:
         context = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
         context.check_hostname = False
@@ -143,18 +79,10 @@ def _check_server(kit: Path, timeout_s: float) -> Finding:
             socket.create_connection((host, int(port)), timeout=timeout_s) as plain,
             context.wrap_socket(plain, server_hostname=host) as secure,
         ):
-            return Finding(
-                "server",
-                True,
-                f"{target} answers with {secure.version()} and a certificate of this federation",
-            )
+            said = f"{target} answers with {secure.version()} and a certificate of this federation"
+            return Finding("server", True, said)
     except ssl.SSLError as error:
-        return Finding(
-            "server", False, f"{target} answers, but not with this federation's certificate ({error.reason})"
-        )
+        said = f"{target} answers, but not with this federation's certificate ({error.reason})"
     except OSError as error:
-        return Finding(
-            "server",
-            False,
-            f"{target} cannot be reached ({error.strerror or 'timeout'}); outbound TCP is needed",
-        )
+        said = f"{target} cannot be reached ({error.strerror or 'timeout'}); outbound TCP is needed"
+    return Finding("server", False, said)

@@ -16,11 +16,13 @@ from typing import Any
 from feddbn.errors import FederationError, FileError, MissingExtra, StateError
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study
+from feddbn.runtime.engines.interface import Job, Session, Watch, sites_needed
+from feddbn.runtime.engines.nvflare.topics import PROGRESS_TOPIC
 
-__all__ = ["Console", "check_lead_kit", "write_job"]
+__all__ = ["Console", "write_job"]
 
-Watch = Callable[[dict[str, Any]], None]
-_DONE = "FINISHED"
+_RUNNING, _DONE = "RUNNING", "FINISHED"
+_COLLAB = "nvflare.collab.runtime"
 
 
 def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float = 180.0) -> Path:
@@ -28,7 +30,7 @@ def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float 
     job = Path(directory) / check_run_id(run_id)
     config = job / "app" / "config"
     config.mkdir(parents=True)
-    needed = _sites_needed(study)
+    needed = sites_needed(study)
     meta = {
         "name": run_id,
         "resource_spec": {},
@@ -36,37 +38,23 @@ def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float 
         "mandatory_clients": list(study.sites) if needed == len(study.sites) else [],
         "deploy_map": {"app": ["server", *study.sites]},
     }
+    controls = {"server_obj_id": "study", "collab_obj_ids": [], "sync_task_timeout": sync_timeout_s}
+    controller = {"id": "controller", "path": f"{_COLLAB}.controller.CollabController", "args": controls}
+    executor = {"path": f"{_COLLAB}.executor.CollabExecutor", "args": {"client_obj_id": "site"}}
+    # Kits allow classes by these paths, so they stay whatever moves.
+    study_class = {"id": "study", "path": "feddbn.runtime.nvflare_server.FeddbnServer"}
+    site_class = {"id": "site", "path": "feddbn.runtime.nvflare_site.FeddbnSite", "args": {}}
     server = {
         "format_version": 2,
         # Sites fetch only the two set-up tasks this way; by default that takes 2 s each.
         "server": {"task_request_interval": 0.2},
-        "workflows": [
-            {
-                "id": "controller",
-                "path": "nvflare.collab.runtime.controller.CollabController",
-                "args": {"server_obj_id": "study", "collab_obj_ids": [], "sync_task_timeout": sync_timeout_s},
-            }
-        ],
-        "components": [
-            {
-                "id": "study",
-                "path": "feddbn.runtime.nvflare_server.FeddbnServer",
-                "args": {"study": study.to_json(), "run_id": run_id},
-            }
-        ],
+        "workflows": [controller],
+        "components": [{**study_class, "args": {"study": study.to_json(), "run_id": run_id}}],
     }
     client = {
         "format_version": 2,
-        "executors": [
-            {
-                "tasks": ["*"],
-                "executor": {
-                    "path": "nvflare.collab.runtime.executor.CollabExecutor",
-                    "args": {"client_obj_id": "site"},
-                },
-            }
-        ],
-        "components": [{"id": "site", "path": "feddbn.runtime.nvflare_site.FeddbnSite", "args": {}}],
+        "executors": [{"tasks": ["*"], "executor": executor}],
+        "components": [site_class],
     }
     for path, values in (
         (job / "meta.json", meta),
@@ -77,18 +65,12 @@ def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float 
     return job
 
 
-def _sites_needed(study: Study) -> int:
-    """Return how many sites must be there: all of them, unless the study may go on without some."""
-    if study.attendance.when_missing != "continue":
-        return len(study.sites)
-    return min(study.attendance.min_sites, len(study.sites))
-
-
-class Console:
-    """An admin session; use as a context manager."""
+class Console(Session):
+    """An admin session."""
 
     def __init__(self, kit: Path, timeout_s: float = 20.0) -> None:
-        self._kit = Path(kit)
+        super().__init__(kit)
+        self._admin = _lead_of(self.kit)
         self._timeout_s = timeout_s
         self._session: Any = None
 
@@ -97,17 +79,16 @@ class Console:
             from nvflare.fuel.flare_api.flare_api import new_secure_session
         except ImportError:
             raise MissingExtra("nvflare", "nvflare") from None
-        admin = check_lead_kit(self._kit)
         # NVFlare's connection logs every attempt; without a handler Python would print that to the terminal.
         logging.getLogger().addHandler(logging.NullHandler())
-        kit = self._kit.resolve()
+        user, kit = str(self._admin["username"]), str(self.kit.resolve())
         try:
             with _silence():
-                self._session = new_secure_session(str(admin["username"]), str(kit), timeout=self._timeout_s)
+                self._session = new_secure_session(user, kit, timeout=self._timeout_s)
         except Exception as error:
-            place = f"{admin.get('host')}:{admin.get('port')}"
+            place = f"{self._admin.get('host')}:{self._admin.get('port')}"
             raise FederationError(
-                f"the server {place} cannot be reached with the kit {self._kit}: {error}."
+                f"the server {place} cannot be reached with the kit {self.kit}: {error}."
             ) from None
         return self
 
@@ -124,38 +105,18 @@ class Console:
         """Send a job's directory; return NVFlare's job id."""
         return str(self._ask(self._session.submit_job, str(job)))
 
-    def require_sites(self, study: Study) -> None:
-        """Refuse a study whose sites are not there: NVFlare would let it wait for ever without a word."""
-        here = self.sites()
-        missing = [site for site in study.sites if site not in here]
-        needed = _sites_needed(study)
-        if len(study.sites) - len(missing) < needed:
-            raise StateError(
-                f"the study {study.name!r} needs {needed} of its sites, but not connected: {', '.join(missing)}; "
-                f"connected: {', '.join(here) or 'none'}. Start the sites or leave them out of the study."
-            )
-
     def sites(self) -> list[str]:
         """Return the names of the sites that are connected."""
         info = self._ask(self._session.get_system_info)
         return sorted(client.name for client in info.client_info)
 
-    def jobs(self) -> list[dict[str, Any]]:
-        """Return run, job, status and times of all jobs, the newest first."""
+    def jobs(self) -> list[Job]:
+        """Return all jobs, the newest first."""
         rows = self._ask(self._session.list_jobs, True)
-        return sorted((_row(row) for row in rows), key=lambda row: str(row["submitted"]), reverse=True)
-
-    def job_of(self, run_id: str) -> dict[str, Any]:
-        """Return the newest job of a run."""
-        for row in self.jobs():
-            if row["run"] == run_id:
-                return row
-        raise StateError(f"the server knows no job of run {run_id!r}.")
+        return sorted((_job(row) for row in rows), key=lambda job: job.submitted, reverse=True)
 
     def progress(self, job_id: str) -> dict[str, Any] | None:
         """Return what the running study says about itself, or None if it does not run (yet)."""
-        from feddbn.runtime.engines.nvflare.topics import PROGRESS_TOPIC
-
         try:
             with _silence():
                 answer = self._session.do_app_command(job_id, PROGRESS_TOPIC, None)
@@ -176,7 +137,7 @@ class Console:
             status = str(self._ask(self._session.get_job_meta, job_id).get("status"))
             if status.startswith(_DONE):
                 return status
-            if watch is not None and status == "RUNNING":
+            if watch is not None and status == _RUNNING:
                 values = self.progress(job_id)
                 if values is not None:
                     watch(values)
@@ -213,7 +174,7 @@ class Console:
             raise FederationError(f"the server answered: {error}") from None
 
 
-def check_lead_kit(kit: Path) -> dict[str, Any]:
+def _lead_of(kit: Path) -> dict[str, Any]:
     """Return who a lead's kit belongs to and where its server is; refuse a directory that is no such kit."""
     path = Path(kit) / "startup" / "fed_admin.json"
     if not path.exists():
@@ -225,14 +186,17 @@ def check_lead_kit(kit: Path) -> dict[str, Any]:
     return {"username": Path(kit).resolve().name, **admin}
 
 
-def _row(row: Any) -> dict[str, Any]:
-    return {
-        "run": row.get("job_name") or row.get("name"),
-        "job": row.get("job_id"),
-        "status": row.get("status"),
-        "submitted": row.get("submit_time") or row.get("submit_time_iso"),
-        "duration": row.get("duration"),
-    }
+def _job(row: Any) -> Job:
+    status = str(row.get("status"))
+    return Job(
+        run=str(row.get("job_name") or row.get("name")),
+        job=str(row.get("job_id")),
+        status=status,
+        submitted=str(row.get("submit_time") or row.get("submit_time_iso") or ""),
+        duration=str(row.get("duration") or ""),
+        is_running=status == _RUNNING,
+        has_ended=status.startswith(_DONE),
+    )
 
 
 @contextlib.contextmanager

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from feddbn.errors import FileError, MissingExtra, ParameterError
-from feddbn.runtime.deployed.masking import write_identities
-from feddbn.runtime.deployed.protection import default_policy_text
+from feddbn.errors import FileError, MissingExtra
+from feddbn.runtime.deployed.kit_files import kits_below, write_site_files
+from feddbn.runtime.engines.plan import FederationPlan
 
 __all__ = [
     "ALLOWED_CLASSES",
-    "FederationPlan",
     "engine_command",
     "make_kits",
     "start_command",
@@ -37,8 +34,6 @@ ALLOWED_CLASSES = (
     "nvflare.collab.runtime.controller.CollabController",
     "nvflare.collab.runtime.executor.CollabExecutor",
 )
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _BUILDERS = "nvflare.lighter.impl"
 # A site whose server is just starting can miss the answer to its registration, and NVFlare then ends the site:
 # it is started again. A participant that ends by itself without an error stays down.
@@ -55,59 +50,26 @@ done
 """
 
 
-@dataclass(frozen=True)
-class FederationPlan:
-    """Who takes part and where the server listens."""
-
-    name: str
-    server: str
-    sites: tuple[str, ...]
-    port: int = 8002
-    admin_port: int = 8003
-    admin: str = "lead@example.org"
-    organisation: str = "feddbn"
-    valid_days: int = 360
-
-    def __post_init__(self) -> None:
-        for what, value in (("name", self.name), *(("sites", site) for site in self.sites)):
-            if not _NAME.fullmatch(value):
-                raise ParameterError(
-                    f"{what} has {value!r}; use letters, digits, '-' and '_', a letter or digit first."
-                )
-        if not _HOST.fullmatch(self.server):
-            raise ParameterError(f"server has {self.server!r}; give the host name that the sites can reach.")
-        twice = sorted({site for site in self.sites if self.sites.count(site) > 1})
-        if twice or not self.sites:
-            said = f"sites has {twice[0]!r} twice" if twice else "sites is empty"
-            raise ParameterError(f"{said}; give at least one name and no name twice.")
-        if self.server in self.sites or "server" in self.sites:
-            raise ParameterError("a site cannot have the server's name.")
-        if not re.fullmatch(r"[^@\s]+@[^@\s]+", self.admin):
-            raise ParameterError(f"lead must look like an e-mail address, got {self.admin!r}.")
-        for what, port in (("port", self.port), ("admin_port", self.admin_port)):
-            if not 0 < port < 65536:
-                raise ParameterError(f"{what} must be between 1 and 65535, got {port}.")
-
-    def project(self) -> dict[str, Any]:
-        """Return NVFlare's project file."""
-        org = self.organisation
-        server: dict[str, Any] = {"name": self.server, "type": "server", "org": org}
-        server.update({"fed_learn_port": self.port, "admin_port": self.admin_port})
-        clients = [
-            {"name": site, "type": "client", "org": org, "allow_log_streaming": False} for site in self.sites
-        ]
-        admin = {"name": self.admin, "type": "admin", "org": org, "role": "lead"}
-        builders = [
-            {"path": f"{_BUILDERS}.workspace.WorkspaceBuilder"},
-            {
-                "path": f"{_BUILDERS}.static_file.StaticFileBuilder",
-                "args": {"config_folder": "config", "scheme": "tcp"},
-            },
-            {"path": f"{_BUILDERS}.cert.CertBuilder", "args": {"root_valid_days": self.valid_days}},
-            {"path": f"{_BUILDERS}.signature.SignatureBuilder"},
-        ]
-        people = [server, *clients, admin]
-        return {"api_version": 3, "name": self.name, "participants": people, "builders": builders}
+def _project(plan: FederationPlan) -> dict[str, Any]:
+    """Return NVFlare's project file."""
+    org = plan.organisation
+    server: dict[str, Any] = {"name": plan.server, "type": "server", "org": org}
+    server.update({"fed_learn_port": plan.port, "admin_port": plan.admin_port})
+    clients = [
+        {"name": site, "type": "client", "org": org, "allow_log_streaming": False} for site in plan.sites
+    ]
+    admin = {"name": plan.admin, "type": "admin", "org": org, "role": "lead"}
+    builders = [
+        {"path": f"{_BUILDERS}.workspace.WorkspaceBuilder"},
+        {
+            "path": f"{_BUILDERS}.static_file.StaticFileBuilder",
+            "args": {"config_folder": "config", "scheme": "tcp"},
+        },
+        {"path": f"{_BUILDERS}.cert.CertBuilder", "args": {"root_valid_days": plan.valid_days}},
+        {"path": f"{_BUILDERS}.signature.SignatureBuilder"},
+    ]
+    people = [server, *clients, admin]
+    return {"api_version": 3, "name": plan.name, "participants": people, "builders": builders}
 
 
 def engine_command(*arguments: str) -> list[str]:
@@ -125,13 +87,11 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     The project's certificate authority stays in ``directory/authority``: keep it, adding a site later needs
     it.
     """
-    directory = Path(directory).resolve()
-    if (directory / "kits").exists():
-        raise FileError(f"{directory} already holds the kits of a federation; choose another directory.")
-    authority = directory / "authority"
+    root = kits_below(directory)
+    authority = root.with_name("authority")
     authority.mkdir(parents=True, exist_ok=True, mode=0o700)
     project = authority / "project.json"
-    project.write_text(json.dumps(plan.project(), indent=2), encoding="utf-8")
+    project.write_text(json.dumps(_project(plan), indent=2), encoding="utf-8")
     shutil.copy(project, authority / "project.yml")
     # Every JSON text is YAML, so that no YAML writer is needed.
     home = {"HOME": str(authority), "PATH": os.environ.get("PATH", "")}
@@ -146,16 +106,16 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
         raise FileError(f"nvflare provision failed: {last[0]}")
     kits: dict[str, Path] = {}
-    (directory / "kits").mkdir(mode=0o700)
+    root.mkdir(mode=0o700)
     for participant in (plan.server, *plan.sites, plan.admin):
-        kit = directory / "kits" / participant
+        kit = root / participant
         shutil.copytree(made[-1] / participant, kit)
         kit.chmod(0o700)
         kits[participant] = kit
     _harden_server(kits[plan.server])
     for site in plan.sites:
-        _harden_site(kits[site], site)
-    write_identities({site: kits[site] / "local" for site in plan.sites})
+        _harden_site(kits[site])
+    write_site_files({site: kits[site] / "local" for site in plan.sites}, above="../")
     return kits
 
 
@@ -194,11 +154,11 @@ def _harden_server(kit: Path) -> None:
     values = _load(local / "resources.json.default")
     values["class_allow_list"] = list(ALLOWED_CLASSES)
     store = kit / "store"
-    _set_argument(values["snapshot_persistor"]["args"]["storage"], "root_dir", str(store / "snapshots"))
+    values["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(store / "snapshots")
     values["components"] = [c for c in values["components"] if c["id"] != "log_receiver"]
     for component in values["components"]:
         if component["id"] == "job_manager":
-            _set_argument(component, "uri_root", str(store / "jobs"))
+            component["args"]["uri_root"] = str(store / "jobs")
     _start_warm(values, "feddbn.runtime.nvflare_launcher.WarmServerLauncher")
     values["components"].append({"id": "memory_tidy", "path": "feddbn.runtime.nvflare_tidy.MemoryTidy"})
     _write(local / "resources.json", values)
@@ -214,7 +174,7 @@ def _quieten(local: Path) -> None:
     _write(local / "log_config.json", values)
 
 
-def _harden_site(kit: Path, site: str) -> None:
+def _harden_site(kit: Path) -> None:
     local = kit / "local"
     values = _load(local / "resources.json.default")
     values["class_allow_list"] = list(ALLOWED_CLASSES)
@@ -223,10 +183,6 @@ def _harden_site(kit: Path, site: str) -> None:
     _start_warm(values, "feddbn.runtime.nvflare_launcher.WarmSiteLauncher")
     _write(local / "resources.json", values)
     _permissions(local)
-    lines = [f'name = "{site}"', 'data = "../data"', 'state = "../state"', 'policy = "policy.toml"']
-    lines += ['identity = "identity.key"', 'peers = "peers.toml"', "max_lags = 10", "keep_days = 30", ""]
-    (local / "feddbn_site.toml").write_text("\n".join(lines), encoding="utf-8")
-    (local / "policy.toml").write_text(default_policy_text(), encoding="utf-8")
 
 
 def _start_warm(values: dict[str, Any], launcher: str) -> None:
@@ -236,10 +192,6 @@ def _start_warm(values: dict[str, Any], launcher: str) -> None:
             component["path"] = launcher
 
 
-def _set_argument(component: dict[str, Any], name: str, value: str) -> None:
-    component.setdefault("args", {})[name] = value
-
-
 def start_environment() -> dict[str, str]:
     """Return the environment in which a kit is started.
 
@@ -247,7 +199,8 @@ def start_environment() -> dict[str, str]:
     minutes by default after the study itself has ended; 15 seconds are enough for a site that lives. On a busy
     machine a job's processes start slowly: a site waits longer than NVFlare's 60 s for the server's, and longer
     than 5 s for its own connection, before the whole job fails. The server answers with many threads, and glibc keeps
-    freed memory apart for each of them unless told not to.
+    freed memory apart for each of them unless told not to. Importing pandas imports pyarrow, whose allocator would start
+    a thread, and jobs can be forked only from a process that has none.
     """
     here = str(Path(sys.executable).parent)
     values = {**os.environ, "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', '')}"}
@@ -256,6 +209,7 @@ def start_environment() -> dict[str, str]:
     values.setdefault("NVFLARE_CELL_WAIT_TIMEOUT", "30")
     values.setdefault("OMP_NUM_THREADS", "1")
     values.setdefault("MALLOC_ARENA_MAX", "2")
+    values.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     return values
 
 

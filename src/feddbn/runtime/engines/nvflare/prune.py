@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
-import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from feddbn.runtime.deployed.store import last_change
+from feddbn.runtime.deployed.store import delete_directories, unchanged_directories
 
 __all__ = ["JOBS", "forget_jobs", "prune_job_results", "prune_site_jobs"]
 
@@ -28,20 +25,9 @@ _JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _KEPT = ("meta", "scheduled")
 
 
-def _old_jobs(root: Path, keep_days: float, keep: str, now: float | None) -> Iterator[Path]:
-    limit = (time.time() if now is None else now) - keep_days * 86400
-    for path in sorted(root.iterdir()) if root.is_dir() else []:
-        if _JOB.fullmatch(path.name) and path.name != keep and path.is_dir() and last_change(path) < limit:
-            yield path
-
-
-def _delete(directories: Iterable[Path]) -> list[str]:
-    """Delete the directories and return their names."""
-    names = []
-    for path in directories:
-        shutil.rmtree(path, ignore_errors=True)
-        names.append(path.name)
-    return names
+def _old_jobs(root: Path, keep_days: float, keep: str, now: float | None) -> list[Path]:
+    old = unchanged_directories(root, keep_days, now)
+    return [path for path in old if _JOB.fullmatch(path.name) and path.name != keep]
 
 
 def prune_site_jobs(kit: Path, keep_days: float, keep: str = "", now: float | None = None) -> list[str]:
@@ -49,7 +35,7 @@ def prune_site_jobs(kit: Path, keep_days: float, keep: str = "", now: float | No
 
     Job `keep` stays whatever its age.
     """
-    return _delete(_old_jobs(Path(kit), keep_days, keep, now))
+    return delete_directories(_old_jobs(Path(kit), keep_days, keep, now))
 
 
 def prune_job_results(kit: Path, keep_days: float, keep: str = "", now: float | None = None) -> list[str]:
@@ -68,10 +54,10 @@ def prune_job_results(kit: Path, keep_days: float, keep: str = "", now: float | 
                 item.unlink()
         if large:
             pruned.append(path.name)
-    _delete(_old_jobs(Path(kit) / TRANSFER, keep_days, "", now))
+    delete_directories(_old_jobs(Path(kit) / TRANSFER, keep_days, "", now))
     return pruned
 
 
 def forget_jobs(kit: Path, keep_days: float, now: float | None = None) -> list[str]:
     """Delete a server's old jobs as a whole; only while the server does not run."""
-    return _delete(_old_jobs(Path(kit) / JOBS, keep_days, "", now))
+    return delete_directories(_old_jobs(Path(kit) / JOBS, keep_days, "", now))

@@ -33,11 +33,6 @@ class NVFlareExchange:
         self._timeout_s = timeout_s
         self._pool = ThreadPoolExecutor(max_workers=max(len(proxies), 1), thread_name_prefix="feddbn_call")
 
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Names of the sites that take part in this job, sorted."""
-        return tuple(sorted(self._proxies))
-
     def __call__(self, messages: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Send and wait for all replies or the timeout."""
         calls = {

@@ -1,5 +1,6 @@
 import importlib.util
 import os
+import subprocess
 import sys
 
 import pytest
@@ -13,6 +14,7 @@ from nvflare.apis.workspace import Workspace
 from nvflare.app_common.job_launcher.process_launcher import ProcessJobLauncher
 
 from feddbn.errors import StateError
+from feddbn.runtime.engines.nvflare.kit import start_environment
 from feddbn.runtime.engines.nvflare.launcher import (
     SERVER_MODULES,
     SITE_MODULES,
@@ -119,3 +121,18 @@ def test_imports_begin_with_the_site_and_end_with_it(context):
 
 def test_every_module_to_import_ahead_exists():
     assert not [name for name in (*SITE_MODULES, *SERVER_MODULES) if importlib.util.find_spec(name) is None]
+
+
+@pytest.mark.parametrize("modules", ["SITE_MODULES", "SERVER_MODULES"])
+def test_importing_ahead_starts_no_thread_in_the_environment_a_kit_is_started_in(modules):
+    """Else no job could be forked, and every one would take seconds of imports."""
+    program = (
+        "import importlib, os; from feddbn.runtime.engines.nvflare import launcher\n"
+        f"for name in launcher.{modules}: importlib.import_module(name)\n"
+        "print(len(os.listdir('/proc/self/task')))"
+    )
+    values = {**start_environment(), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=values, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[-1] == "1"

@@ -1,8 +1,8 @@
 """Sites in this process behind the real message path, and an exchange that breaks what networks break.
 
-`LocalExchange` is for tests and for trying a study out: it runs the same endpoints, encodings, fence and
-stores as a deployed federation, without an engine. `FaultyExchange` wraps it and drops, delays, repeats,
-reorders, corrupts and replays messages by a plan or by a seeded generator.
+`LocalExchange` runs the same endpoints, encodings, fence and stores as a deployed federation, without an engine.
+`FaultyExchange` wraps it and drops, delays, repeats, reorders, corrupts and replays messages by a seeded generator.
+`MemoryStore` and `MemoryJournal` are what survives when a test restarts a site or the server.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from feddbn.federation.protocol.endpoint import SiteEndpoint
+from feddbn.federation.protocol.journal import read_journal
+from feddbn.federation.protocol.store_format import decode_record, encode_record
 
-__all__ = ["Fault", "FaultyExchange", "LocalExchange"]
+__all__ = ["Fault", "FaultyExchange", "LocalExchange", "MemoryJournal", "MemoryStore"]
 
 MakeEndpoint = Callable[[str], SiteEndpoint]
 
@@ -25,11 +27,6 @@ class LocalExchange:
     def __init__(self, names: tuple[str, ...], make: MakeEndpoint) -> None:
         self._make = make
         self.endpoints = {name: make(name) for name in sorted(names)}
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Names of the sites, sorted."""
-        return tuple(self.endpoints)
 
     def restart(self, name: str) -> None:
         """Throw a site's process away and start another."""
@@ -68,11 +65,6 @@ class FaultyExchange:
     counts: dict[str, int] = field(default_factory=dict)
     _requests: dict[str, list[bytes]] = field(default_factory=dict)
     _replies: dict[str, list[bytes]] = field(default_factory=dict)
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Names of the sites, sorted."""
-        return self.inner.sites
 
     def __call__(self, messages: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Deliver what the faults leave, sites in random order."""
@@ -117,3 +109,33 @@ class FaultyExchange:
         if self._strikes("corrupt"):
             return reply[: len(reply) // 2]
         return reply
+
+
+class MemoryStore:
+    """A site's records as bytes in memory."""
+
+    def __init__(self, site):
+        self.site = site
+        self.files = {}
+
+    def load(self, run_id):
+        stored = self.files.get(run_id)
+        return None if stored is None else decode_record(stored, run_id, self.site)
+
+    def save(self, record):
+        self.files[record.run_id] = encode_record(record)
+
+
+class MemoryJournal:
+    """A server's journal that lives as long as this object."""
+
+    def __init__(self):
+        self.stored = b""
+
+    def read(self):
+        journal, length = read_journal(self.stored)
+        self.stored = self.stored[:length]
+        return journal
+
+    def write(self, record):
+        self.stored += record

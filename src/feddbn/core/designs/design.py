@@ -1,0 +1,304 @@
+"""The public recipe that turns a recording into columns: data, never code.
+
+A design says which columns a row has, which of them belong to one possible edge, which are to be explained and
+what is always in the model. Sites send sums of products of its columns (`gram`); order search, averaging,
+resampling and noise do not care which columns these are.
+
+    z_t = [ term 1 | term 2 | ... ],   term = [ phi(e_{t-l}) for lag l in its lags ]
+    e_t = s x_t + (1 - s) e_{t-1},     e = x in the first row of a segment
+    x_t = (value - origin) / scale
+
+Within a term, lags come first, then variables, then the features of one variable at one lag. The first term is
+the values themselves, so that columns 0..d-1 are the present moment: the targets.
+
+Two designs of today::
+
+    Design.linear      [ x_t | x_{t-1} ... x_{t-p} ]                                          every column an edge
+    Design.features    [ x_t | x_{t-1} ... x_{t-p} | phi(e_{t-1}) ... phi(e_{t-p}) ]          phi are the edges
+
+Two designs are equal if and only if their digests are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.designs.features import DEFAULT_KNOTS, feature_map, smooth
+from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance, finite_numbers
+from feddbn.errors import ParameterError
+
+__all__ = ["DESIGN_VERSION", "Basis", "Design", "Group", "Term"]
+
+DESIGN_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Basis:
+    """A feature map by its name, with the public numbers it needs.
+
+    Attributes
+    ----------
+    name
+        "linear", "quadratic", "spline" or a map registered at every site.
+    knots
+        In public standard deviations; empty for a map without knots.
+    smoothing
+        Weight s of the newest value in the causal moving average that the map is applied to; 1 is none.
+    """
+
+    name: str = "linear"
+    knots: tuple[float, ...] = ()
+    smoothing: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise ParameterError(f"name={self.name!r} must be the name of a feature map.")
+        features = feature_map(self.name)
+        knots = finite_numbers(self.knots, "knots")
+        if not features.has_knots:
+            knots = ()
+        elif not knots:
+            knots = DEFAULT_KNOTS
+        object.__setattr__(self, "knots", knots)
+        object.__setattr__(self, "smoothing", finite_numbers((self.smoothing,), "smoothing")[0])
+        # Both refuse what they cannot use.
+        smooth(np.zeros((0, 1)), self.smoothing)
+        if self.name == "spline":
+            features(np.zeros((1, 1)), np.array(knots))
+
+    @property
+    def width(self) -> int:
+        """Number of features of one variable."""
+        return feature_map(self.name).width(len(self.knots))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it leaves values as they are."""
+        return self.name == "linear" and self.smoothing == 1.0
+
+    def features(self, values: FloatArray, before: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """(n, d m) features of consecutive values (n, d), and the (n, d) moving average they are made of.
+
+        `before` is the moving average in the row before, or None at the start of a segment.
+        """
+        if self.is_identity:
+            return values, values
+        smoothed = smooth(values, self.smoothing, before)
+        mapped = feature_map(self.name)(smoothed, np.array(self.knots))
+        return mapped.reshape(len(values), -1), smoothed
+
+
+@dataclass(frozen=True)
+class Term:
+    """Columns ``phi(e_{t-l})`` of every variable for some lags, ascending; `is_edge`: each variable at each
+    lag is a possible cause, and its columns are the edge's.
+    """
+
+    basis: Basis
+    lags: tuple[int, ...]
+    is_edge: bool = True
+
+    def __post_init__(self) -> None:
+        lags = tuple(self.lags)
+        if not lags or any(isinstance(lag, bool) or not isinstance(lag, int) or lag < 0 for lag in lags):
+            raise ParameterError(f"lags={lags} must be whole numbers of at least 0, at least one of them.")
+        if list(lags) != sorted(set(lags)):
+            raise ParameterError(f"lags={lags} must be ascending, each named once.")
+        if not isinstance(self.is_edge, bool):
+            raise ParameterError(f"is_edge={self.is_edge!r} must be True or False.")
+        object.__setattr__(self, "lags", lags)
+
+
+@dataclass(frozen=True)
+class Group:
+    """All that belongs to one possible edge: the columns of a variable (its position) at a lag."""
+
+    variable: int
+    lag: int
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Design:
+    """Columns, groups, nuisances and targets; see the head of this file.
+
+    Attributes
+    ----------
+    variables
+        Names of the d columns of a recording, in their order.
+    terms
+        The columns of a row; the first term is the values themselves, from lag 0 on.
+    nuisance
+        What is in every model and is no edge.
+    origin, scale
+        Public numbers, d each, by which values are shifted and divided first; empty for none.
+    """
+
+    variables: tuple[str, ...]
+    terms: tuple[Term, ...]
+    nuisance: Nuisance = ONE_MEAN
+    origin: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = tuple(self.variables)
+        if not names or any(not isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise ParameterError(f"variables={names} must be different names, at least one.")
+        object.__setattr__(self, "variables", names)
+        object.__setattr__(self, "terms", tuple(self.terms))
+        if not self.terms or not self.terms[0].basis.is_identity or self.terms[0].lags[0] != 0:
+            raise ParameterError(
+                "the first term of a design must be the values themselves from lag 0 on:"
+                " they are what is to be explained."
+            )
+        for what in ("origin", "scale"):
+            values = finite_numbers(getattr(self, what), what)
+            if len(values) not in (0, len(names)):
+                raise ParameterError(
+                    f"{what} has {len(values)} numbers for {len(names)} variables; give one each."
+                )
+            object.__setattr__(self, what, values)
+        if any(value <= 0 for value in self.scale):
+            raise ParameterError(
+                f"scale={self.scale} must be positive; give 1 for a variable without a scale."
+            )
+
+    @classmethod
+    def linear(
+        cls,
+        variables: Sequence[str],
+        n_lags: int,
+        nuisance: Nuisance = ONE_MEAN,
+    ) -> Self:
+        """Lagged rows ``[x_t, x_{t-1}, ..., x_{t-p}]``; every column is a possible cause."""
+        return cls(tuple(variables), (Term(Basis(), _up_to(n_lags)),), nuisance)
+
+    @classmethod
+    def features(
+        cls,
+        variables: Sequence[str],
+        n_lags: int,
+        basis: Basis,
+        nuisance: Nuisance = ONE_MEAN,
+        origin: Sequence[float] = (),
+        scale: Sequence[float] = (),
+    ) -> Self:
+        """Lagged rows, followed by features of each variable at lags 1..p, which are the possible causes."""
+        lags = _up_to(n_lags)
+        if not lags[1:]:
+            raise ParameterError(f"n_lags={n_lags} leaves no lagged features; give at least 1.")
+        terms = (Term(Basis(), lags, is_edge=False), Term(basis, lags[1:]))
+        return cls(tuple(variables), terms, nuisance, tuple(origin), tuple(scale))
+
+    @property
+    def d(self) -> int:
+        """Number of variables; columns 0..d-1 are the targets."""
+        return len(self.variables)
+
+    @cached_property
+    def n_lags(self) -> int:
+        """Largest lag: how many rows before a row it needs."""
+        return max(term.lags[-1] for term in self.terms)
+
+    @cached_property
+    def q(self) -> int:
+        """Number of columns."""
+        return sum(len(term.lags) * self.d * term.basis.width for term in self.terms)
+
+    @cached_property
+    def is_linear(self) -> bool:
+        """Whether its rows are lagged rows, whose products need no rows to be formed."""
+        return len(self.terms) == 1 and self.terms[0].lags == _up_to(self.n_lags)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Possible edges: the lowest lag first, within a lag in the order of the variables."""
+        found: dict[tuple[int, int], list[int]] = {}
+        start = 0
+        for term in self.terms:
+            width = term.basis.width
+            for lag in term.lags:
+                for variable in range(self.d):
+                    if term.is_edge:
+                        found.setdefault((lag, variable), []).extend(range(start, start + width))
+                    start += width
+        return tuple(Group(variable, lag, tuple(found[lag, variable])) for lag, variable in sorted(found))
+
+    @cached_property
+    def edge_columns(self) -> IntArray:
+        """(number of groups, m) columns of each group, where all have the same number of them."""
+        if len({len(group.columns) for group in self.groups}) != 1:
+            raise ParameterError(
+                "this design has edges of different widths, which this method cannot compare."
+            )
+        return np.array([group.columns for group in self.groups])
+
+    def own(self, target: int) -> IntArray:
+        """Columns of a target's own past."""
+        return np.flatnonzero(np.array(self.terms[0].lags) > 0) * self.d + target
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that say all of it, to be sent, stored and read by people."""
+        return {"version": DESIGN_VERSION, **asdict(self), "n_columns": self.q}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Inverse of `to_dict`, also after JSON; anything unknown, missing or impossible is refused."""
+        if not isinstance(data, Mapping) or data.get("version") != DESIGN_VERSION:
+            version = data.get("version") if isinstance(data, Mapping) else data
+            raise ParameterError(
+                f"this design has version {version!r}, but this package reads version {DESIGN_VERSION};"
+                " use the same release of feddbn everywhere."
+            )
+        plain = {key: value for key, value in data.items() if key not in ("version", "n_columns")}
+        values = _fields_of(cls, plain)
+        nuisance = Nuisance(**_fields_of(Nuisance, values.pop("nuisance")))
+        terms = []
+        for item in _listed(values.pop("terms"), "terms"):
+            term = _fields_of(Term, item)
+            basis = Basis(**_fields_of(Basis, term.pop("basis")))
+            terms.append(Term(basis, tuple(_listed(term.pop("lags"), "lags")), **term))
+        for key in values:
+            values[key] = tuple(_listed(values[key], key))
+        design = cls(terms=tuple(terms), nuisance=nuisance, **values)
+        if data.get("n_columns") != design.q:
+            raise ParameterError(
+                f"this design has {data.get('n_columns')!r} columns where it was made and {design.q} here;"
+                " a feature map of the same name differs."
+            )
+        return design
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the description: what owners approve and sites compare."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _up_to(n_lags: int) -> tuple[int, ...]:
+    if isinstance(n_lags, bool) or not isinstance(n_lags, (int, np.integer)) or n_lags < 0:
+        raise ParameterError(f"n_lags={n_lags!r} must be a whole number of at least 0.")
+    return tuple(range(int(n_lags) + 1))
+
+
+def _fields_of(cls: type, data: object) -> dict[str, Any]:
+    """The values of `data` if its keys are the names of the class's fields."""
+    names = {field.name for field in fields(cls)}
+    if not isinstance(data, Mapping) or set(data) != names:
+        found = sorted(map(str, data)) if isinstance(data, Mapping) else repr(data)
+        raise ParameterError(f"a {cls.__name__} is described by {', '.join(sorted(names))}; got {found}.")
+    return dict(data)
+
+
+def _listed(data: object, what: str) -> Sequence[Any]:
+    if not isinstance(data, (list, tuple)):
+        raise ParameterError(f"{what}={data!r} must be a list.")
+    return data

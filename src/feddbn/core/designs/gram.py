@@ -1,0 +1,161 @@
+"""The Gram matrix of a design, streamed over recordings, nuisances taken off: what sites add up.
+
+Theory of operation: rows whose mean is common to all sites are kept as moments (their mean is only known when
+all sites have been added up); rows whose nuisance is their recording's own are projected off it first. Both
+parts add up over recordings and over sites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.design import Design
+from feddbn.core.designs.nuisance import SHARED, project_off
+from feddbn.core.designs.recordings import Recording
+from feddbn.core.designs.rows import design_rows, public_blocks
+from feddbn.core.statistics.moments import Moments, sums_length, symmetric
+
+__all__ = ["Gram", "gram_of", "gram_sums_length", "recording_gram"]
+
+
+def gram_sums_length(q: int) -> int:
+    """Return the length of `Gram.to_sums` for q columns."""
+    return 2 + sums_length(q)
+
+
+@dataclass(frozen=True)
+class Gram:
+    """Sums over design rows.
+
+    Attributes
+    ----------
+    shared
+        Moments of the rows whose mean is common to all sites.
+    own
+        Moments, with mean 0, of the rows whose nuisance was their own and has been taken off.
+    n_removed
+        Number of nuisance parameters that took.
+    """
+
+    shared: Moments
+    own: Moments
+    n_removed: float
+
+    @classmethod
+    def empty(cls, q: int) -> Gram:
+        """Sums over no rows; the neutral element of `merge`."""
+        return cls(Moments.empty(q), Moments.empty(q), 0.0)
+
+    @property
+    def n(self) -> float:
+        """Number of rows."""
+        return self.shared.n + self.own.n
+
+    @property
+    def n_nuisance(self) -> float:
+        """Number of nuisance parameters: those taken off, and the common mean if any rows share one."""
+        return self.n_removed + float(self.shared.n > 0)
+
+    @property
+    def scatter(self) -> FloatArray:
+        """(q, q) sums of squares and products after all nuisances."""
+        return self.moments.scatter
+
+    @property
+    def moments(self) -> Moments:
+        """All rows as moments after their nuisances; the mean is that of the shared rows, if there are any."""
+        if self.own.n == 0:
+            return self.shared
+        if self.shared.n == 0:
+            return self.own
+        return Moments(self.n, self.shared.mean, self.shared.scatter + self.own.scatter)
+
+    def merge(self, other: Gram) -> Gram:
+        """Sums over both groups of recordings."""
+        return Gram(
+            self.shared.merge(other.shared), self.own.merge(other.own), self.n_removed + other.n_removed
+        )
+
+    def to_sums(self) -> FloatArray:
+        """One vector that adds up: own rows, parameters taken off, then count, totals and products."""
+        vector = self.shared.to_sums()
+        q = self.shared.q
+        vector[1 + q :] += self.own.scatter[np.triu_indices(q)]
+        return np.concatenate([[self.own.n, self.n_removed], vector])
+
+    @classmethod
+    def from_sums(cls, vector: FloatArray, q: int) -> Gram:
+        """Inverse of `to_sums`, also for a sum of such vectors.
+
+        Which products are of shared and which of own rows is not told apart by then: they are put together.
+        """
+        n_own, n_removed, n_shared = (float(value) for value in vector[:3])
+        totals, scatter = vector[3 : 3 + q], symmetric(vector[3 + q :], q)
+        if n_shared <= 0:
+            return cls(Moments.empty(q), Moments(n_own, np.zeros(q), scatter), n_removed)
+        scatter -= np.outer(totals, totals) / n_shared
+        own = Moments(n_own, np.zeros(q), np.zeros((q, q)))
+        return cls(Moments(n_shared, totals / n_shared, scatter), own, n_removed)
+
+
+def gram_of(design: Design, recordings: Iterable[Recording]) -> Gram:
+    """Return the sums over all recordings."""
+    total: Gram | None = None
+    for recording in recordings:
+        part = recording_gram(design, recording)
+        total = part if total is None else total.merge(part)
+    return Gram.empty(design.q) if total is None else total
+
+
+def recording_gram(design: Design, recording: Recording) -> Gram:
+    """Return the sums of one recording: the unit of privacy."""
+    if design.nuisance.has_time:
+        return _without_trend(design, recording)
+    q, scope = design.q, design.nuisance.scope
+    if design.is_linear and scope != "label":
+        moments = Moments.of_blocks(public_blocks(design, recording.blocks()), design.n_lags, design.d)
+        if scope == "all":
+            return Gram(moments, Moments.empty(q), 0.0)
+        return Gram(Moments.empty(q), _about_its_mean(moments), float(moments.n > 0))
+    groups: dict[Hashable, Moments] = {}
+    for chunk in design_rows(design, recording.blocks()):
+        for key, rows in design.nuisance.groups(chunk.values, chunk.labels, recording.name):
+            groups[key] = groups.get(key, Moments.empty(q)).merge(Moments.of_rows(rows))
+    shared, own = groups.pop(SHARED, Moments.empty(q)), Moments.empty(q)
+    for moments in groups.values():
+        own = own.merge(_about_its_mean(moments))
+    return Gram(shared, own, float(len(groups)))
+
+
+def _about_its_mean(moments: Moments) -> Moments:
+    return Moments(moments.n, np.zeros(moments.q), moments.scatter)
+
+
+def _without_trend(design: Design, recording: Recording) -> Gram:
+    """The sums of a recording with a trend or cycle of its own."""
+    q, span = design.q, (0.0, 0.0)
+    if design.nuisance.degree:
+        span = _span(recording)
+    joint: Moments | None = None
+    for chunk in design_rows(design, recording.blocks()):
+        times = chunk.time + np.arange(len(chunk.values), dtype=np.float64)
+        part = Moments.of_rows(np.concatenate([chunk.values, design.nuisance.columns(times, span)], axis=1))
+        joint = part if joint is None else joint.merge(part)
+    if joint is None:
+        return Gram.empty(q)
+    scatter, rank = project_off(joint, q)
+    return Gram(Moments.empty(q), Moments(joint.n, np.zeros(q), scatter), float(rank))
+
+
+def _span(recording: Recording) -> tuple[float, float]:
+    """Times of the first and of the last row."""
+    first, end = None, 0
+    for block in recording.blocks():
+        start = end if block.time is None else block.time
+        first = start if first is None else first
+        end = start + len(block.values)
+    return float(first or 0), float(max(end - 1, 0))

@@ -1,0 +1,60 @@
+"""What can be checked at a site on any engine before it takes part: settings, data, policy, place for its state."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from feddbn._version import __version__
+from feddbn.errors import FeddbnError
+from feddbn.federation.protocol.endpoint import agree
+from feddbn.federation.protocol.study import Study
+from feddbn.runtime.deployed.open_site import describe_data, read_data, study_checks
+from feddbn.runtime.deployed.protection import describe_policy, read_policy
+from feddbn.runtime.deployed.settings import SiteSettings, read_site_settings
+
+__all__ = ["Finding", "check_settings"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report; `ok` is None for information."""
+
+    what: str
+    ok: bool | None
+    text: str
+
+
+def check_settings(path: Path, study: Study | None = None) -> list[Finding]:
+    """Return the findings for a site's settings file, and whether it could join `study` if one is given."""
+    try:
+        settings = read_site_settings(path)
+    except FeddbnError as error:
+        return [Finding("settings", False, str(error))]
+    return [Finding("settings", True, f"site {settings.name!r}"), *_check_data(settings, study)]
+
+
+def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
+    out: list[Finding] = []
+    try:
+        data = read_data(settings)
+        out.append(Finding("data", True, describe_data(data)))
+        policy = read_policy(settings.policy)
+        out.append(Finding("policy", None, describe_policy(policy)))
+        if study is not None:
+            agree(study, settings.name, data.variables, __version__)
+            for check in study_checks(settings, policy):
+                check(study)
+            out.append(Finding("study", True, f"this site can join {study.name!r}"))
+    except FeddbnError as error:
+        out.append(Finding("study" if out else "data", False, str(error)))
+    try:
+        settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        free = shutil.disk_usage(settings.state).free / 2**30
+        ok = os.access(settings.state, os.W_OK)
+        out.append(Finding("state", ok, f"{settings.state}, {free:.1f} GiB free"))
+    except OSError as error:
+        out.append(Finding("state", False, f"{settings.state} cannot be used: {error.strerror}"))
+    return out

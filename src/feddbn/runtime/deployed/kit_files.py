@@ -1,0 +1,47 @@
+"""What a site's kit holds on every engine: settings, policy, identity and the others' public keys."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from feddbn.errors import FileError
+from feddbn.privacy.keys import KEY_BYTES, Identity
+from feddbn.runtime.deployed.protection import default_policy_text
+
+__all__ = ["kits_below", "write_secret", "write_site_files"]
+
+
+def kits_below(directory: Path) -> Path:
+    """Return the new directory for the kits of a federation, not yet made."""
+    root = Path(directory).resolve() / "kits"
+    if root.exists():
+        raise FileError(f"{directory} already holds the kits of a federation; choose another directory.")
+    return root
+
+
+def write_secret(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read."""
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+
+
+def write_site_files(places: Mapping[str, Path], above: str = "") -> None:
+    """Write each site's own files into its place; data and state are below `above` of it.
+
+    ``identity.key`` is secret. A site that trusts nobody with it makes its own: replace the file by 32 random
+    bytes and the line in everybody's ``peers.toml``.
+    """
+    peers = []
+    for site, place in sorted(places.items()):
+        seed = os.urandom(KEY_BYTES)
+        write_secret(place / "identity.key", seed)
+        peers.append(f'"{site}" = "{Identity.from_seed(seed).public.hex()}"\n')
+    for site, place in places.items():
+        lines = [f'name = "{site}"', f'data = "{above}data"', f'state = "{above}state"']
+        lines += ['policy = "policy.toml"', 'identity = "identity.key"', 'peers = "peers.toml"']
+        settings = "\n".join([*lines, "max_lags = 10", "keep_days = 30", ""])
+        (place / "feddbn_site.toml").write_text(settings, encoding="utf-8")
+        (place / "policy.toml").write_text(default_policy_text(), encoding="utf-8")
+        (place / "peers.toml").write_text("".join(peers), encoding="utf-8")

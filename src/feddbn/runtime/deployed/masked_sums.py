@@ -1,0 +1,109 @@
+"""Masked sums of a deployed study: secure aggregation inside numbered requests, asked again with new masks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from feddbn.core.encoding import encode
+from feddbn.errors import AggregationError, FederationError, NotEnoughSites, PrivacyError
+from feddbn.federation.programs.private_moments import guaranteed_sites
+from feddbn.federation.protocol.messages import Request, encode_request
+from feddbn.federation.protocol.secure_site import read_secure_reply
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.task import Sum
+from feddbn.privacy.secagg import Message
+from feddbn.runtime.deployed.asking import Line
+from feddbn.runtime.deployed.sums import Turn
+from feddbn.runtime.masked import SecureFederation
+
+__all__ = ["MaskedSums"]
+
+WHAT = "secagg"
+
+
+class _Incomplete(NotEnoughSites):
+    """Sites are missing from a sum that must have all of them; nothing was opened."""
+
+
+class _Courier:
+    """Carries messages of secure aggregation inside numbered requests, so that answers pass the sites' fence.
+
+    Before a sum is opened it makes sure that the study's rule on missing sites allows it: a sum that was
+    opened for some sites can never be opened for others, their difference would show single sites.
+    """
+
+    def __init__(self, sites: tuple[str, ...], line: Line, allow_missing: bool) -> None:
+        self.sites = sites
+        self._line = line
+        self._allow_missing = allow_missing
+        self._turn: Turn | None = None
+        self._masked: set[str] = set()
+
+    def begin(self, turn: Turn) -> None:
+        """Say which task the next messages are about."""
+        self._turn = turn
+        self._masked = set()
+
+    def __call__(self, messages: Mapping[str, Message]) -> dict[str, Message]:
+        """Send and read; a site that refuses or is silent counts as a drop-out."""
+        turn = self._turn
+        assert turn is not None
+        phases = {str(meta.get("phase")) for meta, _ in messages.values()}
+        if phases == {"unmask"} and not self._allow_missing:
+            missing = [site for site in turn.participants if site not in self._masked]
+            if missing:
+                raise _Incomplete(f"a sum lacks {', '.join(missing)}; nothing was opened.")
+        encoded: dict[int, np.ndarray] = {}
+        outgoing: dict[str, bytes] = {}
+        for site, message in messages.items():
+            # One object for all sites is encoded once.
+            inner = encoded.get(id(message))
+            if inner is None:
+                inner = encoded[id(message)] = np.frombuffer(encode(*message), dtype=np.uint8)
+            request = Request(WHAT, self._line.run_id, turn.seq, turn.after(site), arrays={"message": inner})
+            outgoing[site] = encode_request(request)
+        replies: dict[str, Message] = {}
+        for site, reply in self._line.ask(outgoing, WHAT, turn.seq).items():
+            if "message" not in reply.arrays:
+                continue
+            try:
+                replies[site] = read_secure_reply(reply.arrays["message"].tobytes())
+            except (FederationError, PrivacyError) as error:
+                self._line.note_refusal(site, error, WHAT, turn.seq)
+        if phases == {"masked"}:
+            self._masked |= set(replies)
+        return replies
+
+
+class MaskedSums:
+    """Sums of which the server can open nothing but the whole; each attempt uses new masks."""
+
+    def __init__(self, study: Study, line: Line) -> None:
+        self._rules = study.attendance
+        self._line = line
+        self._courier = _Courier(tuple(sorted(study.sites)), line, self._rules.when_missing == "continue")
+        privacy = study.privacy
+        # Noise is spread over the sites the threshold guarantees, so that must not change with the roster.
+        threshold = None if privacy.epsilon is None else guaranteed_sites(study)
+        self._secure = SecureFederation(
+            self._courier, line.run_id, privacy.min_sites, threshold, study.variables
+        )
+
+    def __call__(self, turn: Turn) -> Sum:
+        """Return the sum over the sites that answered; fail closed with a sentence if it cannot be opened."""
+        patience_s = 0.0 if self._rules.when_missing == "abort" else self._rules.max_wait_s
+        failed: Exception | None = None
+        for attempt in self._line.attempts(patience_s):
+            self._courier.begin(turn)
+            try:
+                if attempt:
+                    # A new epoch asks everybody: who came back is in it.
+                    self._secure.agree_on_keys()
+                return self._secure.sum(turn.task)
+            except (_Incomplete, AggregationError) as error:
+                failed = error
+        said = self._line.said
+        reasons = " ".join(said[site] for site in sorted(said))
+        raise NotEnoughSites(f"task {turn.seq} ({turn.task.name!r}): {failed} {reasons}".rstrip())

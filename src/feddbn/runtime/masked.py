@@ -1,0 +1,143 @@
+"""Sums through secure aggregation, whoever carries the messages.
+
+`SecureFederation` is a `Federation`: server programs cannot tell it from a plain one, except that nobody can
+open anything but the sum. A silent site is a drop-out; its numbers are missing from the sum and its name
+from the contributors. Below the threshold the sum fails closed with `AggregationError`.
+
+The first epoch hides few sums and later ones more, because most runs need two or three sums and some need
+hundreds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError
+from feddbn.federation.protocol.secure_site import Digest
+from feddbn.federation.protocol.task import Sum, Task, task_digest
+from feddbn.privacy.secagg import DEFAULT_MIN_SITES, Message
+from feddbn.privacy.secagg_server import OpenedSum, SecAggServer
+from feddbn.privacy.secagg_site import MOST_AHEAD
+
+__all__ = ["Courier", "SecureFederation"]
+
+FIRST_BATCH, BATCH_GROWTH, LARGEST_BATCH = 8, 4, 128
+SETUP_ATTEMPTS = 3
+
+
+class Courier(Protocol):
+    """Carries decoded messages; who is missing from the answers has dropped out, a refusal is raised."""
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, sorted."""
+        ...
+
+    def __call__(self, messages: Mapping[str, Message]) -> dict[str, Message]:
+        """Send and wait."""
+        ...
+
+
+class SecureFederation:
+    """A federation whose server sees only sums.
+
+    Parameters
+    ----------
+    courier
+        Carries the messages: within this process, or inside the requests of a deployed run.
+    run
+        Name of the run, the one the sites were set up with.
+    min_sites, threshold
+        See `SecAggServer`.
+    variables
+        Names of what the sites measure.
+    digest
+        Digest of a task; in one process the one the sites use, too.
+    """
+
+    answered_tasks: frozenset[str] | None = None
+
+    def __init__(
+        self,
+        courier: Courier,
+        run: str = "run",
+        min_sites: int = DEFAULT_MIN_SITES,
+        threshold: int | None = None,
+        variables: tuple[str, ...] = (),
+        digest: Digest = task_digest,
+    ) -> None:
+        if len(courier.sites) < min_sites:
+            raise NotEnoughSites(
+                f"secure aggregation needs at least min_sites={min_sites} sites, this federation has "
+                f"{len(courier.sites)}."
+            )
+        self._courier = courier
+        self._server = SecAggServer(run, min_sites, threshold)
+        self._batch = FIRST_BATCH
+        self._length = 0
+        self.variables = variables
+        self._digest = digest
+        self.last_dropped: tuple[str, ...] = ()
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, sorted."""
+        return self._courier.sites
+
+    def state_of(self, site: str) -> None:
+        """Return None: the state behind a masked answer is the site's own business."""
+
+    def sum(self, task: Task) -> Sum:
+        """Return the sum over the sites that answered; fail closed if too few did."""
+        unknown = [name for name in task.participants or () if name not in self.sites]
+        if unknown:
+            raise ProtocolError(
+                f"task {task.name!r} names the site {unknown[0]!r}, which is not in this federation."
+            )
+        if self._server.slots_left == 0:
+            self.agree_on_keys()
+        opened = self._open(task)
+        self.last_dropped = opened.dropped
+        return Sum(opened.value, opened.contributors)
+
+    def agree_on_keys(self, n_slots: int | None = None, length: int | None = None) -> None:
+        """Set up an epoch for the next `n_slots` sums with every site that answers; `sum` does so when needed.
+
+        Masks are computed ahead for vectors up to `length`, by default the longest seen so far.
+        """
+        n_slots = self._batch if n_slots is None else n_slots
+        length = self._length if length is None else length
+        length = length if length * n_slots <= MOST_AHEAD else 0
+        asked = set(self.sites)
+        for _ in range(SETUP_ATTEMPTS):
+            server = self._server
+            adverts = self._courier(dict.fromkeys(sorted(asked), server.begin_epoch(n_slots, length)))
+            request = server.roster_request(adverts)
+            shares = self._courier(dict.fromkeys(adverts, request))
+            if shares.keys() == adverts.keys():
+                ready = self._courier(server.deliveries(shares))
+                if ready.keys() == adverts.keys():
+                    server.ready(ready)
+                    self._batch = min(self._batch * BATCH_GROWTH, LARGEST_BATCH)
+                    return
+                shares = ready
+            asked = set(shares)
+        raise AggregationError(
+            f"sites dropped out of the key agreement {SETUP_ATTEMPTS} times in a row; "
+            "try again when they are stable."
+        )
+
+    def _open(self, task: Task) -> OpenedSum:
+        server = self._server
+        fields, arrays = task.fields(), dict(task.arrays)
+        order = server.open_slot(self._digest(fields, arrays), task.participants)
+        taking_part = order.contributors(server.roster)
+        meta = {**server.masked_request(order), "task": fields}
+        length = server.collect(self._courier(dict.fromkeys(sorted(taking_part), (meta, arrays))))
+        others = [name for name in server.roster if name not in taking_part]
+        if others and length is not None:
+            zeros = {**server.masked_request(order, length), "task": fields}
+            server.collect(self._courier(dict.fromkeys(others, (zeros, {}))))
+        self._length = max(self._length, length or 0)
+        return server.open(self._courier(server.unmask_requests()))

@@ -1,0 +1,96 @@
+"""Sums under differential privacy that any method can use as they are.
+
+Clipping and noise are the sites' business (`DpGuard`). This wrapper is the server's half: it asks for
+moments by way of `private_moments` and hands the method sums that are positive definite and count as many
+rows as the noise is worth, so that a method that knows nothing of noise does not take noise for edges.
+
+Server and sites must mean the same noise. They share the plan, and the number of sites over which the noise
+of a sum is spread: the threshold of secure aggregation, which is therefore fixed for a whole private study.
+"""
+
+from __future__ import annotations
+
+from feddbn.errors import ParameterError
+from feddbn.federation.programs.private_moments import (
+    PrivateMoments,
+    guaranteed_sites,
+    private_moments,
+    study_noise_plan,
+)
+from feddbn.federation.protocol.study import Study, check_noise
+from feddbn.federation.protocol.task import Federation, Sum, Task
+from feddbn.privacy.noise_plan import NoisePlan
+
+__all__ = ["PrivateFederation", "noise_aware"]
+
+
+class PrivateFederation:
+    """A federation whose moments are noisy and say so by a smaller count.
+
+    Parameters
+    ----------
+    federation
+        Where the sums are made; with the noise spread over sites, it must be a secure one.
+    plan
+        The plan the sites' guards use.
+    n_guaranteed
+        Sites sure to be in every sum: the threshold of secure aggregation; 1 for plain sums.
+    quantile
+        Share of the units that stay unclipped.
+
+    Attributes
+    ----------
+    answered_tasks
+        What the plan covers; every other task costs infinitely much, so methods do not ask for it.
+    last
+        The moments last handed out, with the clipping bound and the noise in them.
+    """
+
+    def __init__(
+        self, federation: Federation, plan: NoisePlan, n_guaranteed: int, quantile: float = 0.2
+    ) -> None:
+        if not 1 <= n_guaranteed <= len(federation.sites):
+            raise ParameterError(
+                f"n_guaranteed must be between 1 and the {len(federation.sites)} sites, got {n_guaranteed}."
+            )
+        self._federation = federation
+        self._plan = plan
+        self._n_guaranteed = n_guaranteed
+        self._quantile = quantile
+        self.variables = federation.variables
+        self.answered_tasks: frozenset[str] | None = frozenset(plan.rules)
+        self.last: PrivateMoments | None = None
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, sorted."""
+        return self._federation.sites
+
+    def state_of(self, site: str) -> None:
+        """Return None: what noise protects stays at the site."""
+
+    def sum(self, task: Task) -> Sum:
+        """Return a noise-aware sum of moments; other tasks pass through, and the sites' guards decide on
+        them.
+        """
+        rule = self._plan.rules.get(task.name)
+        if rule is None or rule.norm != "gram":
+            return self._federation.sum(task)
+        contributors: tuple[str, ...] = ()
+        program = private_moments(task, None, self._plan, self._n_guaranteed, self._quantile)
+        request = next(program)
+        while True:
+            answer = self._federation.sum(request)
+            contributors = answer.contributors
+            try:
+                request = program.send(answer)
+            except StopIteration as end:
+                result: PrivateMoments = end.value
+                self.last = result
+                return Sum(result.noisy.moments.to_sums(), contributors)
+
+
+def noise_aware(federation: Federation, study: Study) -> PrivateFederation:
+    """Return the federation that the method of a study with noise should ask: one that admits the noise."""
+    check_noise(study)
+    return PrivateFederation(federation, study_noise_plan(study.privacy), guaranteed_sites(study))

@@ -1,0 +1,48 @@
+"""A federation whose kits the previous version made runs studies with this one, nothing in the kits changed."""
+
+import pytest
+
+pytest.importorskip("nvflare")
+from feddbn.federation.protocol.study import StudyResult
+from feddbn.runtime.engines.registry import engine_of
+from support.conformance import PARAMETERS, assert_same, in_process, plans
+from support.nvflare_federation import SERVER, NVFlareFederation
+from support.previous_kit import lay_out
+from support.trials import SITES
+
+
+@pytest.fixture(scope="module")
+def previous(tmp_path_factory, frames):
+    """A server and three sites, the files in their kits' `local` as the previous version left them."""
+    chosen = {site: frames[site] for site in SITES}
+    federation = NVFlareFederation(tmp_path_factory.mktemp("previous"), chosen)
+    lay_out(federation.kits[SERVER], "server")
+    for site in SITES:
+        kit = federation.kits[site]
+        lay_out(kit, "site", site)
+        (kit / "data").mkdir()
+        (kit / "data.csv").rename(kit / "data" / "recording.csv")
+    with federation as running:
+        yield running
+
+
+def test_studies_of_every_method_run_under_the_stored_policy(previous, frames):
+    variables = next(iter(frames.values())).columns
+    studies = {f"{name}-masked": plans(SITES, variables, (name,))[f"{name}-masked"] for name in PARAMETERS}
+    jobs = {name: previous.console.submit(study, name) for name, study in studies.items()}
+    data = {site: previous.kits[site] / "data" for site in SITES}
+    for name, job in jobs.items():
+        status = previous.console.wait(job)
+        folder = previous.console.fetch(job, previous.root / "out" / name)
+        assert status == "FINISHED:COMPLETED", (folder / "outcome.json").read_text()
+        found = StudyResult.from_bytes((folder / "result.feddbn").read_bytes())
+        assert_same(found, in_process(studies[name], data))
+        for site in SITES:
+            assert (previous.state(site) / name / "result.feddbn").exists()
+
+
+def test_the_site_check_finds_nothing_wrong_with_such_a_kit(previous):
+    for site in SITES:
+        findings = engine_of(previous.kits[site]).check_site(previous.kits[site])
+        assert [finding for finding in findings if finding.ok is False] == []
+        assert {"settings", "classes", "certificate", "server"} <= {finding.what for finding in findings}

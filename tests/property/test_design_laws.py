@@ -1,0 +1,110 @@
+"""Laws of designs: equal descriptions are one design, any cut of the rows gives the same sums."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from feddbn.core.designs.design import Basis, Design, Term
+from feddbn.core.designs.gram import Gram, gram_of, recording_gram
+from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.nuisance import Nuisance
+from feddbn.data.memory import ArrayRecording
+
+LAWS = settings(deadline=None, max_examples=60)
+finite = st.floats(-1e6, 1e6)
+
+
+@st.composite
+def bases(draw) -> Basis:
+    name = draw(st.sampled_from(["linear", "quadratic", "spline"]))
+    knots = sorted(draw(st.lists(st.floats(-3, 3), min_size=3, max_size=5, unique_by=lambda k: round(k, 3))))
+    return Basis(name, tuple(knots), draw(st.floats(0.05, 1.0)))
+
+
+@st.composite
+def nuisances(draw) -> Nuisance:
+    scope = draw(st.sampled_from(["all", "recording", "label"]))
+    if scope == "recording":
+        periods = draw(st.lists(st.floats(2, 100), max_size=2, unique=True))
+        return Nuisance(scope, draw(st.integers(0, 3)), tuple(periods))
+    baseline = st.one_of(st.none(), st.text(max_size=3), st.booleans(), st.integers(-3, 3), finite)
+    return Nuisance(scope, baseline=draw(baseline) if scope == "label" else None)
+
+
+@st.composite
+def designs(draw, d: int | None = None) -> Design:
+    size = d or draw(st.integers(1, 4))
+    names = draw(st.lists(st.text(min_size=1, max_size=4), min_size=size, max_size=size, unique=True))
+    lag_sets = st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True).map(sorted).map(tuple)
+    first = Term(Basis(), tuple(range(draw(st.integers(1, 4)))), draw(st.booleans()))
+    more = draw(st.lists(st.builds(Term, bases(), lag_sets, st.booleans()), max_size=2))
+    origin = draw(st.one_of(st.just(()), st.lists(finite, min_size=size, max_size=size).map(tuple)))
+    scale = draw(
+        st.one_of(st.just(()), st.lists(st.floats(0.1, 10), min_size=size, max_size=size).map(tuple))
+    )
+    return Design(tuple(names), (first, *more), draw(nuisances()), origin, scale)
+
+
+@LAWS
+@given(designs())
+def test_a_design_read_back_from_json_is_the_same_design(design: Design) -> None:
+    back = Design.from_dict(json.loads(json.dumps(design.to_dict())))
+    assert back == design
+    assert hash(back) == hash(design)
+    assert back.digest == design.digest
+
+
+@LAWS
+@given(designs(d=2), designs(d=2))
+def test_designs_are_equal_if_and_only_if_their_digests_are(one: Design, other: Design) -> None:
+    assert (one == other) == (one.digest == other.digest)
+    assert one != other or hash(one) == hash(other)
+
+
+@LAWS
+@given(designs())
+def test_every_column_is_in_at_most_one_group_and_targets_come_first(design: Design) -> None:
+    columns = [column for group in design.groups for column in group.columns]
+    assert len(set(columns)) == len(columns)
+    assert all(0 <= column < design.q for column in columns)
+    n_edges = sum(len(t.lags) * design.d * t.basis.width for t in design.terms if t.is_edge)
+    assert len(columns) == n_edges
+    for target in range(design.d):
+        assert all(column >= design.d and column % design.d == target for column in design.own(target))
+
+
+@LAWS
+@given(designs(d=2), st.integers(0, 2**32 - 1), st.integers(1, 40), st.lists(st.integers(0, 40), max_size=5))
+def test_any_way_to_cut_a_segment_gives_the_same_gram(design: Design, seed: int, n: int, cuts) -> None:
+    rng = np.random.default_rng(seed)
+    x, labels = rng.normal(size=(n, 2)), rng.integers(0, 3, size=n)
+    if design.origin:
+        x = x + np.array(design.origin)
+    edges = sorted({0, n, *(cut for cut in cuts if cut < n)})
+    pieces = tuple(Block(x[a:b], a == 0, labels[a:b]) for a, b in pairwise(edges))
+    whole = recording_gram(design, ArrayRecording("r", (Block(x, True, labels),)))
+    cut = recording_gram(design, ArrayRecording("r", pieces))
+    assert (cut.n, cut.n_removed) == (whole.n, whole.n_removed)
+    size = max(np.abs(whole.scatter).max(), whole.n * np.abs(whole.moments.mean).max() ** 2, 1.0)
+    np.testing.assert_allclose(cut.scatter, whole.scatter, atol=1e-9 * size)
+
+
+@LAWS
+@given(designs(d=2), st.integers(0, 2**32 - 1), st.lists(st.integers(0, 20), min_size=1, max_size=6))
+def test_sums_over_recordings_do_not_depend_on_who_holds_them(design: Design, seed: int, lengths) -> None:
+    rng = np.random.default_rng(seed)
+    recordings = [
+        ArrayRecording(f"r{k}", (Block(rng.normal(size=(n, 2)), labels=rng.integers(0, 3, size=n)),))
+        for k, n in enumerate(lengths)
+    ]
+    together = gram_of(design, recordings)
+    vectors = [recording_gram(design, recording).to_sums() for recording in recordings]
+    apart = Gram.from_sums(np.sum(vectors, axis=0), design.q)
+    assert (apart.n, apart.n_nuisance) == (together.n, together.n_nuisance)
+    size = max(np.abs(together.scatter).max(), together.n * np.abs(together.moments.mean).max() ** 2, 1.0)
+    np.testing.assert_allclose(apart.scatter, together.scatter, atol=1e-9 * size)

@@ -1,0 +1,142 @@
+"""The description: where columns are, what is refused, what travels."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from feddbn.core.designs.design import Basis, Design, Group, Term
+from feddbn.core.designs.features import DEFAULT_KNOTS, FeatureMap, register_feature_map
+from feddbn.core.designs.nuisance import Nuisance
+from feddbn.errors import ParameterError
+
+NAMES = ("a", "b", "c")
+
+
+def test_a_linear_design_has_one_column_per_variable_and_lag() -> None:
+    design = Design.linear(NAMES, 2)
+    assert (design.d, design.n_lags, design.q, design.is_linear) == (3, 2, 9, True)
+    assert design.groups[4] == Group(variable=1, lag=1, columns=(4,))
+    assert [g.columns for g in design.groups] == [(k,) for k in range(9)]
+    assert design.own(1).tolist() == [4, 7]
+
+
+def test_the_features_of_a_regulator_stand_behind_the_lagged_values() -> None:
+    design = Design.features(NAMES, 2, Basis("quadratic", smoothing=0.5))
+    assert (design.q, design.n_lags, design.is_linear) == (9 + 12, 2, False)
+    assert design.groups[0] == Group(0, 1, (9, 10))
+    assert design.groups[4] == Group(1, 2, (17, 18))
+    assert design.own(2).tolist() == [5, 8]
+
+
+def test_columns_of_one_variable_at_one_lag_are_one_edge_in_whatever_terms_they_are() -> None:
+    terms = (Term(Basis(), (0, 1, 2)), Term(Basis("quadratic"), (1,)), Term(Basis("spline"), (2,)))
+    design = Design(NAMES[:2], terms)
+    edges = {(g.variable, g.lag): g.columns for g in design.groups}
+    assert edges[0, 0] == (0,)
+    assert edges[1, 1] == (3, 8, 9)
+    assert edges[1, 2] == (5, 13, 14, 15)
+    assert sorted(c for columns in edges.values() for c in columns) == list(range(design.q))
+
+
+def test_knots_are_filled_in_where_they_are_read_and_dropped_where_not() -> None:
+    assert Basis("spline").knots == DEFAULT_KNOTS
+    assert Basis("spline", (-1, 0, 1)).width == 2
+    assert Basis("linear", DEFAULT_KNOTS) == Basis("linear")
+
+
+def test_a_design_survives_json_and_keeps_its_digest() -> None:
+    nuisance = Nuisance("recording", degree=2, periods=(24.0, 12.0))
+    design = Design.features(NAMES, 1, Basis("spline"), nuisance, np.arange(3.0), [1, 2, 0.1])
+    back = Design.from_dict(json.loads(json.dumps(design.to_dict())))
+    assert back == design
+    assert hash(back) == hash(design)
+    assert back.digest == design.digest
+    assert back.scale == (1.0, 2.0, 0.1)
+    assert Design.linear(NAMES, 1).digest != Design.linear(NAMES, 2).digest
+
+
+def test_the_digest_of_a_design_does_not_change_between_releases() -> None:
+    # Owners approve digests: a change here needs a new DESIGN_VERSION.
+    assert Design.linear(("x", "y"), 1).digest[:16] == "46d9d96aecf6ef9c"
+    label = Design.features(("x", "y"), 2, Basis("spline", smoothing=0.5), Nuisance("label", baseline="rest"))
+    assert label.digest[:16] == "cd608cf454d5ff60"
+
+
+def test_ways_to_write_the_same_design_are_equal() -> None:
+    one = Design.features(NAMES, 1, Basis("linear"), Nuisance("label", baseline=1.0), (-0.0,) * 3)
+    other = Design.features(NAMES, 1, Basis("linear"), Nuisance("label", baseline=True), (0,) * 3)
+    assert one == other
+    assert one.digest == other.digest
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Design.linear((), 1), "variables=.* must be different names, at least one"),
+        (lambda: Design.linear(("a", "a"), 1), "variables=.* must be different names"),
+        (lambda: Design.linear(NAMES, -1), "n_lags=-1 must be a whole number of at least 0"),
+        (lambda: Design.linear(NAMES, True), "n_lags=True must be a whole number"),
+        (lambda: Design.features(NAMES, 0, Basis("linear")), "n_lags=0 leaves no lagged features"),
+        (lambda: Design(NAMES, ()), "the first term of a design must be the values themselves"),
+        (lambda: Design(NAMES, (Term(Basis(), (1, 2)),)), "the first term of a design"),
+        (lambda: Design(NAMES, (Term(Basis("quadratic"), (0,)),)), "the first term of a design"),
+        (lambda: Design(NAMES, (Term(Basis(smoothing=0.5), (0,)),)), "the first term of a design"),
+        (lambda: Term(Basis(), ()), "lags=.* at least one"),
+        (lambda: Term(Basis(), (0, -1)), "lags=.* at least 0"),
+        (lambda: Term(Basis(), (1, 0)), "must be ascending, each named once"),
+        (lambda: Term(Basis(), (0,), "yes"), "is_edge='yes' must be True or False"),
+        (lambda: Basis("cubic"), "no feature map is named 'cubic'"),
+        (lambda: Basis(3), "name=3 must be the name of a feature map"),
+        (lambda: Basis("spline", (0, 1)), "knots must be at least 3 increasing numbers"),
+        (lambda: Basis("spline", "012"), "knots='012' must be a list of numbers"),
+        (lambda: Basis(smoothing=0.0), r"smoothing must lie in \(0, 1\]"),
+        (lambda: Basis(smoothing=float("nan")), "smoothing=.* must be finite"),
+        (lambda: Design.features(NAMES, 1, Basis(), scale=(1, 0, 1)), "scale=.* must be positive"),
+        (lambda: Design.features(NAMES, 1, Basis(), origin=(1,)), "origin has 1 numbers for 3 variables"),
+        (lambda: Design.features(NAMES, 1, Basis(), origin=(1, 2, np.inf)), "origin=.* must be finite"),
+    ],
+)
+def test_an_impossible_design_is_refused_with_a_sentence(make, sentence) -> None:
+    with pytest.raises(ParameterError, match=sentence):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"version": 2}, "has version 2, but this package reads version 1"),
+        ({"extra": 1}, "a Design is described by .*; got"),
+        ({"origin": 3}, "origin=3 must be a list"),
+        ({"variables": "abc"}, "variables='abc' must be a list"),
+        ({"terms": {}}, "terms={} must be a list"),
+        ({"terms": [{"basis": {}}]}, "a Term is described by basis, is_edge, lags"),
+        ({"nuisance": None}, "a Nuisance is described by .*; got None"),
+        ({"n_columns": 7}, "has 7 columns where it was made and 6 here"),
+    ],
+)
+def test_a_description_that_was_tampered_with_is_refused(change, sentence) -> None:
+    data = {**Design.linear(NAMES, 1).to_dict(), **change}
+    with pytest.raises(ParameterError, match=sentence):
+        Design.from_dict(data)
+
+
+def test_what_is_no_description_at_all_is_refused() -> None:
+    with pytest.raises(ParameterError, match="this design has version 'x'"):
+        Design.from_dict("x")  # type: ignore[arg-type]
+    data = Design.linear(NAMES, 1).to_dict()
+    del data["scale"]
+    with pytest.raises(
+        ParameterError, match="a Design is described by nuisance, origin, scale, terms, variables"
+    ):
+        Design.from_dict(data)
+
+
+def test_a_site_whose_map_of_that_name_differs_is_told_so() -> None:
+    register_feature_map(FeatureMap("of-two-minds", lambda v, k: v, lambda k: 1))
+    data = Design.features(NAMES, 1, Basis("of-two-minds")).to_dict()
+    register_feature_map(FeatureMap("of-two-minds", lambda v, k: np.stack([v, v], -1), lambda k: 2))
+    with pytest.raises(ParameterError, match="9 columns where it was made and 12 here"):
+        Design.from_dict(data)

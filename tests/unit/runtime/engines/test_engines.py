@@ -1,0 +1,130 @@
+"""The engine interface: which engine a kit is for, what is refused, what a lead's kit remembers."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import feddbn.cli
+from feddbn.errors import FederationError, MissingExtra, ParameterError, StateError
+from feddbn.federation.protocol.study import Study
+from feddbn.runtime.engines import registry
+from feddbn.runtime.engines.interface import Engine, Job, Session
+from feddbn.runtime.engines.registry import DEFAULT_ENGINE, engine, engine_names, engine_of
+
+STUDY = Study(name="s", method="m", variables=("u",), sites=("a", "b"))
+
+
+def test_every_engine_is_found_by_its_name():
+    pytest.importorskip("cryptography")
+    assert {engine(name).name for name in engine_names()} == set(engine_names())
+    assert all(isinstance(engine(name), Engine) for name in engine_names())
+    with pytest.raises(ParameterError, match="engine 'ray' is not known; choose nvflare or flower"):
+        engine("ray")
+
+
+@pytest.mark.parametrize(("mark", "name"), [("startup", "nvflare"), ("ca.pem", "flower")])
+def test_the_engine_is_read_from_the_kit(tmp_path, mark, name):
+    assert engine_of(tmp_path).name == DEFAULT_ENGINE
+    (tmp_path / mark).mkdir()
+    assert engine_of(tmp_path).name == name
+
+
+def test_an_engine_that_is_not_installed_is_named_in_one_sentence(monkeypatch):
+    def missing(module):
+        raise ModuleNotFoundError("No module named 'flwr.app'", name="flwr.app")
+
+    monkeypatch.setattr(registry, "import_module", missing)
+    with pytest.raises(MissingExtra, match=r"install it with `pip install 'feddbn\[flower\]'`"):
+        engine("flower")
+
+
+def test_what_flower_cannot_do_is_refused_with_what_to_do_instead(tmp_path):
+    flower = engine("flower")
+    for call, what in (
+        (flower.server_process, "start a server"),
+        (flower.site_process, "start a site"),
+        (flower.session, "send, watch and fetch studies"),
+    ):
+        with pytest.raises(
+            FederationError, match=f"feddbn does not {what} on the engine 'flower'; use Flower's own"
+        ):
+            call(tmp_path)
+    with pytest.raises(FederationError, match="engine 'nvflare'; send it with `feddbn submit`"):
+        engine("nvflare").write_app(STUDY, "run-1", tmp_path)
+
+
+def test_no_command_names_the_default_engine_or_looks_into_an_engines_folder():
+    for path in Path(feddbn.cli.__file__).parent.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert DEFAULT_ENGINE not in text.lower(), path
+        assert set(re.findall(r"runtime\.engines\.(\w+)", text)) <= {"registry", "interface", "plan"}, path
+
+
+class Here(Session):
+    """A lead's session without a server: `connected` sites, jobs that are never run."""
+
+    connected = ("a", "b")
+
+    def __init__(self, kit):
+        super().__init__(kit)
+        self.sent = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def sites(self):
+        return list(self.connected)
+
+    def jobs(self):
+        rows = [Job(run, job, "WAITING", "", "", False, False) for job, run in enumerate(self.sent)]
+        return rows[::-1]
+
+    def submit(self, study, run_id):
+        self.sent.append(run_id)
+        return str(len(self.sent) - 1)
+
+    def progress(self, job_id):
+        return None
+
+    def wait(self, job_id, watch=None):
+        return "FINISHED"
+
+    def abort(self, job_id):
+        pass
+
+    def fetch(self, job_id, out):
+        return out
+
+
+def test_a_run_keeps_its_study_and_can_be_sent_again(tmp_path):
+    session = Here(tmp_path)
+    with pytest.raises(StateError, match="no run 'run-1' was sent with the kit"):
+        session.study_of("run-1")
+    session.claim(STUDY, "run-1")
+    session.begin(STUDY, "run-1")
+    assert Here(tmp_path).study_of("run-1") == STUDY
+    session.claim(STUDY, "run-1")
+    other = STUDY.model_copy(update={"method": "n"})
+    with pytest.raises(StateError, match="run 'run-1' was sent with another study"):
+        session.claim(other, "run-1")
+    session.begin(Here(tmp_path).study_of("run-1"), "run-1")
+    assert session.job_of("run-1").job == 1
+    with pytest.raises(StateError, match="the server knows no job of run 'run-2'"):
+        session.job_of("run-2")
+
+
+def test_a_study_whose_sites_are_away_is_neither_sent_nor_remembered(tmp_path):
+    session = Here(tmp_path)
+    session.connected = ("b",)
+    with pytest.raises(StateError, match="needs 2 of its sites, but not connected: a; connected: b"):
+        session.begin(STUDY, "run-1")
+    assert session.sent == []
+    assert not (tmp_path / "runs").exists()
+    patient = STUDY.model_copy(
+        update={"attendance": STUDY.attendance.model_copy(update={"when_missing": "continue"})}
+    )
+    assert session.begin(patient, "run-1") == "0"
