@@ -1,4 +1,4 @@
-"""Several modules: scikit-learn's conventions: its own checks, nothing before a fit, nothing of an earlier one, no rows after it."""
+"""Several modules: scikit-learn's conventions, by its own checks and ours; nothing is left of an earlier fit, and no rows."""
 
 from __future__ import annotations
 
