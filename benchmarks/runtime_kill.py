@@ -74,6 +74,7 @@ class Thinned:
     def __init__(self, inner, absent):
         self._inner, self._absent, self._seq = inner, absent, -1
         self.sites, self.variables = inner.sites, inner.variables
+        self.answered_tasks, self.state_of = None, lambda site: None
 
     def sum(self, task):
         from dataclasses import replace

@@ -1,6 +1,7 @@
 """Learn dynamic Bayesian networks from time series that may not leave their owners.
 
-Names are imported when they are first used, so that ``import feddbn`` and ``feddbn --help`` stay quick.
+Names are imported when they are first used, so that ``import feddbn`` and ``feddbn --help`` stay quick. The estimators
+are those of the method table.
 """
 
 from __future__ import annotations
@@ -9,33 +10,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from feddbn._version import __version__
+from feddbn.method_table import METHODS
 
 if TYPE_CHECKING:
-    from feddbn.methods.baselines import Average, BestSite, LocalOnly, Vote
-    from feddbn.methods.confidence import edge_confidence
-    from feddbn.methods.dynotears import Dynotears
-    from feddbn.methods.fdbnl import FDBNL
-    from feddbn.methods.oneshot import OneShotDBN
-    from feddbn.methods.pfdbnl import PFDBNL
-    from feddbn.methods.scoring import Scores, SiteScores, score, score_sites
-    from feddbn.methods.selection import Selection, select
-    from feddbn.methods.simulation import SimulatedFederation, simulate
-    from feddbn.model.dbn import DBN
+    from feddbn.methods.baselines import Average as Average
+    from feddbn.methods.baselines import BestSite as BestSite
+    from feddbn.methods.baselines import LocalOnly as LocalOnly
+    from feddbn.methods.baselines import Vote as Vote
+    from feddbn.methods.confidence import edge_confidence as edge_confidence
+    from feddbn.methods.dynotears import Dynotears as Dynotears
+    from feddbn.methods.fdbnl import FDBNL as FDBNL
+    from feddbn.methods.oneshot import OneShotDBN as OneShotDBN
+    from feddbn.methods.pfdbnl import PFDBNL as PFDBNL
+    from feddbn.methods.scoring import Scores as Scores
+    from feddbn.methods.scoring import SiteScores as SiteScores
+    from feddbn.methods.scoring import score as score
+    from feddbn.methods.scoring import score_sites as score_sites
+    from feddbn.methods.selection import Selection as Selection
+    from feddbn.methods.selection import select as select
+    from feddbn.methods.simulation import SimulatedFederation as SimulatedFederation
+    from feddbn.methods.simulation import simulate as simulate
+    from feddbn.model.dbn import DBN as DBN
 
-_WHERE = {
-    "Average": "feddbn.methods.baselines",
-    "BestSite": "feddbn.methods.baselines",
+_WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "DBN": "feddbn.model.dbn",
-    "Dynotears": "feddbn.methods.dynotears",
-    "FDBNL": "feddbn.methods.fdbnl",
-    "LocalOnly": "feddbn.methods.baselines",
-    "OneShotDBN": "feddbn.methods.oneshot",
-    "PFDBNL": "feddbn.methods.pfdbnl",
     "Scores": "feddbn.methods.scoring",
     "Selection": "feddbn.methods.selection",
     "SimulatedFederation": "feddbn.methods.simulation",
     "SiteScores": "feddbn.methods.scoring",
-    "Vote": "feddbn.methods.baselines",
     "edge_confidence": "feddbn.methods.confidence",
     "score": "feddbn.methods.scoring",
     "score_sites": "feddbn.methods.scoring",
@@ -43,27 +45,7 @@ _WHERE = {
     "simulate": "feddbn.methods.simulation",
 }
 
-__all__ = [
-    "DBN",
-    "FDBNL",
-    "PFDBNL",
-    "Average",
-    "BestSite",
-    "Dynotears",
-    "LocalOnly",
-    "OneShotDBN",
-    "Scores",
-    "Selection",
-    "SimulatedFederation",
-    "SiteScores",
-    "Vote",
-    "__version__",
-    "edge_confidence",
-    "score",
-    "score_sites",
-    "select",
-    "simulate",
-]
+__all__ = ["__version__", *sorted(_WHERE)]
 
 
 def __getattr__(name: str) -> Any:

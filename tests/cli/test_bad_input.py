@@ -115,9 +115,10 @@ def test_unreadable_file(refuses, tmp_path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--lambda-w", "-1"), "lambda_w=-1.0 must be a number of at least 0."),
-        (("--n-lags", "-1"), "n_lags=-1 must be a whole number of at least 0."),
+        (("--lambda-w", "-1"), "lambda_w=-1.0 must be a number of at least 0 or 'auto'."),
+        (("--n-lags", "-1"), "n_lags=-1 must be a whole number of at least 0 or 'auto'."),
         (("--n-lags", "two"), "n_lags='two' must be a whole number of at least 0, or auto."),
+        (("-p", "refit=yes"), "refit='yes' must be True or False."),
         (("-p", "max_rounds=0"), "max_rounds=0 must be a whole number of at least 1."),
         (("-p", "schedule=fast"), "schedule='fast' is not known; choose 'adaptive' or 'paper'."),
         (("-p", "lamda_a=0.1"), "method 'fdbnl' has no parameter 'lamda_a'; did you mean 'lambda_a'?"),

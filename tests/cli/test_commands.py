@@ -16,7 +16,7 @@ import pytest
 
 import feddbn
 from feddbn.cli.main import COMMANDS
-from feddbn.methods.registry import available_methods, default_method
+from feddbn.method_table import METHODS, available_methods, default_method
 from feddbn.methods.result import Result
 from feddbn.methods.simulation import simulate
 
@@ -149,7 +149,8 @@ def test_compare_without_a_truth_tests_on_rows_no_method_saw(run, federation):
 
 
 def test_demo_writes_what_it_says(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("feddbn.cli.demo._SHOWN", ("fdbnl", "dynotears"))
+    few = [METHODS["dynotears"], METHODS["fdbnl"]]
+    monkeypatch.setattr("feddbn.methods.comparison.default_methods", lambda truth, personal: few)
     outcome = run("demo", "--out", tmp_path / "demo")
     assert outcome.exit_code == 0, outcome.output
     text = outcome.stdout

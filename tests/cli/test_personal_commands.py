@@ -49,10 +49,11 @@ def test_select_chooses_mu_by_default_for_personal_networks(run, federation, qui
     assert outcome.exit_code == 0, outcome.output
     assert "Fit with: -p mu=" in outcome.stdout
     from feddbn.cli.select import default_grid
+    from feddbn.method_table import METHODS
     from feddbn.methods.selection import AUTO_GRIDS
 
-    assert default_grid("pfdbnl") == {"mu": list(AUTO_GRIDS["mu"])}
-    assert set(default_grid("fdbnl")) == {"lambda_w", "lambda_a"}
+    assert default_grid(METHODS["pfdbnl"]) == {"mu": list(AUTO_GRIDS["mu"])}
+    assert set(default_grid(METHODS["fdbnl"])) == {"lambda_w", "lambda_a"}
 
 
 def test_compare_has_the_personal_methods_only_when_asked(run, federation):

@@ -65,13 +65,10 @@ def test_masks_do_not_change_edge_confidence():
     tables = []
     for make in (InProcessFederation, secure_federation):
         federation = make({name: Site(name, data) for name, data in read_sites(MADE.sites).items()})
-        variables = ("x0", "x1", "x2", "x3", "x4")
         estimator = OneShotDBN(average=False, noise_variance="equal")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnitsWarning)
-            tables.append(
-                edge_confidence(estimator, n_replicates=4, federation=federation, variables=variables)
-            )
+            tables.append(edge_confidence(estimator, n_replicates=4, federation=federation))
     plain, masked = tables
     assert (plain["probability"] < 1).any()
     pd.testing.assert_frame_equal(masked, plain, rtol=1e-7, atol=1e-9)

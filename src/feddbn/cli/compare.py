@@ -22,6 +22,7 @@ from feddbn.cli.options import (
     parse_params,
 )
 from feddbn.cli.terminal import number, print_json, print_table, progress, say
+from feddbn.method_table import get_method
 
 if TYPE_CHECKING:
     from feddbn.methods.comparison import Compared
@@ -59,7 +60,6 @@ def compare(
     from feddbn.data import read_sites
     from feddbn.methods.comparison import compare as compare_methods
     from feddbn.methods.comparison import default_methods
-    from feddbn.methods.registry import get_method
     from feddbn.methods.truth import read_truth
 
     sites = read_sites(data, **column_options(site, series, time, variables, freq))
@@ -105,4 +105,8 @@ def print_held_out(lines: Sequence[Compared], share: float) -> None:
         rows,
         f"tested on the last {share:.0%} of each recording",
     )
-    say("Higher is better. Weights of Vote are shares of sites, so it predicts nothing.")
+    silent = [line.method.label for line in lines if not line.method.predicts]
+    say(
+        "Higher is better."
+        + "".join(f" Weights of {label} are no effects, so it predicts nothing." for label in silent)
+    )

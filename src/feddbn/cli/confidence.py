@@ -18,21 +18,24 @@ from feddbn.cli.options import (
     Time,
     Variables,
     column_options,
+    either,
     parse_n_lags,
     parse_params,
 )
 from feddbn.cli.terminal import print_frame, print_json, progress, say, write_csv
 from feddbn.errors import UnitsWarning
+from feddbn.method_table import METHODS
 
 __all__ = ["confidence"]
 
 _MOST_EDGES = 20
+_ABLE = either(method.name for method in METHODS.values() if method.resamples)
 
 
 def confidence(
     data: Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the table.")] = Path("edges.csv"),
-    method: Annotated[str, typer.Option("--method", "-m", help="oneshot or dynotears.")] = "oneshot",
+    method: Annotated[str, typer.Option("--method", "-m", help=f"{_ABLE}.")] = "oneshot",
     n_lags: Annotated[str | None, typer.Option(help="Number of lags.")] = None,
     param: Params = None,
     replicates: Annotated[int, typer.Option(help="How often every site resamples its rows.")] = 100,

@@ -12,7 +12,7 @@ from feddbn.cli.terminal import print_json, progress, say
 
 __all__ = ["demo"]
 
-_SHOWN = ("fdbnl", "dynotears", "average", "best-site", "vote", "oneshot")
+_FIRST = "fdbnl"
 
 
 def demo(
@@ -28,8 +28,7 @@ def demo(
     from feddbn.cli.compare import print_scores
     from feddbn.cli.simulate import FileFormat, write_sites
     from feddbn.data import read_sites
-    from feddbn.methods.comparison import compare
-    from feddbn.methods.registry import METHODS
+    from feddbn.methods.comparison import compare, default_methods
     from feddbn.methods.result import Result
     from feddbn.methods.simulation import simulate
     from feddbn.methods.truth import write_truth
@@ -39,7 +38,7 @@ def demo(
     truth = federation.truth
     write_sites(federation, out / "data", FileFormat.csv)
     write_truth(federation, out / "truth.json")
-    methods = [METHODS[name] for name in _SHOWN if METHODS[name].is_installed]
+    methods = sorted(default_methods(truth, personal=False), key=lambda method: method.name != _FIRST)
     sites = read_sites(out / "data")
     with progress("demo", total=len(methods)) as (watch, part):
         lines = list(compare(sites, methods, {"n_lags": 1}, truth, observer=watch, start=part))

@@ -24,6 +24,7 @@ from feddbn.cli.options import (
 from feddbn.cli.shared_edges import print_shared_edges
 from feddbn.cli.terminal import number, print_json, print_table, progress, remark, say
 from feddbn.errors import ParameterError, UnitsWarning
+from feddbn.method_table import METHODS, default_method, get_method
 
 if TYPE_CHECKING:
     from feddbn.methods.result import Result
@@ -43,7 +44,7 @@ def fit(
         typer.Option(
             "--method",
             "-m",
-            help="oneshot, fdbnl, pfdbnl, dynotears, average, vote, best-site. Default: oneshot.",
+            help=f"{', '.join(METHODS)}, or one of an installed package. Default: {next(iter(METHODS))}.",
             show_default=False,
         ),
     ] = None,
@@ -77,7 +78,6 @@ def fit(
     rows, see feddbn federation --help.
     """
     from feddbn.methods.comparison import fit_method
-    from feddbn.methods.registry import default_method, get_method
     from feddbn.methods.result import Result
     from feddbn.methods.truth import read_truth
     from feddbn.model.dbn import DBN

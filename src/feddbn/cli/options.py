@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ __all__ = [
     "Time",
     "Variables",
     "column_options",
+    "either",
     "parse_n_lags",
     "parse_params",
     "parse_variables",
@@ -68,6 +70,12 @@ Params = Annotated[
         help="Any other parameter of the method; the value is JSON or text. Repeat for more.",
     ),
 ]
+
+
+def either(names: Iterable[str]) -> str:
+    """Return "a, b or c"."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def parse_params(texts: list[str] | None) -> dict[str, Any]:

@@ -17,14 +17,17 @@ from feddbn.cli.options import (
     Time,
     Variables,
     column_options,
+    either,
     parse_params,
 )
 from feddbn.cli.terminal import number, print_json, print_table, progress, say
 from feddbn.errors import ParameterError
+from feddbn.method_table import METHODS, Method, get_method
 
 __all__ = ["default_grid", "select"]
 
-_PENALTIES = ["lambda_w=0.1,0.05,0.025", "lambda_a=0.1,0.05,0.025"]
+_PENALTIES = [0.1, 0.05, 0.025]
+_ABLE = either(method.name for method in METHODS.values() if method.selects)
 
 
 def select(
@@ -38,7 +41,7 @@ def select(
             help="Values to try; repeat to combine. Both penalties by default, mu for pfdbnl.",
         ),
     ] = None,
-    method: Annotated[str, typer.Option("--method", "-m", help="fdbnl, pfdbnl or dynotears.")] = "fdbnl",
+    method: Annotated[str, typer.Option("--method", "-m", help=f"{_ABLE}.")] = "fdbnl",
     n_blocks: Annotated[int, typer.Option(help="Blocks of held-out rows, one after the other.")] = 2,
     share: Annotated[
         float, typer.Option(help="Share of rows at the end of each recording to test on.")
@@ -56,12 +59,12 @@ def select(
 
     Example: feddbn select DATA -g n_lags=1,2,3 -g lambda_w=0.1,0.05
     """
-    from feddbn.methods.registry import get_method, make_estimator
+    from feddbn.methods.registry import make_estimator
 
     selection: Any = import_module("feddbn.methods.selection")
     chosen = get_method(method)
     estimator = make_estimator(chosen.name, parse_params(param))
-    candidates = _grid(grid) if grid else default_grid(chosen.name)
+    candidates = _grid(grid) if grid else default_grid(chosen)
     columns = {k: v for k, v in column_options(site, series, time, variables, freq).items() if v is not None}
     options = {"n_blocks": n_blocks, "share": share, "rule": rule}
     with progress(f"{chosen.label}: select") as (watch, _):
@@ -83,11 +86,13 @@ def select(
     say("Fit with: " + " ".join(f"-p {name}={value:g}" for name, value in found.chosen.items()))
 
 
-def default_grid(method: str) -> dict[str, list[Any]]:
-    """Return what is chosen if nothing is asked for: how much personal networks borrow, else both penalties."""
-    if method != "pfdbnl":
-        return _grid(_PENALTIES)
-    return {"mu": list(import_module("feddbn.methods.selection").AUTO_GRIDS["mu"])}
+def default_grid(method: Method) -> dict[str, list[Any]]:
+    """Return what is chosen if nothing is asked for: what the method's row says, penalties on a short grid."""
+    from feddbn.methods.selection import AUTO_GRIDS
+
+    return {
+        name: _PENALTIES if name.startswith("lambda") else list(AUTO_GRIDS[name]) for name in method.selects
+    }
 
 
 def _grid(texts: list[str]) -> dict[str, list[Any]]:

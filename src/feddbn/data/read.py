@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.data.clock import Clock, Freq, StepCounter
@@ -115,7 +116,7 @@ class _Reader:
 
     def read(self, data: Any) -> tuple[dict[str, SiteData], dict[str, Clock]]:
         """Return the sites and the clocks of those that have times."""
-        if isinstance(data, Mapping):
+        if isinstance(data, Mapping) and not issparse(data):
             names = [str(name) for name in data]
             if len(set(names)) < len(names):
                 raise DataError("data has two sites of the same name; site names are compared as text.")
@@ -151,6 +152,10 @@ class _Reader:
             if all(isinstance(item, (pd.DataFrame, np.ndarray)) for item in value):
                 parts = [_Part(f"recording-{i}", item) for i, item in enumerate(value)]
                 return self._memory_site(name, parts, layout)
+        if issparse(value):
+            raise DataError(
+                f"{where} is sparse, which is not supported; give {type(value).__name__}.toarray()."
+            )
         if isinstance(value, (list, tuple)) and not value:
             raise DataError(f"{where} is an empty list; give at least one recording or leave the site out.")
         if isinstance(value, SiteData):

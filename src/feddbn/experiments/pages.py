@@ -85,7 +85,7 @@ def _setting(table: ResultTable) -> str:
             settings["lambda selected by BIC among"] = settings.pop("select")
         labels = ", ".join(column.label for column in experiment.columns if column.method == method)
         text = ", ".join(f"{key} {_plain(value)}" for key, value in settings.items()) or "defaults"
-        lines.append(f"- {labels}: `{METHODS[method].where.partition(':')[2]}`, {text}")
+        lines.append(f"- {labels}: `{METHODS[method].cls}`, {text}")
     return "\n".join(lines)
 
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from feddbn.experiments.config import Point
+from feddbn.method_table import METHODS as METHOD_TABLE
 
 __all__ = ["METHODS", "Method"]
 
@@ -54,7 +55,7 @@ class Method:
     Attributes
     ----------
     key, where
-        Name in configurations; ``module:class``.
+        Name in configurations; name in the method table, or ``module:name`` of what is not in it.
     run
         How its cell is run: a plain fit, a fit at lambdas selected without the truth, the group of baselines
         that share local fits, an edge ranking, or a method without sites for context.
@@ -62,8 +63,6 @@ class Method:
         Constructor arguments on that kind of data; None if the method has no meaning there.
     lambdas, quick_lambdas
         Penalties (lambda_w, lambda_a) tried on simulated data, each a result of its own.
-    personal
-        Whether it learns one network per site.
     joint
         On DREAM4, whether the five data sets are the five sites of one fit.
     needs
@@ -80,14 +79,25 @@ class Method:
     netsim: Settings | None = None
     lambdas: tuple[tuple[float, float], ...] = ()
     quick_lambdas: tuple[tuple[float, float], ...] = ()
-    personal: bool = False
     joint: bool = False
     seconds: float = 0.3
     seconds_real: float = 5.0
     needs: str | None = None
 
+    @property
+    def cls(self) -> str:
+        """Name of its class or function."""
+        return METHOD_TABLE[self.where].cls if self.where in METHOD_TABLE else self.where.partition(":")[2]
+
+    @property
+    def personal(self) -> bool:
+        """Whether it learns one network per site."""
+        return self.where in METHOD_TABLE and METHOD_TABLE[self.where].is_personal
+
     def load(self) -> Any:
         """The estimator class, or an ImportError or AttributeError."""
+        if self.where in METHOD_TABLE:
+            return METHOD_TABLE[self.where].load()
         module, _, name = self.where.partition(":")
         return getattr(import_module(module), name)
 
@@ -144,7 +154,7 @@ class Method:
 _METHODS = (
     Method(
         "fdbnl-paper",
-        "feddbn.methods.fdbnl:FDBNL",
+        "fdbnl",
         simulated={**_PAPER, **_PAPER_CUT},
         # [fdbnl] "lambda_W = lambda_A = 0.0025 work well for all DREAM4 datasets"; edges are ranked, not cut.
         dream4={**_PAPER, **_NO_CUT, "max_rounds": 60, "lambda_w": 0.0025, "lambda_a": 0.0025},
@@ -155,7 +165,7 @@ _METHODS = (
     ),
     Method(
         "fdbnl-grid",
-        "feddbn.methods.fdbnl:FDBNL",
+        "fdbnl",
         simulated={**_PAPER, **_PAPER_CUT},
         lambdas=tuple((w, a) for w in GRID for a in GRID),
         quick_lambdas=tuple((w, a) for w in (0.05, 0.5) for a in (0.05, 0.5)),
@@ -163,7 +173,7 @@ _METHODS = (
     ),
     Method(
         "fdbnl",
-        "feddbn.methods.fdbnl:FDBNL",
+        "fdbnl",
         run="select",
         simulated={"select": list(OUR_LAMBDAS)},
         netsim={"lambda_w": 0.05, "lambda_a": 0.01, **_CUTS},
@@ -171,7 +181,7 @@ _METHODS = (
     ),
     Method(
         "fdbnl-tuned",
-        "feddbn.methods.fdbnl:FDBNL",
+        "fdbnl",
         simulated={},
         lambdas=tuple((x, x) for x in OUR_TUNED_LAMBDAS),
         quick_lambdas=((0.05, 0.05),),
@@ -179,13 +189,13 @@ _METHODS = (
     ),
     Method(
         "fdbnl-d",
-        "feddbn.methods.fdbnl:FDBNL",
+        "fdbnl",
         dream4={**_PAPER, **_NO_CUT, "max_rounds": 60, "lambda_w": 0.001, "lambda_a": 0.001},
         joint=True,
     ),
     Method(
         "alldata",
-        "feddbn.methods.dynotears:Dynotears",
+        "dynotears",
         simulated={"refit": False, **_PAPER_CUT},
         dream4={**_NO_CUT, "lambda_w": 0.0025, "lambda_a": 0.0025, "max_rounds": 300},
         netsim={**_FMRI},
@@ -196,19 +206,18 @@ _METHODS = (
     ),
     Method(
         "local",
-        "feddbn.methods.baselines:LocalOnly",
+        "local",
         run="local",
         # [fdbnl] follows Pamfil et al. for Ave and Best; DYNOTEARS' simulations use lambda 0.05.
         simulated={"refit": False, **_PAPER_CUT, "lambda_w": 0.05, "lambda_a": 0.05, "max_rounds": 300},
         dream4={**_NO_CUT, "lambda_w": 0.0025, "lambda_a": 0.0025, "max_rounds": 100},
         netsim={**_FMRI, "max_rounds": 300},
-        personal=True,
         seconds=0.5,
         seconds_real=60.0,
     ),
     Method(
         "pfdbnl-paper",
-        "feddbn.methods.pfdbnl:PFDBNL",
+        "pfdbnl",
         # [fdbnl] mu = 0.1, lambdas by d, the paper's schedule.
         simulated={**_PAPER_PERSONAL, **_PAPER_CUT, "max_rounds": 100, "lambdas_by_d": True},
         dream4={
@@ -219,32 +228,29 @@ _METHODS = (
             "max_rounds": 30,
         },
         netsim={**_PAPER_PERSONAL, **_FMRI, **_CUTS, "lambda_w": 0.01, "lambda_a": 0.01},
-        personal=True,
         joint=True,
         seconds=2.5,
         seconds_real=60.0,
     ),
     Method(
         "pfdbnl-fixed",
-        "feddbn.methods.pfdbnl:PFDBNL",
+        "pfdbnl",
         # The paper's mu and penalties with this package's schedule and refit.
         netsim={"mu": 0.1, "lambda_w": 0.01, "lambda_a": 0.01, **_CUTS},
-        personal=True,
         seconds_real=10.0,
     ),
     Method(
         "pfdbnl",
-        "feddbn.methods.pfdbnl:PFDBNL",
+        "pfdbnl",
         simulated={"mu": "auto"},
         netsim={"mu": "auto", "lambda_w": 0.01, "lambda_a": 0.01, **_CUTS},
-        personal=True,
         joint=True,
         seconds=6.0,
         seconds_real=60.0,
     ),
     Method(
         "oneshot",
-        "feddbn.methods.oneshot:OneShotDBN",
+        "oneshot",
         simulated={},
         seconds=0.7,
     ),

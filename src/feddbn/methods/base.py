@@ -1,14 +1,16 @@
-"""What every estimator shares: reading data, opening a federation, turning a stack of weights into a network."""
+"""What every estimator shares: checking arguments, reading data, opening a federation, forgetting an earlier fit."""
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from threadpoolctl import threadpool_limits
 
 from feddbn.core.arrays import FloatArray
@@ -20,10 +22,11 @@ from feddbn.errors import ParameterError
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
+from feddbn.methods.parameters import Rule, is_federation
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
-__all__ = ["DBNEstimator", "history_frame", "network"]
+__all__ = ["DBNEstimator", "FederatedEstimator", "history_frame", "label_column", "network", "simulated"]
 
 T = TypeVar("T")
 
@@ -59,22 +62,30 @@ def history_frame(history: Iterable[object], seconds: Iterable[float] | None = N
     return frame
 
 
-class DBNEstimator(BaseEstimator):  # type: ignore[misc]
-    """Base of all estimators; a subclass stores its arguments unchanged and implements `_fit`."""
+def simulated(sites: Mapping[str, SiteData]) -> Federation:
+    """Return a federation of sites that live in this process: the runtime of every fit without ``federation=``."""
+    return InProcessFederation({name: Site(name, site) for name, site in sites.items()})
 
-    n_lags: Any
-    forbidden_edges: Iterable[Edge] | None
-    required_edges: Iterable[Edge] | None
+
+def label_column(center_by: str | None, label: str | None) -> str | None:
+    """Return the column of row labels of an estimator whose `center_by` may name one."""
+    if center_by in (None, "recording"):
+        return label
+    if label not in (None, center_by):
+        raise ParameterError(f"label={label!r} must be the column of center_by={center_by!r}.")
+    return center_by
+
+
+class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of all estimators; a subclass stores its arguments unchanged, has a rule for each, and implements `_fit`.
+
+    A fit keeps what it learned and no rows. Before a fit there is nothing to read: whatever ends in an underscore raises
+    `NotFittedError`. A fit that fails leaves nothing behind either.
+    """
+
+    rules: ClassVar[Mapping[str, Rule]]
+    is_selectable: ClassVar[bool] = False
     federation: Federation | None
-
-    dbn_: DBN
-    W_: FloatArray
-    A_: FloatArray
-    W_raw_: FloatArray
-    A_raw_: FloatArray
-    n_rounds_: int
-    status_: Status
-    history_: pd.DataFrame
     warnings_: list[str]
 
     def fit(
@@ -100,7 +111,6 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         observer
             Called after every sum with the task and the answer; for progress bars.
         """
-        self.selected_: dict[str, Any] = {}
         read = {
             "site": site,
             "series": series,
@@ -113,8 +123,47 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         def run(federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
             self._fit(federation, sites, observer)
 
-        self._on_federation(data, run, None, **read)
+        self._begin()
+        try:
+            self._on_federation(data, run, None, **read)
+        except BaseException:
+            self._forget()
+            raise
         return self
+
+    def check_parameters(self) -> None:
+        """Refuse arguments that cannot be, with a sentence; needs no data."""
+        for name, rule in self.rules.items():
+            rule.check(name, getattr(self, name))
+
+    def _begin(self) -> None:
+        """Check the arguments and forget an earlier fit."""
+        self.check_parameters()
+        self._forget()
+        self.selected_: dict[str, Any] = {}
+
+    def _forget(self) -> None:
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        owner = type(self).__name__
+        if name.endswith("_") and not name.startswith("_") and "n_features_in_" not in vars(self):
+            raise NotFittedError(
+                f"this {owner} has not learned anything yet, so it has no {name}; call fit first."
+            )
+        raise AttributeError(f"{owner!r} object has no attribute {name!r}")
+
+    def __sklearn_clone__(self) -> Any:
+        """Return an unfitted copy; a federation is a place, so the copy goes to the same one."""
+        given = self.get_params(deep=False)
+        return type(self)(**{k: v if k == "federation" else copy.deepcopy(v) for k, v in given.items()})
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Rows with missing values are left out, and a lag never crosses them.
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _on_federation(
         self,
@@ -128,39 +177,34 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
         `longest_lag` replaces n_lags where several numbers of lags will be tried.
         """
         if self.federation is not None:
-            if data is not None:
+            given = ["data", *read] if data is not None else [k for k, v in read.items() if v is not None]
+            if given:
                 raise ParameterError(
-                    "data must be None when federation= is given: the federation's sites hold the data."
+                    f"{given[0]} must be None when federation= is given: the federation's sites hold the data."
                 )
-            names = getattr(self.federation, "variables", None)
-            if names is None:
-                raise ParameterError(
-                    "federation= has no `variables`; a federation must say what its sites measure."
-                )
-            self._set_variables(tuple(names))
+            self._set_variables(self.federation.variables)
             self.sites_ = pd.DataFrame(index=pd.Index(self.federation.sites, name="site"))
             run(self.federation, None)
             return
+        if is_federation(data):
+            raise ParameterError(
+                f"data is a federation; give it as {type(self).__name__}(federation=...) and call fit(None)."
+            )
         read["label"] = self._label_column(read.get("label"))
         sites = self._read(data, read)
         n_lags = self._largest_lag if longest_lag is None else longest_lag
         self._check(sites, n_lags)
         self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
-        federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
         # Small products: more BLAS threads than one cost several times what they gain.
         with threadpool_limits(1):
-            run(federation, sites)
+            run(simulated(sites), sites)
 
     def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
         return read_sites(data, **read)
 
     def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
         check_sites(sites, n_lags)
-
-    def _value(self, name: str) -> Any:
-        """Return a parameter: what was selected for it, else what was given."""
-        return getattr(self, "selected_", {}).get(name, getattr(self, name))
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
@@ -178,28 +222,12 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
 
     @property
     def _largest_lag(self) -> int:
-        """How far back a row must reach; with n_lags="auto", until it is chosen, as far as will be tried."""
-        chosen = self._value("n_lags")
-        if chosen != "auto":
-            return chosen  # type: ignore[no-any-return]
-        from feddbn.methods.selection import AUTO_GRIDS
-
-        return int(max(AUTO_GRIDS["n_lags"]))
+        """How far back a row must reach."""
+        raise NotImplementedError
 
     @property
     def _variables(self) -> tuple[str, ...]:
         return tuple(str(name) for name in self.feature_names_in_)
-
-    def _constraints(self) -> EdgeConstraints:
-        return EdgeConstraints.from_edges(
-            self._variables, self._largest_lag, self.forbidden_edges, self.required_edges
-        )
-
-    def _set_network(self, dbn: DBN, raw: DBN) -> None:
-        self.dbn_ = dbn
-        self.W_, self.A_ = dbn.W, dbn.A
-        self.W_raw_, self.A_raw_ = raw.W, raw.A
-        self.adjacency_matrices_ = dbn.adjacency_matrices
 
     def _run(
         self, program: ServerProgram[T], federation: Federation, observer: Observer | None
@@ -217,3 +245,51 @@ class DBNEstimator(BaseEstimator):  # type: ignore[misc]
                 observer(task, answer)
 
         return run_program(program, federation, watch), seconds
+
+
+class DBNEstimator(FederatedEstimator):
+    """Base of the estimators that learn a network."""
+
+    n_lags: Any
+    forbidden_edges: Iterable[Edge] | None
+    required_edges: Iterable[Edge] | None
+
+    dbn_: DBN
+    W_: FloatArray
+    A_: FloatArray
+    W_raw_: FloatArray
+    A_raw_: FloatArray
+    n_rounds_: int
+    status_: Status
+    history_: pd.DataFrame
+
+    @property
+    def _selected(self) -> dict[str, Any]:
+        """What was selected so far; nothing before a fit."""
+        chosen: dict[str, Any] = vars(self).get("selected_", {})
+        return chosen
+
+    def _value(self, name: str) -> Any:
+        """Return a parameter: what was selected for it, else what was given."""
+        return self._selected.get(name, getattr(self, name))
+
+    @property
+    def _largest_lag(self) -> int:
+        """How far back a row must reach; with n_lags="auto", until it is chosen, as far as will be tried."""
+        chosen = self._value("n_lags")
+        if chosen != "auto":
+            return int(chosen)
+        from feddbn.methods.selection import AUTO_GRIDS
+
+        return int(max(AUTO_GRIDS["n_lags"]))
+
+    def _constraints(self) -> EdgeConstraints:
+        return EdgeConstraints.from_edges(
+            self._variables, self._largest_lag, self.forbidden_edges, self.required_edges
+        )
+
+    def _set_network(self, dbn: DBN, raw: DBN) -> None:
+        self.dbn_ = dbn
+        self.W_, self.A_ = dbn.W, dbn.A
+        self.W_raw_, self.A_raw_ = raw.W, raw.A
+        self.adjacency_matrices_ = dbn.adjacency_matrices

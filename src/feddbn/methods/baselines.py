@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from feddbn.errors import ParameterError
 from feddbn.federation.programs.local_fits import local_fit_of_state, local_fits_program
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import history_frame, network
-from feddbn.methods.fdbnl import ConsensusEstimator
+from feddbn.methods.fdbnl import CONSENSUS_RULES, ConsensusEstimator
+from feddbn.methods.parameters import Rule, number, whole
 from feddbn.methods.scoring import score
 from feddbn.model.dbn import DBN
 
@@ -26,7 +27,13 @@ __all__ = ["Average", "BestSite", "LocalOnly", "Vote"]
 class _LocalFits(ConsensusEstimator):
     """One DYNOTEARS fit per site; subclasses say what becomes of them."""
 
-    # What becomes of them is no program of rounds that could be run on earlier rows.
+    # What becomes of them is no program of rounds that could be run on earlier rows, so nothing can be "auto".
+    rules: ClassVar[Mapping[str, Rule]] = {
+        **CONSENSUS_RULES,
+        "n_lags": whole(0),
+        "lambda_w": number(0),
+        "lambda_a": number(0),
+    }
     is_selectable = False
 
     def _local_fits(
@@ -41,15 +48,15 @@ class _LocalFits(ConsensusEstimator):
 
     def _site_networks(self, federation: Federation) -> dict[str, DBN]:
         """Read the sites' own networks; only possible where the sites live in this process."""
-        site = getattr(federation, "site", None)
-        if site is None:
-            raise ParameterError(
-                f"{type(self).__name__} shows the sites' own networks, which stay at the sites of this federation; "
-                "read them there, or fit in one process."
-            )
         networks = {}
         for name in federation.sites:
-            C, _, loss, preparation = local_fit_of_state(site(name).state)
+            state = federation.state_of(name)
+            if state is None:
+                raise ParameterError(
+                    f"{type(self).__name__} shows the sites' own networks, which stay at the sites of this "
+                    "federation; read them there, or fit in one process."
+                )
+            C, _, loss, preparation = local_fit_of_state(state)
             networks[name] = network(C, preparation, self._variables, loss)
         return networks
 

@@ -15,7 +15,8 @@ from feddbn.core.designs.lagged import Block
 from feddbn.data import ArrayRecording, MemorySite, SiteData
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.task import Observer
-from feddbn.methods.registry import Method, available_methods, make_estimator
+from feddbn.method_table import Method, available_methods
+from feddbn.methods.registry import make_estimator
 from feddbn.methods.scoring import score, score_sites
 from feddbn.methods.truth import Truth, truth_of_sites
 from feddbn.model.dbn import DBN

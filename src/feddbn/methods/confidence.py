@@ -22,10 +22,10 @@ from feddbn.core.statistics.resampling import RESAMPLINGS
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
-from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, run_program
+from feddbn.method_table import METHODS
+from feddbn.methods.base import simulated
 from feddbn.model.dbn import DBN
-from feddbn.runtime.simulated.in_process import InProcessFederation
 
 __all__ = ["MomentsEstimator", "confidence_table", "edge_confidence"]
 
@@ -80,9 +80,10 @@ def edge_confidence(
         complementary pairs.
     random_state
         Seed; the same seed and the same data give the same table.
-    federation, variables
-        A running federation and the names of its columns, instead of `sites`; with `sites`, the columns to
-        use.
+    federation
+        A running federation, instead of `sites`.
+    variables
+        With `sites`, the columns to use.
     unit
         ``"recordings"``, ``"blocks"``, or ``"auto"``: recordings at a site that has at least 20 of them.
     level
@@ -117,9 +118,10 @@ def edge_confidence(
     if not 0 < level < 1:
         raise ParameterError(f"level must lie between 0 and 1, got {level!r}.")
     if not hasattr(estimator, "fit_moments"):
+        able = " or ".join(known.cls for known in METHODS.values() if known.resamples)
         raise ParameterError(
             f"estimator {type(estimator).__name__} cannot learn from sums: "
-            "it has no fit_moments(moments, variables); use OneShotDBN or Dynotears."
+            f"it has no fit_moments(moments, variables); use {able}."
         )
     if isinstance(estimator.n_lags, bool) or not isinstance(estimator.n_lags, (int, np.integer)):
         raise ParameterError(
@@ -130,7 +132,8 @@ def edge_confidence(
         raise ParameterError(
             "edge confidence resamples rows about a common mean; center='recording' is not possible."
         )
-    running, names = _federation(sites, federation, variables)
+    running = _federation(sites, federation, variables)
+    names = running.variables
     program = bootstrap_program(
         len(names),
         int(estimator.n_lags),
@@ -197,17 +200,16 @@ def _stack(estimator: MomentsEstimator, moments: Moments, names: tuple[str, ...]
     return fitted.adjacency_matrices
 
 
-def _federation(
-    sites: Any, federation: Federation | None, variables: Sequence[str] | None
-) -> tuple[Federation, tuple[str, ...]]:
-    if federation is not None:
-        if sites is not None:
-            raise ParameterError("give sites or a federation, not both.")
-        if variables is None:
-            raise ParameterError("variables must name the columns when a federation is given.")
-        return federation, tuple(str(name) for name in variables)
-    if sites is None:
-        raise ParameterError("give the data of the sites, or a federation.")
-    data = read_sites(sites, variables=variables)
-    running = InProcessFederation({name: Site(name, item) for name, item in data.items()})
-    return running, tuple(next(iter(data.values())).variables)
+def _federation(sites: Any, federation: Federation | None, variables: Sequence[str] | None) -> Federation:
+    if federation is None:
+        if sites is None:
+            raise ParameterError("give the data of the sites, or a federation.")
+        return simulated(read_sites(sites, variables=variables))
+    if sites is not None:
+        raise ParameterError("give sites or a federation, not both.")
+    if variables is not None and tuple(variables) != federation.variables:
+        raise ParameterError(
+            f"variables={list(variables)!r} must be None when a federation is given: it names its own, "
+            f"{', '.join(federation.variables[:10])}."
+        )
+    return federation

@@ -46,6 +46,7 @@ class Dynotears(ConsensusEstimator):
 
     def fit_moments(self, moments: Moments, variables: tuple[str, ...]) -> DBN:
         """Fit from the moments of lagged rows and return the network."""
+        self._begin()
         self._set_variables(tuple(variables))
         self._set_fit(self._solve(moments, self._variables))
         return self.dbn_
@@ -53,11 +54,11 @@ class Dynotears(ConsensusEstimator):
     def fit_rows(self, X: FloatArray, X_lagged: FloatArray) -> Dynotears:
         """Fit from rows (n, d) and their lagged rows (n, p d), lag 1 first; for data that come already lagged."""
         X, X_lagged = np.asarray(X, dtype=float), np.asarray(X_lagged, dtype=float)
-        d = X.shape[1]
-        wanted = (len(X), self.n_lags * d)
-        if X_lagged.shape != wanted:
+        self._begin()
+        p, d = self._settings().n_lags, X.shape[1]
+        if X_lagged.shape != (len(X), p * d):
             raise DataError(
-                f"X_lagged has shape {X_lagged.shape}; with n_lags={self.n_lags} it must be {wanted}."
+                f"X_lagged has shape {X_lagged.shape}; with n_lags={p} it must be {(len(X), p * d)}."
             )
         self.fit_moments(Moments.of_rows(np.hstack([X, X_lagged])), tuple(f"x{i}" for i in range(d)))
         return self

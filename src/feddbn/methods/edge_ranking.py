@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.features import DEFAULT_KNOTS
-from feddbn.core.designs.lagged import Block
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
-from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.errors import DataError, ParameterError
+from feddbn.data import SiteData
+from feddbn.errors import DataError
 from feddbn.federation.programs.feature_statistics import pair_direction_program
 from feddbn.federation.programs.lagged_posterior import (
     LaggedOptions,
@@ -23,30 +22,50 @@ from feddbn.federation.programs.lagged_posterior import (
     feature_candidates,
     lagged_posterior_program,
 )
-from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.task import Federation, Sum, Task, run_program
-from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task
+from feddbn.methods.base import FederatedEstimator, label_column
+from feddbn.methods.parameters import (
+    Rule,
+    a_federation,
+    edges,
+    flag,
+    function,
+    increasing,
+    nothing,
+    number,
+    text,
+    whole,
+    word,
+)
 
-__all__ = ["ContemporaneousEdgeRanker", "LaggedEdgeRanker", "lagged_edge_table", "selection_table"]
+__all__ = [
+    "FEATURES",
+    "SMOOTHING",
+    "ContemporaneousEdgeRanker",
+    "LaggedEdgeRanker",
+    "lagged_edge_table",
+    "selection_table",
+]
+
+T = TypeVar("T")
+
+FEATURES = text("the name of a feature map", "'auto'") | function("a function")
+SMOOTHING = number(above=0, most=1) | word("auto") | nothing()
 
 
-class _Ranker(BaseEstimator):  # type: ignore[misc]
-    """The shared part: from data to a federation, counting the sums that were asked."""
+class _Ranker(FederatedEstimator):
+    """The shared part: counting the sums that were asked."""
 
-    def _federation(
-        self, data: Any, variables: Sequence[str] | None, label: str | None
-    ) -> tuple[Federation, tuple[str, ...]]:
-        if hasattr(data, "sum") and hasattr(data, "sites") and not isinstance(data, (Mapping, pd.DataFrame)):
-            if variables is None:
-                raise ParameterError("variables must name the columns when data is a federation, got None.")
-            return data, tuple(str(name) for name in variables)
-        sites = {name: Site(name, site) for name, site in _memory_sites(data, variables, label).items()}
-        federation = InProcessFederation(sites)
-        return federation, tuple(federation.site(federation.sites[0]).data.variables)
+    def _rank(self, program: ServerProgram[T], federation: Federation, observer: Observer | None) -> T:
+        self.n_sums_, self.n_numbers_ = 0, 0
 
-    def _count(self, task: Task, answer: Sum) -> None:
-        self.n_sums_ += 1
-        self.n_numbers_ += int(answer.value.size)
+        def count(task: Task, answer: Sum) -> None:
+            self.n_sums_ += 1
+            self.n_numbers_ += int(answer.value.size)
+            if observer is not None:
+                observer(task, answer)
+
+        return self._run(program, federation, count)[0]
 
 
 class LaggedEdgeRanker(_Ranker):
@@ -68,9 +87,9 @@ class LaggedEdgeRanker(_Ranker):
         "auto": the s among 1, .8, .6, .4, .2 with the largest marginal likelihood.
     center_by
         None: one mean for all rows. "recording": a mean per recording. Otherwise the name of a label column:
-        rows labelled 0, False, empty or missing (or `baseline`) share one mean over all sites, rows with any
-        other label have a mean per recording and label. Use it for a stimulus whose effect differs between
-        recordings.
+        rows labelled 0, False or empty (or `baseline`) share one mean over all sites, rows with any other
+        label have a mean per recording and label, rows without a label are left out. Use it for a stimulus
+        whose effect differs between recordings.
     baseline
         The label that counts as "no stimulus".
     standardise
@@ -85,6 +104,8 @@ class LaggedEdgeRanker(_Ranker):
         ``(from, to, lag)`` that must not be considered; ``"*"`` stands for every variable.
     ridge
         Numerical regularisation of the regulators' correlations.
+    federation
+        Where the sums are made; None simulates the sites in this process.
 
     Attributes
     ----------
@@ -104,6 +125,21 @@ class LaggedEdgeRanker(_Ranker):
         How many sums were asked, and how many numbers they had together.
     """
 
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "n_lags": whole(1),
+        "features": FEATURES,
+        "smoothing": SMOOTHING,
+        "center_by": text("the name of a column", "'recording'") | nothing(),
+        "baseline": text("a label") | number(-math.inf) | flag() | nothing(),
+        "standardise": flag(),
+        "knots": increasing(3),
+        "edge_rate": number(above=0, below=1) | nothing(),
+        "n_hub_steps": whole(0),
+        "forbidden_edges": edges(),
+        "ridge": number(0),
+        "federation": a_federation(),
+    }
+
     def __init__(
         self,
         n_lags: int = 1,
@@ -117,6 +153,7 @@ class LaggedEdgeRanker(_Ranker):
         n_hub_steps: int = 5,
         forbidden_edges: Sequence[Edge] | None = None,
         ridge: float = 1e-3,
+        federation: Federation | None = None,
     ) -> None:
         self.n_lags = n_lags
         self.features = features
@@ -129,13 +166,19 @@ class LaggedEdgeRanker(_Ranker):
         self.n_hub_steps = n_hub_steps
         self.forbidden_edges = forbidden_edges
         self.ridge = ridge
+        self.federation = federation
 
-    def fit(self, data: Any, y: None = None, *, variables: Sequence[str] | None = None) -> LaggedEdgeRanker:
-        """Learn from ``dict[str, DataFrame | ndarray | list of them]``, or a federation with `variables`."""
-        if isinstance(self.n_lags, bool) or not isinstance(self.n_lags, (int, np.integer)) or self.n_lags < 1:
-            raise ParameterError(f"n_lags={self.n_lags!r} must be a whole number of at least 1.")
-        label = None if self.center_by in (None, "recording") else str(self.center_by)
-        federation, names = self._federation(data, variables, label)
+    @property
+    def _largest_lag(self) -> int:
+        return int(self.n_lags)
+
+    def _label_column(self, label: str | None) -> str | None:
+        return label_column(self.center_by, label)
+
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
+        names = self._variables
         d = len(names)
         if d < 2:
             raise DataError(f"edges need at least 2 variables, got {d}.")
@@ -151,11 +194,10 @@ class LaggedEdgeRanker(_Ranker):
             self.n_hub_steps,
             self.ridge,
         )
-        self.n_sums_, self.n_numbers_ = 0, 0
+        allowed = constraints.allowed[d:]
         with threadpool_limits(1, user_api="blas"):
-            program = lagged_posterior_program(names, constraints.allowed[d:], options)
-            self._report(run_program(program, federation, self._count), names, constraints.allowed[d:])
-        return self
+            result = self._rank(lagged_posterior_program(names, allowed, options), federation, observer)
+            self._report(result, names, allowed)
 
     def _report(self, result: LaggedPosterior, names: tuple[str, ...], allowed: np.ndarray) -> None:
         d, p = len(names), int(self.n_lags)
@@ -170,8 +212,6 @@ class LaggedEdgeRanker(_Ranker):
         weight = result.weights()
         self.weights_ = weight.reshape(p, d, d)
         self.edge_rates_ = result.posterior.rates[:d]
-        self.feature_names_in_ = np.array(names, dtype=object)
-        self.n_features_in_ = d
         self.edge_probabilities_ = lagged_edge_table(result.posterior.probability, weight, names, allowed)
 
 
@@ -218,6 +258,8 @@ class ContemporaneousEdgeRanker(_Ranker):
     ----------
     ridge
         Added to the diagonal of the correlation matrix before inversion.
+    federation
+        Where the sums are made; None simulates the sites in this process.
 
     Attributes
     ----------
@@ -229,21 +271,25 @@ class ContemporaneousEdgeRanker(_Ranker):
         How many sums were asked, and how many numbers they had together.
     """
 
-    def __init__(self, ridge: float = 1e-3) -> None:
-        self.ridge = ridge
+    rules: ClassVar[Mapping[str, Rule]] = {"ridge": number(0), "federation": a_federation()}
 
-    def fit(
-        self, data: Any, y: None = None, *, variables: Sequence[str] | None = None
-    ) -> ContemporaneousEdgeRanker:
-        """Learn from ``dict[str, DataFrame | ndarray | list of them]``, or a federation with `variables`."""
-        federation, names = self._federation(data, variables, None)
-        self.n_sums_, self.n_numbers_ = 0, 0
-        pairs = run_program(pair_direction_program(len(names), self.ridge), federation, self._count)
+    def __init__(self, ridge: float = 1e-3, federation: Federation | None = None) -> None:
+        self.ridge = ridge
+        self.federation = federation
+
+    @property
+    def _largest_lag(self) -> int:
+        # Prewhitening looks one row back.
+        return 1
+
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
+        names = self._variables
+        pairs = self._rank(pair_direction_program(len(names), self.ridge), federation, observer)
         self.scores_ = pairs.score
         self.partial_correlations_ = pairs.partial_correlation
         self.directions_ = pairs.direction
-        self.feature_names_in_ = np.array(names, dtype=object)
-        self.n_features_in_ = len(names)
         source, target = np.nonzero(~np.eye(len(names), dtype=bool))
         table = pd.DataFrame(
             {
@@ -256,60 +302,3 @@ class ContemporaneousEdgeRanker(_Ranker):
             }
         )
         self.edge_scores_ = table.sort_values("score", ascending=False, kind="stable", ignore_index=True)
-        return self
-
-
-def _memory_sites(data: Any, variables: Sequence[str] | None, label: str | None) -> dict[str, Any]:
-    """Sites from frames and arrays in memory; data that are a site already pass through."""
-    if not isinstance(data, Mapping):
-        data = {"site-0": data}
-    if not data:
-        raise DataError("data has no sites; give at least one.")
-    sites: dict[str, Any] = {}
-    for name, value in data.items():
-        if hasattr(value, "recordings"):
-            sites[str(name)] = value
-            continue
-        items = list(value) if isinstance(value, (list, tuple)) else [value]
-        frames = [item if isinstance(item, pd.DataFrame) else _frame(item, name) for item in items]
-        if not frames:
-            raise DataError(f"site {name!r} has no recordings; give at least one or leave the site out.")
-        recordings = [_recording(f"recording-{k}", frame, label, variables) for k, frame in enumerate(frames)]
-        columns = (
-            tuple(str(c) for c in frames[0].columns if c != label) if variables is None else tuple(variables)
-        )
-        sites[str(name)] = MemorySite(columns, recordings)
-    first = next(iter(sites.values())).variables
-    for name, site in sites.items():
-        if tuple(site.variables) != tuple(first):
-            raise DataError(
-                f"site {name!r} has other variables, or another order of them, than the first site."
-            )
-    return sites
-
-
-def _frame(array: Any, site: Any) -> pd.DataFrame:
-    values = np.asarray(array)
-    if values.ndim != 2:
-        raise DataError(f"site {site!r} has an array of {values.ndim} dimensions; give (rows, variables).")
-    return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
-
-
-def _recording(
-    name: str, frame: pd.DataFrame, label: str | None, variables: Sequence[str] | None
-) -> ArrayRecording:
-    if label is not None and label not in frame.columns:
-        raise ParameterError(
-            f"center_by={label!r} is not a column; the columns are {', '.join(list(map(str, frame))[:10])}."
-        )
-    labels = None if label is None else frame[label].to_numpy()
-    chosen = [c for c in frame.columns if c != label] if variables is None else list(variables)
-    try:
-        values = frame[chosen].to_numpy(dtype=np.float64)
-    except (KeyError, ValueError, TypeError):
-        raise DataError(
-            f"{name} has columns that are missing or not numeric; leave them out with variables=."
-        ) from None
-    if not np.all(np.isfinite(values)):
-        raise DataError(f"{name} has missing or infinite values; drop those rows first.")
-    return ArrayRecording(name, (Block(values, labels=labels),))

@@ -3,21 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import Edge
 from feddbn.data import SiteData
+from feddbn.errors import ParameterError
 from feddbn.federation.programs.fdbnl import ConsensusFit, ConsensusSettings, fdbnl_program
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
-from feddbn.methods.selection import resolve_auto
+from feddbn.methods.parameters import Rule, a_federation, edges, flag, nothing, number, whole, word
+from feddbn.methods.selection import AUTO_START, resolve_auto
 
 __all__ = ["FDBNL"]
+
+S = TypeVar("S", bound=ConsensusSettings)
+
+CONSENSUS_RULES: Mapping[str, Rule] = {
+    "n_lags": whole(0) | word("auto"),
+    "lambda_w": number(0) | word("auto"),
+    "lambda_a": number(0) | word("auto"),
+    "schedule": word("adaptive", "paper"),
+    "weighting": word("samples", "sites"),
+    "rho1": number(above=0) | nothing(),
+    "rho2": number(above=0) | nothing(),
+    "phi1": number(1) | nothing(),
+    "phi2": number(1) | nothing(),
+    "max_rounds": whole(1),
+    "h_tol": number(above=0),
+    "tol": number(above=0),
+    "w_threshold": number(0),
+    "a_threshold": number(0),
+    "refit": flag(),
+    "forbidden_edges": edges(),
+    "required_edges": edges(),
+    "center": word("auto", "none", "federated", "recording"),
+    "scale": word("none", "federated"),
+    "acyclicity": word("expm", "logdet"),
+    "random_state": whole(0) | nothing(),
+    "federation": a_federation(),
+}
+
+
+def settings_of(kind: type[S], estimator: Any, chosen: Mapping[str, Any]) -> S:
+    """Return the settings of a program: what was chosen for a parameter, else what the estimator was given."""
+    values = {name: chosen.get(name, getattr(estimator, name)) for name in kind.__dataclass_fields__}
+    # Numpy's numbers do not travel in tasks.
+    values = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()
+    }
+    for name in AUTO_START:
+        if values.get(name) == "auto":
+            raise ParameterError(f"{name}='auto' is chosen by fit, on held-out rows; give a number here.")
+    return kind(**values)
+
+
+def still_open(estimator: Any) -> dict[str, Any]:
+    """Return an ordinary value for every parameter that is to be chosen."""
+    given = estimator.get_params()
+    return {name: value for name, value in AUTO_START.items() if given.get(name) == "auto"}
 
 
 class ConsensusEstimator(DBNEstimator):
     """Arguments and results shared by FDBNL and Dynotears: both solve the same problem."""
+
+    rules: ClassVar[Mapping[str, Rule]] = CONSENSUS_RULES
+    is_selectable = True
 
     def __init__(
         self,
@@ -68,10 +122,13 @@ class ConsensusEstimator(DBNEstimator):
         self.random_state = random_state
         self.federation = federation
 
+    def check_parameters(self) -> None:
+        """Refuse arguments that cannot be, alone or together."""
+        super().check_parameters()
+        settings_of(ConsensusSettings, self, still_open(self))
+
     def _settings(self) -> ConsensusSettings:
-        return ConsensusSettings(
-            **{name: self._value(name) for name in ConsensusSettings.__dataclass_fields__}
-        )
+        return settings_of(ConsensusSettings, self, self._selected)
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
         """Yield the tasks of one fit."""

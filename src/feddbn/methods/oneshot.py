@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -32,8 +32,20 @@ from feddbn.federation.programs.oneshot import (
     oneshot_program,
 )
 from feddbn.federation.protocol.task import Federation, Observer
-from feddbn.methods.base import DBNEstimator
-from feddbn.methods.edge_ranking import lagged_edge_table, selection_table
+from feddbn.methods.base import DBNEstimator, label_column
+from feddbn.methods.edge_ranking import FEATURES, SMOOTHING, lagged_edge_table, selection_table
+from feddbn.methods.parameters import (
+    Rule,
+    a_federation,
+    edges,
+    flag,
+    nothing,
+    number,
+    refuses_renamed,
+    text,
+    whole,
+    word,
+)
 from feddbn.model.dbn import DBN
 
 __all__ = ["OneShotDBN"]
@@ -55,10 +67,10 @@ class OneShotDBN(DBNEstimator):
     max_lags
         Largest number considered by ``n_lags="auto"``.
     search
-        "order": search over orders of the variables. "dynotears": DYNOTEARS on the same sum, at `lambda_`, its
-        edges refitted without penalty.
-    lambda_
-        Penalty of ``search="dynotears"``, or "path": a falling grid from the data, of which BIC picks one
+        "order": search over orders of the variables. "dynotears": DYNOTEARS on the same sum, at `l1_penalty`,
+        its edges refitted without penalty.
+    l1_penalty
+        L1 penalty of ``search="dynotears"``, or "path": a falling grid from the data, of which BIC picks one
         (`lambda_path_`). No penalty more costs a sum.
     noise_variance
         "equal" reads the order off the scales and so depends on the units; "free" does not depend on them
@@ -93,8 +105,9 @@ class OneShotDBN(DBNEstimator):
         Weight in (0, 1] of the newest value in the regulators' causal moving average, None, or "auto". "auto"
         here and in `features` takes the candidate with the largest marginal likelihood.
     center_by
-        Label column of a stimulus: rows labelled 0, False, empty or missing share one mean, rows with another
-        label have a mean per recording and label; or "recording": a mean per recording.
+        Label column of a stimulus: rows labelled 0, False or empty share one mean, rows with another label
+        have a mean per recording and label, rows without a label are left out; or "recording": a mean per
+        recording.
     forbidden_edges, required_edges
         ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
     center
@@ -152,13 +165,36 @@ class OneShotDBN(DBNEstimator):
     units_: UnitsCheck | None
     nongaussian_: NonGaussianReport | None
 
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "n_lags": whole(0) | word("auto"),
+        "max_lags": whole(0),
+        "search": word("order", "dynotears"),
+        "l1_penalty": number(0) | word("path"),
+        "noise_variance": word("auto", "equal", "free"),
+        "criterion": word(*_DEFAULT_PENALTY),
+        "penalty": number(above=0) | nothing(),
+        "average": flag() | word("auto"),
+        "n_restarts": whole(0),
+        "use_nongaussian": flag() | word("auto"),
+        "features": FEATURES,
+        "smoothing": SMOOTHING,
+        "center_by": text("the name of a column", "'recording'") | nothing(),
+        "forbidden_edges": edges(),
+        "required_edges": edges(),
+        "center": word("none", "recording"),
+        "scale": word("none", "federated"),
+        "random_state": whole(0) | nothing(),
+        "federation": a_federation(),
+    }
+
+    @refuses_renamed
     def __init__(
         self,
         n_lags: int | str = 1,
         *,
         max_lags: int = 3,
         search: str = "order",
-        lambda_: float | str = "path",
+        l1_penalty: float | str = "path",
         noise_variance: str = "auto",
         criterion: str = "bic",
         penalty: float | None = None,
@@ -178,7 +214,7 @@ class OneShotDBN(DBNEstimator):
         self.n_lags = n_lags
         self.max_lags = max_lags
         self.search = search
-        self.lambda_ = lambda_
+        self.l1_penalty = l1_penalty
         self.noise_variance = noise_variance
         self.criterion = criterion
         self.penalty = penalty
@@ -199,6 +235,20 @@ class OneShotDBN(DBNEstimator):
     def _largest_lag(self) -> int:
         return self._options().n_lags
 
+    def check_parameters(self) -> None:
+        """Refuse arguments that cannot be, alone or together."""
+        super().check_parameters()
+        if not self._has_features:
+            return
+        if isinstance(self.n_lags, str) or self.n_lags < 1:
+            raise ParameterError(
+                f"features, smoothing and center_by need n_lags of at least 1, got {self.n_lags!r}."
+            )
+        if self.required_edges or self.search != "order":
+            raise ParameterError(
+                "features, smoothing and center_by go with neither required_edges nor search='dynotears'."
+            )
+
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
@@ -206,7 +256,7 @@ class OneShotDBN(DBNEstimator):
         if self._has_features:
             self._fit_features(federation, observer)
             return
-        tasks = getattr(federation, "answered_tasks", None)
+        tasks = federation.answered_tasks
         if tasks is not None and "residual-features" not in tasks and self.use_nongaussian == "auto":
             # Under differential privacy every further sum would cost what the first one has left.
             options = replace(options, use_nongaussian=False)
@@ -220,6 +270,7 @@ class OneShotDBN(DBNEstimator):
 
         What needs further sums (directions by non-Gaussian noise) is left out.
         """
+        self._begin()
         if self._has_features:
             raise ParameterError(
                 "fit_moments needs the moments of a linear model; features, smoothing and center_by have others."
@@ -242,23 +293,11 @@ class OneShotDBN(DBNEstimator):
         return not linear or self.smoothing is not None or self.center_by is not None
 
     def _label_column(self, label: str | None) -> str | None:
-        if self.center_by in (None, "recording"):
-            return label
-        if label not in (None, self.center_by):
-            raise ParameterError(f"label={label!r} must be the column of center_by={self.center_by!r}.")
-        return self.center_by
+        return label_column(self.center_by, label)
 
     def _fit_features(self, federation: Federation, observer: Observer | None) -> None:
         """Lagged effects through feature maps: the average over parent sets is the model."""
         names, d = self._variables, len(self._variables)
-        if isinstance(self.n_lags, str) or self.n_lags < 1:
-            raise ParameterError(
-                f"features, smoothing and center_by need n_lags of at least 1, got {self.n_lags!r}."
-            )
-        if self.required_edges or self.search != "order":
-            raise ParameterError(
-                "features, smoothing and center_by go with neither required_edges nor search='dynotears'."
-            )
         if d < 2:
             raise DataError(f"edges need at least 2 variables, got {d}.")
         allowed = self._constraints().allowed[d:]
@@ -286,44 +325,24 @@ class OneShotDBN(DBNEstimator):
         self.n_rounds_, self.n_samples_ = len(seconds), round(result.chosen.n)
 
     def _options(self) -> OneShotOptions:
-        _require_choice("search", self.search, ("order", "dynotears"))
-        _require_choice("noise_variance", self.noise_variance, ("auto", "equal", "free"))
-        _require_choice("criterion", self.criterion, tuple(_DEFAULT_PENALTY))
-        _require_choice("center", self.center, ("none", "recording"))
-        _require_choice("scale", self.scale, ("none", "federated"))
-        for name in ("average", "use_nongaussian"):
-            _require_choice(name, getattr(self, name), (True, False, "auto"))
-        is_auto = isinstance(self.n_lags, str) and self.n_lags == "auto"
-        n_lags = _whole("max_lags", self.max_lags) if is_auto else _whole("n_lags", self.n_lags)
+        is_auto = isinstance(self.n_lags, str)
+        n_lags = int(self.max_lags if is_auto else self.n_lags)
         c, gamma = _DEFAULT_PENALTY[self.criterion]
-        if self.penalty is not None:
-            if (
-                isinstance(self.penalty, bool)
-                or not isinstance(self.penalty, (int, float))
-                or self.penalty <= 0
-            ):
-                raise ParameterError(f"penalty must be a positive number or None, got {self.penalty!r}.")
-            c = float(self.penalty)
-        # The choices were checked above, which the type checker cannot see.
-        noise_variance: Any = self.noise_variance
+        criterion = Criterion(c if self.penalty is None else float(self.penalty), gamma)
         default_price = self.criterion == "bic" and self.penalty is None
+        # The choices have been checked, which the type checker cannot see.
+        noise_variance: Any = self.noise_variance
         average: Any = self.average if default_price or self.average != "auto" else False
         center: Any = self.center
         scale: Any = self.scale
         use_nongaussian: Any = self.use_nongaussian
-        n_restarts = _whole("n_restarts", self.n_restarts)
-        learn = LearnOptions(noise_variance, Criterion(c, gamma), n_restarts, average, self._lambdas())
+        learn = LearnOptions(noise_variance, criterion, int(self.n_restarts), average, self._penalties())
         return OneShotOptions(n_lags, is_auto, center, scale, use_nongaussian, learn)
 
-    def _lambdas(self) -> tuple[float, ...] | None:
+    def _penalties(self) -> tuple[float, ...] | None:
         if self.search == "order":
             return None
-        value = self.lambda_
-        if isinstance(value, str) and value == "path":
-            return ()
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-            raise ParameterError(f"lambda_ must be 'path' or a number of at least 0, got {value!r}.")
-        return (float(value),)
+        return () if isinstance(self.l1_penalty, str) else (float(self.l1_penalty),)
 
     def _report(self, outcome: OneShotOutcome) -> None:
         learned, names = outcome.learned, self._variables
@@ -378,14 +397,3 @@ def _path_table(path: Sequence[PathPoint]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["lambda", "n_present", "n_lagged", "score", "converged"])
     table["chosen"] = table.index == table["score"].idxmin()
     return table
-
-
-def _require_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
-        raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise ParameterError(f"{name}={value!r} must be a whole number of at least 0.")
-    return int(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,10 +19,11 @@ from feddbn.federation.programs.shared_edges import edge_counts_program
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
+from feddbn.methods.fdbnl import CONSENSUS_RULES, settings_of, still_open
+from feddbn.methods.parameters import Rule, flag, lags_of_sites, number, share_or_count, whole, word
 from feddbn.methods.selection import resolve_auto
-from feddbn.methods.shared_edges import SharedEdges, shared_edges_of
+from feddbn.methods.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
 from feddbn.model.dbn import DBN
-from feddbn.runtime.simulated.in_process import InProcessFederation
 
 __all__ = ["PFDBNL"]
 
@@ -90,6 +91,19 @@ class PFDBNL(DBNEstimator):
         How the fit went.
     """
 
+    rules: ClassVar[Mapping[str, Rule]] = {
+        **CONSENSUS_RULES,
+        "mu": replace(number(above=0, finite=False), passing=("positive (infinity gives one graph for all)",))
+        | word("auto"),
+        "participation": share_or_count(),
+        "n_clusters": whole(1) | word("auto"),
+        "site_lags": lags_of_sites(),
+        "different_variables": flag(),
+        "alpha": word("site", "shared"),
+        "average": word("running", "participants"),
+    }
+    is_selectable = True
+
     def __init__(
         self,
         mu: float | str = 0.5,
@@ -153,36 +167,43 @@ class PFDBNL(DBNEstimator):
         self.random_state = random_state
         self.federation = federation
 
+    def check_parameters(self) -> None:
+        """Refuse arguments that cannot be, alone or together."""
+        super().check_parameters()
+        chosen = still_open(self)
+        if self.site_lags and chosen:
+            raise ParameterError(
+                "site_lags cannot be combined with 'auto'; choose first, with the same lags everywhere."
+            )
+        settings_of(PersonalSettings, self, chosen)
+
     def _settings(self) -> PersonalSettings:
-        names = PersonalSettings.__dataclass_fields__
-        return PersonalSettings(**{name: self._value(name) for name in names})
+        return settings_of(PersonalSettings, self, self._selected)
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        if self.site_lags and "auto" in (self.mu, self.n_lags, self.lambda_w, self.lambda_a, self.n_clusters):
-            raise ParameterError(
-                "site_lags cannot be combined with 'auto'; choose first, with the same lags everywhere."
-            )
         resolve_auto(self, federation, observer)
         fit, seconds = self._run(self._program(federation, 0), federation, observer)
         self._set_fit(fit, seconds)
         self._collect(federation, fit)
-        self._federation, self._shared = federation, fit.shared
+        self._shared, self._scale = fit.shared, fit.preparation.scale
 
     def shared_edges(self, min_count: int = 1, opt_out: Iterable[str] = ()) -> SharedEdges:
         """Return in how many sites each edge is present, its shared weight and each site's deviation.
 
-        One sum of indicators and weights. Counts below `min_count` are not shown; sites in `opt_out` are counted only
-        for edges of the shared network. The weights are those of the prepared variables, back in the data's units.
+        With ``federation=`` one sum of indicators and weights; otherwise the simulated sites' networks are counted, as
+        the fit keeps these and not the sites. Counts below `min_count` are not shown; sites in `opt_out` are counted
+        only for edges of the shared network. The weights are in the units of the data.
         """
-        if not hasattr(self, "_federation"):
-            raise ParameterError("shared_edges needs a fitted PFDBNL; call fit first.")
-        counts, _ = self._run(edge_counts_program(self._shared, tuple(opt_out)), self._federation, None)
-        scale = self._scale
-        d = len(self._variables)
-        in_units = replace(counts, mean_weight=counts.mean_weight * scale[:d] / scale[:, None])
-        return shared_edges_of(in_units, self.dbn_, self.dbns_, min_count)
+        shared, left_out = self.dbn_, tuple(opt_out)
+        if self.federation is None:
+            counts = counts_of_networks(shared, self.dbns_, left_out)
+        else:
+            counts, _ = self._run(edge_counts_program(self._shared, left_out), self.federation, None)
+            in_units = counts.mean_weight * self._scale[: shared.d] / self._scale[:, None]
+            counts = replace(counts, mean_weight=in_units)
+        return shared_edges_of(counts, shared, self.dbns_, min_count)
 
     def _program(
         self, federation: Federation, run_number: int, most_rounds: int | None = None
@@ -241,7 +262,6 @@ class PFDBNL(DBNEstimator):
         self.center_ = fit.preparation.center_rule
         self.n_samples_ = round(fit.preparation.summary.n)
         self.never_joined_ = fit.never_joined
-        self._scale = fit.preparation.scale
         if fit.never_joined:
             names = ", ".join(fit.never_joined[:5])
             self.warnings_.append(
@@ -254,15 +274,15 @@ class PFDBNL(DBNEstimator):
         """Read the personal networks of simulated sites; a real federation has no way to offer them."""
         self.dbns_: dict[str, DBN] = {}
         self.dbns_raw_: dict[str, DBN] = {}
-        if not isinstance(federation, InProcessFederation):
-            return
-        variables = self._variables
+        variables, most_lags = self._variables, self._value("n_lags")
         for name in federation.sites:
-            site = federation.site(name)
-            own = personal_arrays(site.state)
-            names = tuple(site.data.variables)
-            n_lags = (self.site_lags or {}).get(name, self._value("n_lags"))
-            entries = Entries.of(names, variables, n_lags, self._value("n_lags"))
+            state = federation.state_of(name)
+            if state is None:
+                continue
+            own = personal_arrays(state)
+            names = tuple(variables[i] for i in own["columns"].astype(int))
+            n_lags = (self.site_lags or {}).get(name, most_lags)
+            entries = Entries.of(names, variables, n_lags, most_lags)
             preparation = _part(fit.preparation, entries)
             loss = own["target_loss"][entries.columns]
             self.dbns_[name] = network(entries.take(own["C"]), preparation, names, loss)

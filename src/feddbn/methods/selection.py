@@ -7,6 +7,7 @@ standard error of the best is taken.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +20,9 @@ from feddbn.errors import ParameterError
 from feddbn.federation.programs.folds import make_fold, on_fold
 from feddbn.federation.programs.held_out import comparison_program, held_out_program
 from feddbn.federation.protocol.task import Federation, Observer, run_program
+from feddbn.method_table import METHODS
 
-__all__ = ["AUTO_GRIDS", "HeldOut", "Selection", "resolve_auto", "select"]
+__all__ = ["AUTO_GRIDS", "AUTO_START", "HeldOut", "Selection", "resolve_auto", "select"]
 
 # Simplest first: few lags, strong penalties, few common models; and sites that are left alone. Borrowing has to be
 # worth it: training rows are fewer than all rows, so held-out loss asks for too much of it rather than too little.
@@ -32,7 +34,7 @@ AUTO_GRIDS: dict[str, tuple[Any, ...]] = {
     "mu": (0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.0),
 }
 _SIMPLE_IS_LARGE = ("lambda_w", "lambda_a")
-_START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "n_clusters": 1, "mu": 0.5}
+AUTO_START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "n_clusters": 1, "mu": 0.5}
 
 
 @dataclass(frozen=True)
@@ -70,15 +72,16 @@ def resolve_auto(estimator: Any, federation: Federation, observer: Observer | No
     One parameter after the other: n_lags, then the penalties (together if both are "auto"), then mu.
     """
     estimator.selected_ = {}
-    names = [name for name in AUTO_GRIDS if getattr(estimator, name, None) == "auto"]
+    given = estimator.get_params()
+    names = [name for name in AUTO_GRIDS if isinstance(given.get(name), str)]
     tables = []
     # Parameters that are still to be chosen start at ordinary values.
-    settled: dict[str, Any] = {name: _START[name] for name in names}
+    settled: dict[str, Any] = {name: AUTO_START[name] for name in names}
     while names:
         group = [names.pop(0)]
         if group == ["lambda_w"] and "lambda_a" in names:
             group.append(names.pop(0))
-        candidates = [dict.fromkeys(group, value) for value in _grid(estimator, group[0])]
+        candidates = [dict.fromkeys(group, value) for value in AUTO_GRIDS[group[0]]]
         selection = _select(
             estimator,
             federation,
@@ -98,13 +101,6 @@ def resolve_auto(estimator: Any, federation: Federation, observer: Observer | No
     if tables:
         columns = ["parameter", "value", "loss", "standard_error", "chosen"]
         estimator.selection_ = pd.concat(tables, ignore_index=True)[columns]
-
-
-def _grid(estimator: Any, name: str) -> tuple[Any, ...]:
-    if name != "n_lags":
-        return AUTO_GRIDS[name]
-    longest = int(getattr(estimator, "_longest_lag", max(AUTO_GRIDS["n_lags"])))
-    return tuple(p for p in AUTO_GRIDS["n_lags"] if p <= longest)
 
 
 def _simplest_first(name: str, values: Sequence[Any]) -> list[Any]:
@@ -181,9 +177,10 @@ def select(
     """
     from itertools import product
 
-    if not hasattr(estimator, "_candidate") or not getattr(estimator, "is_selectable", True):
+    if not getattr(estimator, "is_selectable", False):
+        able = ", ".join(method.cls for method in METHODS.values() if method.selects)
         raise ParameterError(
-            f"{type(estimator).__name__} cannot be selected by held-out loss; choose FDBNL, PFDBNL or Dynotears."
+            f"{type(estimator).__name__} cannot be selected by held-out loss; choose one of {able}."
         )
     unknown = [name for name in grid if name not in AUTO_GRIDS]
     if unknown or not grid:
@@ -201,6 +198,10 @@ def select(
     candidates = [
         dict(zip(simplest_first, values, strict=True)) for values in product(*simplest_first.values())
     ]
+    # A copy: the estimator that was given has learned nothing by this.
+    estimator = copy.copy(estimator)
+    estimator.check_parameters()
+    estimator.selected_ = {}
     longest = max((int(p) for p in grid.get("n_lags", ())), default=None)
     result: list[Selection] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from feddbn.errors import ParameterError
 from feddbn.federation.programs.shared_edges import EdgeCounts
 from feddbn.model.dbn import DBN
 
-__all__ = ["SharedEdges", "shared_edges_of"]
+__all__ = ["SharedEdges", "counts_of_networks", "shared_edges_of"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,21 @@ class SharedEdges:
             "edges": edges.to_dict(orient="records"),
             "deviations": {site: frame.to_dict(orient="records") for site, frame in self.deviations.items()},
         }
+
+
+def counts_of_networks(shared: DBN, networks: Mapping[str, DBN], opt_out: Collection[str] = ()) -> EdgeCounts:
+    """Return what the sites' sum of indicators and weights would be, from their networks themselves."""
+    known = _stack(shared) != 0
+    count, weight = np.zeros(known.shape), np.zeros(known.shape)
+    for site, own in networks.items():
+        columns = np.array([shared.variables.index(name) for name in own.variables])
+        rows = np.concatenate([lag * shared.d + columns for lag in range(own.n_lags + 1)])
+        C = np.zeros(known.shape)
+        C[np.ix_(rows, columns)] = _stack(own)
+        C = np.where(known, C, 0.0) if site in opt_out else C
+        count, weight = count + (C != 0), weight + C
+    mean = np.divide(weight, count, out=np.zeros_like(weight), where=count > 0)
+    return EdgeCounts(count, mean, len(networks))
 
 
 def shared_edges_of(

@@ -1,4 +1,4 @@
-"""The estimators as methods that a study can name; importing this module registers them.
+"""The estimators as methods that a study can name; importing this module registers those of the method table.
 
 An estimator with ``federation=`` runs anywhere sums can be made. So a study's method is the estimator itself,
 fitted on the federation that the server of the study provides.
@@ -13,22 +13,18 @@ import numpy as np
 
 from feddbn.federation.protocol.study import StudyMethod, StudyResult, register_study_method
 from feddbn.federation.protocol.task import Federation
-from feddbn.methods.registry import METHODS, Method, make_estimator
+from feddbn.method_table import METHODS, Method
+from feddbn.methods.registry import make_estimator
 from feddbn.methods.result import Result
 
-__all__ = ["estimator_method"]
-
-FEDERATED = ("oneshot", "fdbnl", "pfdbnl")
+__all__ = ["register_for_studies"]
 
 
-def estimator_method(method: Method) -> StudyMethod:
-    """Return the study method that fits an estimator of this kind."""
+def register_for_studies(method: Method) -> None:
+    """Let studies name the method: its estimator is fitted on the study's federation."""
 
     def check(parameters: Mapping[str, Any]) -> None:
-        estimator = make_estimator(method.name, parameters)
-        settings = getattr(estimator, "_settings", None)
-        if settings is not None:
-            settings()
+        make_estimator(method.name, parameters).check_parameters()
 
     def run(parameters: Mapping[str, Any], federation: Federation) -> StudyResult:
         estimator = make_estimator(method.name, parameters)
@@ -52,9 +48,9 @@ def estimator_method(method: Method) -> StudyMethod:
             {key: np.asarray(value, dtype=np.float64) for key, value in arrays.items()}, summary
         )
 
-    return StudyMethod(method.name, run, check, takes_noise=method.takes_noise)
+    register_study_method(StudyMethod(method.name, run, check, takes_noise=method.takes_noise))
 
 
-for _name in FEDERATED:
-    if METHODS[_name].is_installed:
-        register_study_method(estimator_method(METHODS[_name]))
+for _method in METHODS.values():
+    if _method.in_studies and _method.is_installed:
+        register_for_studies(_method)

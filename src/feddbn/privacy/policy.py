@@ -21,6 +21,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from feddbn.errors import FileError, SiteRefused
+from feddbn.method_table import STUDY_METHODS, policy_names
 
 __all__ = ["SitePolicy", "Unit", "policy_from_toml"]
 
@@ -35,7 +36,7 @@ class SitePolicy(BaseModel):
     tasks
         Site programs this site runs.
     methods
-        Methods a study may use here.
+        Methods a study may use here, by class or by the name that studies give them.
     features
         Feature maps of the variables that may be summed; "linear" is the variables themselves.
     min_sites
@@ -53,17 +54,10 @@ class SitePolicy(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    # What the three methods below ask for; "held-out-loss" and other tasks of selection have to be allowed by name.
-    tasks: tuple[str, ...] = (
-        "summary",
-        "moments",
-        "unit-norms",
-        "residual-features",
-        "fdbnl-step",
-        "personal-step",
-        "personal-finish",
-    )
-    methods: tuple[str, ...] = ("FDBNL", "PFDBNL", "OneShotDBN")
+    # What the methods below ask for as they are; "held-out-loss" and other tasks of some settings have to be allowed by
+    # name.
+    tasks: tuple[str, ...] = tuple(dict.fromkeys(task for method in STUDY_METHODS for task in method.tasks))
+    methods: tuple[str, ...] = tuple(method.cls for method in STUDY_METHODS)
     features: tuple[str, ...] = ("linear",)
     min_sites: int = Field(default=3, ge=2)
     require_masking: bool = True
@@ -99,8 +93,17 @@ class SitePolicy(BaseModel):
     def check_study(
         self, method: str, n_sites: int, masked: bool, epsilon: float | None, unit: Unit | None = None
     ) -> None:
-        """Refuse a study before it begins; `epsilon` for each `unit` is what it announces, None for no noise."""
-        _allow(method, self.methods, "method", "methods")
+        """Refuse a study before it begins.
+
+        `method` is what the study calls it; `epsilon` for each `unit` is what it announces, None for no noise.
+        """
+        names = policy_names(method)
+        _allow(
+            next((name for name in names if name in self.methods), names[0]),
+            self.methods,
+            "method",
+            "methods",
+        )
         self.check_sites(n_sites)
         if self.require_masking and not masked:
             raise SiteRefused(

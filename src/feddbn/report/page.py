@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from feddbn._version import __version__
 from feddbn.errors import FileError
+from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
 from feddbn.report.curve_plots import plot_convergence
 from feddbn.report.figures import inline_svg
@@ -139,8 +140,11 @@ def _summary(record: ReportRecord) -> str:
 
 
 def _facts(record: ReportRecord) -> list[tuple[str, str]]:
+    row = find_method(record.method, offered=True)
     facts = [
         ("Method", record.method),
+        ("It assumes", "" if row is None else _plain(row.assumes)),
+        ("Found by", "" if row is None else row.citation),
         ("Variables", f"{record.dbn.d}"),
         ("Lags", f"{record.dbn.n_lags}"),
         ("Sites", f"{len(record.sites)}" if len(record.sites) else ""),
@@ -151,6 +155,10 @@ def _facts(record: ReportRecord) -> list[tuple[str, str]]:
         ("Created", record.created),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def _plain(markdown: str) -> str:
+    return markdown.replace("`", "").replace("**", "")
 
 
 def _protection(privacy: Mapping[str, Any]) -> str:

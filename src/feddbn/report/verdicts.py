@@ -14,19 +14,13 @@ import numpy as np
 
 from feddbn.core.graphs.constraints import has_cycle
 from feddbn.errors import ParameterError
+from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
 from feddbn.report.record import ReportRecord
 
 __all__ = ["Level", "Verdict", "verdicts"]
 
 Level = Literal["good", "caution", "bad", "unknown"]
-
-# These fit one common noise variance in effect: least squares prefers the order in which variance grows.
-SCALE_READING = frozenset(
-    {"FDBNL", "PFDBNL", "Dynotears", "DYNOTEARS", "Average", "BestSite", "Vote", "LocalOnly"}
-)
-
-SENDS_NETWORKS = frozenset({"Average", "BestSite", "Vote"})
 
 
 @dataclass(frozen=True)
@@ -115,7 +109,8 @@ def _order(record: ReportRecord) -> Verdict:
             "not affected."
         )
         return Verdict("order", question, "good", "Not read off the scales.", f"{detail} {evidence}".strip())
-    reads_scales = noise == "equal" or record.method in SCALE_READING
+    row = find_method(record.method, offered=True)
+    reads_scales = noise == "equal" or (row is not None and row.reads_scales)
     if sensitive is True or (reads_scales and share is not None and share >= 0.8):
         return Verdict(
             "order", question, "caution", "Probably read off the scales.",
@@ -292,8 +287,9 @@ def _revealed(record: ReportRecord) -> Verdict:
 
 def _plain_messages(record: ReportRecord) -> tuple[str, str]:
     """What a server can read from messages that nothing protects, in short and in a sentence."""
-    if record.method in SENDS_NETWORKS:
-        return "Its own network.", "What a site sends is the network it learned alone."
+    row = find_method(record.method, offered=True)
+    if row is not None and row.plain_messages is not None:
+        return row.plain_messages
     if _is_direct(record):
         return "Its second moments.", "What a site sends in one round is its second moments."
     return (

@@ -68,6 +68,10 @@ def test_personal_networks_stay_at_remote_sites(federation):
     class Remote:
         sites = ("a",)
         variables = ("x0", "x1")
+        answered_tasks = None
+
+        def state_of(self, site):
+            return None
 
         def sum(self, task):
             from feddbn.federation.protocol.task import Sum

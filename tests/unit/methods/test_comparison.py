@@ -7,8 +7,9 @@ from feddbn import DBN, simulate
 from feddbn.core.designs.lagged import Block
 from feddbn.data import ArrayRecording, MemorySite, read_sites
 from feddbn.errors import DataError, ParameterError
+from feddbn.method_table import METHODS, available_methods, get_method
 from feddbn.methods.comparison import compare, default_methods, fit_method, held_out_score, split_rows
-from feddbn.methods.registry import METHODS, available_methods, get_method, make_estimator
+from feddbn.methods.registry import make_estimator
 
 
 def test_split_keeps_every_row_once_and_never_joins_segments():

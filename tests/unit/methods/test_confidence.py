@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from feddbn.core.statistics.moments import Moments
+from feddbn.data import read_sites
 from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.confidence import COLUMNS, confidence_table, edge_confidence
@@ -77,13 +78,9 @@ def test_weight_is_the_fit_on_all_rows_and_probability_the_share_of_replicates()
 
 def test_a_running_federation_gives_the_same_table_as_the_data() -> None:
     _, sites = federation_data(1)
-    from feddbn.methods.confidence import _federation
-
-    running, names = _federation(sites, None, None)
-    assert isinstance(running, InProcessFederation)
-    assert isinstance(running.site("s0"), Site)
+    running = InProcessFederation({name: Site(name, data) for name, data in read_sites(sites).items()})
     expected = edge_confidence(LeastSquaresVAR(), sites, n_replicates=10)
-    ours = edge_confidence(LeastSquaresVAR(), federation=running, variables=names, n_replicates=10)
+    ours = edge_confidence(LeastSquaresVAR(), federation=running, n_replicates=10)
     pd.testing.assert_frame_equal(ours, expected)
 
 
@@ -171,11 +168,11 @@ def test_dynotears_is_refitted_without_touching_the_estimator() -> None:
         edge_confidence(estimator.set_params(center="recording"), fed.sites)
 
 
-def test_a_federation_needs_the_names_of_its_columns() -> None:
+def test_a_federation_knows_the_names_of_its_columns() -> None:
     _, sites = federation_data(1)
-    running = InProcessFederation({"s": Site("s", None)})  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="variables must name the columns when a federation is given"):
-        edge_confidence(LeastSquaresVAR(), federation=running)
+    running = InProcessFederation({name: Site(name, data) for name, data in read_sites(sites).items()})
+    with pytest.raises(ParameterError, match=r"variables=\['u'\] must be None when a federation is given"):
+        edge_confidence(LeastSquaresVAR(), federation=running, variables=["u"])
     with pytest.raises(ParameterError, match="give sites or a federation, not both"):
         edge_confidence(LeastSquaresVAR(), sites, federation=running)
 

@@ -6,7 +6,9 @@ import feddbn
 from feddbn import FDBNL, Dynotears
 from feddbn.core.graphs.constraints import has_cycle
 from feddbn.core.graphs.status import Status
+from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
+from feddbn.methods.base import simulated
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +172,7 @@ def test_sklearn_conventions():
         ({"n_lags": -1}, "n_lags=-1 must be a whole number"),
         ({"n_lags": 1.5}, "n_lags=1.5 must be a whole number"),
         ({"max_rounds": 0}, "max_rounds=0 must be a whole number of at least 1"),
-        ({"tol": 0}, "tol=0 must be positive"),
+        ({"tol": 0}, "tol=0 must be a positive number"),
         (
             {"rho2": 2.0},
             "rho2=2.0 has no use with schedule='adaptive'; leave it out or choose schedule='paper'",
@@ -202,13 +204,13 @@ def test_logdet_learns_the_same_graph(federation, model):
 
 
 def test_data_and_federation_cannot_both_be_given(federation):
-    class Empty:
-        sites = ("a",)
-
+    running = simulated(read_sites(federation.sites))
     with pytest.raises(ParameterError, match="data must be None when federation= is given"):
-        FDBNL(federation=Empty()).fit(federation.sites)
-    with pytest.raises(ParameterError, match="has no `variables`"):
-        FDBNL(federation=Empty()).fit(None)
+        FDBNL(federation=running).fit(federation.sites)
+    with pytest.raises(ParameterError, match="variables must be None when federation= is given"):
+        FDBNL(federation=running).fit(None, variables=["x0"])
+    with pytest.raises(ParameterError, match=r"data is a federation; give it as FDBNL\(federation=...\)"):
+        FDBNL().fit(running)
 
 
 def test_dynotears_refuses_lagged_rows_of_the_wrong_shape():

@@ -92,7 +92,9 @@ def test_grids_are_checked(fed: feddbn.SimulatedFederation) -> None:
 @pytest.mark.parametrize("estimator", [LocalOnly(), OneShotDBN()])
 def test_methods_without_held_out_fits_say_so(fed: feddbn.SimulatedFederation, estimator: object) -> None:
     name = type(estimator).__name__
-    with pytest.raises(ParameterError, match=rf"{name} cannot be selected by held-out loss; choose FDBNL"):
+    with pytest.raises(
+        ParameterError, match=rf"{name} cannot be selected by held-out loss; choose one of FDBNL"
+    ):
         select(estimator, fed.sites, {"lambda_w": [0.1]})
 
 

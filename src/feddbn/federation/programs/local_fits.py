@@ -6,6 +6,7 @@ the indicators of its edges (for a vote), or with nothing but a count (when the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -77,7 +78,9 @@ def local_fits_program(
     return total.value, total.contributors
 
 
-def local_fit_of_state(state: SiteState) -> tuple[FloatArray, FloatArray, FloatArray, Preparation]:
+def local_fit_of_state(
+    state: Mapping[str, np.ndarray],
+) -> tuple[FloatArray, FloatArray, FloatArray, Preparation]:
     """Return (C, C_raw, per-variable loss, preparation) of a site's own fit; for use at the site or in a simulation."""
     n = float(state["moments.n"])
     q = len(state["local.center"])

@@ -16,9 +16,6 @@ from feddbn.runtime.deployed.store import EventLog, FileStore, prune_runs, run_d
 
 __all__ = ["describe_data", "open_site", "read_data", "study_checks"]
 
-# What policies call the methods that studies name.
-METHOD_NAMES = {"fdbnl": "FDBNL", "pfdbnl": "PFDBNL", "oneshot": "OneShotDBN"}
-
 
 def read_data(settings: SiteSettings) -> SiteData:
     """Return the site's recordings."""
@@ -53,8 +50,8 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
 
     def rules(study: Study) -> None:
         privacy = study.privacy
-        name = METHOD_NAMES.get(study.method, study.method)
-        policy.check_study(name, len(study.sites), privacy.secure_aggregation, privacy.epsilon, privacy.unit)
+        n_sites, masked = len(study.sites), privacy.secure_aggregation
+        policy.check_study(study.method, n_sites, masked, privacy.epsilon, privacy.unit)
 
     return [lags, rules]
 

@@ -332,14 +332,20 @@ def _finish(
             "personal.final_raw": raw,
             "personal.final_loss": loss_and_grad(wG, final)[0][0] / weight,
             "personal.has_joined": np.array(float(counted[k] >= 0)),
+            "personal.columns": np.array(
+                [float(question.variables.index(v)) for v in sites[k].data.variables]
+            ),
         }
         vectors.append(np.concatenate([[objective, n], losses]))
     return states, np.stack(vectors)
 
 
 def personal_arrays(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a site's own result from its own state: C (q_k, d_k), C_raw, target_loss (d_k,), has_joined."""
-    names = {"C": "final", "C_raw": "final_raw", "target_loss": "final_loss", "has_joined": "has_joined"}
+    """Return a site's own result from its own state: C (q, d), C_raw, target_loss (d,), has_joined, and `columns`: the
+    positions of the variables it holds.
+    """
+    names = {"C": "final", "C_raw": "final_raw", "target_loss": "final_loss"}
+    names |= {name: name for name in ("has_joined", "columns")}
     return {name: state["personal." + key] for name, key in names.items() if "personal." + key in state}
 
 

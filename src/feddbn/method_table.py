@@ -1,0 +1,345 @@
+"""Every method in one table: its names, what it asks of sites, what it assumes, and who found it.
+
+Rules of the file
+-----------------
+- Words only. A class is named, not imported: listing methods costs nothing, and a site that reads what a study asks
+  for does not import estimators. So this module lies below every layer that lists methods.
+- Whatever lists methods reads this table: ``import feddbn``, the commands, studies, sites' policies, reports,
+  experiments, and the tables in README.md and docs/choosing.md, which a test compares with it.
+- `feddbn.methods.registry.register_method` adds a row; docs/extending.md shows how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any
+
+from feddbn.errors import ParameterError
+
+__all__ = [
+    "ENTRY_POINTS",
+    "METHODS",
+    "STUDY_METHODS",
+    "Method",
+    "add_method",
+    "available_methods",
+    "default_method",
+    "find_method",
+    "get_method",
+    "policy_names",
+]
+
+ENTRY_POINTS = "feddbn.methods"
+"""Group of entry points by which an installed package offers methods: name of the method -> module that registers it."""
+
+# What a server can read from messages that nothing protects, in short and in a sentence.
+_MOMENTS = ("Its second moments.", "What a site sends in one round is its second moments.")
+_ROUNDS = (
+    "Possibly its second moments.",
+    "Plain messages of an iterative method determine a site's second moments after a few rounds.",
+)
+_NETWORK = ("Its own network.", "What a site sends is the network it learned alone.")
+_SELECTION = ("held-out-loss", "held-out-sums")
+_PENALTIES = ("lambda_w", "lambda_a")
+_CHEN = "Chen, Ma, Yue: Federated Learning of Dynamic Bayesian Network via Continuous Optimization from Time Series Data"
+_PAMFIL = "Pamfil et al. 2020: DYNOTEARS: Structure Learning from Time-Series Data"
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method: a row of the table.
+
+    Attributes
+    ----------
+    name, aliases
+        What people type in commands and studies; other names it answers to, in lower case.
+    cls, module
+        Its class, which is also its name in Python, in stored results and in sites' policies; where the class is.
+    label
+        What tables show: the paper's name where it has one.
+    summary
+        One line for lists.
+    assumes, reveals, rounds, gives
+        For people who choose: what must hold, what leaves a site, how often, and what comes out.
+    citation
+        Who found it.
+    tasks, further_tasks
+        Site tasks it asks for as it is, and those that only some of its settings need: the default policy of a site
+        allows the first, the others have to be allowed by name.
+    in_studies
+        Whether a study may name it: it learns from sums alone, and what it learns is meant for everybody.
+    takes_noise
+        Whether a study of it may promise differential privacy: all it asks for are sums that sites can protect by noise.
+    is_personal
+        Whether it learns one network per site (``dbns_``).
+    needs_truth
+        Whether `fit` wants the true network; such a method is a yardstick, not a method.
+    predicts
+        Whether its weights are effects, so that rows can be predicted with them.
+    reads_scales
+        Whether it fits one common noise variance in effect: least squares then prefers the order in which variance
+        grows, so directions within a moment depend on the units.
+    plain_messages
+        What a server can read from messages that nothing protects, in short and in a sentence; None if it depends on
+        how often the method asks.
+    selects
+        Parameters that `feddbn select` chooses by held-out loss if nothing else is asked for; empty if it cannot.
+    resamples
+        Whether it learns from summed moments alone (``fit_moments``), so that edges can be counted over resamples.
+    """
+
+    name: str
+    cls: str
+    module: str
+    label: str
+    summary: str
+    assumes: str
+    reveals: str
+    rounds: str
+    gives: str
+    citation: str = ""
+    aliases: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    further_tasks: tuple[str, ...] = ()
+    in_studies: bool = False
+    takes_noise: bool = False
+    is_personal: bool = False
+    needs_truth: bool = False
+    predicts: bool = True
+    reads_scales: bool = False
+    plain_messages: tuple[str, str] | None = None
+    selects: tuple[str, ...] = ()
+    resamples: bool = False
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether this installation has it."""
+        return find_spec(self.module) is not None
+
+    def load(self) -> type[Any]:
+        """Return the estimator class."""
+        found: type[Any] = getattr(import_module(self.module), self.cls)
+        return found
+
+    def defaults(self) -> dict[str, Any]:
+        """Return its arguments with their defaults, without the federation, which is not a choice about the model."""
+        found: dict[str, Any] = self.load()().get_params()
+        return {name: found[name] for name in self.parameters()}
+
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its arguments in the order in which they are given, without the federation."""
+        from inspect import signature
+
+        return tuple(name for name in signature(self.load()).parameters if name != "federation")
+
+
+_BASELINES = "feddbn.methods.baselines"
+_ROWS = (
+    Method(
+        name="oneshot",
+        cls="OneShotDBN",
+        module="feddbn.methods.oneshot",
+        label="OneShotDBN",
+        summary="one network from one exact sum, by a search over orders",
+        assumes='linear effects; one network for all sites; with `noise_variance="free"` units may be arbitrary, but '
+        "directions within a moment that Gaussian noise leaves open stay open",
+        reveals="its part of one sum: rows, means, second moments of `[x_t, ..., x_{t-p}]`, skewness and kurtosis of each "
+        "variable",
+        rounds="1; up to 8 more where the noise is not Gaussian, which use its shape",
+        gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_`",
+        citation="this package; docs/oneshot.md",
+        aliases=("oneshotdbn", "one-shot"),
+        tasks=("moments", "unit-norms", "residual-features"),
+        further_tasks=("feature-scale", "feature-moments"),
+        in_studies=True,
+        takes_noise=True,
+        plain_messages=_MOMENTS,
+        resamples=True,
+    ),
+    Method(
+        name="fdbnl",
+        cls="FDBNL",
+        module="feddbn.methods.fdbnl",
+        label="FDBNL",
+        summary="one network by consensus, as in the paper",
+        assumes="linear effects; one network for all sites; comparable units",
+        reveals="its part of one sum per round, of the size of the network; together the sums tell as much as one sum of "
+        "second moments",
+        rounds="about 80",
+        gives="one network: the pooled DYNOTEARS optimum for any split of the rows; `history_`, `status_`",
+        citation=_CHEN,
+        tasks=("summary", "fdbnl-step"),
+        further_tasks=_SELECTION,
+        in_studies=True,
+        reads_scales=True,
+        plain_messages=_ROUNDS,
+        selects=_PENALTIES,
+    ),
+    Method(
+        name="pfdbnl",
+        cls="PFDBNL",
+        module="feddbn.methods.pfdbnl",
+        label="PFDBNL",
+        summary="one network per site around a shared one",
+        assumes="linear effects; networks that are similar, as similar as `mu` says; comparable units",
+        reveals="its part of one sum of changes per round; its own graph stays at home",
+        rounds="many",
+        gives="one network per site (`dbns_`) and a shared one (`dbn_`)",
+        citation=_CHEN,
+        tasks=("summary", "personal-step", "personal-finish"),
+        further_tasks=("entry-moments", "cluster-step", "edge-counts", *_SELECTION),
+        in_studies=True,
+        is_personal=True,
+        reads_scales=True,
+        plain_messages=_ROUNDS,
+        selects=("mu",),
+    ),
+    Method(
+        name="dynotears",
+        cls="Dynotears",
+        module="feddbn.methods.dynotears",
+        label="Alldata",
+        summary="DYNOTEARS on the pooled rows, which no federation allows",
+        assumes="linear effects; **rows may be pooled**; comparable units",
+        reveals="its rows, or its part of one sum of second moments",
+        rounds="1",
+        gives="one network; the reference of the federated methods",
+        citation=_PAMFIL,
+        aliases=("alldata", "pooled"),
+        tasks=("moments",),
+        further_tasks=_SELECTION,
+        reads_scales=True,
+        plain_messages=_MOMENTS,
+        selects=_PENALTIES,
+        resamples=True,
+    ),
+    Method(
+        name="average",
+        cls="Average",
+        module=_BASELINES,
+        label="Ave",
+        summary="mean of the sites' own DYNOTEARS weights",
+        assumes="linear effects; one network for all sites; enough rows at every site",
+        reveals="its own network, as part of a sum of weights",
+        rounds="1",
+        gives="a baseline; it may have cycles",
+        citation=_CHEN,
+        aliases=("ave",),
+        tasks=("local-fit",),
+        reads_scales=True,
+        plain_messages=_NETWORK,
+    ),
+    Method(
+        name="vote",
+        cls="Vote",
+        module=_BASELINES,
+        label="Vote",
+        summary="edges that most sites find on their own",
+        assumes="linear effects; one network for all sites; enough rows at every site",
+        reveals="its own edges, as part of counts",
+        rounds="1",
+        gives="a baseline: the edges that more than half of the sites find",
+        citation=_CHEN,
+        tasks=("local-fit",),
+        predicts=False,
+        reads_scales=True,
+        plain_messages=_NETWORK,
+    ),
+    Method(
+        name="best-site",
+        cls="BestSite",
+        module=_BASELINES,
+        label="Best",
+        summary="the single site nearest to the truth, which has to be known",
+        assumes="**the truth is known**",
+        reveals="its own network",
+        rounds="1",
+        gives="a yardstick for simulations, not a method",
+        citation=_CHEN,
+        aliases=("best", "bestsite"),
+        tasks=("local-fit",),
+        needs_truth=True,
+        reads_scales=True,
+        plain_messages=_NETWORK,
+    ),
+    Method(
+        name="local",
+        cls="LocalOnly",
+        module=_BASELINES,
+        label="LocalOnly",
+        summary="each site's own DYNOTEARS, nothing shared",
+        assumes="linear effects; enough rows at every site",
+        reveals="nothing",
+        rounds="none",
+        gives="one network per site (`dbns_`): what each can do alone",
+        citation=_PAMFIL,
+        aliases=("local-only", "localonly"),
+        tasks=("local-fit",),
+        is_personal=True,
+        reads_scales=True,
+    ),
+)
+_TABLE: dict[str, Method] = {method.name: method for method in _ROWS}
+METHODS: Mapping[str, Method] = MappingProxyType(_TABLE)
+"""The table by name, the recommended method first."""
+STUDY_METHODS = tuple(method for method in _ROWS if method.in_studies)
+"""What the default policy of a site allows; a method that another package adds has to be allowed by name."""
+
+
+def add_method(method: Method) -> None:
+    """Add a row; a name that another method answers to is refused."""
+    for name in (method.name, method.cls, *method.aliases):
+        known = find_method(name)
+        if known is not None and (known.module, known.cls) != (method.module, method.cls):
+            raise ParameterError(
+                f"name {name!r} of method {method.name!r} is taken by {known.cls}; choose another."
+            )
+    _TABLE[method.name] = method
+
+
+def available_methods() -> list[Method]:
+    """Return the methods of this installation, the recommended one first."""
+    return [method for method in METHODS.values() if method.is_installed]
+
+
+def default_method() -> str:
+    """Return the name of the recommended method."""
+    return available_methods()[0].name
+
+
+def find_method(name: str, *, offered: bool = False) -> Method | None:
+    """Return the row that answers to a name, a class or an alias, in any case; None if there is none.
+
+    With `offered`, installed packages that offer methods are imported before the answer is None. Sites never do that:
+    no message may make them import anything.
+    """
+    key = name.strip().lower().replace("_", "-")
+    for method in METHODS.values():
+        if key in (method.name, method.cls.lower(), *method.aliases):
+            return method
+    if not offered:
+        return None
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=ENTRY_POINTS):
+        entry.load()
+    return find_method(name)
+
+
+def get_method(name: str) -> Method:
+    """Return a method by any of its names; one that another installed package offers is imported when it is named."""
+    method = find_method(name, offered=True)
+    if method is None or not method.is_installed:
+        known = ", ".join(m.name for m in available_methods())
+        raise ParameterError(f"method={name!r} is not known; choose one of {known}.")
+    return method
+
+
+def policy_names(method: str) -> tuple[str, ...]:
+    """Return the names under which a site's policy may allow what a study calls `method`."""
+    found = find_method(method)
+    return (method,) if found is None else (found.cls, found.name)

@@ -1,0 +1,136 @@
+"""Whatever lists methods says what the method table says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import feddbn
+from feddbn.cli.main import app
+from feddbn.experiments.registry import METHODS as EXPERIMENTS
+from feddbn.method_table import METHODS, STUDY_METHODS, find_method
+from feddbn.privacy.policy import SitePolicy
+
+ROOT = Path(__file__).parents[2]
+
+
+def name_of(method):
+    return f"`{method.cls}`" + (f" ({method.label})" if method.label != method.cls else "")
+
+
+def markdown(heads, parts):
+    lines = [heads, "|---" * heads.count(" | ") + "|---|"]
+    for method in METHODS.values():
+        lines.append("| " + " | ".join([name_of(method), *(getattr(method, part) for part in parts)]) + " |")
+    return "\n".join(lines)
+
+
+def found_by():
+    ordered = sorted(METHODS.values(), key=lambda method: method.citation)
+    for citation, methods in groupby(ordered, key=lambda method: method.citation):
+        yield f"- {', '.join(f'`{method.cls}`' for method in methods)}: {citation}."
+
+
+@pytest.mark.parametrize(
+    ("page", "heads", "parts"),
+    [
+        ("README.md", "| method | assumes | a site reveals | gives |", ("assumes", "reveals", "gives")),
+        (
+            "docs/choosing.md",
+            "| method | assumes | what leaves a site | rounds | result |",
+            ("assumes", "reveals", "rounds", "gives"),
+        ),
+    ],
+)
+def test_the_table_of_a_page_is_the_method_table(page, heads, parts):
+    text, expected = (ROOT / page).read_text(encoding="utf-8"), markdown(heads, parts)
+    assert expected in text, f"put this table into {page}:\n{expected}"
+
+
+def test_the_page_about_choosing_says_who_found_each_method():
+    text, expected = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8"), "\n".join(found_by())
+    assert expected in text, f"put these lines into docs/choosing.md:\n{expected}"
+
+
+def test_the_package_offers_the_classes_of_the_table_to_people_and_to_type_checkers():
+    assert {method.cls for method in METHODS.values()} <= set(feddbn.__all__)
+    source = (ROOT / "src" / "feddbn" / "__init__.py").read_text(encoding="utf-8")
+    assert set(re.findall(r"import (\w+) as \1\n", source)) == set(feddbn._WHERE)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_row_leads_to_a_class_that_can_do_what_the_row_says(name):
+    method = METHODS[name]
+    cls = method.load()
+    assert cls.__name__ == method.cls
+    assert set(method.defaults()) | {"federation"} == set(cls.rules)
+    assert cls.is_selectable == bool(method.selects)
+    assert set(method.selects) <= set(method.parameters())
+    assert hasattr(cls, "fit_moments") == method.resamples
+    for known in (method.name, method.cls, method.cls.upper(), *method.aliases):
+        assert find_method(known) is method
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_sites_know_every_task_of_the_table(name):
+    import feddbn.federation.programs  # noqa: F401 (registers the site tasks)
+    from feddbn.federation.protocol.site import site_task
+
+    for task in (*METHODS[name].tasks, *METHODS[name].further_tasks):
+        assert site_task(task).name == task
+
+
+@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_asks_for_the_tasks_of_its_row_and_no_others(name):
+    made = feddbn.simulate(d=3, n_sites=3, n_samples=120, noise="exponential", random_state=0)
+    asked = set()
+    extra = {"truth": made.truth} if METHODS[name].needs_truth else {}
+    METHODS[name].load()().fit(made.sites, observer=lambda task, answer: asked.add(task.name), **extra)
+    # Only a study with noise asks for norms.
+    assert asked == set(METHODS[name].tasks) - {"unit-norms"}
+
+
+def test_the_default_policy_allows_the_methods_of_studies_and_their_tasks():
+    policy = SitePolicy()
+    assert [method.name for method in STUDY_METHODS] == ["oneshot", "fdbnl", "pfdbnl"]
+    assert policy.methods == ("OneShotDBN", "FDBNL", "PFDBNL")
+    assert set(policy.tasks) == {task for method in STUDY_METHODS for task in method.tasks}
+    for method in STUDY_METHODS:
+        policy.check_study(method.name, 3, True, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("fit", list(METHODS)),
+        ("select", [name for name, method in METHODS.items() if method.selects]),
+        ("confidence", [name for name, method in METHODS.items() if method.resamples]),
+    ],
+)
+def test_the_help_of_a_command_lists_its_methods(command, names):
+    text = CliRunner().invoke(app, [command, "--help"], prog_name="feddbn", terminal_width=200).output
+    assert all(name in text for name in names)
+
+
+def test_experiments_name_methods_of_the_table():
+    named = {method.where for method in EXPERIMENTS.values() if ":" not in method.where}
+    assert named == {"fdbnl", "pfdbnl", "oneshot", "dynotears", "local"}
+    assert EXPERIMENTS["pfdbnl-paper"].personal
+    assert not EXPERIMENTS["fdbnl-paper"].personal
+
+
+def test_a_site_reads_the_table_without_importing_estimators():
+    code = (
+        "import sys, feddbn.runtime.deployed.open_site, feddbn.federation.programs\n"
+        "from feddbn.privacy.policy import SitePolicy\n"
+        "SitePolicy().check_study('fdbnl', 3, True, None)\n"
+        "assert not [name for name in sys.modules if name.startswith(('feddbn.methods', 'sklearn'))]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

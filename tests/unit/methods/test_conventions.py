@@ -1,0 +1,237 @@
+"""Several modules: scikit-learn's conventions, by its own checks and ours; nothing is left of an earlier fit, and no rows."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+import feddbn
+from feddbn import FDBNL, PFDBNL, BestSite, Dynotears, OneShotDBN
+from feddbn.data import read_sites
+from feddbn.errors import DataError, ParameterError, UnitsWarning
+from feddbn.federation.protocol.site import Site
+from feddbn.method_table import METHODS
+from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
+from feddbn.methods.result import Result
+from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.runtime.simulated.secure import secure_federation
+
+pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+
+
+class KnowingBestSite(BestSite):
+    """The best site of networks without edges: what scikit-learn's checks fit has no truth."""
+
+    def fit(self, data, y=None, **options):
+        d = np.shape(data)[1] if np.ndim(data) == 2 else 1
+        names = [str(name) for name in getattr(data, "columns", [f"x{i}" for i in range(d)])]
+        empty = feddbn.DBN(np.zeros((d, d)), np.zeros((1, d, d)), names)
+        return super().fit(data, y, truth=empty, **options)
+
+
+KINDS = {
+    **{m.cls: KnowingBestSite if m.needs_truth else m.load() for m in METHODS.values()},
+    "LaggedEdgeRanker": LaggedEdgeRanker,
+    "ContemporaneousEdgeRanker": ContemporaneousEdgeRanker,
+}
+
+
+def quick(name):
+    cls = KINDS[name]
+    return cls(max_rounds=30) if "max_rounds" in cls.rules else cls()
+
+
+EXPECTED_OF_ALL = {
+    "check_complex_data": "refused, in our words: a column that is not numeric is named",
+    "check_dtype_object": "columns of objects are refused, whatever is in them: reading never guesses a type",
+    "check_estimators_empty_data_messages": "refused, in our words: no column is left for variables",
+    "check_fit2d_1sample": "refused, in our words: the site, its longest segment and n_lags are named",
+}
+EXPECTED = {
+    "LaggedEdgeRanker": {"check_fit2d_1feature": "refused, in our words: edges need two variables"},
+    "PFDBNL": {
+        "check_methods_sample_order_invariance": "the check sets n_clusters=2 by itself, for one site",
+    },
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_checks_of_scikit_learn_pass_except_those_named(name):
+    pytest.importorskip("sklearn", minversion="1.6")
+    from sklearn.utils.estimator_checks import check_estimator
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outcomes = check_estimator(quick(name), on_skip=None, on_fail=None)
+    failed = {o["check_name"]: str(o["exception"]) for o in outcomes if o["status"] == "failed"}
+    passed = {o["check_name"] for o in outcomes if o["status"] == "passed"} - set(failed)
+    expected = {**EXPECTED_OF_ALL, **EXPECTED.get(name, {})}
+    assert {k: v for k, v in failed.items() if k not in expected} == {}
+    assert passed & set(expected) == set(), "these pass: remove them from the expected failures"
+    assert len(passed) > 25
+
+
+MADE = feddbn.simulate(d=4, n_sites=3, n_samples=240, mean_degree=2, random_state=1)
+
+
+def fitted(name, sites=MADE.sites):
+    estimator = BestSite(max_rounds=30) if name == "BestSite" else quick(name)
+    extra = {"truth": MADE.truth} if name == "BestSite" else {}
+    return estimator.fit(sites, **extra)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_nothing_can_be_read_before_a_fit(name):
+    estimator = quick(name)
+    for result in ("dbn_", "dbns_", "W_", "status_", "edge_probabilities_", "scores_", "selected_"):
+        assert not hasattr(estimator, result)
+        with pytest.raises(
+            NotFittedError, match=f"has not learned anything yet, so it has no {result}; call fit"
+        ):
+            getattr(estimator, result)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(estimator)
+    with pytest.raises(AttributeError, match="object has no attribute 'nonsense'"):
+        _ = estimator.nonsense
+
+
+def test_methods_that_show_a_fit_need_one():
+    with pytest.raises(NotFittedError, match="this PFDBNL has not learned anything yet"):
+        PFDBNL().shared_edges()
+    with pytest.raises(ParameterError, match="fit it first"):
+        Result.from_estimator(FDBNL())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_fit_that_fails_leaves_nothing_behind(name):
+    estimator = fitted(name)
+    check_is_fitted(estimator)
+    extra = {"truth": MADE.truth} if name == "BestSite" else {}
+    with pytest.raises(DataError):
+        estimator.fit({"a": np.zeros(5)}, **extra)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(estimator)
+
+
+def test_wrong_arguments_leave_an_earlier_fit_as_it_was():
+    model = FDBNL(max_rounds=30).fit(MADE.sites)
+    W = model.W_
+    with pytest.raises(ParameterError):
+        model.set_params(lambda_w="much").fit(MADE.sites)
+    assert model.W_ is W
+
+
+def test_what_was_selected_does_not_survive_a_fit_without_selection():
+    model = FDBNL(lambda_w="auto", max_rounds=20).fit(MADE.sites)
+    assert set(model.selection_["parameter"]) == {"lambda_w"}
+    model.set_params(lambda_w=0.05).fit(MADE.sites)
+    assert model.selected_ == {}
+    assert not hasattr(model, "selection_")
+
+
+def test_selecting_leaves_the_estimator_unfitted():
+    model = FDBNL(max_rounds=10)
+    feddbn.select(model, MADE.sites, {"lambda_w": [0.1]}, n_blocks=1)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(model)
+
+
+def test_what_is_chosen_by_fit_cannot_be_had_from_moments():
+    rows = np.random.default_rng(0).normal(size=(30, 4))
+    with pytest.raises(ParameterError, match="lambda_w='auto' is chosen by fit, on held-out rows"):
+        Dynotears(lambda_w="auto").fit_rows(rows[:, :2], rows[:, 2:])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_stored_fit_holds_no_rows(name):
+    def stored(n_rows):
+        rng = np.random.default_rng(3)
+        frames = {
+            s: pd.DataFrame(rng.normal(size=(n_rows, 4)), columns=list("abcd")) for s in ("u", "v", "w")
+        }
+        model = clone(quick(name))
+        if name == "BestSite":
+            model = BestSite(max_rounds=30)
+            empty = feddbn.DBN(np.zeros((4, 4)), np.zeros((1, 4, 4)), list("abcd"))
+            return frames, pickle.dumps(model.fit(frames, truth=empty))
+        return frames, pickle.dumps(model.fit(frames))
+
+    frames, small = stored(200)
+    _, large = stored(4000)
+    assert len(large) < len(small) + 4000
+    for frame in frames.values():
+        for value in frame.to_numpy()[50:150].ravel():
+            assert value.tobytes() not in small
+
+
+def test_shared_edges_of_a_stored_fit_are_those_of_the_sums():
+    drawn = feddbn.simulate(d=4, n_sites=4, n_samples=240, mean_degree=2, heterogeneity=0.3, random_state=3)
+    model = PFDBNL(mu=0.3).fit(drawn.sites)
+    again = pickle.loads(pickle.dumps(model))
+    sites = {name: Site(name, data) for name, data in read_sites(drawn.sites).items()}
+    asked = PFDBNL(mu=0.3, federation=InProcessFederation(sites)).fit(None)
+    for options in ({}, {"min_count": 2}, {"opt_out": ["site-1"]}):
+        left, right = again.shared_edges(**options), asked.shared_edges(**options)
+        pd.testing.assert_frame_equal(left.table, right.table, rtol=1e-6)
+        assert left.deviations.keys() == right.deviations.keys()
+    specific = model.shared_edges().table
+    assert len(model.shared_edges(opt_out=drawn.sites).table) < len(specific)
+
+
+def test_a_federation_of_any_runtime_is_enough():
+    def sites():
+        return {name: Site(name, data) for name, data in read_sites(MADE.sites).items()}
+
+    for make in (InProcessFederation, secure_federation):
+        federation = make(sites())
+        model = FDBNL(max_rounds=30, federation=federation).fit(None)
+        assert list(model.feature_names_in_) == ["x0", "x1", "x2", "x3"]
+        OneShotDBN(federation=federation).fit(None)
+        assert LaggedEdgeRanker(federation=federation).fit(None).n_sums_ >= 1
+        assert ContemporaneousEdgeRanker(federation=federation).fit(None).n_sums_ == 1
+    assert len(PFDBNL(max_rounds=5, federation=InProcessFederation(sites())).fit(None).dbns_) == 3
+    hidden = PFDBNL(max_rounds=5, federation=secure_federation(sites())).fit(None)
+    assert hidden.dbns_ == {}
+    assert hidden.W_.shape == (4, 4)
+    with pytest.raises(ParameterError, match="which stay at the sites of this federation"):
+        feddbn.LocalOnly(federation=secure_federation(sites())).fit(None)
+
+
+def test_sites_of_a_federation_may_hold_different_variables():
+    data = {
+        "a": [frame.drop(columns="x3") for frame in MADE.sites["site-0"]],
+        "b": MADE.sites["site-1"],
+        "c": MADE.sites["site-2"],
+    }
+    sites = {name: Site(name, site) for name, site in read_sites(data, same_variables=False).items()}
+    here = PFDBNL(max_rounds=20, different_variables=True).fit(data)
+    there = PFDBNL(max_rounds=20, different_variables=True, federation=InProcessFederation(sites)).fit(None)
+    assert here.dbns_["a"].variables == there.dbns_["a"].variables == ("x0", "x1", "x2")
+    np.testing.assert_allclose(there.dbns_["a"].W, here.dbns_["a"].W, atol=1e-9)
+
+
+def test_a_clone_goes_to_the_same_federation():
+    federation = InProcessFederation({"a": Site("a", next(iter(read_sites(MADE.sites).values())))})
+    model = FDBNL(forbidden_edges=[("x0", "x1", 0)], federation=federation)
+    copy = clone(model)
+    assert copy.federation is federation
+    assert copy.forbidden_edges == model.forbidden_edges
+    assert copy.forbidden_edges is not model.forbidden_edges
+
+
+def test_missing_rows_are_left_out_by_rankers_too():
+    holes = {
+        name: [f.mask(f.index.to_series().isin([7, 20]), np.nan) for f in fs]
+        for name, fs in MADE.sites.items()
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UnitsWarning)
+        model = LaggedEdgeRanker().fit(holes)
+    assert model.sites_["dropped_rows"].tolist() == [2, 2, 2]
