@@ -1,4 +1,7 @@
-"""The engine interface: which engine a kit is for, what is refused, what a lead's kit remembers."""
+"""Several modules: the engine interface.
+
+Which engine a kit is for, what is refused, what a lead's kit remembers.
+"""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What deployed kits, settings and apps name stays where they look for it."""
+"""Several modules: what deployed kits, settings and apps name stays where they look for it."""
 
 import importlib
 import inspect
