@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from feddbn.core.designs.lagged import Block
@@ -15,7 +17,7 @@ def _blocks(ticks: np.ndarray | None, values: np.ndarray, cuts: list[int], step:
     edges = [0, *cuts, len(values)]
     return [
         block
-        for a, b in zip(edges, edges[1:], strict=False)
+        for a, b in pairwise(edges)
         for block in segmenter.feed(values[a:b], None if ticks is None else ticks[a:b])
     ]
 
