@@ -3,6 +3,11 @@ PYTHON ?= python3
 VENV ?= .venv
 ENGINES := $(wildcard tests/integration/test_nvflare_*.py tests/integration/test_flower.py \
   tests/integration/test_deployment_guide.py)
+# Two halves of about the same length: what has runtimes, pages and commands, and the rest.
+FAST_1 := tests/unit/runtime tests/unit/report tests/cli tests/docs
+FAST_2 := $(filter-out $(FAST_1) %__pycache__,$(wildcard tests/unit/*)) tests/contract tests/property
+LINTED := src tests benchmarks examples
+COVERED := feddbn.federation feddbn.privacy feddbn.core.designs
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # Small matrices: more BLAS threads than one cost several times what they gain.
@@ -13,10 +18,19 @@ ifneq ($(wildcard ../shared/data),)
 export FEDDBN_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help demo test check format bench bench-quick clean
+# Run two groups of tests side by side, each with a name before its lines; fails if one of them does.
+SHELL := /bin/bash
+named = trap - INT; set -o pipefail; PYTHONUNBUFFERED=1 $(BIN)/python -m pytest $(2) 2>&1 | awk '{ print "$(1) | " $$0; fflush() }'
+side_by_side = @($(1)) & first=$$!; ($(2)); second=$$?; wait $$first; exit $$(($$? + second))
+
+.PHONY: help demo test test-fast coverage check format bench bench-quick clean
 help:
 	@echo "make demo         simulate ten sites, learn, compare, write demo/report.html"
-	@echo "make test         checks and all tests"
+	@echo "make test         checks and all tests, those of the engines beside the others (up to 10 minutes)"
+	@echo "make test-fast    unit, contract, property, command and documentation tests (under 2 minutes); leaves out"
+	@echo "                  the checks, engines and other integration tests, comparisons with other packages and"
+	@echo "                  real data, browsers, benchmarks, examples, and what is marked slow"
+	@echo "make coverage     how much of federation, privacy and the designs the tests of their parts run"
 	@echo "make check        ruff, mypy, import layers"
 	@echo "make format       let ruff format the code"
 	@echo "make bench        the measurements behind the documentation's tables (long)"
@@ -48,21 +62,26 @@ demo: $(VENV)/.demo-installed
 	@$(BIN)/feddbn demo --out demo
 
 check: $(VENV)/.test-installed
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check --quiet src tests
+	$(BIN)/ruff check $(LINTED)
+	$(BIN)/ruff format --check --quiet $(LINTED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 # The engines are many processes with time limits of their own: their tests run one after another in one process, beside
 # all other tests, so that they do not wait for one another and the running NVFlare federation is started once.
 test: check
-	@$(BIN)/python -m pytest $(ENGINES) >$(VENV)/engines.log 2>&1 & engines=$$!; \
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(ENGINES)); rest=$$?; \
-	wait $$engines; engines=$$?; cat $(VENV)/engines.log; exit $$((rest + engines))
+	$(call side_by_side,$(call named,engines,-v $(ENGINES)),$(call named,tests  ,$(addprefix --ignore=,$(ENGINES))))
+
+test-fast: $(VENV)/.test-installed
+	$(call side_by_side,$(call named,1,-m "not slow" $(FAST_1)),$(call named,2,-m "not slow" $(FAST_2)))
+
+coverage: $(VENV)/.test-installed
+	$(BIN)/python -m pytest -q -m "not slow" --cov-branch --cov-report=term-missing:skip-covered \
+	  $(addprefix --cov=,$(COVERED)) tests/unit tests/contract tests/property
 
 format: $(VENV)/.test-installed
-	$(BIN)/ruff check --fix --quiet src tests || true
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix --quiet $(LINTED) || true
+	$(BIN)/ruff format $(LINTED)
 
 bench: $(VENV)/.bench-installed
 	$(BIN)/python benchmarks/demo_table.py 10
@@ -74,4 +93,4 @@ bench-quick: $(VENV)/.bench-installed
 	$(BIN)/python benchmarks/run.py --quick
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage

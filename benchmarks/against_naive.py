@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 from naive import naive_fdbnl, naive_pfdbnl
 from settings import federation, pooled_gram, pooled_objective, rows_of, shd
-from timing import Table, cpu_seconds
+from timing import Size, Table, cpu_seconds
 
 import feddbn
 from feddbn import FDBNL
 
 LAMBDA = 0.05
+FMRI = (15, 5, 1000)
+"""The paper's fMRI size: 15 variables, five subjects, 200 rows each."""
 
 
 def fdbnl_table(settings: list[tuple[int, int, int]], seeds: int, max_seconds: float) -> Table:
@@ -35,7 +37,8 @@ def fdbnl_table(settings: list[tuple[int, int, int]], seeds: int, max_seconds: f
             "ours",
         ],
         note="CPU seconds of one thread, reading of the data included for ours; least of 3 fits for ours, one for the naive. "
-        "Objective: pooled, penalised (lambda 0.05), of the acyclic network; the naive sums unweighted losses, so its lambda is 0.05 K. "
+        "Objective: pooled, penalised (lambda 0.05), of the acyclic network; the naive sums unweighted losses, so its "
+        "lambda is 0.05 K. "
         "SHD of W at threshold 0.3, a reversal counts one. Neither refits.",
     )
     for d, K, n in settings:
@@ -48,32 +51,32 @@ def fdbnl_table(settings: list[tuple[int, int, int]], seeds: int, max_seconds: f
             C = np.vstack([model.W_raw_, model.A_raw_.reshape(-1, d)])
             objectives = [pooled_objective(G, stack, LAMBDA, LAMBDA) for stack in (fit.C, C)]
             table.add(
-                d, K, n, seed, fit.seconds, f"{fit.n_rounds}{'' if fit.is_finished else ' (cut off)'}", fit.n_evaluations, seconds,
-                model.n_rounds_, fit.seconds / seconds, *(f"{v:.4f}" for v in objectives),
+                d, K, n, seed, fit.seconds, f"{fit.n_rounds}{'' if fit.is_finished else ' (cut off)'}",
+                fit.n_evaluations, seconds, model.n_rounds_, fit.seconds / seconds, *(f"{v:.4f}" for v in objectives),
                 shd(fed.truth.W, fit.C[:d], 0.3), shd(fed.truth.W, model.W_raw_, 0.3),
             )  # fmt: skip
     return table
 
 
-def pfdbnl_table(seeds: int, max_seconds: float, mu: float = 1.0) -> Table | None:
-    """The paper's fMRI size: five subjects, 200 rows each, 15 variables."""
-    if not hasattr(feddbn, "PFDBNL"):
-        return None
+def pfdbnl_table(
+    seeds: int, max_seconds: float, mu: float = 1.0, setting: tuple[int, int, int] = FMRI
+) -> Table:
+    d, K, n = setting
     table = Table(
-        "PFDBNL against the paper's Algorithm 2, transcribed (d=15, K=5, n=200 rows per site)",
+        f"PFDBNL against the paper's Algorithm 2, transcribed (d={d}, K={K}, n={n // K} rows per site)",
         ["seed", "naive s", "rounds", "ours s", "rounds", "ratio", "naive objective", "ours"],
         note="Objective: sum over sites of loss + mu |C_k - C|^2 + penalties, of acyclic W_k; mu = "
         f"{mu:g}, lambda 0.05.",
     )
     for seed in range(seeds):
-        fed = federation(15, 5, 1000, seed, heterogeneity=0.1)
+        fed = federation(d, K, n, seed, heterogeneity=0.1)
         rows = rows_of(fed.sites)
         method = feddbn.PFDBNL(mu=mu, lambda_w=LAMBDA, lambda_a=LAMBDA, center="none", refit=False)
         seconds, model = cpu_seconds(lambda sites=fed.sites, method=method: method.fit(sites), 2)
         fit = naive_pfdbnl(rows, LAMBDA, LAMBDA, mu, max_seconds=max_seconds)
         names = sorted(fed.sites)
         raw = getattr(model, "dbns_raw_", model.dbns_)
-        ours = [np.vstack([raw[k].W, raw[k].A.reshape(-1, 15)]) for k in names]
+        ours = [np.vstack([raw[k].W, raw[k].A.reshape(-1, d)]) for k in names]
         by_name = dict(zip(fed.sites, rows, strict=True))
         values = [
             personal_objective([by_name[k] for k in names], ours, mu),
@@ -101,10 +104,12 @@ def personal_objective(rows: list, stacks: list[np.ndarray], mu: float) -> float
     return float(total + mu * sum(np.sum((C - mean) ** 2) for C in stacks))
 
 
-def tables(full: bool) -> Iterator[Table]:
-    seeds, cap = (3, 300.0) if full else (1, 60.0)
-    for setting in [(10, 64, 512), (20, 10, 100)] + ([(50, 10, 1000)] if full else []):
+def tables(size: Size) -> Iterator[Table]:
+    if size == "tiny":
+        yield fdbnl_table([(4, 2, 60)], 1, 5.0)
+        yield pfdbnl_table(1, 5.0, setting=(3, 2, 60))
+        return
+    seeds, cap = (3, 300.0) if size == "full" else (1, 60.0)
+    for setting in [(10, 64, 512), (20, 10, 100)] + ([(50, 10, 1000)] if size == "full" else []):
         yield fdbnl_table([setting], seeds, cap)
-    personal = pfdbnl_table(seeds, cap)
-    if personal is not None:
-        yield personal
+    yield pfdbnl_table(seeds, cap)

@@ -16,7 +16,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from peers import PEERS, STATIC_PEERS, installed
 from settings import federation, shd
-from timing import Table, cpu_seconds
+from timing import Size, Table, cpu_seconds
 
 import feddbn
 
@@ -62,9 +62,12 @@ def compare(d: int, n: int, noise: str, names: list[str], seeds: int, n_lags: in
     return table
 
 
-def tables(full: bool) -> Iterator[Table]:
+def tables(size: Size) -> Iterator[Table]:
     everyone = ["VAR OLS", "VARLiNGAM", "PCMCI+"]
-    if not full:
+    if size == "tiny":
+        yield compare(4, 60, "gaussian", everyone[:1], 1)
+        return
+    if size == "quick":
         yield compare(20, 512, "gaussian", everyone[:2], 1)
         yield compare(20, 512, "gaussian", ["DirectLiNGAM", "dagma"], 1, n_lags=0)
         return

@@ -14,10 +14,10 @@ from feddbn.methods.comparison import compare, default_methods
 from feddbn.methods.simulation import simulate
 
 
-def main(n_seeds: int) -> None:
+def main(n_seeds: int, d: int = 10, n_samples: int = 512) -> None:
     rows: dict[str, list[list[float]]] = {}
     for seed in range(n_seeds):
-        fed = simulate(d=10, n_lags=1, n_sites=10, n_samples=512, random_state=seed)
+        fed = simulate(d=d, n_lags=1, n_sites=10, n_samples=n_samples, random_state=seed)
         for line in compare(read_sites(fed.sites), default_methods(fed.truth, False), {}, fed.truth):
             assert line.scores is not None
             cells = [line.scores[part][key] for part in "WA" for key in ("shd", "tpr", "fdr")]

@@ -94,7 +94,7 @@ def naive_fdbnl(
     beta, gamma = [W] * len(sites), [A] * len(sites)
     alpha, rho1, rho2 = 0.0, 1.0, 1.0
     n_evaluations = 0
-    for n_rounds in range(1, max_rounds + 1):
+    for n_rounds in range(1, max_rounds + 1):  # noqa: B007 (read after the loop)
         for k, s in enumerate(sites):
             P, Q = s.S + rho2 * np.eye(d), s.N + rho2 * np.eye(q - d)
             b1, b2 = s.S - beta[k] + rho2 * W, s.M.T - gamma[k] + rho2 * A
@@ -149,7 +149,7 @@ def naive_pfdbnl(
     personal, T, U = [C] * len(sites), [C] * len(sites), [C] * len(sites)
     alpha, rho1, rho2 = 0.0, 1.0, 1.0
     n_evaluations = 0
-    for n_rounds in range(1, max_rounds + 1):
+    for n_rounds in range(1, max_rounds + 1):  # noqa: B007 (read after the loop)
         for k, s in enumerate(sites):
 
             def local(W: np.ndarray, A: np.ndarray, s=s, k=k, alpha=alpha, rho1=rho1):

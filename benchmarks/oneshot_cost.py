@@ -19,7 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
-from timing import Table, exponent
+from timing import Size, Table, exponent
 
 PARTS = {
     "_choose_noise": "search",
@@ -102,9 +102,10 @@ def curve(axis: str, settings: list[tuple[int, int, int]]) -> Table:
     return table
 
 
-def tables(full: bool) -> Iterator[Table]:
-    yield curve("d", [(d, 10 * d, 1) for d in ([50, 100, 200, 300] if full else [50, 100])])
-    if full:
+def tables(size: Size) -> Iterator[Table]:
+    counts = {"tiny": [3, 4], "quick": [50, 100], "full": [50, 100, 200, 300]}
+    yield curve("d", [(d, 10 * d, 1) for d in counts[size]])
+    if size == "full":
         yield curve("n", [(50, n, 1) for n in (500, 2000, 8000, 32_000)])
         yield curve("p", [(50, 1000, p) for p in (1, 2, 3)])
 

@@ -12,13 +12,18 @@ import feddbn
 from feddbn import FDBNL, PFDBNL, LocalOnly
 
 
-def main(seeds: range, settings: list[float | str]) -> None:
+def main(seeds: range, settings: list[float | str], d: int = 10, n_samples: int = 360) -> None:
     for heterogeneity in settings:
         shd: dict[str, list[float]] = {"PFDBNL": [], "FDBNL": [], "LocalOnly": []}
         chosen, seconds = [], 0.0
         for seed in seeds:
             fed = feddbn.simulate(
-                d=10, n_sites=6, n_samples=360, mean_degree=4, heterogeneity=heterogeneity, random_state=seed
+                d=d,
+                n_sites=6,
+                n_samples=n_samples,
+                mean_degree=4,
+                heterogeneity=heterogeneity,
+                random_state=seed,
             )
             start = time.process_time()
             personal = PFDBNL(mu="auto").fit(fed.sites)

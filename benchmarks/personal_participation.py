@@ -6,6 +6,7 @@ python benchmarks/personal_participation.py curve [picture.svg]
 """
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,26 +24,24 @@ class DroppingFederation(InProcessFederation):
     def __init__(self, data: dict, away: range) -> None:
         sites = read_sites(data)
         super().__init__({name: Site(name, site) for name, site in sites.items()})
-        self.variables, self.away = tuple(next(iter(sites.values())).variables), away
+        self.away = away
 
     def sum(self, task: Task) -> Sum:
         names = self.sites if task.participants is None else task.participants
         if task.name == "personal-step" and task.params["round"] in self.away:
             names = tuple(name for name in names if name not in ("site-0", "site-1"))
-        return super().sum(Task(task.name, task.arrays, task.params, names, task.note))
+        return super().sum(replace(task, participants=names))
 
 
-def draw(seed: int) -> feddbn.SimulatedFederation:
-    return feddbn.simulate(
-        d=10, n_sites=6, n_samples=360, mean_degree=4, heterogeneity=0.1, random_state=seed
-    )
+def draw(seed: int, d: int = 10) -> feddbn.SimulatedFederation:
+    return feddbn.simulate(d=d, n_sites=6, n_samples=360, mean_degree=4, heterogeneity=0.1, random_state=seed)
 
 
-def table(seeds: range) -> None:
+def table(seeds: range, d: int = 10) -> None:
     shd: dict[int, list[float]] = {j: [] for j in (6, 5, 4, 3, 2, 1)}
     updates: dict[int, list[float]] = {j: [] for j in shd}
     for seed in seeds:
-        fed = draw(seed)
+        fed = draw(seed, d)
         budget = 0
         for j in shd:
             limit = {"max_rounds": budget * 6 // j} if budget else {}
@@ -60,8 +59,8 @@ def table(seeds: range) -> None:
         )
 
 
-def curve(picture: str | None) -> None:
-    data = draw(0).sites
+def curve(picture: str | None, d: int = 10) -> None:
+    data = draw(0, d).sites
     undisturbed = PFDBNL().fit(data)
     # Every site is in its final order and the residuals are falling.
     start = int((undisturbed.history_["stage"] == "lasso").to_numpy().argmax()) + 4

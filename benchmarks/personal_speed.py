@@ -7,13 +7,15 @@ CPU seconds and the joint objective of both, seed by seed; see `naive.py` for th
 
 import sys
 
-from against_naive import pfdbnl_table
+from against_naive import FMRI, pfdbnl_table
 from threadpoolctl import threadpool_limits
 
-if __name__ == "__main__":
-    n_seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+
+def main(n_seeds: int, setting: tuple[int, int, int] = FMRI) -> None:
     with threadpool_limits(1):
         for mu in (1.0, 0.1):
-            table = pfdbnl_table(n_seeds, 300.0, mu)
-            if table is not None:
-                print(table.text(), flush=True)
+            print(pfdbnl_table(n_seeds, 300.0, mu, setting).text(), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)

@@ -13,11 +13,11 @@ from feddbn import PFDBNL
 MISSING = ((0, 1), (4, 5), (8, 9))
 
 
-def main(seeds: range) -> None:
+def main(seeds: range, n_samples: int = 1500) -> None:
     held = [np.array([int(i not in m) for i in range(10)]) for m in MISSING]
     holders = sum(np.outer(h, h) for h in held)
     for seed in seeds:
-        fed = feddbn.simulate(d=10, n_sites=3, n_samples=1500, mean_degree=4, random_state=seed)
+        fed = feddbn.simulate(d=10, n_sites=3, n_samples=n_samples, mean_degree=4, random_state=seed)
         data = {
             name: [x.drop(columns=[f"x{i}" for i in MISSING[k]]) for x in frames]
             for k, (name, frames) in enumerate(fed.sites.items())

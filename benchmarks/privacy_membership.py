@@ -39,7 +39,7 @@ def dp_auc_bound(epsilon: float, delta: float) -> float:
     return float(np.trapezoid(np.clip(upper, 0, 1), fpr))
 
 
-def main() -> None:
+def main(n_trials: int = N_TRIALS) -> None:
     federation = simulate(
         d=5, n_sites=N_SITES, n_samples=19 * 100, n_recordings=20, mean_degree=2, random_state=0
     )
@@ -53,7 +53,7 @@ def main() -> None:
     bound = float(np.quantile(norms, 0.2))
     target = units[int(np.argmax(norms))]
     per_site = [units[k * 20 : (k + 1) * 20] for k in range(N_SITES)]
-    print(f"target: the recording with the largest norm; bound {bound:.0f}; {N_TRIALS} releases each way")
+    print(f"target: the recording with the largest norm; bound {bound:.0f}; {n_trials} releases each way")
     print("epsilon  attack AUC  Gaussian mechanism  bound of (epsilon, delta)-DP")
     everyone = sum(units)
     without = everyone - target
@@ -67,7 +67,7 @@ def main() -> None:
         base = sum(clip_to(u, bound, weights) for site in others for u in site)
         scores: dict[bool, list[float]] = {True: [], False: []}
         for member in (True, False):
-            for _ in range(N_TRIALS):
+            for _ in range(n_trials):
                 total = np.zeros_like(target)
                 for k, site in enumerate(others):
                     here = [*site, target] if member and k == 0 else site

@@ -18,11 +18,10 @@ from timing import Table
 
 import feddbn
 from feddbn.core.fdbnl import server as consensus
-from feddbn.core.graphs import acyclicity, stacked_acyclicity
-from feddbn.core.pfdbnl import stacked as stacked_personal
+from feddbn.core.graphs import acyclicity
 from feddbn.core.solvers import seen_gram
 from feddbn.methods import base
-from feddbn.runtime.simulated import stacked
+from feddbn.runtime.simulated import in_process
 
 
 class Clock:
@@ -59,29 +58,23 @@ def profile(largest: int) -> Table:
             "rounds",
             "h per acyclic round",
         ],
-        note="sites: moments, gradients, a personal site's steps without h; convex: the server's lassos within an order and the "
-        "bound they are solved on; other: the server's elementwise work, messages and Python itself.",
+        note="sites: moments, gradients, a personal site's steps without h; convex: the server's lassos within an order and "
+        "the bound they are solved on; other: the server's elementwise work, messages and Python itself.",
     )
     clock = Clock()
-    # PFDBNL asks for h of all sites in one call, but only where h is the function it knows how to batch.
-    expm = {True: acyclicity.expm_value_and_grad, False: clock.wrap("h", acyclicity.expm_value_and_grad)}
-    stacked_acyclicity.values_and_grads = clock.wrap("h", stacked_acyclicity.values_and_grads)
+    acyclicity.ACYCLICITIES["expm"] = clock.wrap("h", acyclicity.expm_value_and_grad)
     base.read_sites = clock.wrap("reading", base.read_sites)
-    for members in (stacked._Gradients, stacked._Members):
-        members.start = clock.wrap("sites", members.start)
-        members.answer = clock.wrap("sites", members.answer)
-    personal = stacked_personal.StackedMembers
-    personal.step = clock.wrap("personal", personal.step)
+    for name in ("answer_together", "answer_of_one"):
+        setattr(in_process, name, clock.wrap("sites", getattr(in_process, name)))
     consensus.solve_by_signs = clock.wrap("convex", consensus.solve_by_signs)
     for name in ("see", "scaled"):
         setattr(seen_gram.SeenGram, name, clock.wrap("convex", getattr(seen_gram.SeenGram, name)))
-    for d in (d for d in (10, 20, 50, 100, 200, 300) if d <= largest):
+    for d in [d for d in (10, 20, 50, 100, 200, 300) if d <= largest] or [largest]:
         fed = federation(d, 10, 20 * d, 0)
         for method in (feddbn.FDBNL, feddbn.Dynotears, feddbn.PFDBNL):
             is_personal = method is feddbn.PFDBNL
             if is_personal and d > 100:
                 continue
-            acyclicity.ACYCLICITIES["expm"] = expm[is_personal]
             if d <= 50:
                 method().fit(fed.sites)
             clock.seconds.clear()
@@ -90,8 +83,9 @@ def profile(largest: int) -> Table:
             model = method().fit(fed.sites)
             total = time.process_time() - start
             spent = {key: clock.seconds.get(key, 0.0) for key in ("reading", "sites", "h", "convex")}
-            if "personal" in clock.seconds:
-                spent["sites"] = clock.seconds["personal"] - spent["h"]
+            if is_personal:
+                # Its sites ask for h, of all of them in one call.
+                spent["sites"] -= spent["h"]
             acyclic = int((model.history_["stage"] == "acyclic").sum())
             calls = clock.calls.get("h", 0) / max(acyclic, 1)
             table.add(

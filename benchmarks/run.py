@@ -3,6 +3,7 @@
 python benchmarks/run.py --quick        under three minutes on a free machine
 python benchmarks/run.py --full         everything, about half an hour
 python benchmarks/run.py --only scaling
+python benchmarks/run.py --tiny         seconds; its numbers mean nothing
 """
 
 from __future__ import annotations
@@ -29,30 +30,31 @@ def main() -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="small sizes, one seed (default)")
     size.add_argument("--full", action="store_true", help="all sizes and seeds")
+    size.add_argument("--tiny", action="store_true", help="only shows that everything runs: seconds")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="where the JSON file and the plot go")
     parser.add_argument(
         "--only", choices=PARTS, action="append", help="run this part; may be given more than once"
     )
     options = parser.parse_args()
-    RESULTS.mkdir(exist_ok=True)
+    options.out.mkdir(exist_ok=True)
+    chosen = "full" if options.full else "tiny" if options.tiny else "quick"
     started = time.perf_counter()
     found = []
     for part in options.only or PARTS:
         module = __import__(part)
-        for table in module.tables(options.full):
+        for table in module.tables(chosen):
             print(table.text(), flush=True)
             found.append({"part": part, **vars(table)})
             record = {
-                "size": "full" if options.full else "quick",
+                "size": chosen,
                 "python": platform.python_version(),
                 "machine": platform.machine(),
                 "seconds": time.perf_counter() - started,
                 "tables": found,
             }
-            (RESULTS / "bench.json").write_text(json.dumps(record, indent=1))
-    plot(found, RESULTS / "bench.png")
-    print(
-        f"\nWrote {RESULTS / 'bench.json'} and {RESULTS / 'bench.png'} in {time.perf_counter() - started:.0f} s."
-    )
+            (options.out / "bench.json").write_text(json.dumps(record, indent=1))
+    plot(found, options.out / "bench.png")
+    print(f"\nWrote bench.json and bench.png to {options.out} in {time.perf_counter() - started:.0f} s.")
 
 
 def plot(found: list[dict], path: Path) -> None:

@@ -31,9 +31,9 @@ sys.path.insert(0, str(HERE.parent / "tests"))
 
 from runtime_soak import VARIABLES, frames  # noqa: E402
 
-from support.conformance import in_process, make_study  # noqa: E402
 from feddbn.core.encoding import decode  # noqa: E402
 from feddbn.federation.protocol.study import StudyResult  # noqa: E402
+from support.conformance import in_process, make_study  # noqa: E402
 from support.nvflare_federation import SERVER, NVFlareFederation  # noqa: E402
 from support.trials import (  # noqa: E402
     SITES,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from settings import federation
-from timing import Table, cpu_seconds, exponent, in_fresh_process
+from timing import Size, Table, cpu_seconds, exponent, in_fresh_process
 
 import feddbn
 from feddbn.core.designs.lagged import Block
@@ -46,7 +46,8 @@ def curve(axis: str, settings: list[dict], repeats: int) -> Table:
         )  # fmt: skip
     half = len(sizes) // 2
     table.note = (
-        f"Exponent of {axis}: {exponent(sizes, times):.2f} over all, {exponent(sizes[half:], times[half:]):.2f} over the larger half. "
+        f"Exponent of {axis}: {exponent(sizes, times):.2f} over all, "
+        f"{exponent(sizes[half:], times[half:]):.2f} over the larger half. "
         "Default settings (refit included), reading of the data included."
     )
     return table
@@ -60,7 +61,8 @@ def many_sites(K: int) -> Table:
     simulate = f"import feddbn; fed = feddbn.simulate(d=10, n_sites={K}, n_samples={20 * K}, random_state=0)"
     base, base_mb, _ = in_fresh_process(simulate)
     total, total_mb, out = in_fresh_process(
-        f"{simulate}\nm = feddbn.FDBNL().fit(fed.sites)\nprint(m.n_rounds_, m.status_.name, feddbn.score(fed.truth, m.dbn_)['W']['shd'])"
+        f"{simulate}\nm = feddbn.FDBNL().fit(fed.sites)\n"
+        "print(m.n_rounds_, m.status_.name, feddbn.score(fed.truth, m.dbn_)['W']['shd'])"
     )
     rounds, status, errors = out.split()
     table.add("import and simulate", base, base_mb)
@@ -68,14 +70,15 @@ def many_sites(K: int) -> Table:
     return table
 
 
-def gram_table() -> Table:
+def gram_table(settings: list[tuple[int, int, int]]) -> Table:
     table = Table(
         "One pass over the rows against a bare X.T @ X of the lagged matrix",
         ["d", "p", "rows", "X.T @ X ms", "ours ms", "ours / bare speed"],
-        note="The bare product gets its lagged matrix for free; ours reads the series, centres it and never forms that matrix.",
+        note="The bare product gets its lagged matrix for free; ours reads the series, centres it and never forms "
+        "that matrix.",
     )
     rng = np.random.default_rng(0)
-    for d, p, n in ((10, 1, 200_000), (20, 1, 200_000), (50, 1, 100_000), (20, 3, 100_000)):
+    for d, p, n in settings:
         x = rng.normal(size=(n, d))
         Z = np.hstack([x[p - lag : n - lag] for lag in range(p + 1)])
         bare, _ = cpu_seconds(lambda Z=Z: Z.T @ Z, 7)
@@ -84,13 +87,13 @@ def gram_table() -> Table:
     return table
 
 
-def floor_table(full: bool) -> Table:
+def floor_table(settings: list[tuple[int, int, int]]) -> Table:
     table = Table(
         "FDBNL against the least it must do: one eigendecomposition per site and one regression",
         ["d", "K", "n", "floor ms", "FDBNL ms", "times floor"],
         note="Floor: numpy eigh of each site's Gram matrix plus one least-squares fit of the pooled VAR (numpy lstsq).",
     )
-    for d, K, n in [(50, 10, 1000)] + ([(20, 10, 1000), (100, 10, 2000)] if full else []):
+    for d, K, n in settings:
         fed = federation(d, K, n, 0)
         X = [np.asarray(frames[0], dtype=float) for frames in fed.sites.values()]
         Z = [np.hstack([x[1:], x[:-1]]) for x in X]
@@ -124,13 +127,22 @@ def import_table() -> Table:
     used = best("from feddbn import FDBNL")
     table.add("from feddbn import FDBNL", used, 2 * stack, used / stack)
     shown = best(
-        "import sys\nsys.argv = ['feddbn', '--help']\nfrom feddbn.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n    pass"
+        "import sys\nsys.argv = ['feddbn', '--help']\nfrom feddbn.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass"
     )
     table.add("feddbn --help", shown, pandas + 0.3, shown / pandas)
     return table
 
 
-def tables(full: bool) -> Iterator[Table]:
+def tables(size: Size) -> Iterator[Table]:
+    full = size == "full"
+    if size == "tiny":
+        setting = {"d": 3, "K": 2, "n": 60, "p": 1}
+        yield curve("n", [{**setting, "n": n} for n in (40, 60, 80)], 1)
+        yield many_sites(3)
+        yield floor_table([(4, 2, 60)])
+        yield gram_table([(2, 1, 200)])
+        return
     base = {"d": 10, "K": 10, "n": 1000, "p": 1}
     many = 10_000 if full else 2_000
     axes = {
@@ -150,6 +162,6 @@ def tables(full: bool) -> Iterator[Table]:
             settings.append(setting)
         yield curve(axis, settings, 2 if full else 1)
     yield many_sites(many)
-    yield floor_table(full)
-    yield gram_table()
+    yield floor_table([(50, 10, 1000)] + ([(20, 10, 1000), (100, 10, 2000)] if full else []))
+    yield gram_table([(10, 1, 200_000), (20, 1, 200_000), (50, 1, 100_000), (20, 3, 100_000)])
     yield import_table()

@@ -7,9 +7,11 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+
+Size = Literal["tiny", "quick", "full"]
 
 
 @dataclass

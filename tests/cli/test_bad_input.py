@@ -193,13 +193,6 @@ def test_parameter_that_no_compared_method_has(refuses, two_sites):
     assert text == "none of the compared methods has the parameter 'colour'; leave it out."
 
 
-def test_command_that_is_not_installed(refuses, monkeypatch):
-    from feddbn.cli.main import COMMANDS, Entry
-
-    monkeypatch.setitem(COMMANDS, "later", Entry("later", "later", "Not here.", "x"))
-    assert "the command 'later' is not in this installation" in refuses("later")
-
-
 def test_missing_extra_names_the_installation(refuses, monkeypatch):
     from feddbn.cli.main import Entry
 

@@ -5,6 +5,8 @@ import random
 import time
 from pathlib import Path
 
+import pytest
+
 from feddbn.experiments.cells import Cell, expand
 from feddbn.experiments.config import parse_experiment
 from feddbn.experiments.runner import run_cells
@@ -49,6 +51,7 @@ def _without_time(rows):
     return {cell: {k: v for k, v in row.items() if k != "seconds"} for cell, row in rows.items()}
 
 
+@pytest.mark.slow
 def test_rows_after_twenty_kills_equal_those_of_an_uninterrupted_run(tmp_path: Path):
     cells = _cells()
     started = time.monotonic()

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-# The example results live beside the unit tests of the report.
-
 FLAGS = [
     "--headless",
     "--no-sandbox",

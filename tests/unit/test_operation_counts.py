@@ -1,4 +1,6 @@
-"""Speed is guarded by counting work on fixed seeds, not by clocks: the limits are a tenth above what was measured.
+"""Several modules: how much work a fit is.
+
+Speed is guarded by counting work on fixed seeds, not by clocks: the limits are a tenth above what was measured.
 
 A change that raises a count past its limit costs every user time or traffic; raise a limit only with a reason.
 """

@@ -15,7 +15,6 @@ import re
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated, Any
 
 import typer
@@ -37,12 +36,6 @@ class Entry:
     attribute: str
     help: str
     panel: str
-    needs: str = "feddbn"
-
-    @property
-    def is_installed(self) -> bool:
-        """Whether this installation has the command and the module it is about."""
-        return all(find_spec(name) is not None for name in (f"feddbn.cli.{self.module}", self.needs))
 
     def outline(self, name: str) -> TyperCommand:
         """Return a stand-in that only knows its help."""
@@ -66,13 +59,7 @@ COMMANDS = {
     "fit": Entry("fit", "fit", "Learn a network from the data of several sites.", _LEARN),
     "compare": Entry("compare", "compare", "Learn with several methods and compare them.", _LEARN),
     "score": Entry("score", "score", "Score a result against the truth.", _LEARN),
-    "select": Entry(
-        "select",
-        "select",
-        "Choose penalties and lags without knowing the truth.",
-        _LEARN,
-        needs="feddbn.methods.selection",
-    ),
+    "select": Entry("select", "select", "Choose penalties and lags without knowing the truth.", _LEARN),
     "confidence": Entry("confidence", "confidence", "Find out how far each edge can be trusted.", _LEARN),
     "report": Entry("report", "report", "Write a result as one HTML page.", _LEARN),
     "plot": Entry("plot", "plot", "Draw a result as a figure.", _LEARN),
@@ -89,7 +76,6 @@ COMMANDS = {
     "stop": Entry("submit", "stop", "Stop a run; it can be resumed.", _DEPLOY),
     "resume": Entry("submit", "resume", "Go on with a run where it stopped.", _DEPLOY),
     "reproduce": Entry("reproduce", "reproduce", "Reproduce the paper's tables and figures.", _RESEARCH),
-    "bench": Entry("bench", "bench", "Measure speed on this machine.", _RESEARCH),
 }
 
 
@@ -101,8 +87,7 @@ class CommandGroup(TyperGroup):
         # click suggests near names itself; typer would say it twice.
         self.suggest_commands = False
         for name, entry in COMMANDS.items():
-            if entry.is_installed:
-                self.commands[name] = entry.outline(name)
+            self.commands[name] = entry.outline(name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Accept ``--debug`` anywhere before a bare ``--``."""
@@ -113,10 +98,6 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Import the command that was asked for."""
-        if args and args[0] in COMMANDS and args[0] not in self.commands:
-            raise FeddbnError(
-                f"the command {args[0]!r} is not in this installation of feddbn; upgrade feddbn."
-            )
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else COMMANDS[name].load(name), rest
 

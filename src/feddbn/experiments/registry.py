@@ -19,7 +19,6 @@ from feddbn.experiments.config import Point
 __all__ = ["METHODS", "Method"]
 
 Settings = Mapping[str, Any]
-_NONE: Settings = MappingProxyType({})
 
 PAPER_LAMBDAS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 """[fdbnl] "from [0.05, 0.5]", every second step; the paper's unweighted sum makes them act as lambda / K."""

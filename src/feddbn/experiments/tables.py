@@ -25,7 +25,6 @@ class Outcome:
     mean: float
     spread: float
     n: int
-    n_not_converged: int = 0
     lambdas: tuple[float, float] | None = None
 
     def text(self, digits: int = 2) -> str:
@@ -143,7 +142,6 @@ class ResultTable:
             float(values.mean()),
             float(values.std(ddof=1)) if len(values) > 1 else 0.0,
             len(values),
-            int((~chosen["converged"].astype(bool)).sum()),
             lambdas,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,11 +18,7 @@ from feddbn.core.statistics.standard_error_rule import choose
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.folds import make_fold, on_fold
 from feddbn.federation.programs.held_out import comparison_program, held_out_program
-from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, run_program
-
-if TYPE_CHECKING:
-    from feddbn.core.arrays import FloatArray
-    from feddbn.federation.programs.statistics import Preparation
+from feddbn.federation.protocol.task import Federation, Observer, run_program
 
 __all__ = ["AUTO_GRIDS", "HeldOut", "Selection", "resolve_auto", "select"]
 
@@ -45,19 +41,6 @@ class HeldOut:
 
     n_blocks: int = 2
     share: float = 0.3
-
-
-class Selectable(Protocol):
-    """What an estimator offers to be selected."""
-
-    selected_: dict[str, Any]
-    center: str
-
-    def _candidate(
-        self, federation: Federation, run_number: int
-    ) -> ServerProgram[tuple[FloatArray | None, Preparation]]:
-        """Yield the tasks of one fit; the result is the shared weights (None: personal ones), and the preparation."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-
-if TYPE_CHECKING:
-    from feddbn.model.dbn import DBN
+from feddbn.model.network import Network
 
 __all__ = ["lingam_arrays", "stack_of_lingam", "stack_of_tigramite", "tigramite_arrays"]
 
 
-def lingam_arrays(dbn: DBN) -> FloatArray:
+def lingam_arrays(dbn: Network) -> FloatArray:
     """(n_lags+1, d, d) as in ``VARLiNGAM.adjacency_matrices_``: entry [l, to, from]."""
     return np.ascontiguousarray(dbn.adjacency_matrices.transpose(0, 2, 1))
 
@@ -31,7 +29,7 @@ def stack_of_lingam(matrices: ArrayLike) -> FloatArray:
     return np.ascontiguousarray(stack.transpose(0, 2, 1))
 
 
-def tigramite_arrays(dbn: DBN) -> tuple[NDArray[np.str_], FloatArray]:
+def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
     """(graph, val_matrix), both (d, d, n_lags+1), entry [from, to, lag].
 
     At lag 0 tigramite wants both halves: ``graph[i, j, 0] = '-->'`` with ``graph[j, i, 0] = '<--'`` and a

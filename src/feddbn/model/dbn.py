@@ -1,13 +1,12 @@
 """The learned network: ``x_t = c + x_t W + sum_l x_{t-l} A_l + u_t`` with row vectors and W acyclic.
 
-The class holds the numbers; what they imply is computed by the other modules of this package, each of
-which can be read alone: dynamics, effects, forecast, residuals, graph, arrays, export.
+`feddbn.model.network.Network` holds the numbers; what they imply is computed by the other modules of this
+package, each of which can be read alone: dynamics, effects, forecast, residuals, graph, arrays, export.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,97 +21,17 @@ from feddbn.errors import ParameterError
 from feddbn.model import arrays, dynamics, effects, export, graph, residuals
 from feddbn.model.forecast import Forecast, Held, IntervalMethod, forecast, sample_paths
 from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
+from feddbn.model.network import Network
 from feddbn.model.noise import Noise
 
 __all__ = ["DBN"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class DBN:
-    """A linear dynamic Bayesian network.
+class DBN(Network):
+    """A linear dynamic Bayesian network and what can be asked of it.
 
-    Attributes
-    ----------
-    W
-        (d, d); ``W[i, j]`` is the effect i -> j within a moment.
-    A
-        (p, d, d); ``A[l-1][i, j]`` is the effect of i at t-l on j at t.
-    variables
-        d names.
-    intercept
-        (d,) constant of each equation.
-    noise_variances
-        (d,) variances of u_t.
+    `W`, `A`, `variables`, `intercept` and `noise_variances` are described at `feddbn.model.network.Network`.
     """
-
-    W: FloatArray
-    A: FloatArray
-    variables: tuple[str, ...]
-    intercept: FloatArray
-    noise_variances: FloatArray
-
-    def __init__(
-        self,
-        W: FloatArray,
-        A: FloatArray,
-        variables: Sequence[str] | None = None,
-        intercept: FloatArray | None = None,
-        noise_variances: FloatArray | None = None,
-    ) -> None:
-        W = np.array(W, dtype=np.float64)
-        A = np.array(A, dtype=np.float64)
-        if W.ndim != 2 or W.shape[0] != W.shape[1]:
-            raise ParameterError(f"W must be square, got shape {W.shape}.")
-        d = len(W)
-        if A.ndim != 3 or A.shape[1:] != (d, d):
-            raise ParameterError(f"A must have shape (n_lags, {d}, {d}), got {A.shape}.")
-        names = tuple(f"x{i}" for i in range(d)) if variables is None else tuple(str(v) for v in variables)
-        if len(names) != d or len(set(names)) != d:
-            raise ParameterError(
-                f"variables must be {d} different names, got {len(names)} ({len(set(names))} different)."
-            )
-        c = np.zeros(d) if intercept is None else np.array(intercept, dtype=np.float64)
-        v = np.ones(d) if noise_variances is None else np.array(noise_variances, dtype=np.float64)
-        if c.shape != (d,) or v.shape != (d,):
-            raise ParameterError(
-                f"intercept and noise_variances must have shape ({d},), got {c.shape} and {v.shape}."
-            )
-        for array in (W, A, c, v):
-            if not np.all(np.isfinite(array)):
-                raise ParameterError(
-                    "a DBN needs finite weights, intercepts and variances; NaN or infinity was given."
-                )
-            array.setflags(write=False)
-        if np.any(v < 0):
-            raise ParameterError(f"noise_variances must not be negative, got {v.min():g}.")
-        for field_name, value in (
-            ("W", W),
-            ("A", A),
-            ("variables", names),
-            ("intercept", c),
-            ("noise_variances", v),
-        ):
-            object.__setattr__(self, field_name, value)
-
-    def __repr__(self) -> str:
-        n_within, n_lagged = np.count_nonzero(self.W), np.count_nonzero(self.A)
-        size = f"{self.d} variables, {self.n_lags} lags"
-        return f"<DBN: {size}, {n_within} edges within and {n_lagged} across moments>"
-
-    @property
-    def d(self) -> int:
-        """Number of variables."""
-        return len(self.W)
-
-    @property
-    def n_lags(self) -> int:
-        """Number of lags p."""
-        return len(self.A)
-
-    @property
-    def adjacency_matrices(self) -> FloatArray:
-        """(p+1, d, d): W first, then A_1, ..., A_p, all ``[from, to]``."""
-        return np.concatenate([self.W[None], self.A])
 
     @classmethod
     def from_moments(

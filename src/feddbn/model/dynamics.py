@@ -6,7 +6,7 @@ With ``B = (I - W)^{-1}`` and ``P_l = A_l B`` a network reads ``x_t = c B + sum_
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.linalg
@@ -14,9 +14,7 @@ import scipy.linalg
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.inputs import positive_int
-
-if TYPE_CHECKING:
-    from feddbn.model.dbn import DBN
+from feddbn.model.network import Network
 
 __all__ = [
     "ResponseKind",
@@ -45,12 +43,12 @@ def impact(W: FloatArray) -> FloatArray:
         ) from None
 
 
-def reduced_coefficients(dbn: DBN) -> FloatArray:
+def reduced_coefficients(dbn: Network) -> FloatArray:
     """(p, d, d) ``P_l = A_l B``."""
     return np.asarray(dbn.A @ impact(dbn.W))
 
 
-def innovation_covariance(dbn: DBN) -> FloatArray:
+def innovation_covariance(dbn: Network) -> FloatArray:
     """(d, d) covariance of ``u_t B``: ``B' diag(v) B``."""
     B = impact(dbn.W)
     return np.asarray((B.T * dbn.noise_variances) @ B)
@@ -67,14 +65,14 @@ def companion(coefficients: FloatArray) -> FloatArray:
     return F
 
 
-def spectral_radius(dbn: DBN) -> float:
+def spectral_radius(dbn: Network) -> float:
     """Largest absolute eigenvalue of the companion matrix; below 1 the process is stationary."""
     if dbn.n_lags == 0:
         return 0.0
     return float(np.abs(np.linalg.eigvals(companion(reduced_coefficients(dbn)))).max())
 
 
-def require_stationary(dbn: DBN, what: str) -> None:
+def require_stationary(dbn: Network, what: str) -> None:
     """Raise unless the spectral radius is below 1."""
     radius = spectral_radius(dbn)
     if radius >= 1:
@@ -83,13 +81,13 @@ def require_stationary(dbn: DBN, what: str) -> None:
         )
 
 
-def stationary_mean(dbn: DBN) -> FloatArray:
+def stationary_mean(dbn: Network) -> FloatArray:
     """(d,) mean m of the process: ``m (I - W - sum_l A_l) = c``."""
     require_stationary(dbn, "the mean of the process")
     return np.asarray(np.linalg.solve((np.eye(dbn.d) - dbn.W - dbn.A.sum(axis=0)).T, dbn.intercept))
 
 
-def stationary_covariance(dbn: DBN) -> FloatArray:
+def stationary_covariance(dbn: Network) -> FloatArray:
     """(d, d) covariance of x_t, from the discrete Lyapunov equation of the companion form."""
     require_stationary(dbn, "the covariance of the process")
     innovation = innovation_covariance(dbn)
@@ -113,7 +111,7 @@ def moving_average(coefficients: FloatArray, horizon: int) -> FloatArray:
 
 
 def impulse_responses(
-    dbn: DBN, horizon: int, kind: ResponseKind = "structural", *, sd: bool = False
+    dbn: Network, horizon: int, kind: ResponseKind = "structural", *, sd: bool = False
 ) -> FloatArray:
     """(horizon+1, d, d): entry [h, i, j] is the response of j, h steps after a shock in i.
 
@@ -142,7 +140,9 @@ def impulse_responses(
     return np.asarray(first @ psi)
 
 
-def fevd(dbn: DBN, horizon: int, kind: Literal["structural", "orthogonalised"] = "structural") -> FloatArray:
+def fevd(
+    dbn: Network, horizon: int, kind: Literal["structural", "orthogonalised"] = "structural"
+) -> FloatArray:
     """(horizon, d, d): entry [h-1, i, j] is the share of the h-step forecast-error variance of j due to
     shocks in i.
 

@@ -9,7 +9,6 @@ variable of M strictly between its ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -18,21 +17,19 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dynamics import impact
 from feddbn.model.inputs import positive_int, variable_index
-
-if TYPE_CHECKING:
-    from feddbn.model.dbn import DBN
+from feddbn.model.network import Network
 
 __all__ = ["direct_effects", "effect_table", "mediated_effects", "total_effects"]
 
 
-def total_effects(dbn: DBN, horizon: int) -> FloatArray:
+def total_effects(dbn: Network, horizon: int) -> FloatArray:
     """(horizon+1, d, d): entry [h, i, j] sums every path from i to j of length h in time; [0, i, i] is 1."""
     total = _path_sums(dbn, positive_int(horizon, "horizon", 0), blocked=[])
     total[0] += np.eye(dbn.d)
     return total
 
 
-def direct_effects(dbn: DBN, horizon: int) -> FloatArray:
+def direct_effects(dbn: Network, horizon: int) -> FloatArray:
     """(horizon+1, d, d): the weight of the single edge from i to j at lag h (0 beyond the network's lags)."""
     horizon = positive_int(horizon, "horizon", 0)
     direct = np.zeros((horizon + 1, dbn.d, dbn.d))
@@ -41,7 +38,7 @@ def direct_effects(dbn: DBN, horizon: int) -> FloatArray:
     return direct
 
 
-def mediated_effects(dbn: DBN, mediators: Sequence[str | int] | None, horizon: int) -> FloatArray:
+def mediated_effects(dbn: Network, mediators: Sequence[str | int] | None, horizon: int) -> FloatArray:
     """(horizon+1, d, d): the part of the total effect that passes through a mediator (None: any variable
     at all).
     """
@@ -59,7 +56,11 @@ def mediated_effects(dbn: DBN, mediators: Sequence[str | int] | None, horizon: i
 
 
 def effect_table(
-    dbn: DBN, source: str | int, target: str | int, horizon: int, mediators: Sequence[str | int] | None = None
+    dbn: Network,
+    source: str | int,
+    target: str | int,
+    horizon: int,
+    mediators: Sequence[str | int] | None = None,
 ) -> pd.DataFrame:
     """One row per horizon: total, direct, mediated (through `mediators`, or through anything) and
     cumulated total.
@@ -78,7 +79,7 @@ def effect_table(
     )
 
 
-def _path_sums(dbn: DBN, horizon: int, blocked: list[int]) -> FloatArray:
+def _path_sums(dbn: Network, horizon: int, blocked: list[int]) -> FloatArray:
     # R_h = (G_h + sum_l R_{h-l} A'_l)(I - W')^{-1}: G holds first edges, W' and A' lack the edges out of
     # blocked variables, so a path may start or end in a blocked variable but not pass through one.
     W, A = dbn.W.copy(), dbn.A.copy()

@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree.ElementTree import ParseError
 
 import networkx as nx
@@ -22,9 +22,7 @@ import pandas as pd
 
 from feddbn.errors import FileError, InputError
 from feddbn.model.graph import Parts, edge_table, parts_of_edges, parts_of_graph, time_series_graph
-
-if TYPE_CHECKING:
-    from feddbn.model.dbn import DBN
+from feddbn.model.network import Network
 
 __all__ = [
     "FORMAT",
@@ -48,7 +46,7 @@ VERSION = 1
 _ARRAYS = ("W", "A", "intercept", "noise_variances")
 
 
-def plain_dict(dbn: DBN) -> dict[str, Any]:
+def plain_dict(dbn: Network) -> dict[str, Any]:
     """The stored form as lists, numbers and text."""
     return {
         "format": FORMAT,
@@ -98,7 +96,7 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
     )
 
 
-def json_text(dbn: DBN) -> str:
+def json_text(dbn: Network) -> str:
     """The stored form as JSON; numbers are written so that they read back bit for bit."""
     return json.dumps(plain_dict(dbn), ensure_ascii=False, allow_nan=False, indent=1)
 
@@ -113,7 +111,7 @@ def parts_of_json(source: str | Path) -> Parts:
     return parts_of_dict(stored, where)
 
 
-def write_npz(dbn: DBN, path: str | Path) -> None:
+def write_npz(dbn: Network, path: str | Path) -> None:
     """Write a compressed npz archive with the same keys as the JSON form."""
     plain = plain_dict(dbn)
     names = np.frombuffer(json.dumps(plain["variables"]).encode(), dtype=np.uint8)
@@ -157,7 +155,7 @@ def parts_of_npz(path: str | Path) -> Parts:
     return parts_of_dict(stored, where)
 
 
-def csv_text(dbn: DBN) -> str:
+def csv_text(dbn: Network) -> str:
     """Edge list source, target, lag, weight as CSV with a header."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -190,7 +188,7 @@ def parts_of_csv(
         ) from None
 
 
-def graphml_text(dbn: DBN) -> str:
+def graphml_text(dbn: Network) -> str:
     """The time-series graph as GraphML."""
     return "\n".join(nx.generate_graphml(time_series_graph(dbn))) + "\n"
 
@@ -207,7 +205,7 @@ def parts_of_graphml(source: str | Path) -> Parts:
         raise FileError(f"{where} is not readable GraphML; it may be damaged or cut off.") from None
 
 
-def dot_text(dbn: DBN) -> str:
+def dot_text(dbn: Network) -> str:
     """The time-series graph in Graphviz's DOT language: one column per lag, oldest at the left."""
     lines = ["digraph dbn {", "  rankdir=LR;", "  node [shape=ellipse];"]
     for lag in range(dbn.n_lags, -1, -1):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,10 +29,8 @@ from feddbn.model.inputs import (
     rows_of,
     variable_index,
 )
+from feddbn.model.network import Network
 from feddbn.model.noise import Noise, draw_noise
-
-if TYPE_CHECKING:
-    from feddbn.model.dbn import DBN
 
 __all__ = ["Forecast", "Held", "IntervalMethod", "forecast", "sample_paths"]
 
@@ -89,7 +87,7 @@ class Forecast:
 
 
 def forecast(
-    dbn: DBN,
+    dbn: Network,
     history: Rows | None,
     steps: int,
     *,
@@ -141,7 +139,7 @@ def forecast(
 
 
 def sample_paths(
-    dbn: DBN,
+    dbn: Network,
     n_paths: int,
     steps: int,
     history: Rows | None,
@@ -155,7 +153,7 @@ def sample_paths(
     return _run(dbn, start, _held_values(dbn, held or {}, steps), shocks)
 
 
-def _start(dbn: DBN, history: Rows | None) -> FloatArray:
+def _start(dbn: Network, history: Rows | None) -> FloatArray:
     """(p, d) rows x_{t-p}, ..., x_{t-1}, oldest first."""
     p = dbn.n_lags
     if history is None:
@@ -169,7 +167,7 @@ def _start(dbn: DBN, history: Rows | None) -> FloatArray:
     return last
 
 
-def _held_values(dbn: DBN, held: Held, steps: int) -> FloatArray:
+def _held_values(dbn: Network, held: Held, steps: int) -> FloatArray:
     """(steps, d) held values, NaN where a variable is free."""
     values = np.full((steps, dbn.d), np.nan)
     if not isinstance(held, Mapping):
@@ -194,7 +192,7 @@ def _held_values(dbn: DBN, held: Held, steps: int) -> FloatArray:
     return values
 
 
-def _surgery(dbn: DBN, row: FloatArray) -> _Surgery:
+def _surgery(dbn: Network, row: FloatArray) -> _Surgery:
     """Reduced form of the network with the non-NaN entries of `row` held."""
     is_held = ~np.isnan(row)
     W, A = dbn.W.copy(), dbn.A.copy()
@@ -207,7 +205,7 @@ def _surgery(dbn: DBN, row: FloatArray) -> _Surgery:
     return _Surgery(B, coefficients, constants @ B, np.where(is_held, 0.0, 1.0), oldest_first)
 
 
-def _surgeries(dbn: DBN, values: FloatArray) -> list[_Surgery]:
+def _surgeries(dbn: Network, values: FloatArray) -> list[_Surgery]:
     # Usually every step has the same surgery; it is worth doing once.
     done: dict[bytes, _Surgery] = {}
     for row in values:
@@ -216,7 +214,7 @@ def _surgeries(dbn: DBN, values: FloatArray) -> list[_Surgery]:
     return [done[row.tobytes()] for row in values]
 
 
-def _propagate(dbn: DBN, start: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _propagate(dbn: Network, start: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(steps, d) mean and variance: s_t = s_{t-1} F_t + e_t, P_t = F_t' P_{t-1} F_t + Q_t."""
     d, steps = dbn.d, len(values)
     mean = _run(dbn, start, values, np.zeros((1, steps, d)))[0]
@@ -230,7 +228,7 @@ def _propagate(dbn: DBN, start: FloatArray, values: FloatArray) -> tuple[FloatAr
     return mean, variance
 
 
-def _run(dbn: DBN, start: FloatArray, values: FloatArray, shocks: FloatArray) -> FloatArray:
+def _run(dbn: Network, start: FloatArray, values: FloatArray, shocks: FloatArray) -> FloatArray:
     """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (p, d)."""
     p, d = dbn.n_lags, dbn.d
     n_paths, steps = shocks.shape[:2]

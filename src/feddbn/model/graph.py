@@ -7,7 +7,7 @@ Nodes of the time-series graph are ``{variable}_lag{l}``; an edge of lag l goes 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import networkx as nx
 import numpy as np
@@ -16,9 +16,7 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.inputs import is_number
-
-if TYPE_CHECKING:
-    from feddbn.model.dbn import DBN
+from feddbn.model.network import Network
 
 __all__ = ["Parts", "edge_table", "parts_of_edges", "parts_of_graph", "summary_graph", "time_series_graph"]
 
@@ -33,7 +31,7 @@ class Parts(TypedDict):
     noise_variances: FloatArray | None
 
 
-def edge_table(dbn: DBN, threshold: float = 0.0) -> pd.DataFrame:
+def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     """Frame source, target, lag, weight of every edge with ``|weight| > threshold``, by lag, source,
     target.
     """
@@ -83,7 +81,7 @@ def parts_of_edges(
     return Parts(W=stack[0], A=stack[1:], variables=names, intercept=None, noise_variances=None)
 
 
-def time_series_graph(dbn: DBN) -> nx.DiGraph:
+def time_series_graph(dbn: Network) -> nx.DiGraph:
     """Graph with d (n_lags + 1) nodes; edges carry weight and lag, nodes of lag 0 intercept and
     noise_variance.
     """
@@ -105,7 +103,7 @@ def time_series_graph(dbn: DBN) -> nx.DiGraph:
     return graph
 
 
-def summary_graph(dbn: DBN) -> nx.DiGraph:
+def summary_graph(dbn: Network) -> nx.DiGraph:
     """Graph over the d variables: an edge for every pair linked at some lag, with lags, weights and strength.
 
     `lags` and `weights` are lists in order of lag; `strength` is the weight of largest absolute value,

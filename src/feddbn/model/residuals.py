@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,14 +11,12 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.lagged import Block, lagged_rows
 from feddbn.errors import ParameterError
 from feddbn.model.inputs import Rows, positive_int, segments_of
-
-if TYPE_CHECKING:
-    from feddbn.model.dbn import DBN
+from feddbn.model.network import Network
 
 __all__ = ["log_likelihood", "residual_diagnostics", "residual_segments"]
 
 
-def residual_segments(dbn: DBN, data: Rows | Sequence[Rows]) -> list[FloatArray]:
+def residual_segments(dbn: Network, data: Rows | Sequence[Rows]) -> list[FloatArray]:
     """Residuals ``u_t = x_t - c - x_t W - sum_l x_{t-l} A_l``, one (n - p, d) array per usable stretch."""
     d = dbn.d
     C = dbn.adjacency_matrices.reshape(-1, d)
@@ -30,7 +27,7 @@ def residual_segments(dbn: DBN, data: Rows | Sequence[Rows]) -> list[FloatArray]
     return found
 
 
-def log_likelihood(dbn: DBN, data: Rows | Sequence[Rows]) -> float:
+def log_likelihood(dbn: Network, data: Rows | Sequence[Rows]) -> float:
     """Gaussian log-likelihood of every usable row given the n_lags rows before it.
 
     ``sum_t [ log|det(I - W)| - 1/2 sum_j (log 2 pi v_j + u_tj^2 / v_j) ]``; the determinant is 1 for an
@@ -46,7 +43,7 @@ def log_likelihood(dbn: DBN, data: Rows | Sequence[Rows]) -> float:
     return float(len(u) * log_det - 0.5 * quadratic.sum())
 
 
-def residual_diagnostics(dbn: DBN, data: Rows | Sequence[Rows], n_lags: int = 10) -> pd.DataFrame:
+def residual_diagnostics(dbn: Network, data: Rows | Sequence[Rows], n_lags: int = 10) -> pd.DataFrame:
     """One row per variable: are its residuals centred, of the stated variance, and free of memory?
 
     Columns: n, mean, mean_p (t test of mean 0), variance, variance_ratio (to the network's),

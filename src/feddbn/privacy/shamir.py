@@ -5,7 +5,7 @@ at x. Any `threshold` shares give the secret by Lagrange interpolation at 0; few
 (Shamir 1979). Field and share format are those of draft-mcgrew-tss-03 (Rijndael polynomial x^8 + x^4 + x^3 +
 x + 1), whose published test case is in the tests.
 
-Why it is written here: the maintained implementation (`Crypto.Protocol.SecretSharing` of pycryptodome)
+Why it is written here: the maintained implementation (``Crypto.Protocol.SecretSharing`` of pycryptodome)
 shares 16 bytes at a time in pure Python; opening one secret took 6 ms where a sum needs one secret for each
 site in every round. Here all secrets of a round are opened together, by table look-up on byte strings.
 

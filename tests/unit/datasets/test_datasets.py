@@ -1,3 +1,5 @@
+"""Several modules: both data sets, and where they are read from."""
+
 from __future__ import annotations
 
 import builtins

@@ -30,6 +30,7 @@ def gram(rows: np.ndarray) -> np.ndarray:
     return Z.T @ Z / len(Z)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 4])
 def test_strong_weights_end_as_low_as_in_the_true_orders(seed: int) -> None:
     fed = simulate(

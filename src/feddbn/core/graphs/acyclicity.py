@@ -78,7 +78,7 @@ def expm_value_and_grad(W: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _balanced(S: FloatArray, norms: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return every S of large norm in units that balance it, the norms then, and the units, (K, d).
 
-    Variables in other units have other weights but the same cycles. LAPACK without `matrix_balance`'s checks, which
+    Variables in other units have other weights but the same cycles. LAPACK without the checks of ``matrix_balance``, which
     take ten times as long; units are powers of two.
     """
     units = np.ones(S.shape[:2])

@@ -80,14 +80,13 @@ def learn_by_path(
     reason = f"{kind} noise variances, " + (
         "as asked" if kind == options.noise_variance else "as DYNOTEARS assumes"
     )
-    scores = (best.score, None) if kind == "equal" else (None, best.score)
     compelled = compelled_edges(best.support, best.support[:d] & ~constraints.allowed[:d].T)
     n_open = int((best.support[:d] & ~compelled).sum())
     units = UnitsCheck(0, n_open, varsortability(best.support[:d], variance[:d]))
     return Learned(
         best.support,
         best.order,
-        NoiseChoice(kind, reason, *scores),
+        NoiseChoice(kind, reason),
         tuple(edge_firmness(search, best)),
         units,
         average_within_order(regressions, best, constraints),

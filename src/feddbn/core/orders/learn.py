@@ -71,12 +71,10 @@ class LearnOptions:
 
 @dataclass(frozen=True)
 class NoiseChoice:
-    """Equal or free noise variances, the sentence that says why, and both scores (None if not searched)."""
+    """Equal or free noise variances, and the sentence that says why."""
 
     kind: NoiseVariance
     reason: str
-    equal_score: float | None
-    free_score: float | None
 
 
 @dataclass(frozen=True)
@@ -282,9 +280,7 @@ def _choose_noise(
     asked = options.noise_variance
     if asked != "auto":
         found = searched(asked)
-        score = found[1].score
-        scores = (score, None) if asked == "equal" else (None, score)
-        return {asked: found}, NoiseChoice(asked, f"{asked} noise variances, as asked", *scores)
+        return {asked: found}, NoiseChoice(asked, f"{asked} noise variances, as asked")
     searches: Searches = {"equal": searched("equal")}
     equal = searches["equal"][1]
     # Equal variances are free ones with d - 1 parameters less: BIC's price of them is (d - 1) log n.
@@ -292,7 +288,7 @@ def _choose_noise(
     unequal = variance_difference(equal, moments.n)
     bartlett = f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
     if unequal <= price:
-        return searches, NoiseChoice("equal", f"equal noise variances: {bartlett}", equal.score, None)
+        return searches, NoiseChoice("equal", f"equal noise variances: {bartlett}")
     searches["free"] = searched("free")
     free = searches["free"][1]
     free_score = free.score + price
@@ -302,7 +298,7 @@ def _choose_noise(
         f"{kind} noise variances: BIC {equal.score:.1f} with equal, {free_score:.1f} with free ones; "
         f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}; {bartlett}"
     )
-    return searches, NoiseChoice(kind, reason, equal.score, free_score)
+    return searches, NoiseChoice(kind, reason)
 
 
 def _varied_starts(

@@ -18,7 +18,6 @@ __all__ = [
     "STRONG_EVIDENCE",
     "EdgeOrientation",
     "compelled_edges",
-    "covered_edges",
     "edge_firmness",
     "fixed_directions",
     "settle_directions",
@@ -96,18 +95,6 @@ def _meek(i: int, j: int, known: BoolArray, adjacent: BoolArray, lagged: BoolArr
         k != j and (known[k] & known[:, j] & adjacent[i]).any()
         for k in np.flatnonzero(open_to_i & ~adjacent[j])
     )
-
-
-def covered_edges(support: BoolArray) -> list[tuple[int, int]]:
-    """The edges i -> j within a moment with pa(j) = pa(i) + {i}: turning one gives an equivalent network."""
-    d = support.shape[1]
-    found = []
-    for i, j in np.argwhere(support[:d]):
-        rest = support[:, j].copy()
-        rest[i] = False
-        if np.array_equal(rest, support[:, i]):
-            found.append((int(i), int(j)))
-    return found
 
 
 def settle_directions(search: OrderSearch, result: OrderResult) -> tuple[OrderResult, list[EdgeOrientation]]:

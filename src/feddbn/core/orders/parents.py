@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,16 +131,6 @@ class ParentRegressions:
         np.divide(covariance, variance, out=gain, where=variance > _COLLINEAR)
         np.minimum(gain, rss * (1 - 1e-12), out=gain)
         return NodeFit(rss, gain, loss)
-
-    def coefficients(self, node: int, parents: Iterable[int], scatter: FloatArray) -> FloatArray:
-        """(q,) least-squares weights of `node` on `parents` in the units of `scatter`, zero elsewhere."""
-        index = np.array(sorted(parents), dtype=int)
-        weights = np.zeros(self.q)
-        if len(index):
-            beta = np.linalg.solve(self.correlation[np.ix_(index, index)], self.correlation[index, node])
-            diagonal = np.diag(scatter)
-            weights[index] = beta * np.sqrt(diagonal[node] / diagonal[index])
-        return weights
 
 
 def _factor_of_collinear(R: FloatArray) -> FloatArray:

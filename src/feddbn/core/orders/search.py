@@ -21,57 +21,22 @@ keep the better score. Free-variance Gaussian networks are identified only up to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
-
 import numpy as np
 
-from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.parent_sets import Columns, Moves, ParentSelection, columns_of
-from feddbn.core.orders.parents import Objective, ParentRegressions, Parents
+from feddbn.core.orders.ordered_network import NoiseVariance, OrderedNetwork, OrderResult
+from feddbn.core.orders.parent_sets import ParentSelection
+from feddbn.core.orders.parents import Parents
 from feddbn.core.statistics.moments import Moments
 
-__all__ = ["Criterion", "OrderResult", "search_order"]
-
-NoiseVariance = Literal["equal", "free"]
+__all__ = ["Criterion", "NoiseVariance", "OrderResult", "OrderSearch", "search_order"]
 
 _MAX_ALTERNATIONS = 12
 _MAX_PASSES = 50
-_MOST_OBJECTIVES = 4
 _HOPELESS = 100.0
 """Score difference after an exchange from which moves of the nodes around never led back to what would count
 as undecided (d = 50, n = 1000, equal and free variances: 143 of 428 exchanges)."""
-
-
-@dataclass(frozen=True)
-class OrderResult:
-    """The best network found.
-
-    Attributes
-    ----------
-    order
-        (d,) the nodes, causes first.
-    parents
-        For each node the columns of z that are its parents, ascending.
-    rss
-        (d,) residual sums of squares, in the units of the moments.
-    score
-        Its criterion: lower is better; comparable between equal and free variances on the same moments.
-    noise_variance
-        "equal" or "free".
-    support
-        ((p+1) d, d) True where there is an edge, the stack ``[W; A_1; ...]``.
-    """
-
-    order: tuple[int, ...]
-    parents: tuple[Parents, ...]
-    rss: FloatArray
-    score: float
-    noise_variance: NoiseVariance
-    support: BoolArray
 
 
 def search_order(
@@ -108,37 +73,8 @@ def search_order(
     return search.select_edges(found, prices)
 
 
-class OrderSearch:
+class OrderSearch(OrderedNetwork):
     """A search in progress; `run` is what callers need."""
-
-    def __init__(
-        self,
-        moments: Moments,
-        d: int,
-        n_lags: int,
-        constraints: EdgeConstraints,
-        criterion: Criterion,
-        noise_variance: NoiseVariance,
-        regressions: ParentRegressions | None = None,
-    ) -> None:
-        self.d, self.n_lags, self.n = d, n_lags, float(moments.n)
-        self._moments, self._limits = moments, constraints
-        self.regressions = regressions or ParentRegressions(moments.scatter, moments.n, d)
-        self.criterion = criterion
-        self.noise_variance: NoiseVariance = noise_variance
-        self.allowed: BoolArray = constraints.allowed
-        required = constraints.required
-        self.required: tuple[Parents, ...] = tuple(
-            tuple(np.flatnonzero(required[:, j]).tolist()) for j in range(d)
-        )
-        self._may_have = [columns_of(self.allowed[:, j]) for j in range(d)]
-        self._must_follow = [columns_of(required[:d, j]) for j in range(d)]
-        self._lags: Columns = (1 << len(required)) - (1 << d)
-        self._selections: dict[tuple[float | None, ...], ParentSelection] = {}
-        self.order: list[int] = []
-        self._before: list[Columns] = [0] * d
-        self.parents: list[Parents] = [()] * d
-        self._use(self._objective_for(None, 2 * d, d * min(n_lags, 1)))
 
     def run(self, n_restarts: int, rng: np.random.Generator) -> OrderResult:
         """Search from the natural starts, then shake the best `n_restarts` times."""
@@ -187,92 +123,6 @@ class OrderSearch:
             if other.parents == before:
                 break
         return other.result()
-
-    def adopt(self, support: BoolArray) -> OrderResult:
-        """Make a given acyclic network the current one."""
-        waiting, order = list(range(self.d)), []
-        while waiting:
-            node = next(j for j in waiting if not support[waiting, j].any())
-            waiting.remove(node)
-            order.append(node)
-        self._place_all(order)
-        self.parents = [tuple(np.flatnonzero(support[:, j]).tolist()) for j in range(self.d)]
-        self._update_objective()
-        return self.result()
-
-    def rss(self) -> FloatArray:
-        """(d,) residual sums of squares in the units of the moments."""
-        return self.rss_of(self.parents)
-
-    def rss_of(self, network: Sequence[Parents]) -> FloatArray:
-        """(d,) the same of any network, given by its nodes' parents."""
-        fits = [self.regressions.fit(j, parents).rss for j, parents in enumerate(network)]
-        return np.maximum(np.array(fits) * self.regressions.total, 1e-300)
-
-    def n_edges(self) -> tuple[int, int]:
-        """Edges at lag 0, edges at lags >= 1."""
-        return self._n_edges_of(self.parents)
-
-    def _n_edges_of(self, network: Sequence[Parents]) -> tuple[int, int]:
-        present = sum(sum(m < self.d for m in parents) for parents in network)
-        return present, sum(len(parents) for parents in network) - present
-
-    def score(self) -> float:
-        """The criterion of the current network."""
-        return self.score_of(self.parents)
-
-    def score_of(self, network: Sequence[Parents]) -> float:
-        """The criterion of any network."""
-        rss = self.rss_of(network)
-        if self.noise_variance == "equal":
-            fit = self.n * self.d * np.log(rss.sum() / (self.n * self.d))
-        else:
-            fit = self.n * np.log(rss / self.n).sum()
-        return float(fit) + self.criterion.total(self.n, self.d, self.n_lags, *self._n_edges_of(network))
-
-    def result(self) -> OrderResult:
-        """The current network."""
-        support = np.zeros(((self.n_lags + 1) * self.d, self.d), dtype=bool)
-        for j, parents in enumerate(self.parents):
-            support[list(parents), j] = True
-        return OrderResult(
-            tuple(self.order), tuple(self.parents), self.rss(), self.score(), self.noise_variance, support
-        )
-
-    def _objective_for(self, s2: float | None, n_present: int, n_lagged: int) -> Objective:
-        prices = self.criterion.marginal(self.n, self.d, self.n_lags, n_present, n_lagged)
-        return Objective(self.n, prices, self.regressions.total, s2)
-
-    def _update_objective(self) -> None:
-        s2 = None
-        if self.noise_variance == "equal":
-            s2 = max(float(self.rss().sum()) / (self.n * self.d), 1e-300)
-        self._use(self._objective_for(s2, *self.n_edges()))
-
-    def _use(self, objective: Objective) -> None:
-        """Change the objective; what was selected under one of the last few is remembered."""
-        key = (objective.noise_variance, *objective.penalty[[0, -1]].tolist())
-        known = self._selections.pop(key, None)
-        self._selections[key] = self.selection = known or ParentSelection(
-            self.regressions, objective, self.required
-        )
-        while len(self._selections) > _MOST_OBJECTIVES:
-            del self._selections[next(iter(self._selections))]
-
-    def _place_all(self, order: Sequence[int]) -> None:
-        """Change the order."""
-        self.order = list(order)
-        before: Columns = 0
-        for node in self.order:
-            self._before[node] = before
-            before |= 1 << node
-
-    def _candidates(self, node: int) -> Columns:
-        """The columns that may be parents of `node` in the present order."""
-        return self._may_have[node] & (self._before[node] | self._lags)
-
-    def _moves(self, node: int) -> Moves:
-        return self.selection.moves(node, self.parents[node])
 
     def start_top_down(self, prefer_high: bool) -> None:
         """Place one node after another, lowest conditional variance given those placed and the lags first.
@@ -327,11 +177,6 @@ class OrderSearch:
             left ^= 1 << node
             repaired.append(node)
         return repaired
-
-    def _restore(self, result: OrderResult) -> None:
-        self._place_all(result.order)
-        self.parents = list(result.parents)
-        self._update_objective()
 
     def improve(self, selection: ParentSelection | None = None) -> None:
         """Alternate noise variance and prices with insertion moves until the network stays the same.

@@ -8,6 +8,7 @@ from feddbn.core.orders import average as order_average
 from feddbn.core.orders import parent_tables
 from feddbn.core.orders.average import average_orders, average_within_order, median_graph
 from feddbn.core.orders.criterion import Criterion
+from feddbn.core.orders.order_chain import OrderTotals
 from feddbn.core.orders.parent_tables import Hyper
 from feddbn.core.orders.parents import ParentRegressions
 from feddbn.core.orders.search import OrderSearch
@@ -177,7 +178,7 @@ def test_a_chain_that_stays_in_a_worse_mode_is_left_out():
     regressions = ParentRegressions(moments.scatter, moments.n, 3)
     runs = []
     for level in (-100.0, -101.0, -150.0):
-        run = order_average._Totals(regressions)
+        run = OrderTotals(regressions)
         run.log_sums = [level - 1, level, level + 1]
         runs.append(run)
     assert order_average._arrived(runs) == runs[:2]

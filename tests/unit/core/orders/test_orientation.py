@@ -5,7 +5,7 @@ import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.orientation import compelled_edges, covered_edges, settle_directions
+from feddbn.core.orders.orientation import compelled_edges, settle_directions
 from feddbn.core.orders.search import OrderSearch
 from feddbn.core.statistics.moments import Moments
 from support.simulated_moments import simulated
@@ -75,13 +75,6 @@ def test_what_is_known_directs_more():
     known = np.zeros((3, 3), bool)
     known[0, 1] = True
     assert compelled_edges(chain, known)[1, 2]
-
-
-def test_covered_edges_share_all_other_parents():
-    support = network(3, [(0, 1), (0, 2), (1, 2)], lagged=[(2, 1)])
-    assert covered_edges(support) == []
-    support = network(3, [(0, 1), (0, 2), (1, 2)], lagged=[(2, 0), (2, 1)])
-    assert covered_edges(support) == [(0, 1)]
 
 
 def test_open_edges_score_the_same_and_directed_edges_do_not():

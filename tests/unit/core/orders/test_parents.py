@@ -69,12 +69,3 @@ def test_a_column_that_repeats_a_parent_gains_nothing():
     z[:, 5] = z[:, 4]
     regressions = ParentRegressions(z.T @ z, len(z), 1)
     assert regressions.fit(0, (4,)).gain[5] == 0
-
-
-def test_coefficients_are_in_the_units_of_the_rows():
-    z = rows(np.random.default_rng(3)) * np.array([1, 10, 100, 0.1, 1, 1])
-    scatter = z.T @ z
-    weights = ParentRegressions(scatter, len(z), 2).coefficients(0, (1, 3), scatter)
-    expected = np.linalg.lstsq(z[:, [1, 3]], z[:, 0], rcond=None)[0]
-    np.testing.assert_allclose(weights[[1, 3]], expected)
-    assert np.count_nonzero(weights) == 2

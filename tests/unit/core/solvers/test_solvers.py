@@ -1,3 +1,5 @@
+"""Several modules: the solvers, and the steps and thresholds that use them, against one another and scipy."""
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize

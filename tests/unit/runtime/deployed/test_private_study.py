@@ -1,4 +1,7 @@
-"""A study with noise, through messages, fence and masks, chooses what the same noise gives in one process."""
+"""Several modules: a whole study with noise on the deployed path.
+
+Through messages, fence and masks it chooses what the same noise gives in one process.
+"""
 
 import numpy as np
 import pytest

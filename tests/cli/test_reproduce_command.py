@@ -4,14 +4,15 @@ import pytest
 from typer.testing import CliRunner
 
 from feddbn.cli.main import app
+from support.tiny_experiment import TINY
 
 run = CliRunner().invoke
 
 
 @pytest.fixture
-def tiny_file(tmp_path, tiny_text):
+def tiny_file(tmp_path):
     file = tmp_path / "tiny.toml"
-    file.write_text(tiny_text)
+    file.write_text(TINY)
     return str(file)
 
 

@@ -22,6 +22,12 @@ def embedded(page: str) -> dict:
     return json.loads(found.group(1))
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """No figures, which take most of the time: for what a page says in words."""
+    monkeypatch.setattr("feddbn.report.page.inline_svg", lambda *_: "")
+
+
 def test_a_report_holds_every_section_and_refers_to_nothing_outside(tmp_path):
     path = write_report(example_result(personal=True), tmp_path / "deep" / "report.html")
     page = path.read_text(encoding="utf-8")
@@ -37,6 +43,7 @@ def test_the_same_result_gives_the_same_page():
     assert render_report(example_result()) == render_report(example_result())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_only_the_network_is_required():
     page = render_report({"dbn": stored(random_dbn(4))})
     assert "The result does not say." in page
@@ -53,6 +60,7 @@ def test_an_empty_network_and_one_variable_are_reported(n_lags):
         assert "It is empty." in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_names_cannot_inject_markup():
     evil = '</script><img src=x onerror="alert(1)">'
     result = example_result(d=3) | {"edges": None, "title": evil, "method": evil, "warnings": [evil]}
@@ -96,6 +104,7 @@ def test_the_strongest_responses_are_embedded_with_their_peak():
             assert abs(peak) == max(map(abs, values)) == abs(values[step])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_cycle_of_weight_one_is_reported_without_responses():
     page = render_report({"dbn": {"W": [[0.0, 1.0], [1.0, 0.0]], "A": [[[0.1, 0.0], [0.0, 0.1]]]}})
     assert embedded(page)["networks"][0]["effects"] == {}
@@ -113,6 +122,7 @@ def test_a_report_of_a_hundred_variables_and_sixty_four_sites_is_under_three_meg
     assert path.stat().st_size < 3_000_000
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_real_audit_log_is_summed_by_task():
     chain = AuditChain()
     who = {"time": "2026-01-01T00:00:00Z", "site": "north", "asked_by": "server"}
@@ -141,11 +151,13 @@ def test_a_real_audit_log_is_summed_by_task():
         ),
     ],
 )
+@pytest.mark.usefixtures("undrawn")
 def test_the_privacy_of_a_study_is_told_in_words(privacy, text):
     page = render_report({**example_result(), "privacy": privacy})
     assert f"<dt>Protection</dt><dd>{text}</dd>" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_rows_of_sites_that_keep_them_are_counted_by_the_sum():
     sites = [{"name": "north"}, {"name": "south"}]
     page = render_report({**example_result(), "sites": sites, "diagnostics": {"n_samples": 1234}})
@@ -153,11 +165,13 @@ def test_rows_of_sites_that_keep_them_are_counted_by_the_sum():
     assert "<p>north, south. How many rows each of them has is not in the result.</p>" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_warnings_begin_like_sentences_unless_they_begin_with_a_name():
     page = render_report({**example_result(), "warnings": ["the fit stopped.", "north dropped 2 rows."]})
     assert "<li>The fit stopped.</li><li>north dropped 2 rows.</li>" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_result_file_is_read_and_a_wrong_one_refused(tmp_path):
     good = tmp_path / "result.json"
     good.write_text(json.dumps(example_result(d=4)))
@@ -185,6 +199,7 @@ def test_unusable_results_are_refused_with_a_sentence():
             render_report(result)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="cannot write the report to"):
@@ -211,6 +226,7 @@ class Fitted:
         return {"n_lags": 2, "federation": object()}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_fitted_method_and_a_bare_network_can_be_reported():
     model = Fitted()
     record = read_record(model)
@@ -232,6 +248,7 @@ def test_separate_networks_without_a_shared_one_are_refused_with_a_way_out():
         render_report(model)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_confidence_table_replaces_the_edges_and_loses_its_absent_ones():
     dbn = random_dbn(4)
     table = time_series_edges(dbn).assign(probability=0.9, ci_low=0.1, ci_high=0.5)
@@ -242,6 +259,7 @@ def test_a_confidence_table_replaces_the_edges_and_loses_its_absent_ones():
     assert {row[4] for row in data["networks"][0]["edges"]} == {0.9}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_truth_and_sites_can_be_given_beside_a_fitted_method():
     model = Fitted()
     page = render_report(
@@ -251,6 +269,7 @@ def test_truth_and_sites_can_be_given_beside_a_fitted_method():
     assert "from 120 rows at 2 sites" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_truth_in_another_order_is_matched_by_name_and_one_of_other_variables_left_out():
     dbn = random_dbn(4, names=list("abcd"))
     order = [2, 0, 3, 1]

@@ -1,3 +1,5 @@
+"""Several modules: every plot under the same rules."""
+
 from __future__ import annotations
 
 import io

@@ -46,12 +46,3 @@ def test_the_gallery_shows_every_picture_of_its_script_and_all_are_stored():
     assert shown == list(example("gallery").PICTURES)
     for name in shown:
         assert (ROOT / "docs" / "gallery" / f"{name}.png").is_file()
-
-
-@pytest.mark.parametrize("page", ["quickstart", "choosing", "tutorial", "gallery"])
-def test_links_of_the_documents_lead_somewhere(page):
-    text = (ROOT / "docs" / f"{page}.md").read_text()
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
-        assert (ROOT / "docs" / target).is_file(), target
-    for script in re.findall(r"examples/\w+\.py", text):
-        assert (ROOT / script).is_file(), script

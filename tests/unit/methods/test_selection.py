@@ -45,6 +45,7 @@ def test_held_out_loss_equals_the_loss_of_a_fit_to_the_earlier_rows() -> None:
         assert loss == pytest.approx(0.5 * np.sum(residual**2) / 25)
 
 
+@pytest.mark.slow
 def test_auto_mu_tells_shared_from_independent_sites() -> None:
     together = simulate(d=5, n_sites=4, n_samples=160, mean_degree=3, random_state=1)
     apart = simulate(

@@ -1,0 +1,104 @@
+"""The numbers of a network and nothing else: what every other module of this package computes from.
+
+`feddbn.model.dbn.DBN` adds what people ask of a network. It imports those modules, and they import this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.errors import ParameterError
+
+__all__ = ["Network"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Network:
+    """The numbers of a linear dynamic Bayesian network, checked and read-only.
+
+    Attributes
+    ----------
+    W
+        (d, d); ``W[i, j]`` is the effect i -> j within a moment.
+    A
+        (p, d, d); ``A[l-1][i, j]`` is the effect of i at t-l on j at t.
+    variables
+        d names.
+    intercept
+        (d,) constant of each equation.
+    noise_variances
+        (d,) variances of u_t.
+    """
+
+    W: FloatArray
+    A: FloatArray
+    variables: tuple[str, ...]
+    intercept: FloatArray
+    noise_variances: FloatArray
+
+    def __init__(
+        self,
+        W: FloatArray,
+        A: FloatArray,
+        variables: Sequence[str] | None = None,
+        intercept: FloatArray | None = None,
+        noise_variances: FloatArray | None = None,
+    ) -> None:
+        W = np.array(W, dtype=np.float64)
+        A = np.array(A, dtype=np.float64)
+        if W.ndim != 2 or W.shape[0] != W.shape[1]:
+            raise ParameterError(f"W must be square, got shape {W.shape}.")
+        d = len(W)
+        if A.ndim != 3 or A.shape[1:] != (d, d):
+            raise ParameterError(f"A must have shape (n_lags, {d}, {d}), got {A.shape}.")
+        names = tuple(f"x{i}" for i in range(d)) if variables is None else tuple(str(v) for v in variables)
+        if len(names) != d or len(set(names)) != d:
+            raise ParameterError(
+                f"variables must be {d} different names, got {len(names)} ({len(set(names))} different)."
+            )
+        c = np.zeros(d) if intercept is None else np.array(intercept, dtype=np.float64)
+        v = np.ones(d) if noise_variances is None else np.array(noise_variances, dtype=np.float64)
+        if c.shape != (d,) or v.shape != (d,):
+            raise ParameterError(
+                f"intercept and noise_variances must have shape ({d},), got {c.shape} and {v.shape}."
+            )
+        for array in (W, A, c, v):
+            if not np.all(np.isfinite(array)):
+                raise ParameterError(
+                    "a DBN needs finite weights, intercepts and variances; NaN or infinity was given."
+                )
+            array.setflags(write=False)
+        if np.any(v < 0):
+            raise ParameterError(f"noise_variances must not be negative, got {v.min():g}.")
+        for field_name, value in (
+            ("W", W),
+            ("A", A),
+            ("variables", names),
+            ("intercept", c),
+            ("noise_variances", v),
+        ):
+            object.__setattr__(self, field_name, value)
+
+    def __repr__(self) -> str:
+        n_within, n_lagged = np.count_nonzero(self.W), np.count_nonzero(self.A)
+        size = f"{self.d} variables, {self.n_lags} lags"
+        return f"<{type(self).__name__}: {size}, {n_within} edges within and {n_lagged} across moments>"
+
+    @property
+    def d(self) -> int:
+        """Number of variables."""
+        return len(self.W)
+
+    @property
+    def n_lags(self) -> int:
+        """Number of lags p."""
+        return len(self.A)
+
+    @property
+    def adjacency_matrices(self) -> FloatArray:
+        """(p+1, d, d): W first, then A_1, ..., A_p, all ``[from, to]``."""
+        return np.concatenate([self.W[None], self.A])

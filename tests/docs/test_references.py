@@ -1,0 +1,80 @@
+"""What docstrings, comments and pages refer to exists; every test here reports all that does not at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.references import (
+    ROOT,
+    cited_tests,
+    files_in,
+    is_file,
+    is_own_name,
+    is_some_test,
+    is_there,
+    names_in,
+    own_names_in,
+    prose,
+)
+
+MODULES = sorted((ROOT / "src").rglob("*.py"))
+SCRIPTS = sorted(path for part in ("tests", "benchmarks", "examples") for path in (ROOT / part).rglob("*.py"))
+# The changelog tells how things were called when they changed.
+PAGES = sorted(
+    path for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")) if path.name != "CHANGELOG.md"
+)
+
+
+def broken(paths, found_in, is_right):
+    return [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in paths
+        for name in sorted(found_in(prose(path)))
+        if not is_right(name, path)
+    ]
+
+
+def test_modules_that_are_named_can_be_imported():
+    assert broken(MODULES + PAGES, names_in, lambda name, path: is_there(name)) == []
+
+
+def test_names_in_single_backticks_occur_in_the_code():
+    assert broken(MODULES, own_names_in, lambda name, path: is_own_name(name)) == []
+
+
+def test_files_that_are_named_exist():
+    assert broken(MODULES + SCRIPTS + PAGES, files_in, is_file) == []
+
+
+def test_tests_that_a_comment_names_exist():
+    assert broken(MODULES, cited_tests, lambda name, path: is_some_test(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("found_in", "text", "found"),
+    [
+        (
+            names_in,
+            "see `core.orders.average` and feddbn.errors.",
+            {"feddbn.core.orders.average", "feddbn.errors"},
+        ),
+        (names_in, "not federation.sites() nor core/encoding.py", set()),
+        (
+            own_names_in,
+            "`rho1` and `Moments.merge`, not ``numpy.dot`` or `core.arrays`",
+            {"rho1", "Moments.merge"},
+        ),
+        (files_in, "as `core/encoding.py` says; docs/schema.md too", {"core/encoding.py", "docs/schema.md"}),
+        (cited_tests, "why; see test_it_holds in tests/unit/test_a.py", {"test_it_holds"}),
+    ],
+)
+def test_references_are_found_in_text(found_in, text, found):
+    assert found_in(text) == found
+
+
+def test_what_does_not_exist_is_noticed():
+    assert not is_there("feddbn.core.nothing")
+    assert not is_there("feddbn.model.dbn.Nothing")
+    assert not is_own_name("DBN.nothing_of_the_kind")
+    assert not is_file("core/nothing.py", ROOT / "README.md")
+    assert not is_some_test("test_" + "that_nobody_wrote")

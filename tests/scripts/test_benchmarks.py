@@ -1,0 +1,106 @@
+"""Every benchmark runs at its smallest setting: its numbers mean nothing here, that it runs does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+ENGINES = ["runtime_kill", "runtime_latency", "runtime_soak"]
+USED_BY_OTHERS = ["naive", "peers", "pictures", "settings", "timing"]
+PARTS_OF_RUN = ["against_naive", "against_peers", "oneshot_cost", "scaling"]
+# These put their own clocks into the package, so they get a process of their own.
+ALONE = {"run": ["--tiny", "--out", "{out}"], "profile_methods": ["3"]}
+COMMANDS = {
+    "calibration": [
+        "edges --federations 2 --rows 60 --sites 2 --variables 3 --replicates 3",
+        "intervals --series 2 --rows 60 --sites 2 --variables 3 --fitted",
+    ],
+    "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
+    "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],
+    "oneshot_against_dynotears": ["--seeds 2 --d 3 --n 60 --weak"],
+    "privacy_overhead": ["curve {out}/cost.csv --sites 4", "plot {out}/cost.csv {out}/cost.svg"],
+    "privacy_utility": [
+        "run {out}/rows.csv --recordings 40 --epsilon 8 4 --seeds 0-0",
+        "table {out}/rows.csv",
+        "plot {out}/rows.csv {out}/utility.svg",
+    ],
+}
+CALLS = {
+    "demo_table": lambda m: m.main(2, d=3, n_samples=100),
+    "fdbnl_objective": lambda m: m.main(0, 0, d=3, counts=(2,)),
+    "one_site_cost": lambda m: sys.stdout.write(m.table_of(m.steps_of("PFDBNL", 3), {}).text()),
+    "paper_setting": lambda m: m.main(2, settings=((3, 60),)),
+    "personal_accuracy": lambda m: m.main(range(1), [0.1], d=4, n_samples=120),
+    "personal_participation": lambda m: (m.table(range(1), d=3), m.curve(None, d=3)),
+    "personal_speed": lambda m: m.main(1, setting=(3, 2, 60)),
+    "personal_variables": lambda m: m.main(range(1), n_samples=300),
+    "privacy_membership": lambda m: m.main(n_trials=5),
+    "privacy_overhead": lambda m: m.fit(3, 3, 1, "adaptive"),
+}
+ON_REAL_DATA = {
+    "real_data_ranking": lambda m: m.dream4_table([1, 2], {"linear": m.RECIPES["linear, no hubs"]}),
+}
+
+# Whatever a small setting leads to is not the subject.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Import a script of the folder; what it imported is forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    before = set(sys.modules)
+    yield import_module
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == BENCHMARKS:
+            del sys.modules[name]
+
+
+def test_every_script_of_the_folder_is_run_here():
+    there = {path.stem for path in BENCHMARKS.glob("*.py")}
+    assert there == {*ENGINES, *USED_BY_OTHERS, *PARTS_OF_RUN, *ALONE, *COMMANDS, *CALLS, *ON_REAL_DATA}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_benchmark_runs_at_its_smallest_setting(name, script, capsys):
+    CALLS[name](script(name))
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_command_line_of_a_benchmark_runs(name, script, monkeypatch, capsys, tmp_path):
+    module = script(name)
+    for line in COMMANDS[name]:
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *line.format(out=tmp_path).split()])
+        module.main()
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_benchmark_that_measures_the_package_from_inside_runs(name, tmp_path):
+    arguments = [argument.format(out=tmp_path) for argument in ALONE[name]]
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / f"{name}.py", *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "| " in done.stdout
+
+
+@pytest.mark.skipif("FEDDBN_DATA" not in os.environ, reason="FEDDBN_DATA names no data")
+@pytest.mark.parametrize("name", ON_REAL_DATA)
+def test_a_benchmark_on_real_data_runs(name, script, capsys):
+    ON_REAL_DATA[name](script(name))
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_benchmark_of_engines_can_be_imported(name, script):
+    pytest.importorskip("nvflare")
+    assert script(name).main

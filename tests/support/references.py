@@ -1,0 +1,123 @@
+"""What a text refers to: dotted names, files and tests; and whether they are there."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_NAME = re.compile(r"(?<![\w./-])(?:feddbn|core|federation|runtime)(?:\.[A-Za-z_]\w*)+(?![\w/(]|\.\w)")
+_ROOMS = ("feddbn", "core", "federation", "runtime")
+_OWN = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
+_FILE = re.compile(r"(?<![\w/.{}<~-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b(?!\.)")
+_TEST = re.compile(r"\btest_\w+")
+
+
+@cache
+def prose(path: Path) -> str:
+    """Docstrings and comments of a module, or a page without its blocks of code."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        return re.sub(r"```.*?```", "", text, flags=re.S)
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    said = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return "\n".join([*said, *(token.string for token in tokens if token.type == tokenize.COMMENT)])
+
+
+def names_in(text: str) -> set[str]:
+    """Dotted names of modules of the package, and of what is in them."""
+    found = {name for name in _NAME.findall(text) if not name.endswith((".py", ".md"))}
+    return {name if name.startswith("feddbn.") else f"feddbn.{name}" for name in found}
+
+
+def files_in(text: str) -> set[str]:
+    """Modules and pages named by a path."""
+    return set(_FILE.findall(text))
+
+
+def cited_tests(text: str) -> set[str]:
+    """Names of tests, or of modules of tests."""
+    return set(_TEST.findall(re.sub(r"\S+\.py\b", "", text)))
+
+
+def own_names_in(text: str) -> set[str]:
+    """Names in single backticks, which stand for something of this package; others' stand in double ones."""
+    return {name for name in _OWN.findall(text) if name.split(".")[0] not in _ROOMS}
+
+
+@cache
+def words_of_the_code() -> frozenset[str]:
+    """Every name, argument, attribute, module and word of a string constant in the package."""
+    words: set[str] = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        words.update(path.with_suffix("").parts)
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        said = {id(node.body[0]) for node in ast.walk(tree) if isinstance(node, documented) and node.body}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr) and id(node) in said and isinstance(node.value, ast.Constant):
+                # A docstring must not vouch for itself.
+                node.value.value = None
+        for node in ast.walk(tree):
+            for field in ("id", "attr", "arg", "name", "value"):
+                value = getattr(node, field, None)
+                if isinstance(value, str):
+                    words.update(re.findall(r"\w+", value))
+    return frozenset(words)
+
+
+def is_own_name(name: str) -> bool:
+    """Whether every part of a name occurs in the code."""
+    return words_of_the_code().issuperset(name.split("."))
+
+
+@cache
+def is_there(name: str) -> bool:
+    """Whether a dotted name can be imported."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[cut:]:
+            if not hasattr(found, attribute) and attribute not in getattr(found, "__annotations__", {}):
+                return False
+            found = getattr(found, attribute, None)
+        return True
+    return False
+
+
+def is_file(name: str, beside: Path) -> bool:
+    """Whether a path leads somewhere from the root, the package, the tests, the pages or beside, or names a module."""
+    places = (ROOT, ROOT / "src" / "feddbn", ROOT / "tests", ROOT / "docs", beside.parent)
+    return any((place / name).is_file() for place in places) or name in _modules()
+
+
+@cache
+def _modules() -> frozenset[str]:
+    """Names of modules without their folders, as a page about a room gives them."""
+    return frozenset(path.name for path in (ROOT / "src").rglob("*.py"))
+
+
+@cache
+def _source(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def is_test(name: str) -> bool:
+    """Whether ``path`` or ``path::test`` is there."""
+    path, _, test = name.partition("::")
+    return (ROOT / path).is_file() and (not test or f"def {test}(" in _source(ROOT / path))
+
+
+def is_some_test(name: str) -> bool:
+    """Whether some file has that name, or some file has a test of that name."""
+    modules = (ROOT / "tests").rglob("test_*.py")
+    return any(path.stem == name or f"def {name}(" in _source(path) for path in modules)
