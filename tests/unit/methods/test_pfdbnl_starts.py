@@ -13,10 +13,10 @@ from feddbn.core.fdbnl.dynotears import penalty_matrix
 from feddbn.core.fdbnl.schedules import make_schedule
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.pruning import topological_order
-from feddbn.core.pfdbnl.server import NORMS, PersonalOptions, PersonalRun
+from feddbn.core.pfdbnl.server import N_NUMBERS, PersonalOptions, PersonalRun
 from feddbn.core.pfdbnl.stages import searched_order
 from feddbn.core.solvers.lasso import loss_value, penalty_value, solve_lasso
-from feddbn.federation.programs.pfdbnl import asked as personal_asked
+from feddbn.federation.programs.pfdbnl import site as personal_site
 
 STRONG = (0.5, 2.0)
 
@@ -80,8 +80,11 @@ def test_server_goes_back_where_the_second_start_is_worse(
     seen = []
     while not run.is_done:
         seen.append(run.stage.value)
-        answer = np.zeros(18 + NORMS + 1)
-        answer[18 + NORMS - 2 : 18 + NORMS] = 10.0 * n_participants, gain if seen[-1] == "chosen" else 0.0
+        answer = np.zeros(18 + N_NUMBERS + 1)
+        answer[18 + N_NUMBERS - 2 : 18 + N_NUMBERS] = (
+            10.0 * n_participants,
+            gain if seen[-1] == "chosen" else 0.0,
+        )
         run.advance(answer, n_participants)
     order = [stage for stage, _ in groupby(seen)]
     assert order == ["warm", "acyclic", "order", "searched", "chosen", *end]
@@ -99,7 +102,7 @@ def test_a_site_searches_each_of_its_folds_once(monkeypatch: pytest.MonkeyPatch)
         calls.append(n)
         return searched_order(G, n, constraints)
 
-    monkeypatch.setattr(personal_asked, "searched_order", counted)
+    monkeypatch.setattr(personal_site, "searched_order", counted)
     fed = simulate(d=3, n_sites=2, n_samples=120, heterogeneity=0.3, random_state=2)
     PFDBNL(mu="auto").fit(fed.sites)
     # Seven values of mu on two folds, then the fit to all rows.
