@@ -14,7 +14,8 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.design import Design
-from feddbn.core.designs.nuisance import SHARED, project_off
+from feddbn.core.designs.lagged import stretches
+from feddbn.core.designs.nuisance import SHARED, TimeBasis, project_off
 from feddbn.core.designs.recordings import Recording
 from feddbn.core.designs.rows import design_rows, public_blocks
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
@@ -137,25 +138,15 @@ def _about_its_mean(moments: Moments) -> Moments:
 
 def _without_trend(design: Design, recording: Recording) -> Gram:
     """The sums of a recording with a trend or cycle of its own."""
-    q, span = design.q, (0.0, 0.0)
-    if design.nuisance.degree:
-        span = _span(recording)
-    joint: Moments | None = None
+    q, p = design.q, design.n_lags
+    runs = [(stretch.time, len(stretch.values) - p) for stretch in stretches(recording.blocks(), p)]
+    if not runs:
+        return Gram.empty(q)
+    basis, joint = TimeBasis.over(design.nuisance, runs), None
     for chunk in design_rows(design, recording.blocks()):
         times = chunk.time + np.arange(len(chunk.values), dtype=np.float64)
-        part = Moments.of_rows(np.concatenate([chunk.values, design.nuisance.columns(times, span)], axis=1))
+        part = Moments.of_rows(np.concatenate([chunk.values, basis.at(times)], axis=1))
         joint = part if joint is None else joint.merge(part)
-    if joint is None:
-        return Gram.empty(q)
+    assert joint is not None
     scatter, rank = project_off(joint, q)
     return Gram(Moments.empty(q), Moments(joint.n, np.zeros(q), scatter), float(rank))
-
-
-def _span(recording: Recording) -> tuple[float, float]:
-    """Times of the first and of the last row."""
-    first, end = None, 0
-    for block in recording.blocks():
-        start = end if block.time is None else block.time
-        first = start if first is None else first
-        end = start + len(block.values)
-    return float(first or 0), float(max(end - 1, 0))

@@ -5,7 +5,8 @@ Lovell): with Z the design rows of a recording and B its nuisance columns ::
 
     Z'Z - Z'B (B'B)^-1 B'Z
 
-which needs the products of [Z, B] only, so rows are read once and none is kept.
+which needs the products of [Z, B] only, so no row is kept. A recording with a trend or cycle is read twice: first for
+its times, from which B is made.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.scaling import correlations
 from feddbn.errors import DataError, ParameterError
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "SHARED",
     "Label",
     "Nuisance",
+    "TimeBasis",
     "finite_numbers",
     "is_baseline",
     "project_off",
@@ -41,7 +42,7 @@ SHARED: Hashable = ("shared",)
 _MAX_DEGREE = 12
 _SHORTEST_PERIOD = 2.0
 # Directions in which the nuisance columns vary less than this, relative to their own scale, are no directions.
-_COLLINEAR = 1e-10
+_COLLINEAR = 1e-6
 
 
 @dataclass(frozen=True)
@@ -174,18 +175,52 @@ def is_baseline(labels: NDArray[np.generic], baseline: Label = None) -> BoolArra
     return np.array([value is None or value != value or not value for value in labels.tolist()], dtype=bool)
 
 
+@dataclass(frozen=True)
+class TimeBasis:
+    """Orthonormal nuisance columns of one recording, but for the constant: ``(columns - mean) mix``.
+
+    Cycles longer than a recording and polynomials are nearly the same columns; their products would lose twice
+    as many digits as the columns themselves, so they are made orthogonal before anything is multiplied.
+    """
+
+    nuisance: Nuisance
+    span: tuple[float, float]
+    mean: FloatArray
+    mix: FloatArray
+
+    @classmethod
+    def over(cls, nuisance: Nuisance, runs: Sequence[tuple[int, int]]) -> TimeBasis:
+        """The basis over rows at these times: (first, number) of consecutive ones."""
+        span = (float(runs[0][0]), float(runs[-1][0] + runs[-1][1] - 1))
+        R: FloatArray | None = None
+        for first, m in runs:
+            columns = nuisance.columns(first + np.arange(m, dtype=np.float64), span)
+            rows = np.column_stack([np.ones(m), columns])
+            R = np.asarray(np.linalg.qr(rows if R is None else np.concatenate([R, rows]), mode="r"))
+        assert R is not None
+        mean, centred = R[0, 1:] / R[0, 0], R[1:, 1:]
+        size = np.sqrt((centred**2).sum(axis=0))
+        # Nuisance columns are of size one: what varies less than this is constant but for rounding.
+        varying = np.flatnonzero(size > 1e-10 * abs(R[0, 0]))
+        _, s, Vt = np.linalg.svd(centred[:, varying] / size[varying], full_matrices=False)
+        real = s > _COLLINEAR
+        mix = np.zeros((len(mean), int(real.sum())))
+        mix[varying] = (Vt[real] / s[real, None]).T / size[varying, None]
+        return cls(nuisance, span, mean, mix)
+
+    def at(self, times: FloatArray) -> FloatArray:
+        """(n, rank) columns at these times."""
+        return (self.nuisance.columns(times, self.span) - self.mean) @ self.mix
+
+
 def project_off(joint: Moments, q: int) -> tuple[FloatArray, int]:
-    """(q, q) products of the first q columns after mean and further columns are taken off, and the rank of these."""
-    own = joint.scatter[:q, :q]
-    squares = np.diag(joint.scatter)[q:]
-    # Nuisance columns are of size one, so what varies less than this is constant but for rounding.
-    varying = q + np.flatnonzero(squares > 1e-20 * joint.n)
-    R, root = correlations(joint.scatter[np.ix_(varying, varying)])
-    e, V = np.linalg.eigh(R)
-    real = e > _COLLINEAR * max(len(R), 1)
-    rank = 1 + int(real.sum())
+    """(q, q) products of the first q columns after their mean and the other, orthonormal columns are taken off,
+    and how many parameters that took.
+    """
+    rank = 1 + joint.q - q
     if joint.n <= rank:
         # Nothing is left of rows that the nuisances explain completely; what is computed is rounding.
         return np.zeros((q, q)), int(joint.n)
-    along = (V[:, real] / np.sqrt(e[real])).T @ (joint.scatter[varying, :q] / root[:, None])
-    return own - along.T @ along, rank
+    cross = joint.scatter[q:, :q]
+    rest = joint.scatter[:q, :q] - cross.T @ np.linalg.solve(joint.scatter[q:, q:], cross)
+    return (rest + rest.T) / 2, rank

@@ -134,6 +134,16 @@ def test_a_recording_too_short_for_its_nuisances_says_nothing(n) -> None:
     assert not gram.scatter.any()
 
 
+def test_a_cycle_longer_than_the_recording_beside_a_cubic_loses_no_digits() -> None:
+    nuisance = Nuisance("recording", degree=3, periods=(150.0,))
+    recording = _recordings((60,))[0]
+    x = recording.segments[0].values
+    residual = sm.OLS(x, _columns(nuisance, np.arange(60.0))).fit().resid
+    gram = recording_gram(Design.linear(NAMES, 0, nuisance), recording)
+    np.testing.assert_allclose(gram.scatter, residual.T @ residual, rtol=1e-10, atol=1e-10)
+    assert gram.n_removed == 6
+
+
 def test_a_cycle_of_two_steps_counts_once() -> None:
     gram = recording_gram(Design.linear(NAMES, 0, Nuisance("recording", periods=(2.0,))), _recordings()[0])
     assert gram.n_removed == 2  # its sine is zero at every row
