@@ -20,7 +20,7 @@ endif
 
 # Run two groups of tests side by side, each with a name before its lines; fails if one of them does.
 SHELL := /bin/bash
-named = trap - INT; set -o pipefail; PYTHONUNBUFFERED=1 $(BIN)/python -m pytest $(2) 2>&1 | awk '{ print "$(1) | " $$0; fflush() }'
+named = trap - INT; set -o pipefail; PYTHONUNBUFFERED=1 $(BIN)/python -m pytest $(2) 2>&1 | while IFS= read -r line; do printf '%s\n' "$(1) | $$line"; done
 side_by_side = @($(1)) & first=$$!; ($(2)); second=$$?; wait $$first; exit $$(($$? + second))
 
 .PHONY: help demo test test-fast coverage check format bench bench-quick clean
