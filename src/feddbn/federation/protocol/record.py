@@ -7,7 +7,7 @@ the record's name. A record of another version is refused: a run goes on with th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from operator import is_
 from typing import Any, ClassVar, Self
 
@@ -22,6 +22,7 @@ TOGETHER = "together"
 """Where a memo keeps the records of sites that were asked together, as arrays of all of them."""
 
 
+@dataclass(frozen=True)
 class Record:
     """Base of the records; a subclass is a frozen dataclass of arrays (K, ...).
 
@@ -58,7 +59,7 @@ class Record:
             )
         values: dict[str, Any] = {
             item.name: np.stack([state[f"{cls.prefix}.{item.name}"] for state in states])
-            for item in fields(cls)  # type: ignore[arg-type]
+            for item in fields(cls)
         }
         return cls(**values)
 
@@ -69,7 +70,7 @@ class Record:
         memo: Memo | None = None,
     ) -> list[SiteState]:
         """Return the sites' states with this record in them; `only` names the fields that have changed."""
-        names = [item.name for item in fields(self)] if only is None else list(only)  # type: ignore[arg-type]
+        names = [item.name for item in fields(self)] if only is None else list(only)
         columns = [(f"{self.prefix}.{name}", getattr(self, name)) for name in names]
         version = np.array(self.version)
         # Copies: a view would keep the arrays of all sites alive as long as one site keeps its own.
