@@ -19,7 +19,7 @@ from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.statistics import Preparation
+from feddbn.federation.programs.statistics import AskedMoments, Preparation
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
 from feddbn.methods.parameters import Rule, is_federation
@@ -287,6 +287,16 @@ class DBNEstimator(FederatedEstimator):
         return EdgeConstraints.from_edges(
             self._variables, self._largest_lag, self.forbidden_edges, self.required_edges
         )
+
+    def _say_levels(self, asked: AskedMoments | None) -> None:
+        """Set `center_`, and say so where recordings turned out to have means of their own."""
+        self.center_ = str(self.center) if asked is None else asked.center
+        if asked is not None and asked.own_levels is not None and asked.own_levels > 0:
+            self.warnings_.append(
+                f"recordings differ in their means (BIC {asked.own_levels:.0f} better with means of their own), so each "
+                "was centred on its own; intercepts are those of the average recording, so a forecast of one recording "
+                "needs its values relative to its own mean. center='none' keeps one mean for all."
+            )
 
     def _set_network(self, dbn: DBN, raw: DBN) -> None:
         self.dbn_ = dbn

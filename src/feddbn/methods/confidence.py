@@ -22,6 +22,7 @@ from feddbn.core.statistics.resampling import RESAMPLINGS
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
+from feddbn.federation.programs.statistics import asked_moments_program
 from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.method_table import METHODS
 from feddbn.methods.base import simulated
@@ -128,12 +129,12 @@ def edge_confidence(
             "edge confidence needs a fixed number of lags, "
             f"but the estimator has n_lags={estimator.n_lags!r}; set it to the number that was chosen."
         )
-    if getattr(estimator, "center", None) == "recording":
-        raise ParameterError(
-            "edge confidence resamples rows about a common mean; center='recording' is not possible."
-        )
     running = _federation(sites, federation, variables)
     names = running.variables
+    center = str(getattr(estimator, "center", "none"))
+    if center == "auto":
+        # The same evidence as in a fit; resamples of rows with different levels would be confident about them.
+        center = run_program(asked_moments_program(names, int(estimator.n_lags), center), running).center
     program = bootstrap_program(
         len(names),
         int(estimator.n_lags),
@@ -142,6 +143,7 @@ def edge_confidence(
         block_length=int(block_length) if is_length else str(block_length),
         unit=unit,
         seed=int(random_state),
+        center="recording" if center == "recording" else "none",
     )
     resampled = run_program(program, running)
     full, stacks = _refit(estimator, resampled, names, n_jobs, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,12 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import DataError
 from feddbn.federation.programs.fdbnl import ConsensusFit, check_summary, consensus_options
-from feddbn.federation.programs.statistics import Preparation, moments_program, prepare, summary_of_moments
+from feddbn.federation.programs.statistics import (
+    Preparation,
+    asked_moments_program,
+    prepare,
+    summary_of_moments,
+)
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.fdbnl import ConsensusEstimator
 from feddbn.methods.selection import resolve_auto
@@ -40,15 +46,21 @@ class Dynotears(ConsensusEstimator):
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
         self._settings()
-        center = "recording" if self.center == "recording" else "none"
-        moments = yield from moments_program(self._variables, self._value("n_lags"), center)
-        return self._solve(moments, self._variables)
+        center = self.center if self.center in ("auto", "recording") else "none"
+        if federation.answered_tasks is not None and center == "auto":
+            # Noise is fitted to one matrix of products; telling levels apart takes two.
+            center = "none"
+        asked = yield from asked_moments_program(self._variables, self._value("n_lags"), center)
+        fit = self._solve(
+            asked.moments, self._variables, self.center if asked.center == "none" else "recording"
+        )
+        return replace(fit, asked=asked)
 
     def fit_moments(self, moments: Moments, variables: tuple[str, ...]) -> DBN:
         """Fit from the moments of lagged rows and return the network."""
         self._begin()
         self._set_variables(tuple(variables))
-        self._set_fit(self._solve(moments, self._variables))
+        self._set_fit(self._solve(moments, self._variables, self.center))
         return self.dbn_
 
     def fit_rows(self, X: FloatArray, X_lagged: FloatArray) -> Dynotears:
@@ -63,10 +75,10 @@ class Dynotears(ConsensusEstimator):
         self.fit_moments(Moments.of_rows(np.hstack([X, X_lagged])), tuple(f"x{i}" for i in range(d)))
         return self
 
-    def _solve(self, moments: Moments, variables: tuple[str, ...]) -> ConsensusFit:
+    def _solve(self, moments: Moments, variables: tuple[str, ...], center: str) -> ConsensusFit:
         d = len(variables)
         settings = self._settings()
-        preparation: Preparation = prepare(summary_of_moments(moments, d), d, self.center, self.scale)
+        preparation: Preparation = prepare(summary_of_moments(moments, d), d, center, self.scale)
         check_summary(variables, preparation)
         options, _ = consensus_options(settings, preparation, self._constraints(), 1)
         G = moments.standardised(preparation.center, preparation.scale)

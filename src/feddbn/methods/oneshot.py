@@ -111,7 +111,8 @@ class OneShotDBN(DBNEstimator):
     forbidden_edges, required_edges
         ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
     center
-        "none": one intercept per variable. "recording": every recording has its own mean.
+        "none": one intercept per variable. "recording": every recording has its own mean. "auto": its own if the evidence
+        is for it (`center_`, `warnings_`), from the same sum.
     scale
         "none", or "federated" to search on variables scaled to unit variance. Weights are always in the
         original
@@ -135,6 +136,8 @@ class OneShotDBN(DBNEstimator):
         Number of lags, and the score of each number tried (None unless "auto").
     noise_variance_, reason_
         "equal" or "free", and why.
+    center_
+        "none" or "recording": which means were taken off.
     orientation_
         DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's
         ends exchanged scores. 0 means that the data cannot tell.
@@ -181,7 +184,7 @@ class OneShotDBN(DBNEstimator):
         "center_by": text("the name of a column", "'recording'") | nothing(),
         "forbidden_edges": edges(),
         "required_edges": edges(),
-        "center": word("none", "recording"),
+        "center": word("auto", "none", "recording"),
         "scale": word("none", "federated"),
         "random_state": whole(0) | nothing(),
         "federation": a_federation(),
@@ -206,7 +209,7 @@ class OneShotDBN(DBNEstimator):
         center_by: str | None = None,
         forbidden_edges: Sequence[Edge] | None = None,
         required_edges: Sequence[Edge] | None = None,
-        center: str = "none",
+        center: str = "auto",
         scale: str = "none",
         random_state: int | None = 0,
         federation: Federation | None = None,
@@ -260,6 +263,9 @@ class OneShotDBN(DBNEstimator):
         if tasks is not None and "residual-features" not in tasks and self.use_nongaussian == "auto":
             # Under differential privacy every further sum would cost what the first one has left.
             options = replace(options, use_nongaussian=False)
+        if tasks is not None and options.center == "auto":
+            # Noise is fitted to one matrix of products; telling levels apart takes two.
+            options = replace(options, center="none")
         rng = np.random.default_rng(self.random_state)
         program = oneshot_program(self._variables, self._constraints(), options, rng)
         outcome, _ = self._run(program, federation, observer)
@@ -368,6 +374,7 @@ class OneShotDBN(DBNEstimator):
         self.score_ = learned.score
         self.n_rounds_ = outcome.n_sums
         self.n_samples_ = int(outcome.moments.n)
+        self._say_levels(outcome.asked)
         units = learned.units
         if units is not None and units.n_changed + units.n_open and self.scale == "none":
             sentence = (

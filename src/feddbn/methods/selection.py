@@ -121,7 +121,6 @@ def _select(
 ) -> Selection:
     if not candidates:
         raise ParameterError("grid must have at least one candidate, got none.")
-    center = "recording" if estimator.center == "recording" else "none"
     number = 0
     try:
         # Candidates in order: the sites' memory of losses starts anew with the first block of the first.
@@ -133,6 +132,7 @@ def _select(
                 program = on_fold(estimator._candidate(federation, number), fold)
                 C, preparation = run_program(program, federation, observer)
                 n_lags = int(estimator._value("n_lags"))
+                center = "recording" if preparation.center_rule == "recording" else "none"
                 judge = held_out_program(
                     c, len(candidates), fold, n_lags, estimator._variables, preparation, center, C
                 )

@@ -30,6 +30,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.design import Design
+from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.lagged import CHUNK_ROWS
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.statistics.moments import Moments, sums_length
@@ -128,6 +129,7 @@ def bootstrap_program(
     block_length: int | str = "auto",
     unit: str = "auto",
     seed: int = 0,
+    center: str = "none",
 ) -> ServerProgram[ResampledMoments]:
     """Ask for the mean, then for stacked sums of resamples about it."""
     q = (n_lags + 1) * d
@@ -144,6 +146,7 @@ def bootstrap_program(
             block_rule="given" if isinstance(block_length, int) else block_length,
             unit=unit,
             seed=seed,
+            center=center,
             origin=origin,
         )
         return Task(question, note={"replicates": float(max(stop, 0))})
@@ -166,7 +169,10 @@ def bootstrap_program(
 
 @dataclass(frozen=True, kw_only=True)
 class BootstrapQuestion(Question):
-    """Sums of the replicates first..stop-1; `block_length` counts where `block_rule` is "given"."""
+    """Sums of the replicates first..stop-1; `block_length` counts where `block_rule` is "given".
+
+    ``center="recording"`` takes every recording's own mean off its rows first.
+    """
 
     name = "bootstrap-moments"
     purpose = "count, totals and cross-products of resampled lagged rows"
@@ -179,6 +185,7 @@ class BootstrapQuestion(Question):
     block_length: int = whole(default=0)
     unit: str = choice(*UNITS)
     seed: int = whole()
+    center: str = choice("none", "recording", default="none")
     origin: FloatArray = array("q")
 
     def check(self) -> None:
@@ -199,24 +206,35 @@ def _answer(here: Here, question: BootstrapQuestion) -> tuple[SiteState, FloatAr
         [plan.counts(question.resampling, question.seed, replicate) for replicate in range(first, stop)]
     )
     total = np.zeros((stop - first, sums_length(q)))
-    for index, sums in _block_sums(here.data, design, plan, origin):
+    for index, sums in _block_sums(here.data, design, plan, question):
         total += counts[:, index] @ sums
     return here.state, total.ravel()
 
 
 def _block_sums(
-    site: SiteData, design: Design, plan: ResamplingPlan, origin: FloatArray
+    site: SiteData, design: Design, plan: ResamplingPlan, question: BootstrapQuestion
 ) -> Iterator[tuple[np.ndarray, FloatArray]]:
     """Yield (units, sums of their blocks), some blocks at a time."""
     # Bounds the (blocks, q, q) products held at once.
+    origin = question.origin
     at_once = max(1, _FLOATS_AT_ONCE // len(origin) ** 2)
-    chunks = (chunk for recording in site.recordings() for chunk in _chunks(recording, design))
+    chunks = (
+        chunk - mean
+        for recording in site.recordings()
+        for mean in (_own_mean(recording, design, question.center),)
+        for chunk in _chunks(recording, design)
+    )
     for chunk, sizes, units in zip(chunks, plan.sizes, plan.units, strict=True):
         ends = np.cumsum(sizes)
         for first in range(0, len(sizes), at_once):
             part = slice(first, first + at_once)
             rows = chunk[ends[part][0] - sizes[first] : ends[part][-1]]
             yield units[part], block_sums(rows, sizes[part], origin)
+
+
+def _own_mean(recording: Recording, design: Design, center: str) -> FloatArray | float:
+    """What every row of a recording loses before rows are resampled."""
+    return recording_gram(design, recording).moments.mean if center == "recording" else 0.0
 
 
 def _chunks(recording: Recording, design: Design) -> Iterator[FloatArray]:

@@ -8,7 +8,7 @@ state, and for the paper's schedule its eigendecomposition, C_k and U_k.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,7 +22,15 @@ from feddbn.core.graphs.acyclicity import get_acyclicity
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.statistics import Preparation, asked_moments, prepare, summary_program
+from feddbn.federation.programs.statistics import (
+    AskedMoments,
+    Preparation,
+    asked_moments,
+    asked_moments_program,
+    prepare,
+    summary_of_moments,
+    summary_program,
+)
 from feddbn.federation.protocol.question import array, choice, number, whole
 from feddbn.federation.protocol.record import Record
 from feddbn.federation.protocol.rows import RowsQuestion
@@ -36,6 +44,7 @@ __all__ = [
     "check_summary",
     "consensus_options",
     "fdbnl_program",
+    "prepared_program",
     "run_options",
 ]
 
@@ -101,6 +110,7 @@ class ConsensusFit:
     run: ConsensusRun
     preparation: Preparation
     total_weight: float
+    asked: AskedMoments | None = None
 
 
 def run_options(
@@ -135,24 +145,67 @@ def check_summary(variables: tuple[str, ...], preparation: Preparation) -> None:
     check_variances(variables, summary.variance[:d], summary.mean[:d], rtol=1e-28)
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What a run's first sums have settled.
+
+    Attributes
+    ----------
+    preparation
+        For the rounds.
+    center
+        "none" or "recording": what sites take off their rows.
+    asked
+        The sum that decided about levels, or None.
+    """
+
+    preparation: Preparation
+    center: str
+    asked: AskedMoments | None = None
+
+    @property
+    def reported(self) -> Preparation:
+        """The preparation of the network: where recordings were centred, levels are those of the average recording."""
+        if self.asked is None or self.center == "none":
+            return self.preparation
+        return replace(self.preparation, center=self.asked.moments.mean)
+
+
+def prepared_program(settings: ConsensusSettings, variables: tuple[str, ...]) -> ServerProgram[Prepared]:
+    """Ask for means and variances, and with ``center="auto"`` whether recordings have levels of their own.
+
+    That takes a sum of moments instead of a summary; the rounds' sums tell the server as much.
+    """
+    d = len(variables)
+    if settings.center != "auto":
+        center = "recording" if settings.center == "recording" else "none"
+        summary = yield from summary_program(variables, settings.n_lags, center)
+        found = Prepared(prepare(summary, d, settings.center, settings.scale), center)
+    else:
+        asked = yield from asked_moments_program(variables, settings.n_lags, "auto")
+        summary, rule = summary_of_moments(asked.moments, d), "auto"
+        if asked.center == "recording":
+            summary, rule = replace(summary, mean=np.zeros_like(summary.mean)), "recording"
+        found = Prepared(prepare(summary, d, rule, settings.scale), asked.center, asked)
+    check_summary(variables, found.preparation)
+    return found
+
+
 def fdbnl_program(
     settings: ConsensusSettings, variables: tuple[str, ...], constraints: EdgeConstraints, n_sites: int
 ) -> ServerProgram[ConsensusFit]:
     """Yield the tasks of one FDBNL run; the result is a `ConsensusFit`."""
-    d = len(variables)
-    center = "recording" if settings.center == "recording" else "none"
-    summary = yield from summary_program(variables, settings.n_lags, center)
-    preparation = prepare(summary, d, settings.center, settings.scale)
-    check_summary(variables, preparation)
+    prepared = yield from prepared_program(settings, variables)
+    preparation = prepared.preparation
     options, total_weight = consensus_options(settings, preparation, constraints, n_sites)
     run = ConsensusRun(options)
     while not run.is_done:
         question = StepQuestion(
             n_lags=settings.n_lags,
             variables=variables,
-            center=center,
+            center=prepared.center,
             weighting=settings.weighting,
-            n_total=summary.n,
+            n_total=preparation.summary.n,
             round=run.round,
             ask=run.ask.value,
             rho2_before=run.rho2_before,
@@ -165,7 +218,7 @@ def fdbnl_program(
         )
         answer = yield Task(question, note=run.note)
         run.advance(answer.value, len(answer.contributors), answer.contributors)
-    return ConsensusFit(run, preparation, total_weight)
+    return ConsensusFit(run, prepared.reported, total_weight, prepared.asked)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data.checks import check_variances
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.statistics import moments_and_shape_program
+from feddbn.federation.programs.statistics import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.question import array
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
@@ -73,7 +73,8 @@ class OneShotOptions:
     choose_n_lags
         Choose the number of lags by the score.
     center
-        "none": one mean for all rows; "recording": one per recording. The intercept is always fitted.
+        "none": one mean for all rows; "recording": one per recording; "auto": the evidence decides. The intercept is
+        always fitted.
     scale
         "none" or "federated": whether the search sees variables scaled to unit variance.
     use_nongaussian
@@ -84,7 +85,7 @@ class OneShotOptions:
 
     n_lags: int = 1
     choose_n_lags: bool = False
-    center: Literal["none", "recording"] = "none"
+    center: str = "none"
     scale: Literal["none", "federated"] = "none"
     use_nongaussian: bool | Literal["auto"] = "auto"
     learn: LearnOptions = field(default_factory=LearnOptions)
@@ -111,7 +112,7 @@ class NonGaussianReport:
 
 @dataclass(frozen=True)
 class OneShotOutcome:
-    """What the server ends with: the network, the moments (original units), the number of lags and sums."""
+    """What the server ends with: the network, the moments (original units), the number of lags and sums, what was asked."""
 
     learned: Learned
     moments: Moments
@@ -119,6 +120,7 @@ class OneShotOutcome:
     lag_scores: FloatArray | None
     nongaussian: NonGaussianReport | None
     n_sums: int
+    asked: AskedMoments | None = None
 
 
 def oneshot_program(
@@ -131,9 +133,10 @@ def oneshot_program(
     may_ask = bool(options.use_nongaussian) and options.learn.lambdas is None
     # Whether equal variances are all there is to see is found out along the way, not by a sum of its own.
     shaped = options.use_nongaussian == "auto" and may_ask
-    program = moments_and_shape_program(variables, options.n_lags, options.center, shaped)
-    (moments, shape), n_sums = yield from _counted(program)
-    outcome = learn_from_moments(moments, variables, constraints, options, rng)
+    program = asked_moments_program(variables, options.n_lags, options.center, shaped)
+    asked_for, n_sums = yield from _counted(program)
+    shape, options = asked_for.shape, replace(options, center=asked_for.center)
+    outcome = learn_from_moments(asked_for.moments, variables, constraints, options, rng)
     learned, report = outcome.learned, None
     looks_gaussian = shape is not None and shape_p_value(shape) > WORTH_A_LOOK
     if may_ask and not (learned.noise.kind == "equal" and looks_gaussian):
@@ -141,7 +144,7 @@ def oneshot_program(
             outcome.moments, variables, outcome.n_lags, learned, options
         )
         n_sums += asked
-    return replace(outcome, learned=learned, nongaussian=report, n_sums=n_sums)
+    return replace(outcome, learned=learned, nongaussian=report, n_sums=n_sums, asked=asked_for)
 
 
 def learn_from_moments(

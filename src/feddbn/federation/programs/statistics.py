@@ -18,10 +18,11 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.design import Design
-from feddbn.core.designs.gram import gram_of, recording_gram
+from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.orders.nongaussian import shape_sums
-from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.core.statistics.levels import evidence_for_own_levels
+from feddbn.core.statistics.moments import Moments, sums_length, symmetric
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.folds import training_part
 from feddbn.federation.protocol.question import array, flag, number
@@ -39,14 +40,15 @@ from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
     "CENTERS",
+    "AskedMoments",
     "MomentsQuestion",
     "Preparation",
     "Summary",
     "SummaryQuestion",
     "asked_moments",
+    "asked_moments_program",
     "autocorrelation",
     "local_moments",
-    "moments_and_shape_program",
     "moments_program",
     "prepare",
     "summary_of_moments",
@@ -70,15 +72,20 @@ class SummaryQuestion(RowsQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class MomentsQuestion(RowsQuestion):
-    """Counts, totals and cross-products about an origin; `shape` adds skewness and kurtosis of every variable.
+    """Counts, totals and cross-products about an origin.
 
-    `clip_bound` is the bound to which sites clip where they add noise.
+    `levels` adds the number of recordings and the same products within recordings, `shape` skewness and kurtosis of
+    every variable. `clip_bound` is the bound to which sites clip where they add noise.
     """
 
     name = "moments"
-    purpose = "lagged means and cross-products of all variables, and if asked their skewness and kurtosis"
+    purpose = (
+        "lagged means and cross-products of all variables, and if asked the same within recordings, "
+        "and skewness and kurtosis"
+    )
 
     origin: FloatArray | None = array("q", default=None)
+    levels: bool = flag(default=False)
     shape: bool = flag(default=False)
     clip_bound: float | None = number(0.0, default=None)
 
@@ -86,13 +93,19 @@ class MomentsQuestion(RowsQuestion):
 def local_moments(here: Here, design: Design, fold: tuple[int, ...] = ()) -> tuple[SiteState, Moments]:
     """Return the site's moments of a design, from its state if it has read them before.
 
+    The state also keeps the scatter within recordings and their number.
+
     With a `fold` only the rows before the held-out block count (see `federation.programs.folds`).
     """
     state = here.state
     key = np.array([*bytes.fromhex(design.digest), *fold])
     if "moments.key" in state and np.array_equal(state["moments.key"], key):
         return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
-    total = gram_of(design, _training_parts(here.data, fold)).moments
+    total, within, n_recordings = Moments.empty(design.q), np.zeros((design.q, design.q)), 0
+    for recording in _training_parts(here.data, fold):
+        part = recording_gram(design, recording).moments
+        total, n_recordings = total.merge(part), n_recordings + (part.n > 0)
+        within += part.scatter
     if total.n == 0:
         raise DataError(
             f"no row of this site has n_lags={design.n_lags} rows before it; lower n_lags or leave the site out."
@@ -103,6 +116,8 @@ def local_moments(here: Here, design: Design, fold: tuple[int, ...] = ()) -> tup
         "moments.n": np.array(total.n),
         "moments.mean": total.mean,
         "moments.scatter": total.scatter,
+        "moments.within": within,
+        "moments.recordings": np.array(float(n_recordings)),
     }
     return new, total
 
@@ -119,8 +134,11 @@ def asked_moments(here: Here, question: RowsQuestion) -> tuple[SiteState, Moment
 
 def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArray]:
     state, moments = asked_moments(here, question)
-    sums = moments.to_sums(question.origin)
-    return state, np.concatenate([sums, _shapes(here.data)]) if question.shape else sums
+    parts = [moments.to_sums(question.origin)]
+    if question.levels:
+        upper = np.triu_indices(moments.q)
+        parts += [state["moments.recordings"][None], state["moments.within"][upper]]
+    return state, np.concatenate([*parts, _shapes(here.data)] if question.shape else parts)
 
 
 def _shapes(data: SiteData) -> FloatArray:
@@ -134,6 +152,8 @@ def _shapes(data: SiteData) -> FloatArray:
 
 
 def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[FloatArray]:
+    if question.levels:
+        raise ParameterError("levels=True: noise is fitted to one matrix of products, not to two.")
     if question.shape:
         raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
     if unit == "row":
@@ -250,29 +270,65 @@ def prepare(summary: Summary, d: int, center: str, scale: str) -> Preparation:
         error = np.sqrt(summary.variance[:d] * (1 + r) / (1 - r) / summary.n)
         rule = "federated" if np.any(np.abs(summary.mean[:d]) > 4.0 * error) else "none"
     q = len(summary.mean)
-    middle = summary.mean if rule == "federated" else np.zeros(q)
+    # Recordings that were centred on their own means have a mean of zero, or that of the average recording.
+    middle = np.zeros(q) if rule == "none" else summary.mean
     factor = np.tile(np.sqrt(summary.variance[:d]), q // d) if scale == "federated" else np.ones(q)
     return Preparation(middle, factor, rule, summary)
 
 
 def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
     """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
-    moments, _ = yield from moments_and_shape_program(variables, n_lags, center, shape=False)
-    return moments
+    asked = yield from asked_moments_program(variables, n_lags, center)
+    return asked.moments
 
 
-def moments_and_shape_program(
-    variables: tuple[str, ...], n_lags: int, center: str, shape: bool
-) -> ServerProgram[tuple[Moments, FloatArray | None]]:
-    """The same with the sums of `core.orders.nongaussian.shape_sums` if `shape` is asked for, in the same sum."""
-    q = (n_lags + 1) * len(variables)
-    question = MomentsQuestion(n_lags=n_lags, variables=variables, center=center)
-    total = (yield Task(replace(question, shape=shape))).value
+@dataclass(frozen=True)
+class AskedMoments:
+    """What one sum of moments told.
+
+    Attributes
+    ----------
+    moments
+        Of all rows, centred as `center` says.
+    center
+        "none" or "recording": what was asked for, or what the evidence chose.
+    own_levels
+        Evidence that recordings have means of their own (`core.statistics.levels`); None if it was not asked for.
+    shape
+        Sums of `core.orders.nongaussian.shape_sums`, or None.
+    """
+
+    moments: Moments
+    center: str
+    own_levels: float | None = None
+    shape: FloatArray | None = None
+
+
+def asked_moments_program(
+    variables: tuple[str, ...], n_lags: int, center: str, shape: bool = False
+) -> ServerProgram[AskedMoments]:
+    """Ask for the whole lagged Gram matrix, and in the same sum for what `center` and `shape` need.
+
+    ``center="auto"`` asks for the products within recordings, too. Where recordings have means of their own, these
+    products are taken, with the mean of all rows: what is said about levels is then about the average recording.
+    """
+    d, q = len(variables), (n_lags + 1) * len(variables)
+    is_auto = center == "auto"
+    question = MomentsQuestion(n_lags=n_lags, variables=variables, center="none" if is_auto else center)
+    total = (yield Task(replace(question, levels=is_auto, shape=shape))).value
     size = sums_length(q)
-    moments = Moments.from_sums(total[:size], q)
+    moments, rest = Moments.from_sums(total[:size], q), total[size:]
     deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / moments.n)
     if np.any(np.abs(moments.mean) > _FAR_FROM_ZERO * deviation):
         origin = moments.mean
         answer = yield Task(replace(question, origin=origin))
         moments = Moments.from_sums(answer.value, q, origin)
-    return moments, total[size:] if shape else None
+    if not is_auto:
+        return AskedMoments(moments, center, None, rest if shape else None)
+    length = 1 + q * (q + 1) // 2
+    within = symmetric(rest[1:length], q)
+    evidence = evidence_for_own_levels(moments.scatter, within, moments.n, float(rest[0]), d)
+    if evidence > 0:
+        moments = Moments(moments.n, moments.mean, within)
+    rule = "recording" if evidence > 0 else "none"
+    return AskedMoments(moments, rule, evidence, rest[length:] if shape else None)

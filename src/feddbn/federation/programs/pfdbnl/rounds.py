@@ -24,10 +24,10 @@ from feddbn.core.pfdbnl.step import PersonalRound
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.entry_moments import entry_moments_program
-from feddbn.federation.programs.fdbnl import ConsensusSettings, check_summary, run_options
+from feddbn.federation.programs.fdbnl import ConsensusSettings, check_summary, prepared_program, run_options
 from feddbn.federation.programs.pfdbnl.clusters import cluster_program
 from feddbn.federation.programs.pfdbnl.questions import AVERAGES, FinishQuestion, StepQuestion
-from feddbn.federation.programs.statistics import Preparation, prepare, summary_program
+from feddbn.federation.programs.statistics import AskedMoments, Preparation
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = ["PersonalFit", "PersonalSettings", "personal_program", "sample_sites"]
@@ -113,6 +113,7 @@ class PersonalFit:
     objective: float
     target_loss: FloatArray
     never_joined: tuple[str, ...]
+    asked: AskedMoments | None = None
 
 
 def personal_options(
@@ -162,11 +163,10 @@ def personal_program(
         "n_slots": settings.n_clusters,
     }
     if not is_partial:
-        summary = yield from summary_program(variables, settings.n_lags, center)
-        preparation = prepare(summary, d, settings.center, settings.scale)
-        check_summary(variables, preparation)
-        setup = _Setup(settings, constraints, preparation, common)
-        return (yield from _fit_program(setup, rng, run_number))
+        prepared = yield from prepared_program(settings, variables)
+        setup = _Setup(settings, constraints, prepared.preparation, {**common, "center": prepared.center})
+        fit = yield from _fit_program(setup, rng, run_number)
+        return replace(fit, preparation=prepared.reported, asked=prepared.asked)
     preparation, fill = yield from entry_moments_program(
         variables, sites, lags, settings.center, settings.scale
     )
