@@ -16,7 +16,9 @@ METHODS = [OneShotDBN, Dynotears, FDBNL, PFDBNL]
 def made(offset, seed=3, **more):
     fed = simulate(d=5, n_sites=5, n_samples=750, mean_degree=2, random_state=seed, **more)
     rng = np.random.default_rng(seed)
-    return fed, {name: [x + offset * rng.standard_normal(5) for x in frames] for name, frames in fed.sites.items()}
+    return fed, {
+        name: [x + offset * rng.standard_normal(5) for x in frames] for name, frames in fed.sites.items()
+    }
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__name__)
@@ -57,7 +59,7 @@ def test_one_mean_for_all_is_kept_on_request_and_misleads():
 
 
 def test_masks_change_nothing_and_noise_takes_one_mean():
-    fed, shifted = made(5.0, n_recordings=10)
+    _, shifted = made(5.0, n_recordings=10)
     sites = {name: Site(name, data) for name, data in read_sites(shifted).items()}
     plain = OneShotDBN(federation=InProcessFederation(sites)).fit(None)
     masked = OneShotDBN(federation=secure_federation(sites)).fit(None)

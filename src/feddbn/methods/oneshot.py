@@ -73,10 +73,8 @@ class OneShotDBN(DBNEstimator):
         L1 penalty of ``search="dynotears"``, or "path": a falling grid from the data, of which BIC picks one
         (`lambda_path_`). No penalty more costs a sum.
     noise_variance
-        "equal" reads the order off the scales and so depends on the units; "free" does not depend on them
-        but leaves
-        some directions open; "auto" takes "free" if both BIC and
-        Bartlett's statistic of the residuals are for it (`noise_variance_`, `reason_`).
+        "equal" reads the order off the scales and so depends on the units; "free" does not depend on them but leaves
+        some directions open; "auto" takes "free" if both BIC and Bartlett's statistic of the residuals are for it.
     criterion
         "bic": ``penalty log(n)`` per edge. "ebic": ``penalty log(n)`` per edge plus the log of the number of
         networks of that size, which adapts to the density.
@@ -114,9 +112,7 @@ class OneShotDBN(DBNEstimator):
         "none": one intercept per variable. "recording": every recording has its own mean. "auto": its own if the evidence
         is for it (`center_`, `warnings_`), from the same sum.
     scale
-        "none", or "federated" to search on variables scaled to unit variance. Weights are always in the
-        original
-        units.
+        "none", or "federated" to search on variables scaled to unit variance. Weights are in the original units.
     random_state
         Seed of restarts and averaging.
     federation
@@ -260,12 +256,11 @@ class OneShotDBN(DBNEstimator):
             self._fit_features(federation, observer)
             return
         tasks = federation.answered_tasks
-        if tasks is not None and "residual-features" not in tasks and self.use_nongaussian == "auto":
-            # Under differential privacy every further sum would cost what the first one has left.
-            options = replace(options, use_nongaussian=False)
-        if tasks is not None and options.center == "auto":
-            # Noise is fitted to one matrix of products; telling levels apart takes two.
-            options = replace(options, center="none")
+        if tasks is not None and "residual-features" not in tasks:
+            # Under differential privacy every further sum, or matrix, would cost what the first one has left.
+            shaped = options.use_nongaussian if self.use_nongaussian != "auto" else False
+            center = "none" if self.center == "auto" else self.center
+            options = replace(options, use_nongaussian=shaped, center=center)
         rng = np.random.default_rng(self.random_state)
         program = oneshot_program(self._variables, self._constraints(), options, rng)
         outcome, _ = self._run(program, federation, observer)
@@ -339,11 +334,10 @@ class OneShotDBN(DBNEstimator):
         # The choices have been checked, which the type checker cannot see.
         noise_variance: Any = self.noise_variance
         average: Any = self.average if default_price or self.average != "auto" else False
-        center: Any = self.center
         scale: Any = self.scale
         use_nongaussian: Any = self.use_nongaussian
         learn = LearnOptions(noise_variance, criterion, int(self.n_restarts), average, self._penalties())
-        return OneShotOptions(n_lags, is_auto, center, scale, use_nongaussian, learn)
+        return OneShotOptions(n_lags, is_auto, self.center, scale, use_nongaussian, learn)
 
     def _penalties(self) -> tuple[float, ...] | None:
         if self.search == "order":

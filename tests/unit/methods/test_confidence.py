@@ -164,8 +164,10 @@ def test_dynotears_is_refitted_without_touching_the_estimator() -> None:
     fitted = estimator.fit(fed.sites).dbn_.edges().set_index(["source", "target", "lag"])["weight"]
     ours = table[table["weight"] != 0].set_index(["source", "target", "lag"])["weight"]
     pd.testing.assert_series_equal(ours.sort_index(), fitted.sort_index(), atol=1e-4)
-    with pytest.raises(ParameterError, match="center='recording' is not possible"):
-        edge_confidence(estimator.set_params(center="recording"), fed.sites)
+    within = edge_confidence(estimator.set_params(center="recording"), fed.sites, n_replicates=6)
+    weights = estimator.fit(fed.sites).dbn_.edges().set_index(["source", "target", "lag"])["weight"]
+    ours = within[within["weight"] != 0].set_index(["source", "target", "lag"])["weight"]
+    pd.testing.assert_series_equal(ours.sort_index(), weights.sort_index(), atol=1e-4)
 
 
 def test_a_federation_knows_the_names_of_its_columns() -> None:
