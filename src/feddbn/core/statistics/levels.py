@@ -4,8 +4,12 @@
     own      x_t = c_r + x_{t-1} B_1 + ... + u_t          one for each of R recordings
 
 The residual covariances of both follow from the scatter about the common mean and from the scatter within recordings
-(Frisch-Waugh-Lovell). Twice the log likelihood ratio is ``n (log det S_common - log det S_own)``, and BIC charges
-``d (R - 1) log n`` for the further intercepts. Recordings that are short, or whose means hardly differ, keep a common one.
+(Frisch-Waugh-Lovell). With S the sums of squares and products of residuals over their degrees of freedom, the evidence is
+
+    n (log det S_common - log det S_own) - d (R - 1) log n
+
+BIC with covariances that do not shrink because more is fitted: where rows are few, those of maximum likelihood would.
+Recordings that are short, or whose means hardly differ, keep a common one.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ _RIDGE = 1e-10
 def evidence_for_own_levels(
     common: FloatArray, within: FloatArray, n: float, n_recordings: float, d: int
 ) -> float:
-    """Return the difference of BIC: positive if recordings have means of their own.
+    """Return the evidence above: positive if recordings have means of their own, 0 if there are too few rows to tell.
 
     Parameters
     ----------
@@ -34,9 +38,12 @@ def evidence_for_own_levels(
     d
         Number of variables: the first d columns are the present moment.
     """
-    if n_recordings < 2:
+    n_lagged = len(common) - d
+    free_common, free_own = n - 1 - n_lagged, n - n_recordings - n_lagged
+    if n_recordings < 2 or free_own <= d:
         return 0.0
     ratio = _log_det_of_residuals(common, d) - _log_det_of_residuals(within, d)
+    ratio -= d * float(np.log(free_common / free_own))
     return n * ratio - d * (n_recordings - 1) * float(np.log(n))
 
 

@@ -24,21 +24,22 @@ def evidence(found, n_lags=1):
     return evidence_for_own_levels(common, within, len(Z), len(rows), found[0].shape[1]), rows
 
 
-def bic(rows, own, d):
+def criterion(rows, own, d):
     """The criterion of a regression on the past with one intercept, or one for each recording, by least squares."""
     Z = np.concatenate(rows)
     which = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
     intercepts = np.eye(len(rows))[which] if own else np.ones((len(Z), 1))
     X = np.hstack([intercepts, Z[:, d:]])
     residual = Z[:, :d] - X @ np.linalg.lstsq(X, Z[:, :d], rcond=None)[0]
-    return len(Z) * np.linalg.slogdet(residual.T @ residual)[1] + d * X.shape[1] * np.log(len(Z))
+    S = residual.T @ residual / (len(Z) - X.shape[1])
+    return len(Z) * np.linalg.slogdet(S)[1] + d * X.shape[1] * np.log(len(Z))
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.2, 2.0])
 @pytest.mark.parametrize("n_lags", [0, 1, 2])
-def test_evidence_is_the_difference_of_bic_of_two_regressions(offset, n_lags):
+def test_evidence_is_the_difference_of_the_criteria_of_two_regressions(offset, n_lags):
     found, rows = evidence(recordings(5, 40, offset), n_lags)
-    assert found == pytest.approx(bic(rows, False, 3) - bic(rows, True, 3), rel=1e-6, abs=1e-4)
+    assert found == pytest.approx(criterion(rows, False, 3) - criterion(rows, True, 3), rel=1e-6, abs=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -49,6 +50,12 @@ def test_means_that_differ_are_seen_and_means_that_do_not_are_left(seed):
 
 def test_many_short_recordings_keep_a_common_mean():
     assert evidence(recordings(64, 9, 0.0))[0] < 0
+
+
+@pytest.mark.parametrize("n_rows", [3, 4, 6, 8])
+@pytest.mark.parametrize("seed", range(5))
+def test_few_rows_never_give_recordings_levels_they_do_not_have(n_rows, seed):
+    assert evidence(recordings(10, n_rows, 0.0, seed, d=6))[0] <= 0
 
 
 def test_one_recording_has_nothing_to_differ_from():
