@@ -2,6 +2,7 @@
 
 One pass over the tables as they were given (`raw`) fills a bounded `profile` of every recording; the checks look at
 profiles only. A second pass reads the data as a fit would, so that its refusals and usable rows are told, too.
+`quick` is the part that every fit runs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from feddbn.data.checks import check_sites, summary
 from feddbn.data.clock import Freq
@@ -21,12 +21,14 @@ from feddbn.data.preflight.dynamics import check_dynamics
 from feddbn.data.preflight.finding import SEVERITIES, Finding, named
 from feddbn.data.preflight.keys import check_index, check_keys
 from feddbn.data.preflight.profile import SiteProfile, profile_sites
+from feddbn.data.preflight.quick import quick_warnings
 from feddbn.data.preflight.raw import chunks
+from feddbn.data.preflight.usable import few_usable
 from feddbn.data.preflight.values import centred, check_values, sentinels
 from feddbn.data.read import read_sites
 from feddbn.errors import DataError
 
-__all__ = ["Finding", "preflight"]
+__all__ = ["Finding", "preflight", "quick_warnings"]
 
 _MOST_ROWS = 100_000
 _KEYS = ("undeclared-time", "shuffled-time", "glued", "undeclared-id", "blocks")
@@ -171,17 +173,3 @@ def _refusal(error: DataError, site: str | None = None) -> Finding:
     # The sentences of the reader end with the cure.
     found, _, cure = str(error).partition("; ")
     return Finding("refused", "error", f"{found.rstrip('.')}.", cure.rstrip(".") or "see the sentence", site)
-
-
-def few_usable(site: str, row: pd.Series, n_lags: int) -> list[Finding]:
-    """Return a finding if less than half of a site's rows can be used; `row` is one of `feddbn.data.summary`."""
-    rows = int(row["rows"] + row["dropped_rows"])
-    usable = int(row["usable_rows"])
-    if usable >= 0.5 * (rows - n_lags * int(row["recordings"])):
-        return []
-    text = (
-        f"{usable} of {rows} rows can be used with n_lags={n_lags}: a row needs all its cells, those of "
-        f"{'the row' if n_lags == 1 else f'the {n_lags} rows'} before it, and no gap in time between them."
-    )
-    cure = "fill short gaps, choose columns with few gaps by variables=, or give the right step with freq="
-    return [Finding("usable-rows", "warning", text, cure, site)]

@@ -50,7 +50,7 @@ def check_dynamics(
     if cycles:
         period = float(np.median(list(cycles.values())))
         text = (
-            f"{named(list(cycles))}: a cycle of about {period:.3g} rows, which ties all columns that have it."
+            f"{named(list(cycles))}: a cycle of about {period:.{int(period < 10)}f} rows, which ties all columns that have it."
         )
         cure = "take the mean course of the cycle off before"
         out.append(Finding("cycle", "warning", text, cure, site.name, columns=tuple(cycles)))
@@ -114,8 +114,8 @@ def cycle(x: FloatArray) -> float | None:
         return None
     power = np.square(np.abs(np.fft.rfft(noise * np.hanning(n))))[1:]
     m = len(power)
-    # Fewer than four cycles cannot be told from a wandering level, nor alternation from noise.
-    k = 3 + int(np.argmax(power[3:-1])) if m > 8 else 0
+    # Fewer than four cycles cannot be told from a wandering level, nor periods below three rows from alternation.
+    k = 3 + int(np.argmax(power[3 : 2 * m // 3])) if m > 8 else 0
     if k < 3:
         return None
     around = np.arange(max(0, k - 12), min(m, k + 13))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["SEVERITIES", "Finding", "named", "times"]
+__all__ = ["SEVERITIES", "Finding", "named", "option", "times"]
 
 SEVERITIES = ("note", "warning", "error")
 
@@ -44,6 +45,11 @@ def named(columns: Sequence[str], most: int = 6) -> str:
     shown = ", ".join(repr(name) for name in columns[:most])
     rest = f" and {len(columns) - most} more" if len(columns) > most else ""
     return f"column{'' if len(columns) == 1 else 's'} {shown}{rest}"
+
+
+def option(argument: str, column: str) -> str:
+    """Return an argument as a cure writes it, such as ``series=patient`` or ``time='local time'``."""
+    return f"{argument}={shlex.quote(column)}"
 
 
 def times(n: int) -> str:

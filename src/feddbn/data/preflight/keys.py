@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.data.preflight.finding import Finding, times
+from feddbn.data.preflight.finding import Finding, option, times
 from feddbn.data.preflight.profile import SiteProfile
 
 __all__ = ["Role", "check_index", "check_keys", "role"]
@@ -116,15 +116,15 @@ def _roles(site: SiteProfile) -> dict[str, Role]:
 
 def _glued(site: SiteProfile, counter: str, names: list[str], outer: list[str], n: int) -> Finding:
     """`names` change exactly where the counter starts again, `outer` at some of these places."""
-    options = ["series", "site"] if names else ["series"]
+    arguments = ["series", "site"] if names else ["series"]
     columns = [*names[:1], *outer[:1]]
     text = (
         f"{counter!r} starts again {times(n - 1)}, where {' and '.join(map(repr, columns))} "
         f"change{'s' if len(columns) == 1 else ''}: {n} recordings seem to be glued together, and a lag would reach "
         "from one into the next."
     )
-    pairs = [f"{option}={column}" for option, column in zip(options, columns, strict=False)]
-    cure = " ".join([*reversed(pairs), f"time={counter}"])
+    pairs = [option(argument, column) for argument, column in zip(arguments, columns, strict=False)]
+    cure = " ".join([*reversed(pairs), option("time", counter)])
     return Finding("glued", "warning", text, cure, site.name, columns=(*columns, counter))
 
 
@@ -152,16 +152,16 @@ def _finding(site: SiteProfile, name: str, found: Role) -> Finding:
             f"{name!r} counts up and starts again {times(len(found.starts))}: it looks like a time, and recordings may "
             "be glued together there."
         )
-        cure = f"time={name} with series= the column that names the recordings"
+        cure = f"{declare} with series= the column that names the recordings"
         return Finding("glued", "warning", text, cure, site.name, columns=(name,))
     is_id = found.n_values >= 4 or _ID_NAME.search(name) is not None
     text = f"{name!r} has {found.n_values} values, each in one block of rows"
     if is_id:
         text += ": it looks like the name of recordings that are glued together."
-        return Finding("glued", "warning", text, f"series={name}", site.name, columns=(name,))
+        return Finding("glued", "warning", text, option("series", name), site.name, columns=(name,))
     text += ": the name of a recording, or an input that is switched."
     return Finding(
-        "blocks", "note", text, f"series={name} if it names recordings", site.name, columns=(name,)
+        "blocks", "note", text, f"{option('series', name)} if it names recordings", site.name, columns=(name,)
     )
 
 
@@ -169,9 +169,9 @@ def _declare(site: SiteProfile, name: str) -> str:
     """Return the option that makes the column a time, with what a fit needs to read it."""
     one, j = next(iter(site.column(name)))
     if one.is_date[j]:
-        return f"time={name} (dates written as 2024-01-31 or 2024-01-31T12:00)"
+        return f"{option('time', name)} (dates written as 2024-01-31 or 2024-01-31T12:00)"
     head = one.head[:, j]
-    return f"time={name}" + (
+    return option("time", name) + (
         "" if (head == np.rint(head)).all() else " (in whole numbers, such as milliseconds)"
     )
 
@@ -200,7 +200,7 @@ def check_index(index: pd.Index, site: str) -> list[Finding]:
     if index.nlevels > 1:
         levels = tuple(str(name) if name is not None else f"level_{i}" for i, name in enumerate(index.names))
         text = f"the index has the levels {', '.join(map(repr, levels))}, which are ignored: recordings may be glued."
-        cure = f"series={levels[0]} time={levels[-1]}"
+        cure = f"{option('series', levels[0])} {option('time', levels[-1])}"
         return [Finding("ignored-index", "warning", text, cure, site, columns=levels)]
     if isinstance(index, pd.RangeIndex) or not pd.api.types.is_numeric_dtype(index.dtype) or len(index) < 3:
         return []
@@ -211,7 +211,7 @@ def check_index(index: pd.Index, site: str) -> list[Finding]:
             return []
         text = "the index has holes, which are ignored: rows on both sides of a hole would be neighbours in time."
         cure = (
-            f"name the index, then time={name}" if index.name is None else f"time={name}"
+            f"name the index, then {option('time', name)}" if index.name is None else option("time", name)
         ) + ", or reset_index(drop=True) if nothing is missing there"
         return [Finding("ignored-index", "warning", text, cure, site, columns=(name,))]
     n = int((steps <= 0).sum())

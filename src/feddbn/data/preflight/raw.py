@@ -20,7 +20,7 @@ from feddbn.data.memory import MemorySite
 from feddbn.data.read import STREAM_BYTES, _Part, _Reader
 from feddbn.data.tables import Table, open_table, stem
 
-__all__ = ["Chunk", "chunks"]
+__all__ = ["Chunk", "chunks", "recorded"]
 
 _BATCH_ROWS = 65536
 
@@ -50,7 +50,7 @@ def chunks(data: Any, layout: Layout) -> Iterator[Chunk]:
             for number, source in enumerate(sources):
                 yield from _table_chunks(name, source, own, len(sources) > 1, number)
         else:
-            yield from _recorded(name, site)
+            yield from recorded(name, site)
 
 
 class _RawReader(_Reader):
@@ -76,7 +76,8 @@ class _RawReader(_Reader):
         return {stem(path): self._files(stem(path), [path], self.layout)}
 
 
-def _recorded(name: str, site: SiteData) -> Iterator[Chunk]:
+def recorded(name: str, site: SiteData) -> Iterator[Chunk]:
+    """Yield the rows of data that were read already."""
     for recording in site.recordings():
         for block in recording.blocks():
             frame = pd.DataFrame(block.values, columns=list(site.variables), copy=False)

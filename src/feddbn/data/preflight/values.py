@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.data.preflight.finding import Finding, named, times
+from feddbn.data.preflight.finding import Finding, named, option, times
 from feddbn.data.preflight.profile import SiteProfile
 
-__all__ = ["CODES", "centred", "check_values", "is_code", "sentinels"]
+__all__ = ["CODES", "centred", "check_codes", "check_values", "is_code", "sentinels"]
 
 CODES = (-9.0, -99.0, -999.0, -9999.0, -99999.0, -1.0, 99.0, 999.0, 9999.0, 99999.0, -32768.0, 32767.0)
 # A normal value lies as far out once in 10^15; an exponential one once in 10^5.
@@ -79,7 +79,7 @@ def check_values(site: SiteProfile, codes: dict[str, tuple[float, int]], rows: F
     return [
         *_missing(site),
         *_text(site),
-        *_codes(site, codes),
+        *check_codes(site, codes),
         *_constants(site),
         *_shapes(site, rows),
     ]
@@ -107,7 +107,7 @@ def _text(site: SiteProfile) -> list[Finding]:
         n_text, n_numbers = site.total("n_text", name), site.total("n_numbers", name)
         if any(one.is_date[j] for one, j in site.column(name)):
             text = f"{name!r} holds dates, and would be a variable."
-            cure = f"time={name}; write dates as 2024-01-31 or 2024-01-31T12:00"
+            cure = f"{option('time', name)}; write dates as 2024-01-31 or 2024-01-31T12:00"
             out.append(Finding("undeclared-time", "error", text, cure, site.name, columns=(name,)))
         elif n_text and n_numbers >= n_text:
             text = f"{name!r} holds numbers, but {n_text} of its cells {'is' if n_text == 1 else 'are'} text."
@@ -115,15 +115,17 @@ def _text(site: SiteProfile) -> list[Finding]:
             out.append(Finding("text", "error", text, cure, site.name, columns=(name,)))
         elif n_text:
             text = f"{name!r} holds text."
-            cure = f"site={name} or series={name} if it names them, otherwise choose the other columns with variables="
+            roles = f"{option('site', name)} or {option('series', name)}"
+            cure = f"{roles} if it names them, otherwise choose the other columns with variables="
             out.append(Finding("text", "error", text, cure, site.name, columns=(name,)))
     return out
 
 
-def _codes(site: SiteProfile, codes: dict[str, tuple[float, int]]) -> list[Finding]:
+def check_codes(site: SiteProfile, codes: dict[str, tuple[float, int]]) -> list[Finding]:
+    """Return the findings about codes for missing, as `sentinels` found them."""
     groups: dict[float | None, list[str]] = {}
-    for name, (value, _) in codes.items():
-        groups.setdefault(value if is_code(value) else None, []).append(name)
+    for name, (found, _) in codes.items():
+        groups.setdefault(found if is_code(found) else None, []).append(name)
     out = []
     for value, names in groups.items():
         n = sum(codes[name][1] for name in names)
