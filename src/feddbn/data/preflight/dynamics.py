@@ -49,9 +49,8 @@ def check_dynamics(
         out.append(Finding("trend", "warning", text, cure, site.name, columns=tuple(trends)))
     if cycles:
         period = float(np.median(list(cycles.values())))
-        text = (
-            f"{named(list(cycles))}: a cycle of about {period:.{int(period < 10)}f} rows, which ties all columns that have it."
-        )
+        rows = f"{period:.{int(period < 10)}f} rows"
+        text = f"{named(list(cycles))}: a cycle of about {rows}, which ties all columns that have it."
         cure = "take the mean course of the cycle off before"
         out.append(Finding("cycle", "warning", text, cure, site.name, columns=tuple(cycles)))
     if slow and not set(slow) <= set(trends):
