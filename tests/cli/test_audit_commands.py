@@ -53,7 +53,9 @@ def test_attack_on_few_rows_finds_them_up_to_a_rotation():
 def test_attack_on_personal_messages():
     arguments = ["attack", "--method", "pfdbnl", "--variables", "4", "--sites", "3", "--rows", "60", "--json"]
     report = json.loads(runner.invoke(audit, arguments).output)
-    assert report["rounds"][-1]["plain_worst"] < 1e-8
+    # Sites solve their step to 1e-5; the messages cannot be inverted more exactly than that.
+    assert report["rounds"][-1]["plain_worst"] < 1e-2
+    assert report["rounds"][-1]["plain_median"] < 1e-3
     assert all(row["masked_rms"] >= report["mean_guess"] for row in report["rounds"])
 
 

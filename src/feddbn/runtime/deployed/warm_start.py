@@ -22,8 +22,6 @@ __all__ = ["WarmJob", "WarmStart"]
 
 # How long a start may wait for the imports to end. Somebody is waiting for an answer meanwhile (NVFlare: 10 s).
 PATIENCE_S = 5.0
-# pandas imports pyarrow where it is installed, whose allocator would start a thread of its own: no fork after that.
-_NO_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
 _LOST = -signal.SIGKILL
 
 
@@ -120,11 +118,7 @@ class WarmStart:
         with theirs:
             # Its own session: an interrupt from the terminal is for the site, which then closes the socket.
             self._process = subprocess.Popen(
-                command,
-                env={**os.environ, **_NO_THREADS},
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
+                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
             )
         self._connection = ours
 

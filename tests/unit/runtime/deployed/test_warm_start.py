@@ -161,17 +161,6 @@ def test_nothing_is_forked_from_a_process_with_threads(place, capfd):
         warm.close()
 
 
-def test_what_a_site_reads_its_data_with_starts_no_thread(place, monkeypatch):
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    warm = WarmStart(["some_job", "feddbn.runtime.deployed.open_site", "pyarrow"])
-    warm.start()
-    try:
-        assert launch(warm, "tell", place / "told").wait() == 3
-    finally:
-        warm.close()
-
-
 def test_the_process_to_fork_from_dies_with_the_one_that_started_it(place):
     code = (
         "from feddbn.runtime.deployed.warm_start import WarmStart; import time; w = WarmStart(['some_job']); w.start(); "
