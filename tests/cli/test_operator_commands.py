@@ -261,7 +261,13 @@ def test_flower_kits_have_keys_only_their_owner_can_read(tmp_path):
     )
     checked = run("site", "check", "--kit", kit / "north", "--json")
     assert checked.exit_code == 0, checked.output
-    assert {f["what"] for f in json.loads(checked.output)} == {"settings", "data", "policy", "state"}
+    assert {f["what"] for f in json.loads(checked.output)} == {
+        "settings",
+        "data",
+        "data: undeclared-time",
+        "policy",
+        "state",
+    }
     for command in (("site", "start"), ("server", "start"), ("status",), ("resume", "run-1")):
         refused = run(*command, "--kit", kit / "north")
         assert refused.exit_code == 2

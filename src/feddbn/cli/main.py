@@ -56,6 +56,7 @@ COMMANDS = {
     "simulate": Entry(
         "simulate", "simulate", "Write the data of a simulated federation and its truth.", _LEARN
     ),
+    "check": Entry("check", "check", "Find what is wrong with data before a fit, and what cures it.", _LEARN),
     "fit": Entry("fit", "fit", "Learn a network from the data of several sites.", _LEARN),
     "compare": Entry("compare", "compare", "Learn with several methods and compare them.", _LEARN),
     "score": Entry("score", "score", "Score a result against the truth.", _LEARN),

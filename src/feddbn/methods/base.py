@@ -18,6 +18,7 @@ from feddbn.core.fdbnl.path import RoundRecord
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.data import SiteData, check_sites, read_sites, summary
+from feddbn.data.preflight import quick_warnings
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.statistics import AskedMoments, Preparation
 from feddbn.federation.protocol.site import Site
@@ -196,6 +197,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         self._check(sites, n_lags)
         self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
+        declared = [name for name in read.values() if isinstance(name, str)]
+        self.warnings_ += quick_warnings(data, sites, self.sites_, n_lags, declared)
         # Small products: more BLAS threads than one cost several times what they gain.
         with threadpool_limits(1):
             run(simulated(sites), sites)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feddbn._version import __version__
+from feddbn.data.preflight import preflight
 from feddbn.errors import FeddbnError
 from feddbn.federation.protocol.endpoint import agree
 from feddbn.federation.protocol.study import Study
@@ -41,6 +42,7 @@ def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
     try:
         data = read_data(settings)
         out.append(Finding("data", True, describe_data(data)))
+        out += _preflight(settings, 1 if study is None or study.n_lags is None else study.n_lags)
         policy = read_policy(settings.policy)
         out.append(Finding("policy", None, describe_policy(policy)))
         if study is not None:
@@ -50,6 +52,8 @@ def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
             out.append(Finding("study", True, f"this site can join {study.name!r}"))
     except FeddbnError as error:
         out.append(Finding("study" if out else "data", False, str(error)))
+        if len(out) == 1:
+            out += _preflight(settings, 1)
     try:
         settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         free = shutil.disk_usage(settings.state).free / 2**30
@@ -58,3 +62,24 @@ def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
     except OSError as error:
         out.append(Finding("state", False, f"{settings.state} cannot be used: {error.strerror}"))
     return out
+
+
+def _preflight(settings: SiteSettings, n_lags: int) -> list[Finding]:
+    """Return what the site's own data show by themselves; it is told here and nowhere else."""
+    try:
+        found = preflight(
+            {settings.name: settings.data},
+            n_lags,
+            series=settings.series or None,
+            time=settings.time or None,
+            variables=settings.variables or None,
+            label=settings.label or None,
+        )
+    except FeddbnError:
+        # The data cannot be opened, which is said already.
+        return []
+    # Only a refusal keeps a site from taking part; everything else is for its owner to judge.
+    return [
+        Finding(f"data: {one.what}", None, f"{one.severity}: {one.sentence} Cure: {one.cure}.")
+        for one in found
+    ]

@@ -1,0 +1,57 @@
+"""One thing that a person should know about data before a fit."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["SEVERITIES", "Finding", "named", "option", "times"]
+
+SEVERITIES = ("note", "warning", "error")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found, where, and what cures it.
+
+    Attributes
+    ----------
+    what
+        A short code, such as ``"sentinel"``; the list is in docs/preparing-data.md.
+    severity
+        "note": good to know; "warning": a fit is likely to be wrong; "error": a fit is refused or cannot be right.
+    sentence
+        The finding in plain words. It names columns and counts, and no value but a well-known code for "missing".
+    cure
+        The option or action that cures it; options are written as arguments of `fit`.
+    site, recording
+        Where; None is all of them.
+    columns
+        The columns concerned.
+    """
+
+    what: str
+    severity: str
+    sentence: str
+    cure: str
+    site: str | None = None
+    recording: str | None = None
+    columns: tuple[str, ...] = ()
+
+
+def named(columns: Sequence[str], most: int = 6) -> str:
+    """Return "column 'a'" or "columns 'a', 'b' and 3 more"."""
+    shown = ", ".join(repr(name) for name in columns[:most])
+    rest = f" and {len(columns) - most} more" if len(columns) > most else ""
+    return f"column{'' if len(columns) == 1 else 's'} {shown}{rest}"
+
+
+def option(argument: str, column: str) -> str:
+    """Return an argument as a cure writes it, such as ``series=patient`` or ``time='local time'``."""
+    return f"{argument}={shlex.quote(column)}"
+
+
+def times(n: int) -> str:
+    """Return "once" or "n times"."""
+    return "once" if n == 1 else f"{n} times"

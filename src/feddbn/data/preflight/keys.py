@@ -1,0 +1,223 @@
+"""Columns and indexes that look like times or names of recordings and were not declared as such."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from feddbn.core.arrays import FloatArray
+from feddbn.data.preflight.finding import Finding, option, times
+from feddbn.data.preflight.profile import SiteProfile
+
+__all__ = ["Role", "check_index", "check_keys", "role"]
+
+_SHORTEST = 20
+_MOST_RECORDINGS = 20
+_ID_NAME = re.compile(
+    r"(^|[_\W])(id|pid|patients?|subjects?|subj|sub|cases?|person|participant|session|run|recording|series|"
+    r"stay|visit|admission|unit|device|machine)s?(\d|$|[_\W])",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a column looks like: time, shuffled, rising, counter (starts again) or blocks; where it starts anew."""
+
+    kind: str
+    starts: NDArray[np.intp]
+    n_values: int = 0
+
+
+def role(x: FloatArray) -> Role | None:
+    """Return the role that a column (n,) seems to have besides that of a measurement, or None.
+
+    Measurements are hardly ever whole numbers that rise without exception, count up and start again, or come in blocks
+    of one value each; a clock read with rounding rises in steps that are almost equal.
+    """
+    n = len(x)
+    if n < _SHORTEST or not np.isfinite(x).all():
+        return None
+    steps = np.diff(x)
+    none = np.empty(0, dtype=np.intp)
+    is_whole = bool((x == np.rint(x)).all())
+    if (steps > 0).all():
+        return Role("time", none, n) if is_whole or steps.std() < 0.15 * steps.mean() else None
+    if not is_whole:
+        return None
+    if (steps < 0).all():
+        return Role("shuffled", none, n)
+    n_values = len(np.unique(x))
+    if n_values == n:
+        spacing = np.diff(np.sort(x))
+        return Role("shuffled", none, n) if (spacing <= 1.5 * np.median(spacing)).mean() > 0.8 else None
+    changes = np.flatnonzero(steps != 0) + 1
+    if len(changes) + 1 == n_values and 1 < n_values <= n / 5:
+        return Role("blocks", changes, n_values)
+    if (steps >= 0).all():
+        return Role("rising", none, n_values) if n_values > n / 5 else None
+    up = steps[steps > 0]
+    if len(up) > 0.8 * len(steps) and (up == np.median(up)).mean() > 0.95 and not (steps == 0).any():
+        return Role("counter", np.flatnonzero(steps < 0) + 1, n_values)
+    return None
+
+
+def check_keys(site: SiteProfile) -> list[Finding]:
+    """Return the findings about the columns of a site."""
+    roles = _roles(site)
+    changes = _changes(site)
+    out: list[Finding] = []
+    paired: set[str] = set()
+    for counter in [name for name, found in roles.items() if found.kind == "counter"]:
+        starts = roles[counter].starts
+        names = [c for c, at in changes.items() if c != counter and np.array_equal(at, starts)]
+        outer = [
+            c for c, found in roles.items() if found.kind == "blocks" and np.isin(found.starts, starts).all()
+        ]
+        if names or outer:
+            out.append(_glued(site, counter, names, [c for c in outer if c not in names], len(starts) + 1))
+            paired |= {counter, *names, *outer}
+    for name, found in roles.items():
+        if name not in paired:
+            out.append(_finding(site, name, found))
+    return out + _ids(site, set(roles))
+
+
+def _changes(site: SiteProfile) -> dict[str, NDArray[np.intp]]:
+    """Return column -> rows of the first long recording at which it changes."""
+    one = next((one for one in site.long if len(one.head) >= _SHORTEST), None)
+    if one is None:
+        return {}
+    return {name: np.flatnonzero(np.diff(one.head[:, j]) != 0) + 1 for name, j in one.place.items()}
+
+
+def _roles(site: SiteProfile) -> dict[str, Role]:
+    """Return column -> the role it has in every recording that is long enough."""
+    found: dict[str, list[Role | None]] = {}
+    for one in site.long[:_MOST_RECORDINGS]:
+        head = one.head
+        if len(head) < _SHORTEST:
+            continue
+        for j, name in enumerate(one.columns):
+            found.setdefault(name, []).append(role(head[:, j]))
+    return {
+        name: roles[0]
+        for name, roles in found.items()
+        # A column without a name is a saved index; a fit refuses it with a sentence of its own.
+        if not name.startswith("Unnamed: ")
+        and roles[0] is not None
+        and all(r is not None and r.kind == roles[0].kind for r in roles)
+    }
+
+
+def _glued(site: SiteProfile, counter: str, names: list[str], outer: list[str], n: int) -> Finding:
+    """`names` change exactly where the counter starts again, `outer` at some of these places."""
+    arguments = ["series", "site"] if names else ["series"]
+    columns = [*names[:1], *outer[:1]]
+    text = (
+        f"{counter!r} starts again {times(n - 1)}, where {' and '.join(map(repr, columns))} "
+        f"change{'s' if len(columns) == 1 else ''}: {n} recordings seem to be glued together, and a lag would reach "
+        "from one into the next."
+    )
+    pairs = [option(argument, column) for argument, column in zip(arguments, columns, strict=False)]
+    cure = " ".join([*reversed(pairs), option("time", counter)])
+    return Finding("glued", "warning", text, cure, site.name, columns=(*columns, counter))
+
+
+def _finding(site: SiteProfile, name: str, found: Role) -> Finding:
+    declare = _declare(site, name)
+    aside = f"{declare}, or choose the other columns with variables="
+    if found.kind == "time":
+        text, cure = (
+            f"{name!r} rises from row to row like a time or a row number, and would be a variable.",
+            aside,
+        )
+        return Finding("undeclared-time", "warning", text, cure, site.name, columns=(name,))
+    if found.kind == "shuffled":
+        text = f"{name!r} looks like a time, but the rows are not in its order, so a lag would mean nothing."
+        cure = f"sort the rows by {name!r}, then {declare}"
+        return Finding("shuffled-time", "warning", text, cure, site.name, columns=(name,))
+    if found.kind == "rising":
+        text = (
+            f"{name!r} never falls: it looks like a time with repeated entries, a counter or a running total."
+        )
+        cure = f"keep one row per time and {declare}, or take differences of a running total"
+        return Finding("undeclared-time", "warning", text, cure, site.name, columns=(name,))
+    if found.kind == "counter":
+        text = (
+            f"{name!r} counts up and starts again {times(len(found.starts))}: it looks like a time, and recordings may "
+            "be glued together there."
+        )
+        cure = f"{declare} with series= the column that names the recordings"
+        return Finding("glued", "warning", text, cure, site.name, columns=(name,))
+    is_id = found.n_values >= 4 or _ID_NAME.search(name) is not None
+    text = f"{name!r} has {found.n_values} values, each in one block of rows"
+    if is_id:
+        text += ": it looks like the name of recordings that are glued together."
+        return Finding("glued", "warning", text, option("series", name), site.name, columns=(name,))
+    text += ": the name of a recording, or an input that is switched."
+    return Finding(
+        "blocks", "note", text, f"{option('series', name)} if it names recordings", site.name, columns=(name,)
+    )
+
+
+def _declare(site: SiteProfile, name: str) -> str:
+    """Return the option that makes the column a time, with what a fit needs to read it."""
+    one, j = next(iter(site.column(name)))
+    if one.is_date[j]:
+        return f"{option('time', name)} (dates written as 2024-01-31 or 2024-01-31T12:00)"
+    head = one.head[:, j]
+    return option("time", name) + (
+        "" if (head == np.rint(head)).all() else " (in whole numbers, such as milliseconds)"
+    )
+
+
+def _ids(site: SiteProfile, known: set[str]) -> list[Finding]:
+    """Columns that are one whole number per recording, another one in each."""
+    recordings = site.long
+    if len(recordings) < 2:
+        return []
+    out = []
+    for name in site.numeric:
+        held = list(site.column(name))
+        low = [float(one.lowest.value[j]) for one, j in held]
+        high = [float(one.highest.value[j]) for one, j in held]
+        if name not in known and low == high and len(set(low)) == len(low):
+            text = (
+                f"{name!r} is constant in each recording and differs between them: it looks like their name."
+            )
+            cure = "choose the other columns with variables="
+            out.append(Finding("undeclared-id", "warning", text, cure, site.name, columns=(name,)))
+    return out
+
+
+def check_index(index: pd.Index, site: str) -> list[Finding]:
+    """Return the findings about the index of a frame, which a fit ignores unless it holds dates or is declared."""
+    if index.nlevels > 1:
+        levels = tuple(str(name) if name is not None else f"level_{i}" for i, name in enumerate(index.names))
+        text = f"the index has the levels {', '.join(map(repr, levels))}, which are ignored: recordings may be glued."
+        cure = f"{option('series', levels[0])} {option('time', levels[-1])}"
+        return [Finding("ignored-index", "warning", text, cure, site, columns=levels)]
+    if isinstance(index, pd.RangeIndex) or not pd.api.types.is_numeric_dtype(index.dtype) or len(index) < 3:
+        return []
+    steps = np.diff(index.to_numpy(dtype=float))
+    name = str(index.name or "index")
+    if (steps > 0).all():
+        if (steps <= 1.5 * np.median(steps)).all():
+            return []
+        text = "the index has holes, which are ignored: rows on both sides of a hole would be neighbours in time."
+        cure = (
+            f"name the index, then {option('time', name)}" if index.name is None else option("time", name)
+        ) + ", or reset_index(drop=True) if nothing is missing there"
+        return [Finding("ignored-index", "warning", text, cure, site, columns=(name,))]
+    n = int((steps <= 0).sum())
+    if n > len(steps) / 4:
+        text, cure = "the index is not in order and is ignored: the rows may be shuffled.", "sort_index()"
+    else:
+        text = f"the index starts again {times(n)} and is ignored: recordings may be glued together."
+        cure = "give the recordings as a list of frames, or name them with series="
+    return [Finding("ignored-index", "warning", text, cure, site, columns=(name,))]

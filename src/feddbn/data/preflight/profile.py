@@ -1,0 +1,261 @@
+"""What is kept of a recording while its rows pass by: counts, extremes, its beginning and a thinned course.
+
+Counts and extremes are exact. Everything costly looks at the first rows (at most `HEAD_ROWS` of a recording, and
+`SITE_ROWS` of a site), or at means of equally long stretches where the whole course matters. Memory is bounded.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from feddbn.core.arrays import FloatArray
+from feddbn.data.preflight.raw import Chunk
+
+__all__ = ["HEAD_ROWS", "Extreme", "RecordingProfile", "SiteProfile", "profile_sites"]
+
+HEAD_ROWS = 20_000
+SITE_ROWS = 200_000
+_MOST_STRETCHES = 4096
+_MOST_COURSES = 32
+
+
+class Extreme:
+    """The smallest value of each column, how often it occurs, and the next one; `sign` -1 gives the largest."""
+
+    def __init__(self, d: int, sign: float) -> None:
+        self._sign = sign
+        self._first = np.full(d, np.inf)
+        self._next = np.full(d, np.inf)
+        self.count = np.zeros(d, dtype=np.int64)
+
+    @property
+    def value(self) -> FloatArray:
+        """(d,) the extreme values."""
+        return self._sign * self._first
+
+    @property
+    def following(self) -> FloatArray:
+        """(d,) the values next to them."""
+        return self._sign * self._next
+
+    def feed(self, values: FloatArray) -> None:
+        """Take rows (n, d); NaN is ignored."""
+        values = np.where(np.isnan(values), np.inf, self._sign * values)
+        first = values.min(axis=0)
+        equal = values == first
+        following = np.where(equal, np.inf, values).min(axis=0)
+        count = np.where(np.isfinite(first), equal.sum(axis=0), 0)
+        lower, same = first < self._first, first == self._first
+        self._next = np.where(
+            lower,
+            np.minimum(self._first, following),
+            np.minimum(self._next, np.where(same, following, first)),
+        )
+        self.count = np.where(lower, count, self.count + np.where(same, count, 0))
+        self._first = np.minimum(self._first, first)
+
+
+class Course:
+    """Means over stretches of equal length; stretches are joined in pairs when they become too many."""
+
+    def __init__(self, d: int) -> None:
+        self.length = 1
+        self._done = np.empty((0, d))
+        self._rest = np.empty((0, d))
+
+    def feed(self, values: FloatArray) -> None:
+        """Take the next rows (n, d)."""
+        rows = np.concatenate([self._rest, values])
+        n = len(rows) // self.length
+        self._rest = rows[n * self.length :].copy()
+        means = _means(rows[: n * self.length].reshape(n, self.length, -1))
+        self._done = np.concatenate([self._done, means])
+        while len(self._done) > _MOST_STRETCHES:
+            odd = len(self._done) % 2
+            # A stretch without a partner would be half as long; it is dropped, one in thousands.
+            even = self._done[: len(self._done) - odd]
+            self._done = _means(even.reshape(len(even) // 2, 2, -1))
+            self.length *= 2
+            self._rest = self._rest[:0]
+
+    @property
+    def means(self) -> FloatArray:
+        """(m, d), NaN where a stretch has no value."""
+        return self._done
+
+
+def _means(stretches: FloatArray) -> FloatArray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanmean(stretches, axis=1))
+
+
+@dataclass
+class RecordingProfile:
+    """What is known of one recording; arrays have one entry per column of `columns`."""
+
+    name: str
+    columns: tuple[str, ...]
+    head_rows: int
+    keeps_course: bool
+    n_rows: int = 0
+    is_date: NDArray[np.bool_] = field(init=False)
+    n_missing: NDArray[np.int64] = field(init=False)
+    n_text: NDArray[np.int64] = field(init=False)
+    n_numbers: NDArray[np.int64] = field(init=False)
+    lowest: Extreme = field(init=False)
+    highest: Extreme = field(init=False)
+
+    def __post_init__(self) -> None:
+        d = len(self.columns)
+        self.place = {name: j for j, name in enumerate(self.columns)}
+        self.is_date = np.zeros(d, dtype=bool)
+        self.n_missing, self.n_text, self.n_numbers = (np.zeros(d, dtype=np.int64) for _ in range(3))
+        self.lowest, self.highest = Extreme(d, 1.0), Extreme(d, -1.0)
+        self._heads: list[FloatArray] = []
+        self._held = 0
+        self._course = Course(d)
+
+    def feed(self, frame: pd.DataFrame) -> None:
+        """Take the next rows."""
+        if not len(frame):
+            return
+        values, codes = self._numbers(frame)
+        self.n_rows += len(values)
+        self.n_numbers += np.isfinite(values).sum(axis=0)
+        self.lowest.feed(values)
+        self.highest.feed(values)
+        room = self.head_rows - self._held
+        if room > 0:
+            kept = values[:room] if codes is None else np.where(np.isnan(values), codes, values)[:room]
+            self._heads.append(kept)
+            self._held += len(kept)
+        if self.keeps_course:
+            self._course.feed(values)
+
+    def _numbers(self, frame: pd.DataFrame) -> tuple[FloatArray, FloatArray | None]:
+        """Values (n, d), and codes (n, d) of text where there is any, so that its changes can be seen."""
+        frame = frame[list(self.columns)]
+        plain = frame.to_numpy()
+        if plain.dtype == np.float64:
+            self.n_missing += np.isnan(plain).sum(axis=0)
+            return np.where(np.isfinite(plain), plain, np.nan), None
+        values = np.full(frame.shape, np.nan)
+        codes: FloatArray | None = None
+        for j, name in enumerate(self.columns):
+            column = frame[name]
+            self.n_missing[j] += int(column.isna().sum())
+            if pd.api.types.is_numeric_dtype(column.dtype) and column.dtype.kind != "c":
+                values[:, j] = column.to_numpy(dtype=float, na_value=np.nan)
+                continue
+            dates = _dates(column)
+            if dates is not None:
+                self.is_date[j] = True
+                values[:, j] = dates
+                continue
+            read = pd.to_numeric(column.astype(object), errors="coerce").to_numpy(dtype=float)
+            values[:, j] = read
+            is_text = np.isnan(read) & ~column.isna().to_numpy()
+            self.n_text[j] += int(is_text.sum())
+            if is_text.any():
+                codes = np.full(frame.shape, np.nan) if codes is None else codes
+                codes[is_text, j] = pd.factorize(column.astype(str))[0][is_text]
+        values[~np.isfinite(values)] = np.nan
+        return values, codes
+
+    @cached_property
+    def head(self) -> FloatArray:
+        """(m, d) the first rows; text is coded by whole numbers."""
+        return np.concatenate(self._heads) if self._heads else np.empty((0, len(self.columns)))
+
+    @property
+    def course(self) -> tuple[FloatArray, int]:
+        """(m, d) the whole course where it is known, and how many rows each of them is the mean of."""
+        if self.keeps_course and self.n_rows > self.head_rows:
+            return self._course.means, self._course.length
+        return self.head, 1
+
+
+def _dates(column: pd.Series) -> FloatArray | None:
+    """Seconds since 1970 if the column holds dates (also day first), else None."""
+    if pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
+        return None
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = column.dt.to_timestamp()
+    if not pd.api.types.is_datetime64_any_dtype(column.dtype):
+        some = column.dropna().astype(str).head(20)
+        # A number such as 2024 or 12.5 can be read as a date, too.
+        if not len(some) or not some.str.contains(r"\d[-/.:]\d+[-/.:]\d|\d[-/]\d").all():
+            return None
+    for options in ({"format": "ISO8601", "utc": True}, {"dayfirst": True, "utc": True}):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                read = pd.DatetimeIndex(pd.to_datetime(column, **options))
+        except (ValueError, TypeError, OverflowError):
+            continue
+        seconds = np.asarray(read.as_unit("ns").asi8, dtype=float) / 1e9
+        return np.where(read.isna(), np.nan, seconds)
+    return None
+
+
+@dataclass
+class SiteProfile:
+    """The recordings of a site, once all rows have passed; `chosen` are the columns that a fit would use."""
+
+    name: str
+    chosen: tuple[str, ...]
+    is_file: bool
+    index: pd.Index | None = None
+    recordings: dict[str, RecordingProfile] = field(default_factory=dict)
+
+    @cached_property
+    def long(self) -> list[RecordingProfile]:
+        """Those with rows."""
+        return [one for one in self.recordings.values() if one.n_rows]
+
+    def column(self, name: str) -> Iterable[tuple[RecordingProfile, int]]:
+        """Yield the recordings that have this column, and its place there."""
+        for one in self.long:
+            if name in one.place:
+                yield one, one.place[name]
+
+    def total(self, what: str, name: str) -> int:
+        """Return the total of a count ("n_missing", "n_text", "n_numbers") of a column."""
+        return sum(int(getattr(one, what)[j]) for one, j in self.column(name))
+
+    @cached_property
+    def numeric(self) -> tuple[str, ...]:
+        """The chosen columns that hold numbers only."""
+        return tuple(
+            name
+            for name in self.chosen
+            if not self.total("n_text", name)
+            and self.total("n_numbers", name)
+            and not any(one.is_date[j] for one, j in self.column(name))
+        )
+
+
+def profile_sites(rows: Iterable[Chunk]) -> dict[str, SiteProfile]:
+    """Return site -> profile after one pass over the rows."""
+    sites: dict[str, SiteProfile] = {}
+    left: dict[str, int] = {}
+    for chunk in rows:
+        site = sites.setdefault(chunk.site, SiteProfile(chunk.site, chunk.chosen, chunk.is_file, chunk.index))
+        recording = site.recordings.get(chunk.recording)
+        if recording is None:
+            room = min(HEAD_ROWS, max(left.setdefault(chunk.site, SITE_ROWS), 0))
+            columns = tuple(str(name) for name in chunk.frame.columns)
+            recording = RecordingProfile(chunk.recording, columns, room, len(site.recordings) < _MOST_COURSES)
+            site.recordings[chunk.recording] = recording
+        before = min(recording.n_rows, recording.head_rows)
+        recording.feed(chunk.frame)
+        left[chunk.site] = left[chunk.site] - min(recording.n_rows, recording.head_rows) + before
+    return sites
