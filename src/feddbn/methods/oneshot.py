@@ -18,7 +18,7 @@ from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions, PathPoint, UnitsCheck, refit
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
-from feddbn.errors import DataError, ParameterError, UnitsWarning
+from feddbn.errors import DataError, DependentColumnsWarning, ParameterError, UnitsWarning
 from feddbn.federation.programs.lagged_posterior import (
     LaggedOptions,
     feature_candidates,
@@ -113,9 +113,8 @@ class OneShotDBN(DBNEstimator):
     center
         "none": one intercept per variable. "recording": every recording has its own mean.
     scale
-        "none", or "federated" to search on variables scaled to unit variance. Weights are always in the
-        original
-        units.
+        "none", or "federated" to search on variables scaled to unit variance. Weights are always in
+        the original units.
     random_state
         Seed of restarts and averaging.
     federation
@@ -345,8 +344,7 @@ class OneShotDBN(DBNEstimator):
         return () if isinstance(self.l1_penalty, str) else (float(self.l1_penalty),)
 
     def _report(self, outcome: OneShotOutcome) -> None:
-        learned, names = outcome.learned, self._variables
-        d = len(names)
+        learned, names, d = outcome.learned, self._variables, len(self._variables)
         C, intercept, variances = refit(outcome.moments, learned.support)
         self.n_lags_ = outcome.n_lags
         self.lag_scores_ = None if outcome.lag_scores is None else outcome.lag_scores.tolist()
@@ -368,6 +366,9 @@ class OneShotDBN(DBNEstimator):
         self.score_ = learned.score
         self.n_rounds_ = outcome.n_sums
         self.n_samples_ = int(outcome.moments.n)
+        for sentence in outcome.dependent:
+            self.warnings_.append(sentence)
+            warnings.warn(sentence, DependentColumnsWarning, stacklevel=4)
         units = learned.units
         if units is not None and units.n_changed + units.n_open and self.scale == "none":
             sentence = (
