@@ -27,6 +27,7 @@ __all__ = [
     "AggregationError",
     "BudgetExceeded",
     "DataError",
+    "DependentColumnsWarning",
     "FeddbnError",
     "FederationError",
     "FileError",
@@ -36,6 +37,7 @@ __all__ = [
     "ParameterError",
     "PrivacyError",
     "ProtocolError",
+    "ResultWarning",
     "SiteRefused",
     "StateError",
     "UnitsWarning",
@@ -124,5 +126,13 @@ def missing_extra(error: Exception) -> MissingExtra | None:
     return MissingExtra(package, _EXTRAS[package]) if package in _EXTRAS else None
 
 
-class UnitsWarning(UserWarning):
+class ResultWarning(UserWarning):
+    """Advice on a result, which carries the same sentence in its warnings."""
+
+
+class UnitsWarning(ResultWarning):
     """A result depends on the units the variables are measured in."""
+
+
+class DependentColumnsWarning(ResultWarning):
+    """A variable follows exactly from others, so edges among them cannot be told apart."""

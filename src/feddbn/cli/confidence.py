@@ -23,7 +23,7 @@ from feddbn.cli.options import (
     parse_params,
 )
 from feddbn.cli.terminal import print_frame, print_json, progress, say, write_csv
-from feddbn.errors import UnitsWarning
+from feddbn.errors import ResultWarning
 from feddbn.method_table import METHODS
 
 __all__ = ["confidence"]
@@ -72,7 +72,7 @@ def confidence(
     length = int(block_length) if block_length.lstrip("-").isdigit() else block_length
     with progress("refits", total=max(replicates, 1)) as (_, part), warnings.catch_warnings():
         # `feddbn fit` gives this advice; a table of probabilities cannot act on it.
-        warnings.simplefilter("ignore", UnitsWarning)
+        warnings.simplefilter("ignore", ResultWarning)
         table = edge_confidence(
             estimator,
             sites,

@@ -23,7 +23,7 @@ from feddbn.cli.options import (
 )
 from feddbn.cli.shared_edges import print_shared_edges
 from feddbn.cli.terminal import number, print_json, print_table, progress, remark, say
-from feddbn.errors import ParameterError, UnitsWarning
+from feddbn.errors import ParameterError, ResultWarning
 from feddbn.method_table import METHODS, default_method, get_method
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def fit(
         raise ParameterError(f"--min-count {min_count} must be a whole number of at least 1.")
     with progress(chosen.label) as (watch, _), warnings.catch_warnings():
         # The result carries these sentences and they are printed from there.
-        warnings.simplefilter("ignore", UnitsWarning)
+        warnings.simplefilter("ignore", ResultWarning)
         estimator = fit_method(chosen, data, parameters, true, watch, **columns)
     result = Result.from_estimator(estimator, truth=true if isinstance(true, DBN) else None)
     result.save(out)

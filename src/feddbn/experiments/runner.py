@@ -17,7 +17,7 @@ import joblib
 from threadpoolctl import threadpool_limits
 
 from feddbn._version import __version__
-from feddbn.errors import FeddbnError, FederationError, FileError, MissingExtra, ParameterError, UnitsWarning
+from feddbn.errors import FeddbnError, FederationError, FileError, MissingExtra, ParameterError, ResultWarning
 from feddbn.experiments.cells import Cell, in_order
 from feddbn.experiments.registry import METHODS
 from feddbn.experiments.store import RowStore
@@ -94,7 +94,7 @@ def run_cell(cell: Cell) -> Row:
     try:
         with threadpool_limits(1), warnings.catch_warnings():
             # Units and convergence are results here: they are in the rows.
-            warnings.simplefilter("ignore", UnitsWarning)
+            warnings.simplefilter("ignore", ResultWarning)
             warnings.simplefilter("ignore", RuntimeWarning)
             row["results"] = _results(cell)
     except (MissingExtra, FileError, FederationError):

@@ -20,7 +20,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.resampling import RESAMPLINGS
 from feddbn.data.read import read_sites
-from feddbn.errors import ParameterError, UnitsWarning
+from feddbn.errors import ParameterError, ResultWarning
 from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
 from feddbn.federation.programs.statistics import asked_moments_program
 from feddbn.federation.protocol.task import Federation, run_program
@@ -197,7 +197,7 @@ def _stack(estimator: MomentsEstimator, moments: Moments, names: tuple[str, ...]
         )
     with warnings.catch_warnings():
         # The fit on all rows has already given this advice; once is enough.
-        warnings.simplefilter("ignore", UnitsWarning)
+        warnings.simplefilter("ignore", ResultWarning)
         fitted: DBN = clone(estimator, safe=False).fit_moments(moments, names)
     return fitted.adjacency_matrices
 

@@ -18,7 +18,7 @@ from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions, PathPoint, UnitsCheck, refit
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
-from feddbn.errors import DataError, ParameterError, UnitsWarning
+from feddbn.errors import DataError, DependentColumnsWarning, ParameterError, UnitsWarning
 from feddbn.federation.programs.lagged_posterior import (
     LaggedOptions,
     feature_candidates,
@@ -345,8 +345,7 @@ class OneShotDBN(DBNEstimator):
         return () if isinstance(self.l1_penalty, str) else (float(self.l1_penalty),)
 
     def _report(self, outcome: OneShotOutcome) -> None:
-        learned, names = outcome.learned, self._variables
-        d = len(names)
+        learned, names, d = outcome.learned, self._variables, len(self._variables)
         C, intercept, variances = refit(outcome.moments, learned.support)
         self.n_lags_ = outcome.n_lags
         self.lag_scores_ = None if outcome.lag_scores is None else outcome.lag_scores.tolist()
@@ -364,11 +363,12 @@ class OneShotDBN(DBNEstimator):
         self.edge_probabilities_ = _edge_table(learned.posterior.probability, C, names)
         self.features_, self.smoothing_, self.selection_ = "linear", 1.0, None
         self.lambda_path_ = _path_table(learned.path) if learned.path else None
-        self.units_, self.nongaussian_ = learned.units, outcome.nongaussian
-        self.score_ = learned.score
-        self.n_rounds_ = outcome.n_sums
-        self.n_samples_ = int(outcome.moments.n)
+        self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
+        self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)
         self._say_levels(outcome.asked)
+        for sentence in outcome.dependent:
+            self.warnings_.append(sentence)
+            warnings.warn(sentence, DependentColumnsWarning, stacklevel=4)
         units = learned.units
         if units is not None and units.n_changed + units.n_open and self.scale == "none":
             sentence = (

@@ -17,6 +17,10 @@ __all__ = ["fit_prior"]
 _MAX_G_RATIO = 10.0
 _HIGHEST_MOMENT = 3
 _FIRST_VARIANCE = 0.15
+_MOST_STEPS = 60
+_MOST_OF_RATIO = 100.0
+"""Weights ten times as large as one variable alone could explain another by: room for parents that partly cancel."""
+_NO_RESIDUAL = 1e-12
 
 
 def fit_prior(
@@ -73,26 +77,35 @@ def _fit_independent(
 ) -> Hyper:
     """Equal variances: the prior with the largest evidence given the best order, then `n_em` EM steps over orders.
 
-    The variance of the weights climbs by factors of two; a moment of higher order starts from the one before.
+    The variance of the weights climbs by factors of two; a moment of higher order starts from the one before. It
+    is bounded by the ratio of the variables' variances, because a parent cannot explain more than a variable varies.
+    Where less than one edge is expected there are no weights to learn their size from, and evidence rises with
+    whatever excludes edges, up to variances of 1e20 on white noise: it is not followed then.
     """
     order = list(best.order)
+    varying = regressions.column_total[regressions.column_total > 0]
+    largest = _MOST_OF_RATIO * float(regressions.total.max() / varying.min())
 
-    def stepped(hyper: Hyper, collect: Callable[[OrderChain], OrderTotals]) -> tuple[float, Hyper]:
-        """The evidence of a prior, and the prior with the edge probabilities and the noise that it finds."""
+    def stepped(hyper: Hyper, collect: Callable[[OrderChain], OrderTotals]) -> tuple[float, Hyper, bool]:
+        """The evidence of a prior, the prior with the shares of edges and the noise it finds, whether it expects an edge."""
         for table in chain.tables:
             table.weigh(hyper, False)
         chain.restart(order)
         totals = collect(chain)
-        residual = regressions.total * (1 - totals.explained / totals.count)
+        residual = regressions.total * np.maximum(1 - totals.explained / totals.count, _NO_RESIDUAL)
         s2 = float(residual.sum()) / ((regressions.n - 1) * regressions.d)
-        return totals.evidence(hyper, False), replace(_with_shares(hyper, totals), noise_variance=s2)
+        fitted = replace(_with_shares(hyper, totals), noise_variance=s2)
+        return totals.evidence(hyper, False), fitted, float(totals.edges.sum()) >= totals.count
 
-    def climbed(hyper: Hyper) -> tuple[float, Hyper]:
+    def climbed(hyper: Hyper) -> tuple[float, Hyper, bool]:
         here = stepped(hyper, given_order)
         for factor in (2.0, 0.5):
             there = stepped(replace(here[1], g=here[1].g * factor), given_order)
             climbs = there[0] > here[0]
-            while there[0] > here[0]:
+            for _ in range(_MOST_STEPS):
+                is_learned = factor < 1 or (there[2] and there[1].g <= largest)
+                if there[0] <= here[0] or not is_learned:
+                    break
                 here, there = there, stepped(replace(there[1], g=there[1].g * factor), given_order)
             if climbs:
                 break
@@ -103,12 +116,12 @@ def _fit_independent(
     for moment_order in range(1, _HIGHEST_MOMENT + 1):
         narrower = (2 * moment_order - 1) / (2 * moment_order + 1)
         higher = climbed(replace(found[1], moment_order=moment_order, g=found[1].g * narrower))
-        if higher[0] <= found[0]:
+        if higher[0] <= found[0] or not higher[2]:
             break
         found = higher
     hyper = found[1]
     for _ in range(n_em):
-        _, hyper = stepped(hyper, collect)
+        _, hyper, _ = stepped(hyper, collect)
     return hyper
 
 

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.orders.parents import Parents
+from feddbn.core.statistics.dependence import COLLINEAR, is_regular
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.scaling import correlations
 
@@ -72,10 +73,18 @@ def node_residuals(moments: Moments, jobs: Sequence[Job]) -> NodeResiduals:
         B[node, r] = 1.0
         if parents:
             index = list(parents)
-            B[index, r] = -np.linalg.solve(R[np.ix_(index, index)], R[index, node])
-        B[:, r] /= np.sqrt(max(float(B[:, r] @ R @ B[:, r]), 1e-300))
+            B[index, r] = -_solved(R[np.ix_(index, index)], R[index, node])
+        left = float(B[:, r] @ R @ B[:, r])
+        # Of a node that follows from its parents only rounding is left, which has no shape to speak of.
+        B[:, r] /= np.sqrt(left) if left > COLLINEAR else np.inf
     B *= np.sqrt(moments.n) / root[:, None]
     return NodeResiduals(B, moments.mean @ B, tuple(jobs))
+
+
+def _solved(R: FloatArray, r: FloatArray) -> FloatArray:
+    if is_regular(R):
+        return np.asarray(np.linalg.solve(R, r))
+    return np.asarray(np.linalg.lstsq(R, r, rcond=COLLINEAR)[0])
 
 
 def residual_features(u: FloatArray) -> FloatArray:
@@ -133,10 +142,18 @@ def shape_p_value(sums: FloatArray) -> float:
 
 def entropy_terms(features: FloatArray, n: float) -> FloatArray:
     """(m,) 2 n (H - H(gaussian)) <= 0: what each residual's shape adds to minus twice the log-likelihood."""
-    return np.asarray(2 * n * (entropies(features, n) - _GAUSSIAN_ENTROPY))
+    terms = 2 * n * (entropies(features, n) - _GAUSSIAN_ENTROPY)
+    return np.where(_has_shape(features, n), terms, 0.0)
 
 
 def tail_weight(features: FloatArray, n: float) -> float:
     """How much more a variance of n such values varies than one of n Gaussian values: (kurtosis - 1) / 2, at least 1."""
-    mean = features / n
+    mean = features[:, _has_shape(features, n)] / n
+    if not mean.size:
+        return 1.0
     return max(1.0, (float((mean[4] / mean[2] ** 2).mean()) - 1) / 2)
+
+
+def _has_shape(features: FloatArray, n: float) -> BoolArray:
+    """(m,) whether there is a residual: the mean square of a standardised one is 1, of one that is all zero 0."""
+    return np.asarray(features[2] > 0.1 * n)

@@ -5,6 +5,9 @@ objective, not on which columns are candidates. So the few useful moves of every
 first, and a selection among any candidates is a walk along these lists: while orders are searched, nearly all
 selections need no algebra. Sets of columns are integers, bit m for column m.
 
+A move is made only if the cost really falls: near-collinear columns promise what rounding cannot keep. So no set
+comes twice and every selection ends.
+
 Known weakness: forward-backward selection with exchanges is greedy; it can miss a pair of parents that only
 help together.
 """
@@ -131,26 +134,32 @@ class ParentSelection:
     ) -> tuple[Parents, float]:
         fixed = self.required[node]
         parents = tuple(sorted({m for m in start if candidates >> m & 1} | set(fixed)))
+        moves = self.moves(node, parents)
+        refused: Columns = 0
         while True:
-            moves = self.moves(node, parents)
             best, move = -_IMPROVEMENT, -1
             for m, delta in moves.additions:
-                if candidates >> m & 1:
+                if candidates >> m & 1 and not refused >> m & 1:
                     best, move = delta, m
                     break
             for m, delta in moves.drops:
                 if delta >= best:
                     break
-                if m not in fixed:
+                if m not in fixed and not refused >> m & 1:
                     best, move = delta, m
                     break
             if move >= 0:
-                parents = _toggled(parents, move)
+                changed = _toggled(parents, move)
+                there = self.moves(node, changed)
+                if there.cost < moves.cost:
+                    parents, moves = changed, there
+                else:
+                    refused |= 1 << move
                 continue
             if exchange:
                 better = self._exchanged(node, parents, moves.cost, candidates)
                 if better is not None:
-                    parents = better
+                    parents, moves = better, self.moves(node, better)
                     continue
             return parents, moves.cost
 
@@ -158,7 +167,7 @@ class ParentSelection:
         """The best replacement of one parent; a parent's removal alone improves nothing, so that only the
         useful additions to what is left come into question.
         """
-        best, found = -1e-7, None
+        found: list[tuple[float, Parents]] = []
         for m in parents:
             if m in self.required[node]:
                 continue
@@ -167,10 +176,11 @@ class ParentSelection:
             for k, delta in without.additions:
                 if k != m and candidates >> k & 1:
                     change = without.cost + delta - now
-                    if change < best:
-                        best, found = change, tuple(sorted((*rest, k)))
+                    if change < -1e-7:
+                        found.append((change, tuple(sorted((*rest, k)))))
                     break
-        return found
+        found.sort(key=lambda one: one[0])
+        return next((better for _, better in found if self.moves(node, better).cost < now), None)
 
 
 def _best_first(columns: Sequence[int], deltas: Sequence[float]) -> list[tuple[int, float]]:

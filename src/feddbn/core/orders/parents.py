@@ -7,7 +7,8 @@ with ``loss_j(RSS) = RSS / s2`` (one noise variance s2 for all nodes) or ``n log
 Theory of operation: for a node and a set of parents, one small triangular inverse gives the residual sum of squares,
 what it would rise by without each parent, and what it would fall by with each further column. These do not
 depend on the penalty or on s2, so they are kept and looked up again during the search. Columns are scaled to
-unit variance inside; nothing but rounding depends on the units.
+unit variance inside; nothing but rounding depends on the units. A parent that follows from those before it adds
+nothing: what algebra on a singular matrix would promise is rounding.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.dependence import COLLINEAR, independent
 from feddbn.core.statistics.scaling import correlations
 
 __all__ = ["NodeFit", "Objective", "ParentRegressions", "Parents"]
 
 Parents = tuple[int, ...]
 
-_COLLINEAR = 1e-9
+_NO_RESIDUAL = 1e-12
+"""Smallest residual sum of squares in units of the total; what is below is rounding."""
 _CACHE_FLOATS = 25_000_000
 
 
@@ -114,13 +117,16 @@ class ParentRegressions:
             columns = R[index]
             factor, failed = dpotrf(columns[:, index], lower=1, clean=1)
             if failed:
-                factor = _factor_of_collinear(columns[:, index])
+                return self._without_dependent(node, parents)
             inverse, _ = dtrtri(factor, lower=1)
+            inflation = (inverse * inverse).sum(axis=0)
+            if inflation.max() > 1 / COLLINEAR:
+                return self._without_dependent(node, parents)
             orthogonal = inverse @ columns
             along = orthogonal[:, node]
             beta = along @ inverse
-            rss = max(rss - float(along @ along), 1e-12)
-            loss = tuple((beta * beta / (inverse * inverse).sum(axis=0)).tolist())
+            rss = max(rss - float(along @ along), _NO_RESIDUAL)
+            loss = tuple((beta * beta / inflation).tolist())
             covariance -= along @ orthogonal
             orthogonal *= orthogonal
             variance -= orthogonal.sum(axis=0)
@@ -128,14 +134,22 @@ class ParentRegressions:
         variance[node] = 0.0
         covariance *= covariance
         gain = np.zeros(self.q)
-        np.divide(covariance, variance, out=gain, where=variance > _COLLINEAR)
-        np.minimum(gain, rss * (1 - 1e-12), out=gain)
+        np.divide(covariance, variance, out=gain, where=variance > COLLINEAR)
+        np.minimum(gain, max(rss - _NO_RESIDUAL, 0.0), out=gain)
         return NodeFit(rss, gain, loss)
 
-
-def _factor_of_collinear(R: FloatArray) -> FloatArray:
-    """Cholesky factor of a correlation matrix that rounding or repeated columns made singular."""
-    return np.asarray(np.linalg.cholesky(R + _COLLINEAR * np.eye(len(R))), dtype=np.float64)
+    def _without_dependent(self, node: int, parents: Parents) -> NodeFit:
+        """The fit on those parents that do not follow from the ones before; without the others nothing is lost."""
+        index = np.array(parents)
+        kept = [parents[k] for k in independent(self.correlation[np.ix_(index, index)])]
+        if len(kept) == len(parents):
+            # Independent one by one, yet too close to dependent together: the last one adds the least.
+            kept.pop()
+        fit = self.fit(node, tuple(kept))
+        lost = dict(zip(kept, fit.loss, strict=True))
+        gain = fit.gain.copy()
+        gain[index] = 0.0
+        return NodeFit(fit.rss, gain, tuple(lost.get(m, 0.0) for m in parents))
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def _units(
     chosen = tuple(columns[j] for j in wrong)
     if not is_scaled[wrong].any():
         text = f"{named(chosen)}: the level is far from that of the other sites (other units, or another baseline)."
-        cure = "use one unit everywhere; center=recording if only the baseline differs"
+        cure = "use one unit everywhere; a baseline of its own is taken off by the fit (center=auto)"
         return Finding("baseline", "warning", text, cure, site, columns=chosen)
     largest = int(wrong[np.argmax(np.abs(factors[wrong]))])
     factor = float(np.exp(np.abs(factors[largest])))
@@ -212,8 +212,8 @@ def _baselines(columns: tuple[str, ...], shapes: list[SiteShape], within: FloatA
         return []
     chosen = tuple(name for name, flag in zip(columns, differ, strict=True) if flag)
     text = f"{named(chosen)}: recordings differ in their means by more than chance, which looks like effects."
-    cure = "center=recording (oneshot), or take each recording's mean off before"
-    return [Finding("baselines", "warning", text, cure, columns=chosen)]
+    cure = "nothing: fits centre each recording where this shows (center=auto); give forecasts the recording's own level"
+    return [Finding("baselines", "note", text, cure, columns=chosen)]
 
 
 def _repeated(sites: Mapping[str, SiteProfile]) -> list[Finding]:

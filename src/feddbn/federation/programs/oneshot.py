@@ -32,6 +32,7 @@ from feddbn.core.orders.nongaussian import (
 from feddbn.core.orders.orientation import STRONG_EVIDENCE, EdgeOrientation
 from feddbn.core.orders.search import NoiseVariance, OrderResult
 from feddbn.core.orders.shaped_scores import Edge, Network, ShapedScores, without_one_edge
+from feddbn.core.statistics.dependence import dependences
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data.checks import check_variances
@@ -112,7 +113,10 @@ class NonGaussianReport:
 
 @dataclass(frozen=True)
 class OneShotOutcome:
-    """What the server ends with: the network, the moments (original units), the number of lags and sums, what was asked."""
+    """What the server ends with: the network, the moments (original units), the number of lags and sums.
+
+    `asked` is what the first sum told, `dependent` says which variables follow from others.
+    """
 
     learned: Learned
     moments: Moments
@@ -121,6 +125,7 @@ class OneShotOutcome:
     nongaussian: NonGaussianReport | None
     n_sums: int
     asked: AskedMoments | None = None
+    dependent: tuple[str, ...] = ()
 
 
 def oneshot_program(
@@ -170,11 +175,24 @@ def learn_from_moments(
         kept = np.arange((p + 1) * d)
         working, moments = working.select(kept), moments.select(kept)
         constraints = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
+    dependent = _dependent(moments, variables)
     if options.learn.lambdas is not None:
         learned = learn_by_path(working, d, p, constraints, options.learn)
     else:
         learned = learn_network(working, d, p, constraints, options.learn, rng)
-    return OneShotOutcome(learned, moments, p, lag_scores, None, 0)
+    return OneShotOutcome(learned, moments, p, lag_scores, None, 0, dependent=dependent)
+
+
+def _dependent(moments: Moments, variables: tuple[str, ...]) -> tuple[str, ...]:
+    """A sentence for each variable that follows from others; DataError if all follow from one."""
+    d = len(variables)
+    found = dependences(moments.scatter, moments.n, d)
+    sentences = tuple(one.sentence(variables) for one in found)
+    if len(found) == d - 1 and d > 1 and all(one.others == (0,) for one in found):
+        raise DataError(
+            f"all variables follow from {variables[0]}, so no edge can be learned: {sentences[0]}"
+        )
+    return sentences
 
 
 def _improve_by_noise(

@@ -57,9 +57,9 @@ def test_different_baselines_are_told_for_all_sites():
     data = {
         k: x + np.random.default_rng(i).normal(size=4) * UNITS for i, (k, x) in enumerate(wards().items())
     }
-    (finding,) = only(data, "baselines")
+    (finding,) = only(data, "baselines", "note")
     assert finding.site is None
-    assert "center=recording" in finding.cure
+    assert "center=auto" in finding.cure
 
 
 def test_one_site_at_another_level_is_named():
