@@ -147,8 +147,8 @@ _ROWS = (
         summary="one network from one exact sum, by a search over orders",
         assumes='linear effects; one network for all sites; with `noise_variance="free"` units may be arbitrary, but '
         "directions within a moment that Gaussian noise leaves open stay open",
-        reveals="its part of one sum: rows, means, second moments of `[x_t, ..., x_{t-p}]`, skewness and kurtosis of each "
-        "variable",
+        reveals="its part of one sum: rows, means, second moments of `[x_t, ..., x_{t-p}]` over all rows and within "
+        "recordings, skewness and kurtosis of each variable",
         rounds="1; up to 8 more where the noise is not Gaussian, which use its shape",
         gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_`",
         citation="this package; docs/oneshot.md",
@@ -167,8 +167,8 @@ _ROWS = (
         label="FDBNL",
         summary="one network by consensus, as in the paper",
         assumes="linear effects; one network for all sites; comparable units",
-        reveals="its part of one sum per round, of the size of the network; together the sums tell as much as one sum of "
-        "second moments",
+        reveals="its part of one sum of second moments, and of one per round, of the size of the network; the rounds tell "
+        "no more than the first",
         rounds="about 80",
         gives="one network: the pooled DYNOTEARS optimum for any split of the rows; `history_`, `status_`",
         citation=_CHEN,
@@ -186,7 +186,8 @@ _ROWS = (
         label="PFDBNL",
         summary="one network per site around a shared one",
         assumes="linear effects; networks that are similar, as similar as `mu` says; comparable units",
-        reveals="its part of one sum of changes per round; its own graph stays at home",
+        reveals="its part of one sum of second moments (not if `center` is given), and of one of changes per round; its own "
+        "graph stays at home",
         rounds="many",
         gives="one network per site (`dbns_`) and a shared one (`dbn_`)",
         citation=_CHEN,
