@@ -51,6 +51,21 @@ def test_a_forecast_is_that_of_the_library(run, result, federation, tmp_path):
     assert "x0" not in shown
 
 
+def test_a_forecast_of_a_recording_with_its_own_level_stays_there(run, tmp_path):
+    rng = np.random.default_rng(0)
+    fed = feddbn.simulate(d=4, n_sites=4, n_samples=600, random_state=5)
+    level = {name: rng.normal(60, 30, 4) for name in fed.sites}
+    data = {name: frames[0] + level[name] for name, frames in fed.sites.items()}
+    stored = Result.from_estimator(feddbn.FDBNL().fit(data)).save(tmp_path / "result.json")
+    for name, frame in data.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+        told = succeed(run("forecast", stored, tmp_path / f"{name}.csv", "--steps", 30, "--json"))
+        assert "each recording's own level" in told.stderr
+        table = pd.DataFrame(json.loads(told.stdout)["forecast"])
+        last = table[table["step"] == 30]["mean"].to_numpy()
+        np.testing.assert_allclose(last, frame.mean(), atol=0.5)
+
+
 def test_a_forecast_goes_on_after_the_last_gap(run, result, federation, tmp_path):
     rows = pd.read_csv(federation / "site-1.csv")
     rows.iloc[30, 0] = np.nan

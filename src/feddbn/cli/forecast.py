@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feddbn.cli.options import Freq, Json, Network, OfSite, Time, parse_variables
-from feddbn.cli.terminal import print_frame, print_json, say, write_csv
+from feddbn.cli.terminal import print_frame, print_json, remark, say, write_csv
 from feddbn.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -38,13 +38,19 @@ def forecast(
     as_json: Json = False,
 ) -> None:
     """Forecast the moments after a recording, with intervals; --do shows what holding a variable would do."""
-    from feddbn.methods.truth import read_network
+    from feddbn.methods.truth import has_own_levels, read_network
     from feddbn.model.inputs import variable_index
 
     dbn = read_network(network, of)
     names = parse_variables(variables) or list(dbn.variables)
     shown = {dbn.variables[variable_index(name, dbn.variables, "--variables")] for name in names}
-    ahead = dbn.do(_held(do), _last_rows(history, dbn, time, freq), steps, interval)
+    rows, mean, n_rows = _last_rows(history, dbn, time, freq)
+    if has_own_levels(network):
+        remark(
+            f"note: the network was learned about each recording's own level; this one's is the mean of its {n_rows} rows."
+        )
+        dbn = dbn.at_level(mean)
+    ahead = dbn.do(_held(do), rows, steps, interval)
     table = ahead.to_frame().drop(columns="time")
     if out is not None:
         write_csv(table, out)
@@ -71,8 +77,10 @@ def _held(texts: list[str] | None) -> dict[str | int, float]:
     return held
 
 
-def _last_rows(path: Path, dbn: DBN, time: str | None, freq: str | None) -> FloatArray:
-    """The rows that a forecast goes on from: the end of the recording, back to its last gap."""
+def _last_rows(
+    path: Path, dbn: DBN, time: str | None, freq: str | None
+) -> tuple[FloatArray, FloatArray, int]:
+    """The rows that a forecast goes on from (the recording's end, back to its last gap), its mean and number of rows."""
     import numpy as np
 
     from feddbn.cli.options import column_options
@@ -83,8 +91,10 @@ def _last_rows(path: Path, dbn: DBN, time: str | None, freq: str | None) -> Floa
     if len(recordings) != 1:
         raise DataError(f"history={str(path)!r} holds {len(recordings)} recordings; give the file of one.")
     pieces: list[FloatArray] = []
+    total, n_rows = np.zeros(dbn.d), 0
     for block in recordings[0].blocks():
+        total, n_rows = total + block.values.sum(axis=0), n_rows + len(block.values)
         pieces = [block.values] if block.starts_segment else [*pieces, block.values]
     if sum(map(len, pieces)) == 0:
         raise DataError(f"history={str(path)!r} has no usable row; a forecast goes on from its last ones.")
-    return np.concatenate(pieces)
+    return np.concatenate(pieces), total / n_rows, n_rows

@@ -20,6 +20,7 @@ from feddbn.model.dbn import DBN
 __all__ = [
     "TRUTHS_FORMAT",
     "Truth",
+    "has_own_levels",
     "read_estimate",
     "read_network",
     "read_truth",
@@ -90,6 +91,17 @@ def read_estimate(path: str | Path) -> Truth:
         return of_sites
     assert shared is not None
     return shared
+
+
+def has_own_levels(path: str | Path) -> bool:
+    """Whether a file is a result for which every recording was centred on its own mean."""
+    stored = read_json(path)
+    facts = stored.get("diagnostics")
+    return (
+        stored.get("format") == RESULT_FORMAT
+        and isinstance(facts, dict)
+        and facts.get("center") == "recording"
+    )
 
 
 def read_network(path: str | Path, site: str | None = None) -> DBN:

@@ -52,6 +52,16 @@ class DBN(Network):
         variances = (misses * (moments.scatter @ misses)).sum(axis=0) / moments.n
         return cls(W, A, variables, moments.mean @ misses, np.maximum(variances, 0.0))
 
+    def at_level(self, mean: ArrayLike) -> DBN:
+        """Return the same network with the intercepts of a recording whose (d,) mean is `mean`."""
+        level = np.asarray(mean, dtype=np.float64)
+        if level.shape != (self.d,) or not np.isfinite(level).all():
+            raise ParameterError(
+                f"mean must be {self.d} finite numbers, one for each variable, got {mean!r}."
+            )
+        intercept = level - level @ (self.W + self.A.sum(axis=0))
+        return DBN(self.W, self.A, self.variables, intercept, self.noise_variances)
+
     def equals(self, other: DBN, atol: float = 0.0) -> bool:
         """Whether both have the same variables and lags and all numbers agree within `atol`."""
         if self.variables != other.variables or self.n_lags != other.n_lags:
