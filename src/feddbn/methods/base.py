@@ -297,8 +297,8 @@ class DBNEstimator(FederatedEstimator):
         if asked is not None and asked.own_levels is not None and asked.own_levels > 0:
             self.warnings_.append(
                 f"recordings differ in their means (BIC {asked.own_levels:.0f} better with means of their own), so each "
-                "was centred on its own; intercepts are those of the average recording, so a forecast of one recording "
-                "needs its values relative to its own mean. center='none' keeps one mean for all."
+                "was centred on its own; intercepts are those of the average recording, `dbn_.at_level(mean)` has those of "
+                "one (`feddbn forecast` uses them). center='none' keeps one mean for all."
             )
 
     def _set_network(self, dbn: DBN, raw: DBN) -> None:
