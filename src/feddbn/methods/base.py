@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -17,9 +18,10 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.fdbnl.path import RoundRecord
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
+from feddbn.core.statistics.dependence import dependences
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.preflight import quick_warnings
-from feddbn.errors import ParameterError
+from feddbn.errors import DependentColumnsWarning, ParameterError
 from feddbn.federation.programs.statistics import AskedMoments, Preparation
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
@@ -290,6 +292,18 @@ class DBNEstimator(FederatedEstimator):
         return EdgeConstraints.from_edges(
             self._variables, self._largest_lag, self.forbidden_edges, self.required_edges
         )
+
+    def _say_moments(self, asked: AskedMoments | None) -> None:
+        """Say what the first sum told: `center_`, means of recordings' own, variables that follow from others."""
+        self._say_levels(asked)
+        if asked is not None:
+            found = dependences(asked.moments.scatter, asked.moments.n, len(self._variables))
+            self._say_dependent([one.sentence(self._variables) for one in found])
+
+    def _say_dependent(self, sentences: Sequence[str]) -> None:
+        for sentence in sentences:
+            self.warnings_.append(sentence)
+            warnings.warn(sentence, DependentColumnsWarning, stacklevel=5)
 
     def _say_levels(self, asked: AskedMoments | None) -> None:
         """Set `center_`, and say so where recordings turned out to have means of their own."""

@@ -151,7 +151,7 @@ class ConsensusEstimator(DBNEstimator):
         self.n_rounds_ = run.round
         self.status_ = run.status
         self.history_ = history_frame(run.history, seconds)
-        self._say_levels(fit.asked)
+        self._say_moments(fit.asked)
         self.center_ = fit.preparation.center_rule
         self.n_samples_ = round(fit.preparation.summary.n)
         self.dropped_edges_ = [(variables[i], variables[j], weight) for i, j, weight in run.dropped]

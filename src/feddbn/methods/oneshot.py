@@ -18,7 +18,7 @@ from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions, PathPoint, UnitsCheck, refit
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
-from feddbn.errors import DataError, DependentColumnsWarning, ParameterError, UnitsWarning
+from feddbn.errors import DataError, ParameterError, UnitsWarning
 from feddbn.federation.programs.lagged_posterior import (
     LaggedOptions,
     feature_candidates,
@@ -366,9 +366,7 @@ class OneShotDBN(DBNEstimator):
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
         self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)
         self._say_levels(outcome.asked)
-        for sentence in outcome.dependent:
-            self.warnings_.append(sentence)
-            warnings.warn(sentence, DependentColumnsWarning, stacklevel=4)
+        self._say_dependent(outcome.dependent)
         units = learned.units
         if units is not None and units.n_changed + units.n_open and self.scale == "none":
             sentence = (

@@ -259,7 +259,7 @@ class PFDBNL(DBNEstimator):
         self.status_ = run.status
         self.history_ = history_frame(run.history, seconds)
         self.cluster_dbns_ = [network(C, fit.preparation, variables) for C in fit.clusters]
-        self._say_levels(fit.asked)
+        self._say_moments(fit.asked)
         self.center_ = fit.preparation.center_rule
         self.n_samples_ = round(fit.preparation.summary.n)
         self.never_joined_ = fit.never_joined

@@ -107,6 +107,17 @@ def test_the_warning_names_the_columns():
             feddbn.OneShotDBN().fit({"a": x})
 
 
+@pytest.mark.parametrize("method", [feddbn.FDBNL, feddbn.PFDBNL, feddbn.Dynotears])
+def test_the_other_methods_name_them_too_and_clean_columns_are_not_named(method):
+    x = degenerate("sum", 4, seed=0)
+    with pytest.warns(DependentColumnsWarning, match="x3 is the sum of x0, x1"):
+        model = method().fit({"a": x[:100], "b": x[100:]})
+    assert any("x3 is the sum of" in sentence for sentence in model.warnings_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DependentColumnsWarning)
+        method().fit({"a": x[:100, :3], "b": x[100:, :3]})
+
+
 def test_variables_that_all_follow_from_one_are_refused():
     x = degenerate("copy", 2, seed=0)
     with pytest.raises(DataError, match="no edge can be learned: x1 is a copy of x0"):
