@@ -18,7 +18,7 @@ from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import SHARED, TimeBasis, project_off
 from feddbn.core.designs.recordings import Recording
 from feddbn.core.designs.rows import design_rows, public_blocks
-from feddbn.core.statistics.moments import Moments, sums_length, symmetric
+from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 
 __all__ = ["Gram", "gram_of", "gram_sums_length", "recording_gram"]
 
@@ -85,7 +85,7 @@ class Gram:
         """One vector that adds up: own rows, parameters taken off, then count, totals and products."""
         vector = self.shared.to_sums()
         q = self.shared.q
-        vector[1 + q :] += self.own.scatter[np.triu_indices(q)]
+        vector[1 + q :] += upper_triangle(self.own.scatter)
         return np.concatenate([[self.own.n, self.n_removed], vector])
 
     @classmethod

@@ -6,15 +6,16 @@ cancel. Only `to_sums` / `from_sums` use raw sums, because raw sums are what add
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.lagged import Block, stretches
 
-__all__ = ["Moments", "sums_length", "symmetric"]
+__all__ = ["Moments", "sums_length", "symmetric", "upper_triangle"]
 
 
 _CHUNK_VALUES = 1 << 17
@@ -23,6 +24,19 @@ _CHUNK_VALUES = 1 << 17
 def sums_length(q: int) -> int:
     """Return the length of `Moments.to_sums` for q columns: a count, q totals, the upper triangle."""
     return 1 + q + q * (q + 1) // 2
+
+
+@functools.lru_cache(maxsize=8)
+def _upper_places(q: int) -> IntArray:
+    """Places of the upper triangle in a (q, q) matrix read row by row; many sites ask for those of one q."""
+    places: IntArray = np.ravel_multi_index(np.triu_indices(q), (q, q))
+    places.flags.writeable = False
+    return places
+
+
+def upper_triangle(matrix: FloatArray) -> FloatArray:
+    """The upper triangle of a (q, q) matrix, row by row; the inverse of `symmetric`."""
+    return matrix.ravel()[_upper_places(len(matrix))]
 
 
 def symmetric(triangle: FloatArray, q: int) -> FloatArray:
@@ -142,8 +156,7 @@ class Moments:
         """One vector that adds up over groups: count, totals of z - origin, upper triangle of products."""
         centre = np.zeros(self.q) if origin is None else origin
         totals = self.n * (self.mean - centre)
-        upper = self.about(centre)[np.triu_indices(self.q)]
-        return np.concatenate([[self.n], totals, upper])
+        return np.concatenate([[self.n], totals, upper_triangle(self.about(centre))])
 
     @classmethod
     def from_sums(cls, vector: FloatArray, q: int, origin: FloatArray | None = None) -> Moments:

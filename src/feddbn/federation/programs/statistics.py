@@ -22,7 +22,7 @@ from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.levels import evidence_for_own_levels
-from feddbn.core.statistics.moments import Moments, sums_length, symmetric
+from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.folds import training_part
 from feddbn.federation.protocol.question import array, flag, number
@@ -98,7 +98,9 @@ def local_moments(here: Here, design: Design, fold: tuple[int, ...] = ()) -> tup
     With a `fold` only the rows before the held-out block count (see `federation.programs.folds`).
     """
     state = here.state
-    key = np.array([*bytes.fromhex(design.digest), *fold])
+    key = np.frombuffer(
+        bytes.fromhex(design.digest) + np.array(fold, dtype=np.int64).tobytes(), dtype=np.uint8
+    )
     if "moments.key" in state and np.array_equal(state["moments.key"], key):
         return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
     total, within, n_recordings = Moments.empty(design.q), np.zeros((design.q, design.q)), 0
@@ -136,8 +138,7 @@ def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArr
     state, moments = asked_moments(here, question)
     parts = [moments.to_sums(question.origin)]
     if question.levels:
-        upper = np.triu_indices(moments.q)
-        parts += [state["moments.recordings"][None], state["moments.within"][upper]]
+        parts += [state["moments.recordings"][None], upper_triangle(state["moments.within"])]
     return state, np.concatenate([*parts, _shapes(here.data)] if question.shape else parts)
 
 
