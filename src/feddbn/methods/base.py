@@ -12,13 +12,13 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
-from threadpoolctl import threadpool_limits
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.fdbnl.path import RoundRecord
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.core.statistics.dependence import dependences
+from feddbn.core.threads import one_thread
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.preflight import quick_warnings
 from feddbn.errors import DependentColumnsWarning, ParameterError
@@ -201,8 +201,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         self.sites_ = summary(sites, n_lags)
         declared = [name for name in read.values() if isinstance(name, str)]
         self.warnings_ += quick_warnings(data, sites, self.sites_, n_lags, declared)
-        # Small products: more BLAS threads than one cost several times what they gain.
-        with threadpool_limits(1):
+        with one_thread():
             run(simulated(sites), sites)
 
     def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from threadpoolctl import threadpool_limits
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.resampling import RESAMPLINGS
+from feddbn.core.threads import one_thread
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResultWarning
 from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
@@ -179,7 +179,7 @@ def _refit(
     progress: Callable[[int], None] | None,
 ) -> tuple[DBN, FloatArray]:
     # Small solves are faster on one BLAS thread; joblib's own workers limit theirs.
-    with threadpool_limits(limits=1):
+    with one_thread():
         full = clone(estimator, safe=False).fit_moments(resampled.full, names)
         stacks = []
         refits = (delayed(_stack)(estimator, m, names) for m in resampled.replicates)

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import Edge
@@ -17,6 +16,7 @@ from feddbn.core.graphs.status import Status
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions, PathPoint, UnitsCheck, refit
 from feddbn.core.statistics.moments import Moments
+from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError, UnitsWarning
 from feddbn.federation.programs.lagged_posterior import (
@@ -284,7 +284,7 @@ class OneShotDBN(DBNEstimator):
                 f"need {len(constraints.allowed)}."
             )
         rng = np.random.default_rng(self.random_state)
-        with threadpool_limits(1):
+        with one_thread():
             self._report(learn_from_moments(moments, self._variables, constraints, options, rng))
         return self.dbn_
 
