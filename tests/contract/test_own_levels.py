@@ -67,6 +67,7 @@ def test_masks_change_nothing_and_noise_takes_one_mean():
     np.testing.assert_allclose(masked.W_, plain.W_, atol=1e-6)
     noisy = OneShotDBN(federation=private_federation(sites, 50.0, clip=500.0, rng=np.random.default_rng(0)))
     assert noisy.fit(None).center_ == "none"
+    assert any("was not looked at" in sentence for sentence in noisy.warnings_)
 
 
 def test_confidence_resamples_within_recordings_where_their_means_differ():

@@ -14,9 +14,9 @@ from functools import cache
 from typing import Any
 
 import joblib
-from threadpoolctl import threadpool_limits
 
 from feddbn._version import __version__
+from feddbn.core.threads import one_thread
 from feddbn.errors import FeddbnError, FederationError, FileError, MissingExtra, ParameterError, ResultWarning
 from feddbn.experiments.cells import Cell, in_order
 from feddbn.experiments.registry import METHODS
@@ -92,7 +92,7 @@ def run_cell(cell: Cell) -> Row:
     started = time.perf_counter()
     row: Row = {"cell": cell.id, "version": __version__, **cell.config}
     try:
-        with threadpool_limits(1), warnings.catch_warnings():
+        with one_thread(), warnings.catch_warnings():
             # Units and convergence are results here: they are in the rows.
             warnings.simplefilter("ignore", ResultWarning)
             warnings.simplefilter("ignore", RuntimeWarning)

@@ -307,7 +307,15 @@ class DBNEstimator(FederatedEstimator):
     def _say_levels(self, asked: AskedMoments | None) -> None:
         """Set `center_`, and say so where recordings turned out to have means of their own."""
         self.center_ = str(self.center) if asked is None else asked.center
-        if asked is not None and asked.own_levels is not None and asked.own_levels > 0:
+        if asked is None:
+            return
+        if asked.own_levels is None and self.center == "auto":
+            # Under differential privacy noise is fitted to one matrix of products; telling levels apart takes two.
+            self.warnings_.append(
+                "whether recordings differ in their means was not looked at, since these sites add noise to one matrix "
+                "only; if they may differ, use center='recording'."
+            )
+        elif asked.own_levels is not None and asked.own_levels > 0:
             self.warnings_.append(
                 f"recordings differ in their means (BIC {asked.own_levels:.0f} better with means of their own), so each "
                 "was centred on its own; intercepts are those of the average recording, `dbn_.at_level(mean)` has those of "

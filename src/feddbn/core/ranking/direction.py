@@ -29,7 +29,7 @@ from scipy.special import ndtr
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.lagged import Block, lagged_rows
-from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.moments import Moments, upper_triangle
 from feddbn.core.statistics.scaling import correlations
 from feddbn.errors import DataError, ParameterError
 
@@ -73,9 +73,8 @@ class DirectionSums:
 
     def to_sums(self) -> FloatArray:
         """One vector that adds up over groups: the count and three upper triangles."""
-        upper = np.triu_indices(len(self.products))
-        parts = [self.products[upper], self.asymmetry[upper], self.asymmetry_squares[upper]]
-        return np.concatenate([[self.n], *parts])
+        parts = (self.products, self.asymmetry, self.asymmetry_squares)
+        return np.concatenate([[self.n], *(upper_triangle(part) for part in parts)])
 
     @classmethod
     def from_sums(cls, vector: FloatArray, d: int) -> DirectionSums:
