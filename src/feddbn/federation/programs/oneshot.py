@@ -15,6 +15,7 @@ from typing import Literal, TypeVar, cast
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.designs.complete import CompleteSite
 from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.nuisance import ONE_MEAN
 from feddbn.core.designs.rows import design_rows
@@ -333,7 +334,7 @@ def _residual_feature_units(here: Here, question: ResidualsQuestion, unit: str) 
     if unit != "recording":
         raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
     B, plain = question.coefficients, replace(question.design, nuisance=ONE_MEAN)
-    for recording in here.data.recordings():
+    for recording in CompleteSite(here.data).recordings():
         total, n, shift = np.zeros((N_FEATURES, B.shape[1])), 0, question.offset
         if question.design.nuisance.scope == "recording":
             shift = recording_gram(plain, recording).moments.mean @ B
