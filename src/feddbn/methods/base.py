@@ -211,7 +211,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         self.warnings_ += [f"site {name!r}: {note}" for name, notes in self.site_notes_.items() for note in notes]
 
     def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
-        return read_sites(data, **read)
+        return read_sites(data, missing="keep", **read)
 
     def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
         check_sites(sites, n_lags)

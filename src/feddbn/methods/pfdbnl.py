@@ -244,7 +244,7 @@ class PFDBNL(DBNEstimator):
         """Return the sites; with `different_variables` each as it is, over the union of all names."""
         if not self.different_variables:
             return super()._read(data, read)
-        return read_sites(data, same_variables=False, **read)
+        return read_sites(data, same_variables=False, missing="keep", **read)
 
     def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
         lags = dict(self.site_lags or {})

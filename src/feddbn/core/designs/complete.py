@@ -1,21 +1,50 @@
-"""Recordings without the rows that have an empty cell, for what cannot use them."""
+"""Recordings without their rows with missing cells: what programs read that cannot use such rows.
+
+A row with a missing cell is left out and ends its segment, so that no lag reaches over it. Wrap a recording, or a
+whole site, in one line; data without missing cells pass through unchanged.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.recordings import Recording
+from feddbn.core.designs.recordings import Recording, SiteData
 
-__all__ = ["CompleteRows", "complete_blocks"]
+__all__ = ["CompleteRows", "CompleteSite", "complete_blocks"]
+
+
+def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield the blocks without rows that have a missing cell; what follows such a row begins a segment."""
+    clock, is_cut, is_late = 0, False, False
+    for block in blocks:
+        n = len(block.values)
+        clock = clock if block.time is None else block.time
+        # One total tells of a missing cell anywhere, without an (n, d) mask.
+        with np.errstate(invalid="ignore", over="ignore"):
+            has_gap = bool(np.isnan(block.values.sum()))
+        keep = np.asarray(~np.isnan(block.values).any(axis=1) if has_gap else np.ones(0, dtype=bool))
+        if not has_gap or keep.all():
+            if is_late:
+                block = replace(block, starts_segment=block.starts_segment or is_cut, time=clock)
+            yield block
+            is_cut = is_cut and n == 0
+        else:
+            edges = np.flatnonzero(np.diff(np.concatenate([[False], keep, [False]]).astype(np.int8)))
+            for start, stop in edges.reshape(-1, 2).tolist():
+                labels = None if block.labels is None else block.labels[start:stop]
+                begins = start > 0 or block.starts_segment or is_cut
+                yield Block(block.values[start:stop], begins, labels, clock + start)
+            is_late, is_cut = True, not keep[-1]
+        clock += n
 
 
 @dataclass(frozen=True)
 class CompleteRows:
-    """A recording of which rows with an empty cell are left out; a lag never crosses them."""
+    """A recording seen without its rows with missing cells."""
 
     recording: Recording
 
@@ -25,29 +54,21 @@ class CompleteRows:
         return self.recording.name
 
     def blocks(self) -> Iterator[Block]:
-        """Yield what is complete."""
+        """Yield the complete rows; a segment ends at every row that is left out."""
         return complete_blocks(self.recording.blocks())
 
 
-def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield the complete rows; where one was left out a new segment begins."""
-    clock, is_cut = 0, False
-    for block in blocks:
-        values, n = block.values, len(block.values)
-        clock = clock if block.time is None else block.time
-        # One finite total proves that no cell is empty, without an (n, d) mask.
-        if np.isfinite(values.sum()):
-            yield block if not is_cut or block.starts_segment else _part(block, 0, n, clock, True)
-            is_cut = False
-        else:
-            kept = ~np.isnan(values).any(axis=1)
-            edges = np.flatnonzero(np.diff(np.r_[False, kept, False].astype(np.int8)))
-            for first, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-                yield _part(block, first, stop, clock, first > 0 or is_cut or block.starts_segment)
-            is_cut = n > 0 and not kept[-1] if n else is_cut
-        clock += n
+@dataclass(frozen=True)
+class CompleteSite:
+    """A site seen without its rows with missing cells."""
 
+    site: SiteData
 
-def _part(block: Block, first: int, stop: int, clock: int, starts_segment: bool) -> Block:
-    labels = None if block.labels is None else block.labels[first:stop]
-    return Block(block.values[first:stop], starts_segment, labels, clock + first)
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.site.variables)
+
+    def recordings(self) -> Iterator[CompleteRows]:
+        """Yield the recordings without such rows."""
+        return (CompleteRows(recording) for recording in self.site.recordings())

@@ -128,7 +128,9 @@ def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]
         return {**state, "selection.losses": np.zeros((2, m))}, np.zeros(2)
     entries = Entries.of(tuple(here.data.variables), question.variables, n_lags, n_lags)
     design = question.design_of(here.data.variables, n_lags)
-    parts = (CompleteRows(held_out_part(recording, question.fold, n_lags)) for recording in question.treated(here.data).recordings())
+    # Blocks are cut by all rows, as for training, and incomplete rows left out afterwards.
+    recordings = question.treated(here.data).recordings()
+    parts = (CompleteRows(held_out_part(recording, question.fold, n_lags)) for recording in recordings)
     moments = gram_of(design, parts).moments
     if moments.n == 0:
         raise DataError(
