@@ -145,6 +145,8 @@ def oneshot_program(
     outcome = learn_from_moments(asked_for.moments, variables, constraints, options, rng)
     learned, report = outcome.learned, None
     looks_gaussian = shape is not None and shape_p_value(shape) > WORTH_A_LOOK
+    # Shapes are told apart by residuals whose variance is exactly one; of the complete rows among others it is not.
+    may_ask = may_ask and asked_for.treatment.row_model is None
     if may_ask and not (learned.noise.kind == "equal" and looks_gaussian):
         improving = _improve_by_noise(
             outcome.moments, variables, outcome.n_lags, learned, options, asked_for.center

@@ -41,8 +41,10 @@ class Pairs:
 
     Attributes
     ----------
-    n, n_rows
-        What the pairs are worth in complete rows, and how many rows have any cell.
+    n_rows
+        How many rows have any cell.
+    ns
+        What the pairs of each covariance are worth in complete rows.
     mean
         (q,) of the cells that are there.
     covariances
@@ -53,10 +55,10 @@ class Pairs:
         Sum of the logs of sites' gains over variables and rows.
     """
 
-    n: float
     n_rows: float
     mean: FloatArray
     covariances: tuple[FloatArray, ...]
+    ns: tuple[float, ...]
     ranks: tuple[float, ...]
     log_gains: float
 
@@ -78,10 +80,11 @@ def _read(total: FloatArray, question: PairsQuestion) -> Pairs:
     parts = rest.reshape(-1, 1 + 2 * size)
     counts, products = symmetric(parts[0, 1 : 1 + size], q), symmetric(parts[0, 1 + size :], q)
     delta = totals / np.maximum(np.diag(counts), 1.0)
-    covariance, n = pairwise_scatter(counts, products - counts * np.outer(delta, delta))
-    others = [pairwise_scatter(symmetric(p[1 : 1 + size], q), symmetric(p[1 + size :], q))[0] for p in parts[1:]]
+    common = pairwise_scatter(counts, products - counts * np.outer(delta, delta))
+    others = [pairwise_scatter(symmetric(p[1 : 1 + size], q), symmetric(p[1 + size :], q)) for p in parts[1:]]
     mean = delta if question.origin is None else delta + question.origin
-    return Pairs(n, n_rows, mean, (covariance, *others), (1.0, *parts[1:, 0].tolist()), log_gains)
+    covariances, ns = zip(common, *others, strict=True)
+    return Pairs(n_rows, mean, covariances, ns, (1.0, *parts[1:, 0].tolist()), log_gains)
 
 
 def _pairs(here: Here, question: PairsQuestion) -> tuple[SiteState, FloatArray]:

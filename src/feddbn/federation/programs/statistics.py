@@ -190,14 +190,16 @@ def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArr
     parts = [moments.to_sums(question.origin)]
     if question.is_trying:
         parts += [_tried(here, question, moments), [moments.n * question.log_gain(here.data)]]
-    return state, np.concatenate([*parts, _shapes(here.data)] if question.shape else parts)
+    if question.shape:
+        parts.append(_shapes(here.data) if moments.n else np.zeros(2 * question.d + 1))
+    return state, np.concatenate(parts)
 
 
 def _tried(here: Here, question: MomentsQuestion, moments: Moments) -> FloatArray:
     """Number of parameters and products off each of the nuisances tried."""
     tried, size = question.tried, 1 + question.q * (question.q + 1) // 2
     total = np.zeros(len(tried) * size)
-    if moments.n == 0:
+    if moments.n == 0 or not tried:
         return total
     for recording in training_parts(here.data, question):
         grams = nuisance_grams(question.design, CompleteRows(recording), tried)

@@ -221,9 +221,10 @@ def _spikes(here: Here, question: SpikesQuestion) -> tuple[SiteState, FloatArray
         columns = np.empty((m, 2 * q))
         stack_lags(rows[:, : question.d], range(p + 1), columns[:, :q])
         stack_lags(rows[:, question.d :], range(p + 1), columns[:, q:])
-        columns = columns[~np.isnan(columns).any(axis=1)]
+        # An empty cell says nothing either way, and stands at its middle.
+        columns = np.nan_to_num(columns)
         total += columns.T @ columns
-        n += len(columns)
+        n += m
     return here.state, np.r_[n, upper_triangle(total)]
 
 

@@ -255,12 +255,15 @@ def _told(
     shapes: FloatArray | None = None
     if has_gaps:
         found = yield from treated(pairs_program(PairsQuestion(**asked)), treatment)
-        n, mean, ranks, log_gains = found.n, found.mean, found.ranks, found.log_gains
+        # Offsets and trends make pairs look worth little; off them they are worth what they are.
+        ns, n, mean = found.ns, max(found.ns), found.mean
+        ranks, log_gains = found.ranks, found.log_gains * n / found.n_rows
         scatters = tuple(n * covariance for covariance in found.covariances)
     else:
         program = _moments_tried(MomentsQuestion(**asked, shape=shape), q)
         common, tried, log_gains, shapes = yield from treated(program, treatment)
         n, mean = common.n, common.mean
+        ns = (n,) * (1 + len(tried))
         ranks = (1.0, *(rank for rank, _ in tried))
         scatters = (common.scatter, *(scatter for _, scatter in tried))
     best, evidence = _chosen(scatters, ranks, n, d, wishes)
@@ -271,7 +274,7 @@ def _told(
     if has_gaps:
         centre = np.zeros(q) if is_own else mean
         treatment = replace(treatment, row_model=np.vstack([centre, scatters[best] / n]))
-    moments = Moments(n, mean, scatters[best])
+    moments = Moments(ns[best], mean, scatters[best] * (ns[best] / n))
     # The density of scaled rows is that of the rows over their gains.
     cost = _cost(scatters[best], n, ranks[best], d) - 2.0 * log_gains
     return _Told(moments, treatment, evidence, cost, n, shapes)
@@ -329,7 +332,7 @@ def _expected(
     variables: tuple[str, ...], n_lags: int, told: _Told
 ) -> ServerProgram[tuple[Moments, Treatment]]:
     """Expected moments given the cells that are there, until they hardly change."""
-    treatment, q, n = told.treatment, told.moments.q, told.n
+    treatment, q, n = told.treatment, told.moments.q, told.moments.n
     assert treatment.row_model is not None
     mean = told.moments.mean
     question = MomentsQuestion(n_lags=n_lags, variables=variables, origin=mean if treatment.center == "none" else None)
