@@ -56,7 +56,7 @@ def deviations(values: FloatArray) -> FloatArray:
     """(n, d) distance of each cell from the median of the cells around it in time; NaN where a cell is empty."""
     absent = np.isnan(values)
     filled = _interpolated(values, absent) if absent.any() else values
-    middle = median_filter(filled, size=(min(_WINDOW, max(len(values), 1)), 1), mode="nearest")
+    middle = median_filter(filled, size=(min(_WINDOW, max(len(values), 1)), 1), mode="mirror")
     return np.abs(values - middle)
 
 
