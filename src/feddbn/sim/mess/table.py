@@ -6,7 +6,6 @@ order in which they are named.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -37,6 +36,8 @@ class Mess:
         What the strength means.
     least, most
         The smallest and the largest strength.
+    is_whole
+        Whether the strength is a whole number.
     parts
         Other messes that this one stands for, each with its strength at strength 1.
     least_d, least_lags
@@ -47,8 +48,9 @@ class Mess:
     does: str
     default: float
     strength: str
-    least: float = 0.0
-    most: float = math.inf
+    least: float
+    most: float
+    is_whole: bool = False
     parts: Mapping[str, float] = field(default_factory=dict)
     least_d: int = 1
     least_lags: int = 0
@@ -151,6 +153,7 @@ _ROWS = (
         "number of columns in the sum",
         2,
         1e6,
+        is_whole=True,
         least_d=2,
     ),
     Mess("duplicate", "one more column that copies another", 0.0, f"noise on the copy, {_SD}", 0.0, 10.0),
@@ -165,11 +168,12 @@ _ROWS = (
     ),
     Mess(
         "two-rates",
-        "half of the sites see only every other row",
+        "half of the sites see only some rows, at equal distances",
         2.0,
-        "they see every so-manieth row",
+        "2 for every second row",
         1,
         100,
+        is_whole=True,
     ),
     Mess(
         "trend",
@@ -218,6 +222,7 @@ _ROWS = (
         "number of sites",
         0,
         1e6,
+        is_whole=True,
         least_d=2,
     ),
     Mess("sentinels", "-999 in some cells, for 'missing'", 0.01, _SHARE, 0.0, 1.0),
@@ -280,10 +285,11 @@ def _strength(mess: Mess, value: float | None) -> float:
     if value is None:
         return mess.default
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not is_number or not mess.least <= value <= mess.most:
-        limit = f"{mess.least:g} to {mess.most:g}" if mess.most < math.inf else f"at least {mess.least:g}"
+    is_possible = is_number and mess.least <= value <= mess.most
+    if not is_possible or (mess.is_whole and value != round(value)):
+        kind = "whole number" if mess.is_whole else "number"
         raise ParameterError(
-            f"mess={mess.name!r} has strength {value!r}, but it must be a number, {limit} ({mess.strength}; "
-            f"default {mess.default:g})."
+            f"mess={mess.name!r} has strength {value!r}, but it must be a {kind} from {mess.least:g} to {mess.most:g} "
+            f"({mess.strength}; default {mess.default:g})."
         )
     return float(value)
