@@ -134,7 +134,8 @@ def expected_moments(
         (q,) what it knows about the mean; None: 0. Not used with a basis.
     basis
         (n, k) nuisance columns of this recording. Their coefficients are estimated from the completed rows, under
-        `covariance`, until they settle; the result is of the rows off the basis and has mean 0.
+        `covariance`, until they settle; the result is of the rows off the basis and has mean 0. A column with no
+        more present cells than the basis has directions is explained completely; its cells count as missing.
     """
     kept = ~np.isnan(rows).all(axis=1)
     rows = rows[kept]
@@ -143,6 +144,12 @@ def expected_moments(
         return Moments.empty(q)
     Q = None if basis is None else _orthonormal(basis[kept])
     absent = np.isnan(rows)
+    if Q is not None:
+        n_present = n - absent.sum(axis=0)
+        thin = (n_present > 0) & (n_present <= Q.shape[1])
+        if thin.any():
+            assert basis is not None
+            return expected_moments(np.where(thin, np.nan, rows), covariance, None, basis[kept])
     if not absent.any():
         if Q is None:
             return Moments.of_rows(rows)

@@ -1,0 +1,43 @@
+"""Sums of sites with missing cells give the network of complete data, where whole rows are almost gone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import feddbn
+from feddbn.core.statistics.missing import (
+    expected_moments,
+    known_n,
+    known_pairs,
+    pairwise_scatter,
+    pairwise_sums,
+)
+from feddbn.core.statistics.moments import Moments
+
+
+@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+def test_one_sum_over_pairs_and_three_steps_of_em_find_the_network_at_thirty_percent_missing() -> None:
+    d, n_sites, n_complete = 8, 8, 0
+    for seed in (100, 101):
+        fed = feddbn.simulate(d=d, n_lags=1, n_sites=n_sites, n_samples=n_sites * 199, random_state=seed)
+        rng = np.random.default_rng(seed)
+        sites = []
+        for recordings in fed.sites.values():
+            rows = np.asarray(recordings[0], dtype=float) + rng.normal(0.0, 3.0, d)
+            rows[rng.random(rows.shape) < 0.3] = np.nan
+            sites.append(np.hstack([rows[1:], rows[:-1]]))
+        n_complete += sum(int((~np.isnan(z).any(axis=1)).sum()) for z in sites)
+        # What each site would send: a part of every sum below.
+        sums = [pairwise_sums(z, np.ones((len(z), 1))) for z in sites]
+        covariance, n_pairs = pairwise_scatter(sum(s[0] for s in sums), sum(s[1] for s in sums))
+        for _ in range(3):
+            parts = [expected_moments(z, covariance, basis=np.ones((len(z), 1))) for z in sites]
+            covariance = sum(part.scatter for part in parts) / sum(part.n for part in parts)
+        n = known_n(sum(known_pairs(z, covariance) for z in sites))
+        assert n_pairs < n < 0.49 * n_sites * 199
+        moments = Moments(n, np.zeros(2 * d), covariance * n)
+        found = feddbn.OneShotDBN(random_state=0).fit_moments(moments, fed.truth.variables)
+        scores = feddbn.score(fed.truth, found)
+        assert scores["W"]["shd"] + scores["A"]["shd"] == 0
+    assert n_complete < 30
