@@ -124,12 +124,13 @@ class HeldOutSumsQuestion(Question):
 
 def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]:
     state, c, m, n_lags = here.state, question.candidate, question.n_candidates, question.n_lags
+    if question.abstains(state):
+        return {**state, "selection.losses": np.zeros((2, m))}, np.zeros(2)
     entries = Entries.of(tuple(here.data.variables), question.variables, n_lags, n_lags)
     design = question.design_of(here.data.variables, n_lags)
     # Blocks are cut by all rows, as for training, and incomplete rows left out afterwards.
-    parts = (
-        CompleteRows(held_out_part(recording, question.fold, n_lags)) for recording in here.data.recordings()
-    )
+    recordings = question.treated(here.data).recordings()
+    parts = (CompleteRows(held_out_part(recording, question.fold, n_lags)) for recording in recordings)
     moments = gram_of(design, parts).moments
     if moments.n == 0:
         raise DataError(

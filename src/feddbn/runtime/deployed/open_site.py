@@ -26,6 +26,7 @@ def read_data(settings: SiteSettings) -> SiteData:
         time=settings.time or None,
         variables=settings.variables or None,
         label=settings.label or None,
+        missing="keep",
     )
     return found[settings.name]
 
