@@ -31,9 +31,11 @@ __all__ = [
     "known_n",
     "known_pairs",
     "observed_log_likelihood",
+    "pair_totals",
     "pairs_n",
     "pairwise_scatter",
     "pairwise_sums",
+    "products_about",
 ]
 
 # Values held at once while patterns are solved: about eight megabytes.
@@ -70,6 +72,24 @@ def pairwise_sums(rows: FloatArray, basis: FloatArray | None = None) -> tuple[Fl
         values[~present] = 0.0
     seen = present.astype(np.float64)
     return seen.T @ seen, values.T @ values
+
+
+def pair_totals(rows: FloatArray) -> FloatArray:
+    """(q, q) sums of column i over the rows that also have column j; the diagonal has those of all present cells."""
+    present = ~np.isnan(rows)
+    return np.where(present, rows, 0.0).T @ present.astype(np.float64)
+
+
+def products_about(
+    centre: FloatArray, counts: FloatArray, totals: FloatArray, products: FloatArray
+) -> FloatArray:
+    """(q, q) what `pairwise_sums` gives for ``rows - centre``, from the sums of `rows` and their `pair_totals`.
+
+    Two columns are present together in some rows only, whose means are not those of all: a product of means in place of
+    the totals would be off by a mean times the error of another, more than a covariance where means are large.
+    """
+    mixed = totals * centre[None, :]
+    return products - mixed - mixed.T + counts * np.outer(centre, centre)
 
 
 def pairwise_scatter(counts: FloatArray, products: FloatArray) -> tuple[FloatArray, float]:

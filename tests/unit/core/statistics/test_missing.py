@@ -14,9 +14,11 @@ from feddbn.core.statistics.missing import (
     known_n,
     known_pairs,
     observed_log_likelihood,
+    pair_totals,
     pairs_n,
     pairwise_scatter,
     pairwise_sums,
+    products_about,
 )
 from feddbn.core.statistics.moments import Moments
 
@@ -68,6 +70,14 @@ def test_pairwise_sums_without_a_basis_take_nothing_off() -> None:
     counts, products = pairwise_sums(rows)
     assert np.array_equal(counts, np.full((3, 3), 40.0))
     assert np.allclose(products, rows.T @ rows)
+
+
+def test_products_about_a_centre_are_those_of_centred_rows_even_far_from_zero() -> None:
+    rows, centre = _rows(300, 4, 0.3, mean=500.0), np.array([500.0, 499.0, 501.0, 0.0])
+    counts, products = pairwise_sums(rows)
+    moved = products_about(centre, counts, pair_totals(rows), products)
+    assert np.allclose(moved, pairwise_sums(rows - centre)[1], rtol=1e-7, atol=1e-5)
+    assert np.allclose(np.diag(pair_totals(rows)), np.nansum(rows, axis=0))
 
 
 def test_a_column_that_the_basis_explains_completely_counts_as_missing() -> None:
