@@ -41,3 +41,24 @@ def test_one_sum_over_pairs_and_three_steps_of_em_find_the_network_at_thirty_per
         scores = feddbn.score(fed.truth, found)
         assert scores["W"]["shd"] + scores["A"]["shd"] == 0
     assert n_complete < 30
+
+
+@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+def test_a_fit_uses_rows_that_lack_cells_and_large_levels_do_not_mislead_it() -> None:
+    d = 8
+    fed = feddbn.simulate(d=d, n_lags=1, n_sites=8, n_samples=8 * 199, random_state=101)
+    rng = np.random.default_rng(101)
+    data = {}
+    for name, recordings in fed.sites.items():
+        rows = np.asarray(recordings[0], dtype=float) + 50.0
+        rows[rng.random(rows.shape) < 0.3] = np.nan
+        data[name] = rows
+    model = feddbn.OneShotDBN(random_state=0).fit(data)
+    scores = feddbn.score(fed.truth, model.dbn_)
+    assert scores["W"]["shd"] + scores["A"]["shd"] == 0
+    words = " ".join(model.warnings_)
+    # Every site has the same level: products of means of different rows must not tell otherwise.
+    assert "differ in their means" not in words
+    assert "rows can be used" not in words
+    worth = float(words.split("are worth ")[1].split()[0])
+    assert 0.25 * 8 * 199 < worth < 0.49 * 8 * 199

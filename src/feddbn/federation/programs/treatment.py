@@ -22,6 +22,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.nuisance import finite_numbers
 from feddbn.core.statistics.levels import evidence_for_nuisances, log_det_of_residuals
+from feddbn.core.statistics.missing import known_n
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
 from feddbn.core.statistics.scaling import correlations
 from feddbn.federation.programs.pairs import PairsQuestion, pairs_program
@@ -333,13 +334,17 @@ def _expected(
 ) -> ServerProgram[tuple[Moments, Treatment]]:
     """Expected moments given the cells that are there, until they hardly change."""
     treatment, q, n = told.treatment, told.moments.q, told.moments.n
+    size = sums_length(q)
     assert treatment.row_model is not None
     mean = told.moments.mean
-    question = MomentsQuestion(n_lags=n_lags, variables=variables, origin=mean if treatment.center == "none" else None)
+    origin = mean if treatment.center == "none" else None
+    question = MomentsQuestion(n_lags=n_lags, variables=variables, origin=origin, known=True)
     scatter = told.moments.scatter
     for _ in range(_MOST_EM_SUMS):
         answer = (yield Task(treatment.on(question))).value
-        found = Moments.from_sums(answer[: sums_length(q)], q, question.origin)
+        found = Moments.from_sums(answer[:size], q, question.origin)
+        # Expected sums lose less than pairs do, so they are worth more rows.
+        n = known_n(symmetric(answer[size:], q))
         before = correlations(treatment.row_model[1:])[0]
         centre = found.mean if treatment.center == "none" else np.zeros(q)
         mean = found.mean if treatment.center == "none" else mean
