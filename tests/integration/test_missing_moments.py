@@ -62,3 +62,17 @@ def test_a_fit_uses_rows_that_lack_cells_and_large_levels_do_not_mislead_it() ->
     assert "rows can be used" not in words
     worth = float(words.split("are worth ")[1].split()[0])
     assert 0.25 * 8 * 199 < worth < 0.49 * 8 * 199
+
+
+def test_consensus_is_the_pooled_optimum_where_cells_are_missing_too() -> None:
+    fed = feddbn.simulate(d=5, n_lags=1, n_sites=4, n_samples=800, random_state=3)
+    rng = np.random.default_rng(3)
+    data = {}
+    for name, recordings in fed.sites.items():
+        rows = np.array(recordings[0], dtype=float)
+        rows[rng.random(rows.shape) < 0.25] = np.nan
+        data[name] = rows
+    consensus, pooled = feddbn.FDBNL().fit(data), feddbn.Dynotears().fit(data)
+    # Sites weigh themselves by the rows they count, not by what these are worth.
+    np.testing.assert_allclose(consensus.W_raw_, pooled.W_raw_, atol=1e-3)
+    np.testing.assert_allclose(consensus.A_raw_, pooled.A_raw_, atol=1e-3)
