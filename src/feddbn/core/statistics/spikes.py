@@ -1,8 +1,11 @@
 """Are cells far from the others errors of measurement, or large values that act as all values do?
 
-A shock travels: what is caused by a variable follows it, next to it or a row later. A glitch of a sensor does not. So with
-m the values where far cells are pulled in to the middle, and x the values as they are, a variable's far cells are errors if
-the other variables are explained better by its m than by its x.
+A shock travels: what a variable causes deviates with it, in the same row or the next. A glitch of a sensor does not. So
+around far cells of a variable the other cells deviate more than usual if they are shocks, and as usual if they are errors.
+Cells that are far themselves are not looked at: sensors may fail together.
+
+With c the size of a cell's deviation in robust standard deviations, at most 3: shocks travel if c is larger around far
+cells, by an amount that matters and by three standard errors.
 """
 
 from __future__ import annotations
@@ -10,46 +13,54 @@ from __future__ import annotations
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.statistics.scaling import correlations
 
-__all__ = ["far_cells_are_errors"]
+__all__ = ["far_cells_are_errors", "far_sums", "far_sums_length"]
 
-_ENOUGH = 10.0
-_RIDGE = 1e-8
+_MOST = 3.0
+_ERRORS = 3.0
+_SIZE = 0.2
+"""Shocks of six standard deviations whose weights are .3 or more move the cells around them by more, on average."""
 
 
-def far_cells_are_errors(products: FloatArray, n: float, d: int, n_lags: int) -> BoolArray:
-    """(d,) for which variables, from the products of [x_t, ..., x_{t-p}, m_t, ..., m_{t-p}].
+def far_sums_length(d: int) -> int:
+    """Return the length of `far_sums`."""
+    return 3 * d + 4 * d * d
 
-    For each source i, every other m_j is explained by all other m and lags, once with m_i and once with x_i in them. The
-    difference of the log-likelihoods is added up over j; positive speaks for errors.
+
+def far_sums(sizes: FloatArray, far: BoolArray) -> FloatArray:
+    """What contiguous rows say about their far cells; it adds up.
+
+    Parameters
+    ----------
+    sizes
+        (n, d) deviations in robust standard deviations, NaN where a cell is empty.
+    far
+        (n, d) which cells are far.
+
+    Counts, sums and squares of c of the other cells; then for every pair of variables, in the rows in which the first is
+    far and in the rows after these, the sums of c of the second and their number.
     """
-    q = (n_lags + 1) * d
-    found = np.zeros(d, dtype=bool)
-    if n <= q + 2:
-        return found
-    R, _ = correlations(products)
-    R = R + _RIDGE * np.eye(2 * q)
-    near = np.arange(q, 2 * q)
-    for i in range(d):
-        own = np.arange(i, q, d)
-        with_far = near.copy()
-        with_far[own] = own
-        difference = sum(
-            _log_rest(R, q + j, np.delete(with_far, j)) - _log_rest(R, q + j, np.delete(near, j))
-            for j in range(d)
-            if j != i
-        )
-        # A variable explains itself a row later, too.
-        if n_lags:
-            past = slice(d, q)
-            difference += _log_rest(R, q + i, with_far[past]) - _log_rest(R, q + i, near[past])
-        found[i] = n * difference > _ENOUGH
-    return found
+    near = ~far & ~np.isnan(sizes)
+    c = np.where(near, np.minimum(sizes, _MOST), 0.0)
+    N, F = near.astype(float), far.astype(float)
+    pairs = [F.T @ c, F.T @ N, F[:-1].T @ c[1:], F[:-1].T @ N[1:]]
+    return np.concatenate([N.sum(axis=0), c.sum(axis=0), (c * c).sum(axis=0), *(pair.ravel() for pair in pairs)])
 
 
-def _log_rest(R: FloatArray, target: int, columns: np.ndarray) -> float:
-    """Log of the share of a target that columns leave unexplained."""
-    r = R[columns, target]
-    rest = R[target, target] - r @ np.linalg.solve(R[np.ix_(columns, columns)], r)
-    return float(np.log(max(rest, 1e-12)))
+def far_cells_are_errors(sums: FloatArray, suspects: BoolArray) -> BoolArray:
+    """(d,) for which of the suspects far cells are errors: of all of them, or of none.
+
+    Shocks of a variable that acts on nothing do not travel either, so the suspects are judged together.
+    """
+    d = len(suspects)
+    n, total, squares = (np.maximum(part, 0.0) for part in np.split(sums[: 3 * d], 3))
+    mean = total / np.maximum(n, 1.0)
+    variance = np.maximum(squares / np.maximum(n, 1.0) - mean**2, 1e-12)
+    now, n_now, after, n_after = sums[3 * d :].reshape(4, d, d)
+    # A far cell moves the running median of its own neighbours; those are not looked at.
+    other = ~np.eye(d, dtype=bool)
+    excess = ((now + after - (n_now + n_after) * mean) * other).sum(axis=1)[suspects].sum()
+    count = ((n_now + n_after) * other).sum(axis=1)[suspects].sum()
+    spread = ((n_now + n_after) * variance * other).sum(axis=1)[suspects].sum()
+    travels = excess > _SIZE * count and excess > _ERRORS * np.sqrt(spread)
+    return np.zeros(d, dtype=bool) if travels else suspects

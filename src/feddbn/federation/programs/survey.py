@@ -5,26 +5,24 @@ Site tasks
 ``survey``     robust scales, spectra and profiles of single sites, added up (`core.statistics.survey`)
 ``agreement``  the sums of profiles come back; every site compares itself and only the number of those that do not fit is
                added up. What does not fit stays in the site's state, in words for its owner
-``spikes``     products of rows with and without far cells: do far cells act as others do, or are they errors?
+``spikes``     how much other cells deviate around far cells: do these act as shocks do, or are they errors?
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.designs.cells import TreatedSite, block_deviations, limits_of, site_profile
-from feddbn.core.designs.lagged import stack_lags
+from feddbn.core.designs.cells import block_deviations, limits_of, site_profile
 from feddbn.core.statistics.agreement import FEWEST_SITES, compared
 from feddbn.core.statistics.cycles import cycles_in
-from feddbn.core.statistics.moments import symmetric, upper_triangle
-from feddbn.core.statistics.spikes import far_cells_are_errors
+from feddbn.core.statistics.spikes import far_cells_are_errors, far_sums, far_sums_length
 from feddbn.core.statistics.survey import (
     N_BINS,
     N_FREQUENCIES,
+    TAIL,
     bin_counts,
     periodogram,
     profile_length,
@@ -34,7 +32,7 @@ from feddbn.core.statistics.survey import (
 )
 from feddbn.federation.protocol.question import array, number
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import Here, SiteData, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = ["AgreementQuestion", "SpikesQuestion", "agreement_program", "Survey", "SurveyQuestion", "notes_of", "spikes_program", "survey_program"]
@@ -68,10 +66,10 @@ class AgreementQuestion(RowsQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class SpikesQuestion(RowsQuestion):
-    """Products of rows and of the same rows with far cells pulled in; `scales` are robust standard deviations."""
+    """How much other cells deviate around far ones; `scales` are robust standard deviations."""
 
     name = "spikes"
-    purpose = "lagged cross-products of all variables, with and without cells that are far from their neighbours in time"
+    purpose = "how much cells deviate from their neighbours in time, around cells that are far from theirs"
 
     scales: FloatArray = array("d")
 
@@ -199,51 +197,26 @@ def notes_of(state: SiteState) -> tuple[str, ...]:
     return () if notes is None else tuple(bytes(notes).decode().split("\n"))
 
 
-def spikes_program(variables: tuple[str, ...], n_lags: int, survey: Survey) -> ServerProgram[BoolArray]:
-    """(d,) for which variables far cells are errors."""
-    d = len(variables)
-    question = SpikesQuestion(n_lags=min(n_lags, 1), variables=variables, scales=survey.scales)
-    total = (yield Task(question)).value
-    q = 2 * question.q
-    return far_cells_are_errors(symmetric(total[1:], q), float(total[0]), d, question.n_lags)
+def spikes_program(
+    variables: tuple[str, ...], n_lags: int, survey: Survey, suspects: BoolArray
+) -> ServerProgram[BoolArray]:
+    """(d,) for which of the suspects far cells are errors."""
+    question = SpikesQuestion(n_lags=n_lags, variables=variables, scales=survey.scales)
+    return far_cells_are_errors((yield Task(question)).value, suspects)
 
 
 def _spikes(here: Here, question: SpikesQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
-    q, p = question.q, question.n_lags
-    n, total = 0.0, np.zeros((2 * q, 2 * q))
+    total = np.zeros(far_sums_length(question.d))
     if question.abstains(here.state):
-        return here.state, np.r_[n, upper_triangle(total)]
-    for rows in _far_and_near(here.data, limits_of(here.data, question.scales)):
-        m = len(rows) - p
-        if m <= 0:
-            continue
-        columns = np.empty((m, 2 * q))
-        stack_lags(rows[:, : question.d], range(p + 1), columns[:, :q])
-        stack_lags(rows[:, question.d :], range(p + 1), columns[:, q:])
-        # An empty cell says nothing either way, and stands at its middle.
-        columns = np.nan_to_num(columns)
-        total += columns.T @ columns
-        n += m
-    return here.state, np.r_[n, upper_triangle(total)]
-
-
-def _far_and_near(data: SiteData, limits: FloatArray) -> Sequence[FloatArray]:
-    """Contiguous rows without their slow parts: as they are, and beside them with far cells at their running median."""
-    found = []
-    near = TreatedSite(data, limits)
-    for plain, cut in zip(data.recordings(), near.recordings(), strict=True):
-        for block, other in zip(plain.blocks(), cut.blocks(), strict=True):
-            if len(block.values) > 1:
-                inner = without_slow_part(other.values)
-                slow = other.values - inner
-                known = np.isfinite(slow)
-                middle = np.where(known, slow, np.nanmean(np.where(known, slow, np.nan), axis=0))
-                outer = block.values - middle
-                # An empty cell of a near row is a far one: it stands at its middle, which is zero here.
-                inner = np.where(np.isnan(inner) & np.isfinite(block.values), 0.0, inner)
-                found.append(np.concatenate([outer, inner], axis=1))
-    return found
+        return here.state, total
+    limits = limits_of(here.data, question.scales)
+    for recording in here.data.recordings():
+        for _, deviation in block_deviations(recording.blocks()):
+            # Without a limit there is no scale either: such a variable has no far cells and is not looked at.
+            sizes = np.where(np.isfinite(limits), TAIL * deviation / limits, np.nan)
+            total += far_sums(sizes, deviation > limits)
+    return here.state, total
 
 
 register_site_task(SiteTask(SurveyQuestion, one_by_one(_survey)))

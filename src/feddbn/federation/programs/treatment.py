@@ -227,8 +227,7 @@ def _without_spikes(
         return treatment, ()
     wrong = survey.scales > 0
     if wishes.spikes == "auto":
-        found = yield from treated(spikes_program(variables, n_lags, survey), treatment)
-        wrong = suspects & found
+        wrong = yield from treated(spikes_program(variables, n_lags, survey, suspects), treatment)
     if not wrong.any():
         return treatment, ()
     limits = np.where(wrong, survey.scales, 0.0)
