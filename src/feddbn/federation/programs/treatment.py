@@ -22,6 +22,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.nuisance import finite_numbers
 from feddbn.core.statistics.levels import evidence_for_nuisances, log_det_of_residuals
+from feddbn.core.statistics.missing import known_n
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
 from feddbn.core.statistics.scaling import correlations
 from feddbn.federation.programs.pairs import PairsQuestion, pairs_program
@@ -146,6 +147,9 @@ class AskedMoments:
         Positions of variables whose far cells were taken out.
     shape
         Sums of `core.orders.nongaussian.shape_sums`, or None.
+    n_rows
+        How many rows sites count in sums after these: where cells are empty more than `moments.n`, which is what they
+        are worth.
     """
 
     moments: Moments
@@ -156,6 +160,7 @@ class AskedMoments:
     n_disagreeing: int = 0
     spiky: tuple[int, ...] = ()
     shape: FloatArray | None = None
+    n_rows: float = 0.0
 
     @property
     def center(self) -> str:
@@ -205,10 +210,11 @@ def asked_moments_program(
         if wishes.gains == "site" or gains_evidence > 0:
             told = replace(scaled, shape=told.shape)
     moments, treatment = told.moments, told.treatment
+    n_rows = moments.n
     if treatment.row_model is not None:
-        moments, treatment = yield from _expected(variables, n_lags, told)
+        moments, treatment, n_rows = yield from _expected(variables, n_lags, told)
     return AskedMoments(
-        moments, treatment, told.evidence, gains_evidence, survey, n_disagreeing, spiky, told.shape
+        moments, treatment, told.evidence, gains_evidence, survey, n_disagreeing, spiky, told.shape, n_rows
     )
 
 
@@ -329,21 +335,26 @@ def _evidence_for_gains(told: _Told, scaled: _Told, survey: Survey, d: int) -> f
 
 def _expected(
     variables: tuple[str, ...], n_lags: int, told: _Told
-) -> ServerProgram[tuple[Moments, Treatment]]:
-    """Expected moments given the cells that are there, until they hardly change."""
-    treatment, q, n = told.treatment, told.moments.q, told.moments.n
+) -> ServerProgram[tuple[Moments, Treatment, float]]:
+    """Expected moments given the cells that are there, until they hardly change; how they were asked for; their rows."""
+    treatment, q = told.treatment, told.moments.q
+    size = sums_length(q)
     assert treatment.row_model is not None
     mean = told.moments.mean
-    question = MomentsQuestion(n_lags=n_lags, variables=variables, origin=mean if treatment.center == "none" else None)
-    scatter = told.moments.scatter
-    for _ in range(_MOST_EM_SUMS):
+    origin = mean if treatment.center == "none" else None
+    question = MomentsQuestion(n_lags=n_lags, variables=variables, origin=origin, known=True)
+    for k in range(_MOST_EM_SUMS):
         answer = (yield Task(treatment.on(question))).value
-        found = Moments.from_sums(answer[: sums_length(q)], q, question.origin)
+        found = Moments.from_sums(answer[:size], q, question.origin)
+        assert treatment.row_model is not None
         before = correlations(treatment.row_model[1:])[0]
-        centre = found.mean if treatment.center == "none" else np.zeros(q)
         mean = found.mean if treatment.center == "none" else mean
-        treatment = replace(treatment, row_model=np.vstack([centre, found.scatter / found.n]))
-        scatter = found.scatter / found.n * n
-        if np.abs(correlations(found.scatter)[0] - before).max() < _SAME_CORRELATIONS:
+        is_same = np.abs(correlations(found.scatter)[0] - before).max() < _SAME_CORRELATIONS
+        if is_same or k == _MOST_EM_SUMS - 1:
+            # The treatment stays the one that gave these moments, so that sites give the same in later sums.
             break
-    return Moments(n, mean, scatter), treatment
+        centre = found.mean if treatment.center == "none" else np.zeros(q)
+        treatment = replace(treatment, row_model=np.vstack([centre, found.scatter / found.n]))
+    # Expected sums lose less than pairs do, so they are worth more rows than those.
+    n = known_n(symmetric(answer[size:], q))
+    return Moments(n, mean, found.scatter / found.n * n), treatment, found.n
