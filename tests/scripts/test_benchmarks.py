@@ -24,6 +24,7 @@ COMMANDS = {
     "arena": [
         "--list",
         "--d 3 --sites 2 --rows 60 --seeds 1-2 --scenarios none spikes=0.1 missing=0.9 --methods OneShotDBN --out {out}",
+        "--d 3 --sites 2 --rows 60 --seeds 1 --scenarios offsets --methods OneShotDBN FDBNL --strength 5",
     ],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],
