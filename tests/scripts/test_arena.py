@@ -1,10 +1,6 @@
 """The arena counts what it says it counts."""
 
-import os
-import sys
 from argparse import ArgumentTypeError
-from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,18 +9,10 @@ import pytest
 import feddbn
 from feddbn.sim import MESSES
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
 
 @pytest.fixture
-def arena(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    before = set(sys.modules)
-    yield import_module("arena")
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == BENCHMARKS:
-            del sys.modules[name]
+def arena(script):
+    return script("arena")
 
 
 def test_every_mess_has_a_scenario(arena):
@@ -58,14 +46,14 @@ def test_a_reversed_edge_and_one_without_direction_count_one(arena, monkeypatch)
         assert (outcome["w"], outcome["a"]) == (1, 0)
 
 
-def test_marks_of_edges_are_read_from_and_to(arena):
+def test_marks_of_edges_are_read_from_and_to(script):
     marks = np.full((2, 2, 2), "", dtype="<U3")
     marks[0, 1, 0], marks[1, 0, 0], marks[1, 0, 1] = "-->", "<--", "-->"
-    W, A = import_module("peers").edges_of(marks)
+    W, A = script("peers").edges_of(marks)
     assert W.tolist() == [[0, 1], [0, 0]]
     assert A.tolist() == [[[0, 0], [1, 0]]]
     marks[0, 1, 0] = marks[1, 0, 0] = "o-o"
-    assert import_module("peers").edges_of(marks)[0].tolist() == [[0, 1], [1, 0]]
+    assert script("peers").edges_of(marks)[0].tolist() == [[0, 1], [1, 0]]
 
 
 def test_a_fit_that_is_refused_and_a_peer_that_fails_are_rows_too(arena, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -54,18 +53,6 @@ ON_REAL_DATA = {
 
 # Whatever a small setting leads to is not the subject.
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture
-def script(monkeypatch):
-    """Import a script of the folder; what it imported is forgotten afterwards."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    before = set(sys.modules)
-    yield import_module
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == BENCHMARKS:
-            del sys.modules[name]
 
 
 def test_every_script_of_the_folder_is_run_here():
