@@ -98,7 +98,7 @@ class TryingQuestion(RowsQuestion):
     @property
     def is_trying(self) -> bool:
         """Whether something is to be decided by the answer: nuisances of recordings, or gains of sites."""
-        return bool(self.try_degrees) or self.gains is not None
+        return bool(self.try_degrees) or self.log_scales is not None
 
     @property
     def tried(self) -> tuple[Nuisance, ...]:
@@ -131,7 +131,8 @@ class MomentsQuestion(TryingQuestion):
 def moments_key(question: RowsQuestion, design: Design) -> FloatArray:
     """A digest of what the moments of a question depend on."""
     digest = hashlib.sha256(bytes.fromhex(design.digest) + np.array(question.fold, dtype=np.int64).tobytes())
-    for given in (question.limits, question.gains, question.row_model):
+    digest.update(str(question.far).encode())
+    for given in (question.limits, question.log_scales, question.row_model):
         digest.update(b"none" if given is None else np.ascontiguousarray(given).tobytes())
     return np.frombuffer(digest.digest(), dtype=np.uint8)
 

@@ -25,6 +25,7 @@ from feddbn.core.statistics.levels import evidence_for_nuisances, log_det_of_res
 from feddbn.core.statistics.missing import known_n
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
 from feddbn.core.statistics.scaling import correlations
+from feddbn.core.statistics.survey import TAIL
 from feddbn.federation.programs.pairs import PairsQuestion, pairs_program
 from feddbn.federation.programs.statistics import FAR_FROM_ZERO, MomentsQuestion
 from feddbn.federation.programs.survey import (
@@ -204,7 +205,7 @@ def asked_moments_program(
     gains_evidence = None
     if survey is not None and (wishes.gains == "site" or (wishes.gains == "auto" and survey.may_have_gains)):
         scaled = yield from _told(
-            variables, n_lags, wishes, survey, replace(treatment, gains=survey.log_scales), False
+            variables, n_lags, wishes, survey, replace(treatment, log_scales=survey.log_scales), False
         )
         gains_evidence = _evidence_for_gains(told, scaled, survey, len(variables))
         if wishes.gains == "site" or gains_evidence > 0:
@@ -225,13 +226,15 @@ def _without_spikes(
     suspects = (survey.far > _FAR_SHARE) & (survey.scales > 0)
     if wishes.spikes == "keep" or (wishes.spikes == "auto" and not suspects.any()):
         return treatment, ()
-    wrong = survey.scales > 0
+    wrong, is_sure = survey.scales > 0, True
     if wishes.spikes == "auto":
-        wrong = yield from treated(spikes_program(variables, n_lags, survey, suspects), treatment)
+        wrong, is_sure = yield from treated(spikes_program(variables, n_lags, survey, suspects), treatment)
     if not wrong.any():
         return treatment, ()
     limits = np.where(wrong, survey.scales, 0.0)
-    return replace(treatment, limits=limits), tuple(np.flatnonzero(wrong).tolist())
+    # Where many cells told that far ones are errors, nearer ones are, too.
+    far = TAIL / 2 if is_sure else TAIL
+    return replace(treatment, limits=limits, far=far), tuple(np.flatnonzero(wrong).tolist())
 
 
 def _told(
@@ -297,12 +300,14 @@ def _moments_tried(
         origin = moments.mean
         plain = replace(question, origin=origin, try_degrees=(), try_cycles=(), try_periods=(), shape=False)
         moments = Moments.from_sums((yield Task(plain)).value[:size], q, origin)
-    if len(total) == size:
-        return moments, [], 0.0, None
     n_tried = len(question.tried)
     parts = rest[: n_tried * step].reshape(n_tried, step)
     tried = [(float(part[0]), symmetric(part[1:], q)) for part in parts]
-    return moments, tried, float(rest[n_tried * step]), rest[n_tried * step + 1 :] if question.shape else None
+    rest = rest[n_tried * step :]
+    shapes = rest[len(rest) - 2 * question.d - 1 :] if question.shape else None
+    # Where something was tried, nuisances or gains, the sum of log gains comes between.
+    log_gains = float(rest[0]) if len(rest) > (0 if shapes is None else len(shapes)) else 0.0
+    return moments, tried, log_gains, shapes
 
 
 def _chosen(
@@ -356,5 +361,5 @@ def _expected(
         centre = found.mean if treatment.center == "none" else np.zeros(q)
         treatment = replace(treatment, row_model=np.vstack([centre, found.scatter / found.n]))
     # Expected sums lose less than pairs do, so they are worth more rows than those.
-    n = known_n(symmetric(answer[size:], q))
+    n = known_n(symmetric(answer[len(answer) - q * (q + 1) // 2 :], q))
     return Moments(n, mean, found.scatter / found.n * n), treatment, found.n
