@@ -94,6 +94,8 @@ def open_site(
             log.error("unexpected error in run %r", event.run_id, exc_info=event.error)
         elif event.what == "refused":
             log.warning("refused: %s", event.sentence)
+        elif event.what == "note":
+            log.warning("about the data of this site: %s", event.sentence)
         if event.run_id and run_directory(settings.state, event.run_id, create=False).is_dir():
             values = {k: v for k, v in vars(event).items() if k != "error"}
             EventLog(run_directory(settings.state, event.run_id) / "events.jsonl").write(values)
