@@ -1,7 +1,8 @@
 """Recordings with their nuisances taken off their values and their empty cells drawn: for what needs whole rows.
 
 Sums of expected products (`core.statistics.missing`) need no draws and lose less; resampling needs rows. Cells are drawn
-forward in time, given the present cells of their own row and the rows before it, under the federation's model of rows.
+forward in time, given the present cells of their own row, the row after it and the rows before it, under the federation's
+model of rows.
 """
 
 from __future__ import annotations
@@ -112,27 +113,35 @@ class _Filled:
 def _drawn(
     before: FloatArray, values: FloatArray, row_model: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """The rows with their empty cells drawn, given the rows before them."""
+    """The rows with their empty cells drawn, given the rows before them and the row after."""
     if not np.isnan(values).any():
         return values
     d = values.shape[1]
     n_lags = row_model.shape[1] // d - 1
-    mean, covariance = row_model[0], row_model[1:]
-    whole = np.concatenate([before, values])
+    mean, covariance = row_model[0, :d], _with_next_row(row_model[1:], d)
+    whole = np.concatenate([before, values]) - mean
     offset = len(before)
     for t in np.flatnonzero(np.isnan(values).any(axis=1)) + offset:
-        lags = min(n_lags, t)
-        row = np.concatenate([whole[t - lag] for lag in range(lags + 1)]) - mean[: (lags + 1) * d]
-        m, o = np.flatnonzero(np.isnan(row)), np.flatnonzero(~np.isnan(row))
-        S_mm, S_mo = covariance[np.ix_(m, m)], covariance[np.ix_(m, o)]
-        B = (
-            np.linalg.lstsq(covariance[np.ix_(o, o)], S_mo.T, rcond=None)[0].T
-            if len(o)
-            else np.zeros((len(m), 0))
-        )
-        spread = S_mm - B @ S_mo.T
+        last = min(n_lags, t)
+        after = whole[t + 1] if t + 1 < len(whole) else np.full(d, np.nan)
+        window = np.concatenate([after, *(whole[t - lag] for lag in range(last + 1))])
+        S = covariance[: len(window), : len(window)]
+        o, m = np.flatnonzero(~np.isnan(window)), d + np.flatnonzero(np.isnan(whole[t]))
+        B = np.linalg.lstsq(S[np.ix_(o, o)], S[np.ix_(o, m)], rcond=None)[0].T
+        spread = S[np.ix_(m, m)] - B @ S[np.ix_(o, m)]
         e, V = np.linalg.eigh((spread + spread.T) / 2)
         draw = V @ (np.sqrt(np.maximum(e, 0.0)) * rng.standard_normal(len(m)))
-        row[m] = (B @ row[o] if len(o) else 0.0) + draw
-        whole[t, m[m < d]] = row[m[m < d]] + mean[m[m < d]]
-    return whole[offset:]
+        whole[t, m - d] = B @ window[o] + draw
+    # What was there stays bit for bit what it was.
+    return np.where(np.isnan(values), whole[offset:] + mean, values)
+
+
+def _with_next_row(covariance: FloatArray, d: int) -> FloatArray:
+    """The covariance of [x_{t+1}, x_t, ..., x_{t-p}] from that of [x_t, ..., x_{t-p}], if the past acts through p rows."""
+    q = len(covariance)
+    if q == d:
+        return np.block([[covariance, np.zeros((d, d))], [np.zeros((d, d)), covariance]])
+    # Regression of a row on those before it; the row after next follows from it.
+    B = np.linalg.lstsq(covariance[d:, d:], covariance[d:, :d], rcond=None)[0].T
+    cross = B @ covariance[: q - d]
+    return np.block([[covariance[:d, :d], cross], [cross.T, covariance]])
