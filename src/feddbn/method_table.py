@@ -152,8 +152,8 @@ _ROWS = (
         reveals="its part of a first look (deviations, spectra, correlations) and of one sum: rows, means, second moments of "
         "`[x_t, ..., x_{t-p}]` over all rows and without means and trends of recordings, skewness and kurtosis of each "
         "variable",
-        rounds="3, of which the last is learned from; more where cells are empty or far out, scales of sites differ or the noise "
-        "is not Gaussian",
+        rounds="3, of which the last is learned from; more where cells are empty or far out, scales of sites differ or the "
+        "noise is not Gaussian",
         gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_`",
         citation="this package; docs/oneshot.md",
         aliases=("oneshotdbn", "one-shot"),
@@ -171,8 +171,8 @@ _ROWS = (
         label="FDBNL",
         summary="one network by consensus, as in the paper",
         assumes="linear effects; one network for all sites; comparable units",
-        reveals="its part of a first look, of one sum of second moments, and of one per round, of the size of the network; the "
-        "rounds tell no more than the second moments",
+        reveals="its part of a first look, of one sum of second moments, and of one per round, of the size of the network; "
+        "the rounds tell no more than the second moments",
         rounds="about 80",
         gives="one network: the pooled DYNOTEARS optimum for any split of the rows; `history_`, `status_`",
         citation=_CHEN,
@@ -190,8 +190,8 @@ _ROWS = (
         label="PFDBNL",
         summary="one network per site around a shared one",
         assumes="linear effects; networks that are similar, as similar as `mu` says; comparable units",
-        reveals="its part of a first look, of one sum of second moments, and of one of changes per round; its own graph stays "
-        "at home",
+        reveals="its part of a first look, of one sum of second moments, and of one of changes per round; its own graph "
+        "stays at home",
         rounds="many",
         gives="one network per site (`dbns_`) and a shared one (`dbn_`)",
         citation=_CHEN,

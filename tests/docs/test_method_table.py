@@ -89,10 +89,11 @@ def test_sites_know_every_task_of_the_table(name):
 @pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_asks_for_the_tasks_of_its_row_and_no_others(name):
-    made = feddbn.simulate(d=3, n_sites=3, n_samples=120, noise="exponential", random_state=0)
     asked = set()
-    extra = {"truth": made.truth} if METHODS[name].needs_truth else {}
-    METHODS[name].load()().fit(made.sites, observer=lambda task, answer: asked.add(task.name), **extra)
+    for mess in (None, ["spikes", "missing"]):
+        made = feddbn.simulate(d=3, n_sites=4, n_samples=400, noise="exponential", mess=mess, random_state=0)
+        extra = {"truth": made.truth} if METHODS[name].needs_truth else {}
+        METHODS[name].load()().fit(made.sites, observer=lambda task, answer: asked.add(task.name), **extra)
     # Only a study with noise asks for norms, and only one whose center is given for a summary.
     assert asked == set(METHODS[name].tasks) - {"unit-norms", "summary"}
 
