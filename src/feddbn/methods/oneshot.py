@@ -15,7 +15,9 @@ from feddbn.core.graphs.constraints import Edge
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions, PathPoint, UnitsCheck, refit
+from feddbn.core.orders.strength import explained_shares
 from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.unit_roots import slow_levels
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError, UnitsWarning
@@ -34,6 +36,7 @@ from feddbn.federation.programs.oneshot import (
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator, label_column
 from feddbn.methods.edge_ranking import FEATURES, SMOOTHING, lagged_edge_table, selection_table
+from feddbn.methods.edge_table import edge_table
 from feddbn.methods.parameters import (
     Rule,
     a_federation,
@@ -138,9 +141,12 @@ class OneShotDBN(DBNEstimator):
         DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's
         ends exchanged scores. 0 means that the data cannot tell.
     edge_probabilities_
-        DataFrame source, target, lag, weight, probability, most probable first; over orders up to 40
-        variables, else given the order found. `weight` is that of the network, 0 without the edge. The
+        DataFrame source, target, lag, weight, probability, strength; over orders up to 40 variables, else given
+        the order found. Edges above one half come first, the strongest first, then the others, most probable
+        first. `weight` is that of the network, 0 without the edge. `strength` is the share of the target's
+        variance that the source explains over all lags; below 0 it only corrects for other parents. The
         probabilities rest on second moments only, also where the noise's shape decided about the network.
+        With features most probable first and without strength.
     units_
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
     nongaussian_
@@ -360,13 +366,17 @@ class OneShotDBN(DBNEstimator):
             [(names[e.source], names[e.target], e.score_difference, e.oriented) for e in learned.orientation],
             columns=_ORIENTATION,
         )
-        self.edge_probabilities_ = _edge_table(learned.posterior.probability, C, names)
+        shares = explained_shares(outcome.moments.scatter, C)
+        self.edge_probabilities_ = edge_table(learned.posterior.probability, C, shares, names)
         self.features_, self.smoothing_, self.selection_ = "linear", 1.0, None
         self.lambda_path_ = _path_table(learned.path) if learned.path else None
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
         self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)
         self._say_levels(outcome.asked)
         self._say_dependent(outcome.dependent)
+        slow = slow_levels(outcome.moments, d)
+        sentence = None if slow is None else slow.sentence(names)
+        self.warnings_ += [sentence] if sentence else []
         units = learned.units
         if units is not None and units.n_changed + units.n_open and self.scale == "none":
             sentence = (
@@ -377,18 +387,6 @@ class OneShotDBN(DBNEstimator):
             )
             self.warnings_.append(sentence)
             warnings.warn(sentence, UnitsWarning, stacklevel=4)
-
-
-def _edge_table(probability: FloatArray, C: FloatArray, names: tuple[str, ...]) -> pd.DataFrame:
-    d = len(names)
-    rows = [
-        (names[m % d], names[j], m // d, C[m, j], probability[m, j])
-        for m in range(len(C))
-        for j in range(d)
-        if not (m < d and m == j)
-    ]
-    table = pd.DataFrame(rows, columns=["source", "target", "lag", "weight", "probability"])
-    return table.sort_values("probability", ascending=False, kind="stable", ignore_index=True)
 
 
 def _path_table(path: Sequence[PathPoint]) -> pd.DataFrame:
