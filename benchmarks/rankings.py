@@ -56,6 +56,33 @@ def var_signed(data: Dataset) -> np.ndarray:
     return var_weights(data)[0]
 
 
+def classic_scores(data: Dataset, n_lags: int) -> dict[str, np.ndarray]:
+    """Pairs by simple numbers: correlations, regressions, Granger's gain, what is left within a row."""
+    rows, d = pooled(data, n_lags), len(data.variables)
+    past, present = rows[:, d:], rows[:, :d]
+    weights = np.linalg.lstsq(past, present, rcond=None)[0]
+    left = present - past @ weights
+    gain = np.zeros((d, d))
+    for i in range(d):
+        rest = past[:, np.arange(n_lags * d) % d != i]
+        without = present - rest @ np.linalg.lstsq(rest, present, rcond=None)[0]
+        gain[i] = np.log(np.maximum(without.var(axis=0), 1e-12) / np.maximum(left.var(axis=0), 1e-12))
+    R = np.corrcoef(left.T)
+    precision = np.linalg.pinv(R)
+    root = np.sqrt(np.diag(precision))
+    lagged = np.abs(past.T @ present / len(rows)).reshape(n_lags, d, d).max(axis=0)
+    return {
+        "correlation": np.abs(np.corrcoef(present.T)),
+        "lagged correlation": lagged,
+        "VAR, size": np.abs(weights).reshape(n_lags, d, d).max(axis=0),
+        "VAR, signed": weights.reshape(n_lags, d, d).max(axis=0),
+        "VAR, size of the sum over lags": np.abs(weights.reshape(n_lags, d, d).sum(axis=0)),
+        "Granger's gain": gain,
+        "residual correlation": np.abs(R),
+        "residual partial correlation": np.abs(precision / np.outer(root, root)),
+    }
+
+
 def pcmci_plus(data: Dataset) -> np.ndarray:
     """Links found, by the size of their partial correlation; then the others, by their p-value."""
     from tigramite import data_processing
@@ -87,9 +114,10 @@ def oneshot(data: Dataset, **parameters: object) -> np.ndarray:
 
 
 def oneshot_by_probability(data: Dataset) -> np.ndarray:
-    """How edges were ranked before they had a strength."""
+    """By the largest probability of a pair and nothing else: how edges were ranked before they had a strength."""
     table = feddbn.OneShotDBN().fit(data.sites).edge_probabilities_
-    return pair_ranking(table.assign(strength=table["probability"]), data.variables)
+    best = table.groupby(["source", "target"])["probability"].max().unstack(fill_value=0.0)
+    return best.reindex(index=data.variables, columns=data.variables, fill_value=0.0).to_numpy()
 
 
 def fdbnl(data: Dataset) -> np.ndarray:

@@ -37,8 +37,8 @@ def load_it_monitoring(
     web         one                                         7,500 of five minutes
     ==========  ==========================================  =======================================================
 
-    The two files of antivirus and of web hold the same days, prepared in two ways (five minutes by five minutes their
-    variables correlate up to 0.99), so they are no two sites, and their rows must not be counted twice.
+    The two files of antivirus and of web are two preparations of the same measurements, so they are no two sites, and their
+    rows must not be counted twice; docs/real-data.md says how this is seen.
 
     Parameters
     ----------

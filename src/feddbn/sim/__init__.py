@@ -1,7 +1,15 @@
 """Simulators with known truth."""
 
 from feddbn.sim.federated import SimulatedArrays, simulate_arrays
+from feddbn.sim.rivers import river_levels
 from feddbn.sim.settings import SimulationSettings, connectivity_degree
 from feddbn.sim.systems import System
 
-__all__ = ["SimulatedArrays", "SimulationSettings", "System", "connectivity_degree", "simulate_arrays"]
+__all__ = [
+    "SimulatedArrays",
+    "SimulationSettings",
+    "System",
+    "connectivity_degree",
+    "river_levels",
+    "simulate_arrays",
+]

@@ -36,7 +36,7 @@ def check_held(site: SiteProfile) -> list[Finding]:
         f"{named(list(held))} {keep} for about {most} rows at a time while others change: "
         "a cause that is read late looks like an effect, and arrows may be turned round."
     )
-    cure = f"keep one row of {most}, so that all values are equally old, or read edges of these columns without direction"
+    cure = "read edges between these and other columns without their direction, or measure all at the same moments"
     return [Finding("held", "warning", text, cure, site.name, columns=tuple(held))]
 
 
