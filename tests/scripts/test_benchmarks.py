@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ENGINES = ["runtime_kill", "runtime_latency", "runtime_soak"]
 USED_BY_OTHERS = ["naive", "peers", "pictures", "rankings", "settings", "timing"]
-PARTS_OF_RUN = ["against_naive", "against_peers", "oneshot_cost", "scaling"]
+PARTS_OF_RUN = ["against_naive", "against_peers", "arena", "oneshot_cost", "scaling"]
 # These put their own clocks into the package, so they get a process of their own.
 ALONE = {"run": ["--tiny", "--out", "{out}"], "profile_methods": ["3"]}
 COMMANDS = {
@@ -22,6 +21,11 @@ COMMANDS = {
         "intervals --series 2 --rows 60 --sites 2 --variables 3 --fitted",
     ],
     "real_systems": ["rivers --seeds 0-0 --rows 300", "held --seeds 0-1"],
+    "arena": [
+        "--list",
+        "--d 3 --sites 2 --rows 60 --seeds 1-2 --scenarios none spikes=0.1 missing=0.9 --methods OneShotDBN --out {out}",
+        "--d 3 --sites 2 --rows 60 --seeds 1 --scenarios offsets --methods OneShotDBN FDBNL --strength 5",
+    ],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],
     "oneshot_against_dynotears": ["--seeds 2 --d 3 --n 60 --weak"],
@@ -53,18 +57,6 @@ ON_REAL_DATA = {
 
 # Whatever a small setting leads to is not the subject.
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture
-def script(monkeypatch):
-    """Import a script of the folder; what it imported is forgotten afterwards."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    before = set(sys.modules)
-    yield import_module
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == BENCHMARKS:
-            del sys.modules[name]
 
 
 def test_every_script_of_the_folder_is_run_here():

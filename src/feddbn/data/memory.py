@@ -25,7 +25,7 @@ class ArrayRecording:
 
 @dataclass(frozen=True)
 class MemorySite:
-    """A site's recordings in memory; `n_dropped_rows` were unusable (missing values) when they were read."""
+    """A site's recordings in memory; `n_dropped_rows` were left out (missing values) when they were read."""
 
     variables: tuple[str, ...]
     items: Sequence[ArrayRecording]

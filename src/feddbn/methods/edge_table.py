@@ -1,4 +1,4 @@
-"""The table of all possible edges, in the order in which they deserve belief, and the ranking of pairs it gives."""
+"""Tables of a learned network: all possible edges in the order in which they deserve belief, pairs, and penalties tried."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.orders.learn import PathPoint
 from feddbn.errors import ParameterError
 
-__all__ = ["edge_table", "pair_ranking"]
+__all__ = ["edge_table", "pair_ranking", "path_table"]
 
 _NEEDED = ("source", "target", "probability", "strength")
 _REVERSAL = 0.2
@@ -85,3 +86,11 @@ def pair_ranking(table: pd.DataFrame, variables: Sequence[str]) -> FloatArray:
 def _keys(probability: FloatArray, strength: FloatArray) -> tuple[FloatArray, FloatArray]:
     """What edges are ordered by: the probability up to one half, then the strength."""
     return np.minimum(probability, 0.5), strength
+
+
+def path_table(path: Sequence[PathPoint]) -> pd.DataFrame:
+    """DataFrame lambda, n_present, n_lagged, score, converged, chosen: one row per penalty."""
+    rows = [(p.penalty, p.n_present, p.n_lagged, p.score, p.converged) for p in path]
+    table = pd.DataFrame(rows, columns=["lambda", "n_present", "n_lagged", "score", "converged"])
+    table["chosen"] = table.index == table["score"].idxmin()
+    return table

@@ -14,10 +14,10 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.learn import LearnOptions, PathPoint, UnitsCheck, refit
+from feddbn.core.orders.learn import LearnOptions, UnitsCheck, refit
 from feddbn.core.orders.strength import explained_shares
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.unit_roots import slow_levels
+from feddbn.core.statistics.unit_roots import slow_warnings
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError, UnitsWarning
@@ -33,10 +33,11 @@ from feddbn.federation.programs.oneshot import (
     learn_from_moments,
     oneshot_program,
 )
+from feddbn.federation.programs.treatment import Wishes
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator, label_column
 from feddbn.methods.edge_ranking import FEATURES, SMOOTHING, lagged_edge_table, selection_table
-from feddbn.methods.edge_table import edge_table
+from feddbn.methods.edge_table import edge_table, path_table
 from feddbn.methods.parameters import (
     Rule,
     a_federation,
@@ -49,6 +50,7 @@ from feddbn.methods.parameters import (
     whole,
     word,
 )
+from feddbn.methods.treated import TREATMENT_RULES, wishes_of
 from feddbn.model.dbn import DBN
 
 __all__ = ["OneShotDBN"]
@@ -142,11 +144,9 @@ class OneShotDBN(DBNEstimator):
         ends exchanged scores. 0 means that the data cannot tell.
     edge_probabilities_
         DataFrame source, target, lag, weight, probability, strength; over orders up to 40 variables, else given
-        the order found. Edges above one half come first, the strongest first, then the others, most probable
-        first. `weight` is that of the network, 0 without the edge. `strength` is the share of the target's
-        variance that the source explains over all lags; below 0 it only corrects for other parents. The
-        probabilities rest on second moments only, also where the noise's shape decided about the network.
-        With features most probable first and without strength.
+        the order found. `weight` is 0 without the edge; `strength` (not with features) is the share of the target's variance
+        that the source explains over all lags. Edges above one half by strength, then the others by probability,
+        which rests on second moments only, also where the noise's shape decided about the network.
     units_
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
     nongaussian_
@@ -187,6 +187,7 @@ class OneShotDBN(DBNEstimator):
         "forbidden_edges": edges(),
         "required_edges": edges(),
         "center": word("auto", "none", "recording"),
+        **TREATMENT_RULES,
         "scale": word("none", "federated"),
         "random_state": whole(0) | nothing(),
         "federation": a_federation(),
@@ -212,6 +213,12 @@ class OneShotDBN(DBNEstimator):
         forbidden_edges: Sequence[Edge] | None = None,
         required_edges: Sequence[Edge] | None = None,
         center: str = "auto",
+        detrend: int | str = "auto",
+        period: float | Sequence[float] | str | None = "auto",
+        gains: str = "auto",
+        spikes: str = "auto",
+        missing: str = "fill",
+        on_disagreement: str = "exclude",
         scale: str = "none",
         random_state: int | None = 0,
         federation: Federation | None = None,
@@ -232,6 +239,12 @@ class OneShotDBN(DBNEstimator):
         self.forbidden_edges = forbidden_edges
         self.required_edges = required_edges
         self.center = center
+        self.detrend = detrend
+        self.period = period
+        self.gains = gains
+        self.spikes = spikes
+        self.missing = missing
+        self.on_disagreement = on_disagreement
         self.scale = scale
         self.random_state = random_state
         self.federation = federation
@@ -265,8 +278,8 @@ class OneShotDBN(DBNEstimator):
         if tasks is not None and "residual-features" not in tasks:
             # Under differential privacy every further sum, or matrix, would cost what the first one has left.
             shaped = options.use_nongaussian if self.use_nongaussian != "auto" else False
-            center = "none" if self.center == "auto" else self.center
-            options = replace(options, use_nongaussian=shaped, center=center)
+            options = replace(options, use_nongaussian=shaped)
+        options = replace(options, wishes=wishes_of(self, federation))
         rng = np.random.default_rng(self.random_state)
         program = oneshot_program(self._variables, self._constraints(), options, rng)
         outcome, _ = self._run(program, federation, observer)
@@ -343,7 +356,7 @@ class OneShotDBN(DBNEstimator):
         scale: Any = self.scale
         use_nongaussian: Any = self.use_nongaussian
         learn = LearnOptions(noise_variance, criterion, int(self.n_restarts), average, self._penalties())
-        return OneShotOptions(n_lags, is_auto, self.center, scale, use_nongaussian, learn)
+        return OneShotOptions(n_lags, is_auto, Wishes(), scale, use_nongaussian, learn)
 
     def _penalties(self) -> tuple[float, ...] | None:
         if self.search == "order":
@@ -369,14 +382,12 @@ class OneShotDBN(DBNEstimator):
         shares = explained_shares(outcome.moments.scatter, C)
         self.edge_probabilities_ = edge_table(learned.posterior.probability, C, shares, names)
         self.features_, self.smoothing_, self.selection_ = "linear", 1.0, None
-        self.lambda_path_ = _path_table(learned.path) if learned.path else None
+        self.lambda_path_ = path_table(learned.path) if learned.path else None
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
         self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)
-        self._say_levels(outcome.asked)
+        self._say_treatment(outcome.asked)
         self._say_dependent(outcome.dependent)
-        slow = slow_levels(outcome.moments, d)
-        sentence = None if slow is None else slow.sentence(names)
-        self.warnings_ += [sentence] if sentence else []
+        self.warnings_ += slow_warnings(outcome.moments, names)
         units = learned.units
         if units is not None and units.n_changed + units.n_open and self.scale == "none":
             sentence = (
@@ -387,10 +398,3 @@ class OneShotDBN(DBNEstimator):
             )
             self.warnings_.append(sentence)
             warnings.warn(sentence, UnitsWarning, stacklevel=4)
-
-
-def _path_table(path: Sequence[PathPoint]) -> pd.DataFrame:
-    rows = [(p.penalty, p.n_present, p.n_lagged, p.score, p.converged) for p in path]
-    table = pd.DataFrame(rows, columns=["lambda", "n_present", "n_lagged", "score", "converged"])
-    table["chosen"] = table.index == table["score"].idxmin()
-    return table

@@ -21,7 +21,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.scaling import correlations
 
-__all__ = ["SlowLevels", "slow_levels"]
+__all__ = ["SlowLevels", "slow_levels", "slow_warnings"]
 
 _SLOW = 0.95
 _PERHAPS_SLOW = 0.9
@@ -98,3 +98,10 @@ def slow_levels(moments: Moments, d: int) -> SlowLevels | None:
         if spread > 0:
             statistic[j] = (persistence[j] - 1.0) / spread
     return SlowLevels(persistence, statistic, moments.n)
+
+
+def slow_warnings(moments: Moments, variables: Sequence[str]) -> list[str]:
+    """The sentence about levels near a unit root, if there are any."""
+    found = slow_levels(moments, len(variables))
+    sentence = None if found is None else found.sentence(variables)
+    return [] if sentence is None else [sentence]

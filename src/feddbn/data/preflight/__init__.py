@@ -44,8 +44,11 @@ def preflight(
     variables: Sequence[str] | None = None,
     freq: Freq = None,
     label: str | None = None,
+    whole_rows: bool = True,
 ) -> list[Finding]:
     """Return what was found in `data`, errors first; the arguments are those of `feddbn.data.read_sites`.
+
+    `whole_rows` says whether the method needs rows without missing cells, or uses the cells that are there.
 
     Counts are of all rows; trends, cycles, spikes and comparisons look at a bounded part of each recording. Nothing here
     needs more memory for more rows.
@@ -70,8 +73,9 @@ def preflight(
         "variables": variables,
         "freq": freq,
         "label": label,
+        "missing": "drop" if whole_rows else "keep",
     }
-    out = _explained(out, _usable(data, n_lags, read))
+    out = _explained(out, _usable(data, n_lags, read, whole_rows))
     return sorted(out, key=lambda finding: -SEVERITIES.index(finding.severity))
 
 
@@ -137,7 +141,7 @@ def _is_number(name: str) -> bool:
     return True
 
 
-def _usable(data: Any, n_lags: int, read: dict[str, Any]) -> list[Finding]:
+def _usable(data: Any, n_lags: int, read: dict[str, Any], whole_rows: bool) -> list[Finding]:
     try:
         sites = read_sites(data, **read)
         table = summary(sites, n_lags)
@@ -150,7 +154,7 @@ def _usable(data: Any, n_lags: int, read: dict[str, Any]) -> list[Finding]:
         except DataError as error:
             out.append(_refusal(error, str(name)))
             continue
-        out += few_usable(str(name), row, n_lags)
+        out += few_usable(str(name), row, n_lags, whole_rows=whole_rows)
     return out
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from feddbn.data.checks import summary
 from feddbn.data.read import read_sites
 from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCheck
@@ -25,18 +26,26 @@ def read_data(settings: SiteSettings) -> SiteData:
         time=settings.time or None,
         variables=settings.variables or None,
         label=settings.label or None,
+        missing="keep",
     )
     return found[settings.name]
 
 
 def describe_data(data: SiteData) -> str:
     """Return one line about the data; counts only."""
-    n_recordings = n_rows = 0
-    for recording in data.recordings():
-        n_recordings += 1
-        n_rows += sum(len(block.values) for block in recording.blocks())
+    counts = summary({"": data}).iloc[0]
+    left_out = int(counts["dropped_rows"])
+    kept = int(counts["rows"])
+    rows = (
+        f"{kept} of {kept + left_out} rows, the others left out for missing values"
+        if left_out
+        else f"{kept} rows"
+    )
+    if counts["missing_percent"] > 0:
+        complete = int(counts["complete_rows"])
+        rows += f" ({counts['missing_percent']:.1f} % of their cells missing, {complete} rows complete)"
     names = ", ".join(data.variables[:8]) + (", ..." if len(data.variables) > 8 else "")
-    return f"{n_recordings} recordings, {n_rows} rows, {len(data.variables)} variables: {names}"
+    return f"{int(counts['recordings'])} recordings, {rows}, {len(data.variables)} variables: {names}"
 
 
 def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]:
@@ -85,6 +94,8 @@ def open_site(
             log.error("unexpected error in run %r", event.run_id, exc_info=event.error)
         elif event.what == "refused":
             log.warning("refused: %s", event.sentence)
+        elif event.what == "note":
+            log.warning("about the data of this site: %s", event.sentence)
         if event.run_id and run_directory(settings.state, event.run_id, create=False).is_dir():
             values = {k: v for k, v in vars(event).items() if k != "error"}
             EventLog(run_directory(settings.state, event.run_id) / "events.jsonl").write(values)
