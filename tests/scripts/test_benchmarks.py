@@ -11,7 +11,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ENGINES = ["runtime_kill", "runtime_latency", "runtime_soak"]
-USED_BY_OTHERS = ["naive", "peers", "pictures", "settings", "timing"]
+USED_BY_OTHERS = ["naive", "peers", "pictures", "rankings", "settings", "timing"]
 PARTS_OF_RUN = ["against_naive", "against_peers", "arena", "oneshot_cost", "scaling"]
 # These put their own clocks into the package, so they get a process of their own.
 ALONE = {"run": ["--tiny", "--out", "{out}"], "profile_methods": ["3"]}
@@ -20,6 +20,7 @@ COMMANDS = {
         "edges --federations 2 --rows 60 --sites 2 --variables 3 --replicates 3",
         "intervals --series 2 --rows 60 --sites 2 --variables 3 --fitted",
     ],
+    "real_systems": ["rivers --seeds 0-0 --rows 300", "held --seeds 0-1"],
     "arena": [
         "--list",
         "--d 3 --sites 2 --rows 60 --seeds 1-2 --scenarios none spikes=0.1 missing=0.9 --methods OneShotDBN --out {out}",
@@ -48,6 +49,9 @@ CALLS = {
     "privacy_overhead": lambda m: m.fit(3, 3, 1, "adaptive"),
 }
 ON_REAL_DATA = {
+    "real_systems": lambda m: sys.stdout.writelines(
+        table.text() for part in (m.systems, m.evidence, m.battery) for table in part(["middleware"])
+    ),
     "real_data_ranking": lambda m: m.dream4_table([1, 2], {"linear": m.RECIPES["linear, no hubs"]}),
 }
 

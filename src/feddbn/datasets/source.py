@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from feddbn.errors import FileError, MissingExtra
 
-__all__ = ["CHECKSUMS", "SOURCE_URL", "Dataset", "locate"]
+__all__ = ["CHECKSUMS", "SOURCE_URL", "Dataset", "locate", "locate_local"]
 
 SOURCE_URL = "https://raw.githubusercontent.com/PeChen123/FDBN_Learning/main/"
 """Origin of the files; FEDDBN_DATA_URL replaces it by a mirror with the same names under it."""
@@ -78,10 +78,18 @@ def locate(name: str, path: str | os.PathLike[str] | None = None) -> Path:
         if candidate.is_file():
             return candidate
     argument = "path" if path is not None else "the environment variable FEDDBN_DATA"
-    raise FileError(
-        f"{argument} names {str(directory)!r}, which has no file {name!r}; put it there,"
-        " or leave the directory unnamed to download it."
-    )
+    cure = ", or leave the directory unnamed to download it." if name in CHECKSUMS else "."
+    raise FileError(f"{argument} names {str(directory)!r}, which has no file {name!r}; put it there{cure}")
+
+
+def locate_local(name: str, path: str | os.PathLike[str] | None, origin: str) -> Path:
+    """Return the file `name` of a named directory; these files are not downloaded, so a sentence tells their `origin`."""
+    if path is None and not os.environ.get("FEDDBN_DATA"):
+        raise FileError(
+            f"{name!r} is not downloaded; get it from {origin}, put it into a directory"
+            " and name that by path= or the environment variable FEDDBN_DATA."
+        )
+    return locate(name, path)
 
 
 def _download(name: str) -> Path:

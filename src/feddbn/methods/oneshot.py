@@ -14,8 +14,10 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.learn import LearnOptions, PathPoint, UnitsCheck, refit
+from feddbn.core.orders.learn import LearnOptions, UnitsCheck, refit
+from feddbn.core.orders.strength import explained_shares
 from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.unit_roots import slow_warnings
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError, UnitsWarning
@@ -35,6 +37,7 @@ from feddbn.federation.programs.treatment import Wishes
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator, label_column
 from feddbn.methods.edge_ranking import FEATURES, SMOOTHING, lagged_edge_table, selection_table
+from feddbn.methods.edge_table import edge_table, path_table
 from feddbn.methods.parameters import (
     Rule,
     a_federation,
@@ -140,9 +143,10 @@ class OneShotDBN(DBNEstimator):
         DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's
         ends exchanged scores. 0 means that the data cannot tell.
     edge_probabilities_
-        DataFrame source, target, lag, weight, probability, most probable first; over orders up to 40
-        variables, else given the order found. `weight` is that of the network, 0 without the edge. The
-        probabilities rest on second moments only, also where the noise's shape decided about the network.
+        DataFrame source, target, lag, weight, probability, strength; over orders up to 40 variables, else given
+        the order found. `weight` is 0 without the edge; `strength` (not with features) is the share of the target's variance
+        that the source explains over all lags. Edges above one half by strength, then the others by probability,
+        which rests on second moments only, also where the noise's shape decided about the network.
     units_
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
     nongaussian_
@@ -375,13 +379,15 @@ class OneShotDBN(DBNEstimator):
             [(names[e.source], names[e.target], e.score_difference, e.oriented) for e in learned.orientation],
             columns=_ORIENTATION,
         )
-        self.edge_probabilities_ = _edge_table(learned.posterior.probability, C, names)
+        shares = explained_shares(outcome.moments.scatter, C)
+        self.edge_probabilities_ = edge_table(learned.posterior.probability, C, shares, names)
         self.features_, self.smoothing_, self.selection_ = "linear", 1.0, None
-        self.lambda_path_ = _path_table(learned.path) if learned.path else None
+        self.lambda_path_ = path_table(learned.path) if learned.path else None
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
         self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)
         self._say_treatment(outcome.asked)
         self._say_dependent(outcome.dependent)
+        self.warnings_ += slow_warnings(outcome.moments, names)
         units = learned.units
         if units is not None and units.n_changed + units.n_open and self.scale == "none":
             sentence = (
@@ -392,22 +398,3 @@ class OneShotDBN(DBNEstimator):
             )
             self.warnings_.append(sentence)
             warnings.warn(sentence, UnitsWarning, stacklevel=4)
-
-
-def _edge_table(probability: FloatArray, C: FloatArray, names: tuple[str, ...]) -> pd.DataFrame:
-    d = len(names)
-    rows = [
-        (names[m % d], names[j], m // d, C[m, j], probability[m, j])
-        for m in range(len(C))
-        for j in range(d)
-        if not (m < d and m == j)
-    ]
-    table = pd.DataFrame(rows, columns=["source", "target", "lag", "weight", "probability"])
-    return table.sort_values("probability", ascending=False, kind="stable", ignore_index=True)
-
-
-def _path_table(path: Sequence[PathPoint]) -> pd.DataFrame:
-    rows = [(p.penalty, p.n_present, p.n_lagged, p.score, p.converged) for p in path]
-    table = pd.DataFrame(rows, columns=["lambda", "n_present", "n_lagged", "score", "converged"])
-    table["chosen"] = table.index == table["score"].idxmin()
-    return table

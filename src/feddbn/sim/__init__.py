@@ -2,6 +2,7 @@
 
 from feddbn.sim.federated import SimulatedArrays, simulate_arrays
 from feddbn.sim.mess import MESSES, Mess, MessNames
+from feddbn.sim.rivers import river_levels
 from feddbn.sim.settings import SimulationSettings, connectivity_degree
 from feddbn.sim.systems import System
 
@@ -13,5 +14,6 @@ __all__ = [
     "SimulationSettings",
     "System",
     "connectivity_degree",
+    "river_levels",
     "simulate_arrays",
 ]

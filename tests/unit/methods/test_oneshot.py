@@ -110,9 +110,10 @@ def test_tables_and_names():
     assert list(model.orientation_.columns) == ["source", "target", "score_difference", "oriented"]
     assert len(model.orientation_) == np.count_nonzero(model.W_)
     table = model.edge_probabilities_
-    assert list(table.columns) == ["source", "target", "lag", "weight", "probability"]
+    assert list(table.columns) == ["source", "target", "lag", "weight", "probability", "strength"]
     assert len(table) == 4 * 3 + 16
-    assert table.probability.is_monotonic_decreasing
+    assert table.probability.clip(upper=0.5).is_monotonic_decreasing
+    assert table[table.probability > 0.5].strength.is_monotonic_decreasing, "the strongest first"
     assert ((table.probability > 0.5) == (table.weight != 0)).mean() > 0.95
     assert model.dbn_.variables == ("a", "b", "c", "d")
     assert model.n_samples_ == 100

@@ -8,6 +8,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.data.preflight.finding import Finding, named, option, times
+from feddbn.data.preflight.held import check_held
 from feddbn.data.preflight.profile import SiteProfile
 
 __all__ = ["CODES", "centred", "check_codes", "check_values", "is_code", "sentinels"]
@@ -82,6 +83,7 @@ def check_values(site: SiteProfile, codes: dict[str, tuple[float, int]], rows: F
         *check_codes(site, codes),
         *_constants(site),
         *_shapes(site, rows),
+        *check_held(site),
     ]
 
 
