@@ -1,0 +1,288 @@
+"""What residuals say about the assumptions, from sums that sites can add up.
+
+With standardised residuals u_t (mean square 1 over all sites), every site sends, for l = 0, 1, 2 ::
+
+    sum u_t u_{t-l}',    sum u_t^2 (u_{t-l}^2)',    sums of u, u^3, of u^2 by thirds of the recordings,
+    sum (n_r - 1) log s_r^2   over recordings r with residual variance s_r^2
+
+Products of neighbours stay within a segment. The first two tell memory and dependence: if residuals are independent,
+``sum u_t u_{t-l} / sqrt(sum u_t^2 u_{t-l}^2)`` is standard normal also where their variance changes (White 1980). The
+second tell changing variance: the mean of u_i^2 u_j^2 is then above 1, and it is the factor by which the variance of a
+regression's score is larger than least squares believes, so rows / factor is the number of rows the evidence is worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+from scipy.special import chdtrc, erfc
+
+from feddbn.core.arrays import FloatArray
+
+__all__ = [
+    "LARGEST_RESIDUAL",
+    "ResidualChecks",
+    "ResidualSums",
+    "check_residuals",
+    "largest_z_p",
+    "residual_sums",
+    "sums_length",
+]
+
+LARGEST_RESIDUAL = 20.0
+"""A standardised residual beyond this counts as this: no single value may rule a sum of fourth powers."""
+_LAGS = 3
+_LEAST_VARIANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class ResidualSums:
+    """Sums over standardised residuals u (d columns); l = 0, 1, 2 is the first axis of five of them.
+
+    Attributes
+    ----------
+    counts
+        (3,) number of pairs (t, t-l).
+    products, squares
+        (3, d, d) sums of ``u_ti u_(t-l)j`` and of ``u_ti^2 u_(t-l)j^2``.
+    now, before
+        (3, d) sums of u_t^2 and of u_(t-l)^2 over the pairs.
+    totals, cubes
+        (d,) sums of u and u^3.
+    third_counts, third_squares
+        (3,) and (3, d): rows and sums of u^2 in the first, second and last third of the recordings.
+    recordings
+        (3,) number of recordings with two rows or more, and their sums of n_r - 1 and of 1 / (n_r - 1).
+    log_variances, within
+        (d,) sums over these of (n_r - 1) log s_r^2 and of (n_r - 1) s_r^2.
+    """
+
+    counts: FloatArray
+    products: FloatArray
+    squares: FloatArray
+    now: FloatArray
+    before: FloatArray
+    totals: FloatArray
+    cubes: FloatArray
+    third_counts: FloatArray
+    third_squares: FloatArray
+    recordings: FloatArray
+    log_variances: FloatArray
+    within: FloatArray
+
+    @classmethod
+    def shapes(cls, d: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each sum, in the order in which they travel."""
+        pair, single = (_LAGS, d, d), (_LAGS, d)
+        shapes: tuple[tuple[int, ...], ...] = (
+            (_LAGS,), pair, pair, single, single, (d,), (d,), (3,), (3, d), (3,), (d,), (d,)
+        )  # fmt: skip
+        return dict(zip((field.name for field in fields(cls)), shapes, strict=True))
+
+    def to_vector(self) -> FloatArray:
+        """One vector that adds up over recordings and sites."""
+        return np.concatenate([np.ravel(getattr(self, field.name)) for field in fields(self)])
+
+    @classmethod
+    def from_vector(cls, vector: FloatArray, d: int) -> ResidualSums:
+        """Inverse of `to_vector`, also for a sum of such vectors."""
+        found, start = {}, 0
+        for name, shape in cls.shapes(d).items():
+            size = int(np.prod(shape))
+            found[name] = vector[start : start + size].reshape(shape)
+            start += size
+        return cls(**found)
+
+
+def sums_length(d: int) -> int:
+    """Return the length of `ResidualSums.to_vector` for d variables."""
+    return sum(int(np.prod(shape)) for shape in ResidualSums.shapes(d).values())
+
+
+def residual_sums(pieces: Iterable[tuple[int, FloatArray]], span: tuple[int, int], d: int) -> ResidualSums:
+    """Return the sums of one recording, given as (time of the first row, (m, d) residuals) in order of time.
+
+    A piece that begins where the one before it ended continues it. `span` has the first and the last time.
+    """
+    sums = {name: np.zeros(shape) for name, shape in ResidualSums.shapes(d).items()}
+    tail, end = np.zeros((0, d)), -1
+    first, length = span[0], max(span[1] - span[0] + 1, 1)
+    for time, values in pieces:
+        u = np.clip(values, -LARGEST_RESIDUAL, LARGEST_RESIDUAL)
+        m = len(u)
+        if time != end:
+            tail = u[:0]
+        joined = np.concatenate([tail, u])
+        square = joined * joined
+        for lag in range(_LAGS):
+            n = min(m, len(joined) - lag)
+            if n <= 0:
+                continue
+            here, there = slice(len(joined) - n, None), slice(len(joined) - n - lag, len(joined) - lag)
+            sums["counts"][lag] += n
+            sums["products"][lag] += joined[here].T @ joined[there]
+            sums["squares"][lag] += square[here].T @ square[there]
+            sums["now"][lag] += square[here].sum(axis=0)
+            sums["before"][lag] += square[there].sum(axis=0)
+        sums["totals"] += u.sum(axis=0)
+        sums["cubes"] += (u**3).sum(axis=0)
+        third = np.clip(3 * (time - first + np.arange(m)) // length, 0, 2)
+        np.add.at(sums["third_counts"], third, 1.0)
+        np.add.at(sums["third_squares"], third, u * u)
+        tail, end = joined[max(len(joined) - (_LAGS - 1), 0) :], time + m
+    left = sums["counts"][0] - 1
+    if left >= 1:
+        within = np.diag(sums["products"][0]) - sums["totals"] ** 2 / (left + 1)
+        within = np.maximum(within, left * _LEAST_VARIANCE)
+        sums["recordings"] += [1.0, left, 1.0 / left]
+        sums["log_variances"] += left * np.log(within / left)
+        sums["within"] += within
+    return ResidualSums(**sums)
+
+
+@dataclass(frozen=True)
+class ResidualChecks:
+    """What the residuals of a network say: sizes, and p-values where the assumption would give larger ones.
+
+    Attributes
+    ----------
+    n
+        Number of rows.
+    autocorrelation, autocorrelation_p
+        (d,) each variable's correlation with itself a row before; p-value that no residual remembers any residual
+        one or two rows before.
+    memory
+        Share of the variance of the residuals that their two predecessors explain beyond chance, mean over variables.
+    dependence, dependence_p
+        Largest correlation of two residuals of the same row, and its p-value.
+    kurtosis, skewness, tails_p
+        (d,) fourth and third standardised moments (3 and 0 for a Gaussian); smallest Jarque-Bera p-value.
+    volatility, volatility_p
+        (d,) mean product of a residual's square with the squares of others and of its predecessors, 1 if variances are
+        constant; p-value that squares do not go together.
+    thirds, thirds_p
+        (3, d) mean square in each third of the recordings, and the p-value that they are alike.
+    spread, spread_p
+        (d,) estimated standard deviation of the recordings' log variances; p-value that they are alike (Bartlett).
+    """
+
+    n: float
+    autocorrelation: FloatArray
+    autocorrelation_p: float
+    memory: float
+    dependence: float
+    dependence_p: float
+    kurtosis: FloatArray
+    skewness: FloatArray
+    tails_p: float
+    volatility: FloatArray
+    volatility_p: float
+    thirds: FloatArray
+    thirds_p: float
+    spread: FloatArray
+    spread_p: float
+
+    @property
+    def inflation(self) -> float:
+        """Factor by which least squares overstates its evidence at the worst variable; at least 1."""
+        return max(1.0, float(np.max(self.volatility, initial=1.0)))
+
+
+def largest_z_p(z: FloatArray) -> float:
+    """P-value of the largest of standard normal numbers (Bonferroni), 1 if there are none."""
+    size = float(np.max(np.abs(z), initial=0.0))
+    return min(1.0, z.size * float(erfc(size / np.sqrt(2.0))))
+
+
+def check_residuals(sums: ResidualSums) -> ResidualChecks:
+    """Return what summed residuals say."""
+    n, d = float(sums.counts[0]), len(sums.totals)
+    square = np.maximum(np.diag(sums.products[0]), 1e-300)
+    root = np.sqrt(square / n)
+    pairs = np.maximum(sums.counts, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.nan_to_num(sums.products / np.sqrt(sums.squares), posinf=0.0, neginf=0.0)
+    correlations = sums.products / pairs[:, None, None] / np.outer(root, root)
+    past = z[1:]
+    autocorrelation_p = min(
+        1.0, *(2 * 2 * float(chdtrc(d * d, float((part**2).sum()))) for part in past), 2 * largest_z_p(past)
+    )
+    # Of n pairs a correlation of nothing has a mean square of 1 / n.
+    extra = ((past**2 - 1.0) / pairs[1:, None, None]).sum() / d
+    upper = np.triu_indices(d, 1)
+    within = correlations[0][upper]
+    kurtosis = np.diag(sums.squares[0]) / n / (square / n) ** 2
+    skewness = (sums.cubes / n - 3 * sums.totals / n * square / n) / root**3
+    jarque_bera = n / 6 * (skewness**2 + (kurtosis - 3) ** 2 / 4)
+    volatility, volatility_p = _volatility(sums, kurtosis, pairs)
+    thirds, thirds_p = _thirds(sums, kurtosis)
+    spread, spread_p = _spread(sums, kurtosis)
+    return ResidualChecks(
+        n=n,
+        autocorrelation=np.diag(correlations[1]).copy(),
+        autocorrelation_p=autocorrelation_p,
+        memory=max(float(extra), 0.0),
+        dependence=float(np.max(np.abs(within), initial=0.0)),
+        dependence_p=largest_z_p(z[0][upper]),
+        kurtosis=kurtosis,
+        skewness=skewness,
+        tails_p=min(1.0, d * float(np.exp(-jarque_bera.max() / 2))),
+        volatility=volatility,
+        volatility_p=volatility_p,
+        thirds=thirds,
+        thirds_p=thirds_p,
+        spread=spread,
+        spread_p=spread_p,
+    )
+
+
+def _volatility(sums: ResidualSums, kurtosis: FloatArray, pairs: FloatArray) -> tuple[FloatArray, float]:
+    """Mean products of squares, and the p-value that they are 1.
+
+    The correlation of squares of independent residuals times the root of their number is standard normal.
+    """
+    d = len(kurtosis)
+    now, before = sums.now / pairs[:, None], sums.before / pairs[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = sums.squares / pairs[:, None, None] / (now[:, :, None] * before[:, None, :])
+    ratio = np.where(np.isfinite(ratio), ratio, 1.0)
+    spread = np.sqrt(np.maximum(kurtosis - 1.0, 1e-3))
+    correlation = (ratio - 1.0) / np.outer(spread, spread)
+    others = ~np.eye(d, dtype=bool)
+    z = np.concatenate(
+        [
+            (correlation[0] * np.sqrt(pairs[0]))[np.triu_indices(d, 1)],
+            *((correlation[lag] * np.sqrt(pairs[lag])).ravel() for lag in (1, 2)),
+        ]
+    )
+    p = min(1.0, 2 * float(chdtrc(z.size, float((z**2).sum()))), 2 * largest_z_p(z))
+    same_row = (ratio[0] * others).sum(axis=1) / max(d - 1, 1) if d > 1 else np.ones(1)
+    earlier = ratio[1:].mean(axis=(0, 2))
+    # Causes at lag 0 are made of residuals of the same row, the others of earlier ones, their own among them.
+    return np.maximum(same_row, np.maximum(earlier, np.diagonal(ratio[1]))), p
+
+
+def _thirds(sums: ResidualSums, kurtosis: FloatArray) -> tuple[FloatArray, float]:
+    count = np.maximum(sums.third_counts, 1.0)
+    mean = sums.third_squares / count[:, None]
+    overall = sums.third_squares.sum(axis=0) / max(float(count.sum()), 1.0)
+    # A mean of m squares has the variance overall^2 (kurtosis - 1) / m.
+    size = overall * np.sqrt(np.maximum(kurtosis - 1.0, 1e-3))
+    chi = (count[:, None] * ((mean - overall) / np.maximum(size, 1e-300)) ** 2).sum(axis=0)
+    return mean, min(1.0, len(kurtosis) * float(chdtrc(2, float(chi.max()))))
+
+
+def _spread(sums: ResidualSums, kurtosis: FloatArray) -> tuple[FloatArray, float]:
+    """Bartlett's test that recordings have one variance, its statistic divided for tails that are not Gaussian."""
+    R, left, inverse = (float(value) for value in sums.recordings)
+    d = len(kurtosis)
+    if R < 2:
+        return np.zeros(d), 1.0
+    statistic = left * np.log(sums.within / left) - sums.log_variances
+    statistic /= 1.0 + (inverse - 1.0 / left) / (3.0 * (R - 1))
+    statistic /= np.maximum((kurtosis - 1.0) / 2.0, 1.0)
+    # To second order the statistic is left / 2 times the variance of the log variances.
+    spread = np.sqrt(np.maximum(2.0 * (statistic - (R - 1)) / left, 0.0))
+    return spread, min(1.0, d * float(chdtrc(R - 1, float(statistic.max()))))
