@@ -31,6 +31,14 @@ def _autocorrelated(u: FloatArray, rng: np.random.Generator) -> FloatArray:
     return u
 
 
+def _several_memories(u: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """The same, with a memory of .2 to .8 that differs from variable to variable."""
+    rho = np.linspace(0.2, 0.8, u.shape[1])
+    for t in range(1, len(u)):
+        u[t] = rho * u[t - 1] + np.sqrt(1 - rho**2) * u[t]
+    return u
+
+
 def _arch(u: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Noise whose variance is .4 + .6 of its last square, of variance 1."""
     for t in range(1, len(u)):
@@ -45,6 +53,14 @@ def _step(u: FloatArray, rng: np.random.Generator) -> FloatArray:
     return u
 
 
+def _wandering(u: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Noise whose log variance wanders for all variables together, with a standard deviation of 1."""
+    level = np.zeros(len(u))
+    for t in range(1, len(u)):
+        level[t] = 0.95 * level[t - 1] + np.sqrt(1 - 0.95**2) * rng.standard_normal()
+    return u * np.exp(level / 2)[:, None]
+
+
 def _heavy(u: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Student's t with 3 degrees of freedom, of variance 1."""
     return rng.standard_t(3, u.shape) / np.sqrt(3.0)
@@ -53,6 +69,12 @@ def _heavy(u: FloatArray, rng: np.random.Generator) -> FloatArray:
 def _measured(x: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Every value measured with an error as large as the signal."""
     return x + x.std(axis=0) * rng.standard_normal(x.shape)
+
+
+def _with_holes(x: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """A fifth of the cells is missing."""
+    x[rng.random(x.shape) < 0.2] = np.nan
+    return x
 
 
 def _with_gaps(x: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -66,12 +88,15 @@ Change = Callable[[FloatArray, np.random.Generator], FloatArray]
 VIOLATIONS: dict[str, tuple[Change, Change, bool]] = {
     "clean": (_same, _same, False),
     "autocorrelated noise": (_autocorrelated, _same, False),
+    "autocorrelated noise, several memories": (_several_memories, _same, False),
     "variance follows the last square": (_arch, _same, False),
     "variance steps up half-way": (_step, _same, False),
+    "variance wanders": (_wandering, _same, False),
     "t noise, 3 degrees": (_heavy, _same, False),
     "observation noise": (_same, _measured, False),
     "hidden lagged cause": (_same, _same, True),
     "gaps, a fifth of the rows": (_same, _with_gaps, False),
+    "gaps, a fifth of the cells": (_same, _with_holes, False),
 }
 
 

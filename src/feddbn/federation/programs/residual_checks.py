@@ -1,6 +1,6 @@
 """One sum about residuals: do they remember, does their variance change, have they heavy tails?
 
-``residual-checks``   sums of products and squares of standardised residuals and of their two predecessors, by thirds of the
+``residual-checks``   sums of products and squares of standardised residuals and of their predecessors, by thirds of the
                       recordings, and of the logarithms of their variances
 """
 
@@ -17,9 +17,7 @@ from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.residual_checks import (
-    ResidualChecks,
     ResidualSums,
-    check_residuals,
     residual_sums,
     sums_length,
 )
@@ -40,12 +38,17 @@ class ResidualChecksQuestion(RowsQuestion):
 
     name = "residual-checks"
     purpose = (
-        "products and fourth-order products of standardised residuals and of their two predecessors, "
+        "products and fourth-order products of standardised residuals and of their predecessors, "
         "their variances by thirds of the recordings, and the logarithms of these variances"
     )
 
     coefficients: FloatArray = array("q", "d")
     offset: FloatArray = array("d")
+
+    @property
+    def n_back(self) -> int:
+        """How many rows back residuals are compared: one more than a row reaches."""
+        return self.n_lags + 1
 
     def check(self) -> None:
         """A lag of at least 1 keeps segments apart in time."""
@@ -60,8 +63,8 @@ def residual_checks_program(
     coefficients: FloatArray,
     offset: FloatArray,
     center: str = "none",
-) -> ServerProgram[ResidualChecks]:
-    """Ask for the sums and return what they say.
+) -> ServerProgram[tuple[ResidualSums, bool]]:
+    """Ask for the sums; return them, and whether every site has rows enough for a lag more.
 
     Parameters
     ----------
@@ -77,7 +80,7 @@ def residual_checks_program(
         n_lags=n_lags, variables=variables, center=center, coefficients=coefficients, offset=offset
     )
     answer = yield Task(question)
-    return check_residuals(ResidualSums.from_vector(answer.value[1:], d))
+    return ResidualSums.from_vector(answer.value[1:], d, question.n_back), float(answer.value[0]) == 0.0
 
 
 def own_nuisances(design: Design, pieces: list[_Piece]) -> Iterator[_Piece]:
@@ -87,7 +90,9 @@ def own_nuisances(design: Design, pieces: list[_Piece]) -> Iterator[_Piece]:
         yield from pieces
         return
     if nuisance.scope != "recording":
-        raise ParameterError(f"scope={nuisance.scope!r}: residuals can be checked for means of recordings only.")
+        raise ParameterError(
+            f"scope={nuisance.scope!r}: residuals can be checked for means of recordings only."
+        )
     basis = TimeBasis.over(nuisance, [(time, len(u)) for time, u in pieces]) if nuisance.has_time else None
 
     def columns(time: int, m: int) -> FloatArray:
@@ -107,7 +112,7 @@ def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, Fl
     question.require_variables(here.data)
     design, d = question.design, question.d
     plain = replace(design, nuisance=ONE_MEAN)
-    total = np.zeros(1 + sums_length(d))
+    total = np.zeros(1 + sums_length(d, question.n_back))
     for recording in here.data.recordings():
         # Residuals are as many numbers as the data; rows with all their lags are more and stay in pieces.
         pieces = [
@@ -116,8 +121,8 @@ def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, Fl
         ]
         if pieces:
             span = (pieces[0][0], pieces[-1][0] + len(pieces[-1][1]) - 1)
-            total[1:] += residual_sums(own_nuisances(design, pieces), span, d).to_vector()
-    sums = ResidualSums.from_vector(total[1:], d)
+            total[1:] += residual_sums(own_nuisances(design, pieces), span, d, question.n_back).to_vector()
+    sums = ResidualSums.from_vector(total[1:], d, question.n_back)
     total[0] = float(sums.counts[1] == 0)
     return here.state, total
 
