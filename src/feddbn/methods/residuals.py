@@ -106,20 +106,21 @@ def summarise(report: ResidualReport) -> ResidualSummary:
     )
 
 
-def residual_sentences(summary: ResidualSummary, n_lags: int) -> list[str]:
-    """One sentence for every violation found, the gravest first; none if the residuals fit the model."""
+def residual_sentences(summary: ResidualSummary, n_lags: int) -> dict[str, str]:
+    """One sentence for every violation, the gravest first, and for memory that was taken care of ("cured")."""
     found = [*(["cured"] if "memory" in summary.acted_on else []), *summary.violations]
-    return [_SENTENCES[name](summary, n_lags) for name in found]
+    return {name: _SENTENCES[name](summary, n_lags) for name in found}
 
 
 def say_residuals(estimator: Any, report: ResidualReport | None) -> None:
-    """Set `residuals_`, and say what contradicts the model."""
+    """Set `residuals_` and say in `warnings_` what contradicts the model; warn of what may make edges wrong."""
     estimator.residuals_ = None if report is None else summarise(report)
     if report is None:
         return
-    for sentence in residual_sentences(estimator.residuals_, estimator.n_lags_):
+    for name, sentence in residual_sentences(estimator.residuals_, estimator.n_lags_).items():
         estimator.warnings_.append(sentence)
-        warnings.warn(sentence, ResidualsWarning, stacklevel=6)
+        if name in ("memory", "dependence"):
+            warnings.warn(sentence, ResidualsWarning, stacklevel=6)
 
 
 def _cured(s: ResidualSummary, n_lags: int) -> str:
@@ -147,8 +148,8 @@ def _memory(s: ResidualSummary, n_lags: int) -> str:
             f"measured badly. Trust directions and single edges less; average neighbouring rows, or {cure}."
         )
     return (
-        f"residuals are autocorrelated {numbers}, as with a hidden cause, too few lags, or noise with memory: edges, also "
-        f"those at a probability near 1, may stand for that; {cure}."
+        f"residuals are autocorrelated {numbers}, as with a hidden cause, a trend or cycle, too few lags, or noise with "
+        f"memory: edges, also those at a probability near 1, may stand for that; {cure}."
     )
 
 

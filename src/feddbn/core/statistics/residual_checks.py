@@ -250,7 +250,9 @@ def echo_weights(W: FloatArray, A: FloatArray, variances: FloatArray, n_back: in
 
 def largest_z_p(z: FloatArray) -> float:
     """P-value of the largest of standard normal numbers (Bonferroni), 1 if there are none."""
-    size = float(np.max(np.abs(z), initial=0.0))
+    if not z.size:
+        return 1.0
+    size = float(np.abs(z).max())
     return min(1.0, z.size * float(erfc(size / np.sqrt(2.0))))
 
 
@@ -350,7 +352,7 @@ def _spread(sums: ResidualSums, kurtosis: FloatArray) -> tuple[FloatArray, float
         return np.zeros(d), 1.0
     statistic = left * np.log(sums.within / left) - sums.log_variances
     statistic /= 1.0 + (inverse - 1.0 / left) / (3.0 * (R - 1))
-    statistic /= np.maximum((kurtosis - 1.0) / 2.0, 1.0)
+    tails = np.maximum((kurtosis - 1.0) / 2.0, 1.0)
     # To second order the statistic is left / 2 times the variance of the log variances.
-    spread = np.sqrt(np.maximum(2.0 * (statistic - (R - 1)) / left, 0.0))
-    return spread, min(1.0, d * float(chdtrc(R - 1, float(statistic.max()))))
+    spread = np.sqrt(np.maximum(2.0 * (statistic - (R - 1) * tails) / left, 0.0))
+    return spread, min(1.0, d * float(chdtrc(R - 1, float((statistic / tails).max()))))

@@ -160,8 +160,6 @@ def _explain_memory(
     longer = Moments(longer.n, np.tile(outcome.moments.mean[:d], p + 2), longer.scatter)
     scale = safe_roots(np.diag(longer.scatter)[:d] / longer.n) if settled.scale == "federated" else np.ones(d)
     plain = longer.select(np.arange((p + 1) * d))
-    rho = memory_of_noise(longer, d)
-    filtered = without_memory(longer, rho, d)
     limits = _limits(constraints, p + 1, d)
 
     def score(moments: Moments) -> float:
@@ -174,14 +172,20 @@ def _explain_memory(
 
     base = score(plain)
     lag_gain = base - score(longer)
-    memory_gain = base - score(filtered) - float(np.log(longer.n))
+    # If nothing is delayed, p lags fit as well without any memory; p - 1 lags then tell its size.
+    memories = [memory_of_noise(longer, d), *([memory_of_noise(plain, d)] if p else [])]
+    scores = [score(without_memory(longer, rho, d)) for rho in memories]
+    rho = memories[int(np.argmin(scores))]
+    memory_gain = base - min(scores) - float(np.log(longer.n))
     n_sums = 1
     gains = {"memory": memory_gain, "lag": lag_gain if options.choose_n_lags else -np.inf}
     for name in sorted(gains, key=lambda key: -gains[key]):
         if gains[name] < STRONG_EVIDENCE:
             break
         if name == "memory":
-            other = _without_memory(filtered, rho, longer.mean, variables, limits, settled, rng)
+            other = _without_memory(
+                without_memory(longer, rho, d), rho, longer.mean, variables, limits, settled, rng
+            )
         else:
             asked = replace(settled, n_lags=p + 1)
             again = yield from oneshot_program(variables, limits, asked, rng)
@@ -244,8 +248,10 @@ def _is_mirrored(outcome: OneShotOutcome) -> bool:
     """
     d = outcome.learned.support.shape[1]
     C = refit(outcome.moments, outcome.learned.support)[0]
-    n_edges = np.count_nonzero(C[:d])
-    return outcome.n_lags > 0 and n_edges > 1 and 2 * np.count_nonzero(C[:d] * C[d : 2 * d] < 0) > n_edges
+    n_edges = int(np.count_nonzero(C[:d]))
+    if not outcome.n_lags or n_edges < 2:
+        return False
+    return 2 * int(np.count_nonzero(C[:d] * C[d : 2 * d] < 0)) > n_edges
 
 
 def _limits(constraints: EdgeConstraints, n_lags: int, d: int) -> EdgeConstraints:
