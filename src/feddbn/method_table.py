@@ -148,8 +148,8 @@ _ROWS = (
         assumes='linear effects; one network for all sites; with `noise_variance="free"` units may be arbitrary, but '
         "directions within a moment that Gaussian noise leaves open stay open",
         reveals="its part of one sum: rows, means, second moments of `[x_t, ..., x_{t-p}]` over all rows and within "
-        "recordings, skewness and kurtosis of each variable",
-        rounds="1; up to 8 more where the noise is not Gaussian, which use its shape",
+        "recordings, skewness and kurtosis of each variable; then of one of products of residuals and of their squares",
+        rounds="2; 2 or 3 more where residuals remember, and up to 8 where the noise is not Gaussian, which use its shape",
         gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_`",
         citation="this package; docs/oneshot.md",
         aliases=("oneshotdbn", "one-shot"),

@@ -14,7 +14,7 @@ from feddbn.runtime.simulated.secure import secure_federation
 METHODS = [OneShotDBN, Dynotears, FDBNL, PFDBNL]
 
 
-def made(offset, seed=4, **more):
+def made(offset, seed=1, **more):
     fed = simulate(d=5, n_sites=5, n_samples=750, mean_degree=2, random_state=seed, **more)
     rng = np.random.default_rng(seed)
     return fed, {
