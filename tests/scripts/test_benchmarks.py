@@ -12,7 +12,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ENGINES = ["runtime_kill", "runtime_latency", "runtime_soak"]
-USED_BY_OTHERS = ["naive", "peers", "pictures", "settings", "timing"]
+USED_BY_OTHERS = ["naive", "peers", "pictures", "settings", "timing", "violations"]
 PARTS_OF_RUN = ["against_naive", "against_peers", "oneshot_cost", "scaling"]
 # These put their own clocks into the package, so they get a process of their own.
 ALONE = {"run": ["--tiny", "--out", "{out}"], "profile_methods": ["3"]}
@@ -20,6 +20,7 @@ COMMANDS = {
     "calibration": [
         "edges --federations 2 --rows 60 --sites 2 --variables 3 --replicates 3",
         "intervals --series 2 --rows 60 --sites 2 --variables 3 --fitted",
+        "violations --federations 1 --rows 40 --sites 2 --variables 3",
     ],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],

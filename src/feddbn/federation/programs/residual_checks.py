@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.design import Design
+from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.statistics.moments import Moments
@@ -24,7 +26,14 @@ from feddbn.core.statistics.residual_checks import (
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.question import array
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import (
+    Here,
+    Recording,
+    SiteState,
+    SiteTask,
+    one_by_one,
+    register_site_task,
+)
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = ["ResidualChecksQuestion", "own_nuisances", "residual_checks_program"]
@@ -51,8 +60,10 @@ class ResidualChecksQuestion(RowsQuestion):
         return self.n_lags + 1
 
     def check(self) -> None:
-        """A lag of at least 1 keeps segments apart in time."""
+        """A lag of at least 1 keeps segments apart in time; all rows count."""
         super().check()
+        if self.fold:
+            raise self.wrong(f"'fold' is {self.fold}, but all rows are asked for")
         if self.n_lags < 1:
             raise self.wrong(f"'n_lags' is {self.n_lags}, but it must be at least 1")
 
@@ -83,46 +94,55 @@ def residual_checks_program(
     return ResidualSums.from_vector(answer.value[1:], d, question.n_back), float(answer.value[0]) == 0.0
 
 
-def own_nuisances(design: Design, pieces: list[_Piece]) -> Iterator[_Piece]:
-    """Yield residuals of a recording without what is its own: the one place that knows every nuisance of a design."""
+def own_nuisances(
+    design: Design, read: Callable[[], Iterator[_Piece]], runs: Sequence[tuple[int, int]]
+) -> Iterator[_Piece]:
+    """Yield residuals of a recording without what is its own: the one place that knows every nuisance of a design.
+
+    `read` yields the residuals as (time of the first row, rows), `runs` are (time, number) of consecutive rows.
+    """
     nuisance = design.nuisance
     if nuisance.scope == "all":
-        yield from pieces
+        yield from read()
         return
     if nuisance.scope != "recording":
         raise ParameterError(
             f"scope={nuisance.scope!r}: residuals can be checked for means of recordings only."
         )
-    basis = TimeBasis.over(nuisance, [(time, len(u)) for time, u in pieces]) if nuisance.has_time else None
+    basis = TimeBasis.over(nuisance, runs) if nuisance.has_time else None
 
     def columns(time: int, m: int) -> FloatArray:
         return np.zeros((m, 0)) if basis is None else basis.at(time + np.arange(m, dtype=np.float64))
 
-    d = pieces[0][1].shape[1]
+    d = design.d
     joint = Moments.empty(d if basis is None else d + basis.mix.shape[1])
-    for time, u in pieces:
+    for time, u in read():
         joint = joint.merge(Moments.of_rows(np.concatenate([u, columns(time, len(u))], axis=1)))
     cross = joint.scatter[d:, :d]
     weights = np.linalg.lstsq(joint.scatter[d:, d:], cross, rcond=None)[0] if len(cross) else cross
-    for time, u in pieces:
+    for time, u in read():
         yield time, u - joint.mean[:d] - (columns(time, len(u)) - joint.mean[d:]) @ weights
+
+
+def _read(recording: Recording, question: ResidualChecksQuestion) -> Iterator[_Piece]:
+    """Yield the residuals of a recording in pieces of bounded size."""
+    plain = replace(question.design, nuisance=ONE_MEAN)
+    for rows in design_rows(plain, recording.blocks()):
+        yield rows.time, rows.values @ question.coefficients - question.offset
 
 
 def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
-    design, d = question.design, question.d
-    plain = replace(design, nuisance=ONE_MEAN)
+    design, d, p = question.design, question.d, question.n_lags
     total = np.zeros(1 + sums_length(d, question.n_back))
     for recording in here.data.recordings():
-        # Residuals are as many numbers as the data; rows with all their lags are more and stay in pieces.
-        pieces = [
-            (rows.time, rows.values @ question.coefficients - question.offset)
-            for rows in design_rows(plain, recording.blocks())
-        ]
-        if pieces:
-            span = (pieces[0][0], pieces[-1][0] + len(pieces[-1][1]) - 1)
-            total[1:] += residual_sums(own_nuisances(design, pieces), span, d, question.n_back).to_vector()
+        runs = [(part.time, len(part.values) - p) for part in stretches(recording.blocks(), p)]
+        if runs:
+            span = (runs[0][0], runs[-1][0] + runs[-1][1] - 1)
+            pieces = own_nuisances(design, partial(_read, recording, question), runs)
+            total[1:] += residual_sums(pieces, span, d, question.n_back).to_vector()
     sums = ResidualSums.from_vector(total[1:], d, question.n_back)
+    # A site whose rows do not reach one lag further back says so by a one.
     total[0] = float(sums.counts[1] == 0)
     return here.state, total
 

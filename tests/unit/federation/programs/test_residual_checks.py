@@ -105,7 +105,7 @@ def test_networks_without_lags_are_asked_with_one_that_does_nothing():
 def test_trends_and_cycles_of_a_recording_are_taken_off():
     rng = np.random.default_rng(0)
     time = np.arange(60.0)
-    u = rng.standard_normal((60, 2))
+    u = rng.standard_normal((60, 3))
     columns = np.column_stack(
         [np.ones(60), time, np.sin(2 * np.pi * time / 12), np.cos(2 * np.pi * time / 12)]
     )
@@ -113,15 +113,19 @@ def test_trends_and_cycles_of_a_recording_are_taken_off():
     asked = question()
     design = replace(asked.design, nuisance=Nuisance("recording", 1, (12.0,)))
     pieces = [(0, u[:25] + 3.0), (25, u[25:] + 3.0)]
-    found = np.concatenate([part for _, part in own_nuisances(design, pieces)])
+    found = np.concatenate([part for _, part in own_nuisances(design, lambda: iter(pieces), [(0, 60)])])
     np.testing.assert_allclose(found, expected, atol=1e-9)
     with pytest.raises(ParameterError, match="means of recordings only"):
-        list(own_nuisances(replace(asked.design, nuisance=Nuisance("label")), pieces))
+        list(
+            own_nuisances(replace(asked.design, nuisance=Nuisance("label")), lambda: iter(pieces), [(0, 60)])
+        )
 
 
 def test_a_question_out_of_bounds_is_refused():
     with pytest.raises(ProtocolError, match="'n_lags' is 0"):
         ResidualChecksQuestion(n_lags=0, variables=NAMES, coefficients=np.zeros((3, 3)), offset=np.zeros(3))
+    with pytest.raises(ProtocolError, match="all rows are asked for"):
+        replace(question(), fold=(0, 2, 500))
     with pytest.raises(ProtocolError, match="axis d must have length 3"):
         replace(question(), coefficients=np.zeros((6, 4)))
     with pytest.raises(ProtocolError, match="finite"):
