@@ -37,6 +37,7 @@ __all__ = [
     "ParameterError",
     "PrivacyError",
     "ProtocolError",
+    "ResidualsWarning",
     "ResultWarning",
     "SiteRefused",
     "StateError",
@@ -132,6 +133,10 @@ class ResultWarning(UserWarning):
 
 class UnitsWarning(ResultWarning):
     """A result depends on the units the variables are measured in."""
+
+
+class ResidualsWarning(ResultWarning):
+    """Residuals contradict what the method assumes."""
 
 
 class DependentColumnsWarning(ResultWarning):

@@ -151,13 +151,13 @@ _ROWS = (
         "directions within a moment that Gaussian noise leaves open stay open",
         reveals="its part of a first look (deviations, spectra, correlations) and of one sum: rows, means, second moments of "
         "`[x_t, ..., x_{t-p}]` over all rows and without means and trends of recordings, skewness and kurtosis of each "
-        "variable",
-        rounds="3, of which the last is learned from; more where cells are empty or far out, scales of sites differ or the "
-        "noise is not Gaussian",
+        "variable; then of one of products of residuals and of their squares",
+        rounds="4, of which the third is learned from; more where cells are empty or far out, scales of sites differ, "
+        "residuals remember or the noise is not Gaussian",
         gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_`",
         citation="this package; docs/oneshot.md",
         aliases=("oneshotdbn", "one-shot"),
-        tasks=(*_LOOK, "moments", "unit-norms", "residual-features"),
+        tasks=(*_LOOK, "moments", "unit-norms", "residual-features", "residual-checks"),
         further_tasks=("feature-scale", "feature-moments"),
         in_studies=True,
         takes_noise=True,

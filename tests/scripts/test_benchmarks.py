@@ -11,7 +11,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ENGINES = ["runtime_kill", "runtime_latency", "runtime_soak"]
-USED_BY_OTHERS = ["naive", "peers", "pictures", "rankings", "settings", "timing"]
+USED_BY_OTHERS = ["naive", "peers", "pictures", "rankings", "settings", "timing", "violations"]
 PARTS_OF_RUN = ["against_naive", "against_peers", "arena", "oneshot_cost", "scaling"]
 # These put their own clocks into the package, so they get a process of their own.
 ALONE = {"run": ["--tiny", "--out", "{out}"], "profile_methods": ["3"]}
@@ -19,6 +19,7 @@ COMMANDS = {
     "calibration": [
         "edges --federations 2 --rows 60 --sites 2 --variables 3 --replicates 3",
         "intervals --series 2 --rows 60 --sites 2 --variables 3 --fitted",
+        "violations --federations 1 --rows 40 --sites 2 --variables 3",
     ],
     "real_systems": ["rivers --seeds 0-0 --rows 300", "held --seeds 0-1"],
     "arena": [

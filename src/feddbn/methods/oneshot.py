@@ -21,6 +21,7 @@ from feddbn.core.statistics.unit_roots import slow_warnings
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError, UnitsWarning
+from feddbn.federation.programs.checked_oneshot import ResidualReport, checked_oneshot_program
 from feddbn.federation.programs.lagged_posterior import (
     LaggedOptions,
     feature_candidates,
@@ -50,6 +51,7 @@ from feddbn.methods.parameters import (
     whole,
     word,
 )
+from feddbn.methods.residuals import ResidualSummary, say_residuals
 from feddbn.methods.treated import TREATMENT_RULES, wishes_of
 from feddbn.model.dbn import DBN
 
@@ -120,6 +122,9 @@ class OneShotDBN(DBNEstimator):
         "none", or "federated" to search on variables scaled to unit variance. Weights are in the original units.
     random_state
         Seed of restarts and averaging.
+    check_residuals
+        Ask for one more sum, which tells whether residuals contradict the model, and act on it (docs/oneshot.md). "auto":
+        not under differential privacy.
     federation
         Where the sums are carried out; by default in this process.
 
@@ -151,6 +156,8 @@ class OneShotDBN(DBNEstimator):
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
     nongaussian_
         What the noise decided, or None if it was not asked.
+    residuals_
+        What the residuals say about the assumptions (`methods.residuals.ResidualSummary`), or None if they were not asked.
     lambda_path_
         DataFrame lambda, n_present, n_lagged, score, converged, chosen (``search="dynotears"``, else None).
     features_, smoothing_, selection_
@@ -169,6 +176,7 @@ class OneShotDBN(DBNEstimator):
     lambda_path_: pd.DataFrame | None
     units_: UnitsCheck | None
     nongaussian_: NonGaussianReport | None
+    residuals_: ResidualSummary | None
 
     rules: ClassVar[Mapping[str, Rule]] = {
         "n_lags": whole(0) | word("auto"),
@@ -190,6 +198,7 @@ class OneShotDBN(DBNEstimator):
         **TREATMENT_RULES,
         "scale": word("none", "federated"),
         "random_state": whole(0) | nothing(),
+        "check_residuals": flag() | word("auto"),
         "federation": a_federation(),
     }
 
@@ -221,6 +230,7 @@ class OneShotDBN(DBNEstimator):
         on_disagreement: str = "exclude",
         scale: str = "none",
         random_state: int | None = 0,
+        check_residuals: bool | str = "auto",
         federation: Federation | None = None,
     ) -> None:
         self.n_lags = n_lags
@@ -247,6 +257,7 @@ class OneShotDBN(DBNEstimator):
         self.on_disagreement = on_disagreement
         self.scale = scale
         self.random_state = random_state
+        self.check_residuals = check_residuals
         self.federation = federation
 
     @property
@@ -281,9 +292,12 @@ class OneShotDBN(DBNEstimator):
             options = replace(options, use_nongaussian=shaped)
         options = replace(options, wishes=wishes_of(self, federation))
         rng = np.random.default_rng(self.random_state)
-        program = oneshot_program(self._variables, self._constraints(), options, rng)
-        outcome, _ = self._run(program, federation, observer)
-        self._report(outcome)
+        given = (self._variables, self._constraints(), options, rng)
+        is_offered = tasks is None or "residual-checks" in tasks
+        if self.check_residuals is False or (self.check_residuals == "auto" and not is_offered):
+            self._report(self._run(oneshot_program(*given), federation, observer)[0])
+        else:
+            self._report(*self._run(checked_oneshot_program(*given), federation, observer)[0])
 
     def fit_moments(self, moments: Moments, variables: Sequence[str]) -> DBN:
         """Learn from the summed moments of lagged rows alone, set the same attributes, return the network.
@@ -340,7 +354,7 @@ class OneShotDBN(DBNEstimator):
         self.features_, self.smoothing_ = result.chosen.candidate.features, result.chosen.candidate.smoothing
         self.selection_ = selection_table(result)
         self.edge_probabilities_ = lagged_edge_table(probability, weight, names, allowed)
-        self.units_ = self.nongaussian_ = None
+        self.units_ = self.nongaussian_ = self.residuals_ = None
         self.score_ = -2 * result.posterior.log_marginal_likelihood
         self.n_rounds_, self.n_samples_ = len(seconds), round(result.chosen.n)
 
@@ -363,7 +377,7 @@ class OneShotDBN(DBNEstimator):
             return None
         return () if isinstance(self.l1_penalty, str) else (float(self.l1_penalty),)
 
-    def _report(self, outcome: OneShotOutcome) -> None:
+    def _report(self, outcome: OneShotOutcome, report: ResidualReport | None = None) -> None:
         learned, names, d = outcome.learned, self._variables, len(self._variables)
         C, intercept, variances = refit(outcome.moments, learned.support)
         self.n_lags_ = outcome.n_lags
@@ -388,13 +402,7 @@ class OneShotDBN(DBNEstimator):
         self._say_treatment(outcome.asked)
         self._say_dependent(outcome.dependent)
         self.warnings_ += slow_warnings(outcome.moments, names)
-        units = learned.units
-        if units is not None and units.n_changed + units.n_open and self.scale == "none":
-            sentence = (
-                f"this network rests on equal noise variances in the units given: {units.n_changed} entries "
-                f"change when the variables are scaled to unit variance, and {units.n_open} other edges have "
-                f"a direction only because of the units (varsortability {units.varsortability:.2f}); "
-                "use noise_variance='free' if the units are arbitrary."
-            )
-            self.warnings_.append(sentence)
-            warnings.warn(sentence, UnitsWarning, stacklevel=4)
+        say_residuals(self, report)
+        if learned.units is not None and learned.units.sentence and self.scale == "none":
+            self.warnings_.append(learned.units.sentence)
+            warnings.warn(learned.units.sentence, UnitsWarning, stacklevel=4)

@@ -23,7 +23,7 @@ import math
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -298,6 +298,9 @@ def _facts(estimator: Any, raw: DBN | None) -> dict[str, Any]:
     facts = {key: plain(value) for key, value in found.items() if value is not None}
     if raw is not None:
         facts["largest_raw_weight"] = float(np.abs(raw.adjacency_matrices).max(initial=0.0))
+    residuals = getattr(estimator, "residuals_", None)
+    if residuals is not None:
+        facts["residuals"] = plain(asdict(residuals))
     units = getattr(estimator, "units_", None)
     if units is not None:
         facts["varsortability"] = plain(units.varsortability)

@@ -65,6 +65,7 @@ WRONG = {
     "penalty": ["a", 0, -1, True, [1.0], np.inf],
     "n_restarts": WHOLE,
     "use_nongaussian": ["yes", None, 1, []],
+    "check_residuals": ["yes", None, 1, []],
     "features": [None, 5, ["linear"], ""],
     "smoothing": ["much", 0, 2.0, -0.5, True, [0.5]],
     "center_by": [5, True, ["u"], ""],

@@ -137,3 +137,26 @@ def test_what_the_server_learned_follows_the_protection(privacy, level, part):
     found = verdict("revealed", privacy=privacy)
     assert found.level == level
     assert part in found.detail
+
+
+def test_residuals_are_judged_by_what_they_contradict():
+    assert not [v for v in verdicts(read_record(example_result())) if v.key == "residuals"]
+    good = verdict("residuals", diagnostics={"residuals": {"violations": [], "noise_memory": None}})
+    assert (good.level, good.answer) == ("good", "Yes.")
+    cured = verdict("residuals", diagnostics={"residuals": {"violations": [], "noise_memory": 0.6}})
+    assert (cured.level, cured.detail) == (
+        "good",
+        "The noise's memory of 0.60 was taken off before learning.",
+    )
+    facts = {"violations": ["memory", "tails"], "memory_p": 1e-9, "kurtosis": 12.3, "n_lags_added": 1}
+    bad = verdict("residuals", diagnostics={"residuals": facts})
+    assert (bad.level, bad.answer) == ("bad", "No.")
+    assert bad.detail.startswith(
+        "Residuals go along with earlier ones (p 1e-09); the noise has heavy tails (kurtosis up"
+    )
+    assert (
+        verdict("certainty", diagnostics={"residuals": facts}).answer
+        == "Less sure than the probabilities say."
+    )
+    some = verdict("residuals", diagnostics={"residuals": {"violations": ["thirds", "of another version"]}})
+    assert (some.level, some.detail) == ("caution", "The noise's variance changes over the recordings.")

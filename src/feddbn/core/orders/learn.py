@@ -95,6 +95,18 @@ class UnitsCheck:
     n_open: int
     varsortability: float
 
+    @property
+    def sentence(self) -> str:
+        """What to tell a person whose units may be arbitrary; empty if nothing rests on them."""
+        if not self.n_changed + self.n_open:
+            return ""
+        return (
+            f"this network rests on equal noise variances in the units given: {self.n_changed} entries "
+            f"change when the variables are scaled to unit variance, and {self.n_open} other edges have "
+            f"a direction only because of the units (varsortability {self.varsortability:.2f}); "
+            "use noise_variance='free' if the units are arbitrary."
+        )
+
 
 @dataclass(frozen=True)
 class Learned:

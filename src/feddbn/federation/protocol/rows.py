@@ -172,8 +172,9 @@ class Treatment:
             return question
         given = {item.name: getattr(self, item.name) for item in fields(self)}
         if self.row_model is not None:
-            # A question about fewer lags is about the first columns.
-            given["row_model"] = self.row_model[: question.q + 1, : question.q]
+            # A question about fewer lags is about the first columns; for more lags there is no model.
+            known = question.q <= self.row_model.shape[1]
+            given["row_model"] = self.row_model[: question.q + 1, : question.q] if known else None
         return replace(question, **given)
 
     @property

@@ -1,0 +1,358 @@
+"""What residuals say about the assumptions, from sums that sites can add up.
+
+With standardised residuals u_t (mean square 1 over all sites), every site sends, for l = 0, 1, ..., L ::
+
+    sum u_t u_{t-l}',    sum u_t^2 (u_{t-l}^2)',    sums of u, u^3, of u^2 by thirds of the recordings,
+    sum (n_r - 1) log s_r^2   over recordings r with residual variance s_r^2
+
+Products of neighbours stay within a segment. The first two tell memory and dependence: if residuals are independent,
+``sum u_t u_{t-l} / sqrt(sum u_t^2 u_{t-l}^2)`` is standard normal also where their variance changes (White 1980). The
+second tell changing variance: the mean of u_i^2 u_j^2 is then above 1, and it is the factor by which the variance of a
+regression's score is larger than least squares believes, so rows / factor is the number of rows the evidence is worth.
+
+Echo: what a shock of l rows ago would do to a variable along the network's own lagged edges. A residual must not go along
+with it. With errors of measurement weights are too small, so an echo is left at the first lag beyond the network's, and
+noise that remembers leaves one at lag 1: one number for all variables finds them where d^2 correlations drown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import numpy as np
+from scipy.special import chdtrc, erfc
+
+from feddbn.core.arrays import FloatArray
+
+__all__ = [
+    "LARGEST_RESIDUAL",
+    "LEVEL",
+    "MEMORY_LEVEL",
+    "ResidualChecks",
+    "ResidualSums",
+    "check_residuals",
+    "echo_weights",
+    "largest_z_p",
+    "residual_sums",
+    "sums_length",
+    "violations",
+]
+
+LARGEST_RESIDUAL = 20.0
+"""A standardised residual beyond this counts as this: no single value may rule a sum of fourth powers."""
+LEVEL = 0.001
+"""A violation is named if its p-value is below this and its size matters."""
+MEMORY_LEVEL = 0.01
+"""The same for memory, whatever its size: its p-value is too large by several times where nothing is wrong."""
+_LEAST_VARIANCE = 1e-6
+_LARGE_INFLATION = 1.25
+_LARGE_ARCH = 0.15
+_LARGE_RATIO = 2.0
+_LARGE_SPREAD = 0.3
+_LARGE_KURTOSIS = 9.0
+
+
+@dataclass(frozen=True)
+class ResidualSums:
+    """Sums over standardised residuals u (d columns); l = 0, ..., L is the first axis of five of them.
+
+    Attributes
+    ----------
+    counts
+        (L+1,) number of pairs (t, t-l).
+    products, squares
+        (L+1, d, d) sums of ``u_ti u_(t-l)j`` and of ``u_ti^2 u_(t-l)j^2``.
+    now, before
+        (L+1, d) sums of u_t^2 and of u_(t-l)^2 over the pairs.
+    totals, cubes
+        (d,) sums of u and u^3.
+    third_counts, third_squares
+        (3,) and (3, d): rows and sums of u^2 in the first, second and last third of the recordings.
+    recordings
+        (3,) number of recordings with two rows or more, and their sums of n_r - 1 and of 1 / (n_r - 1).
+    log_variances, within
+        (d,) sums over these of (n_r - 1) log s_r^2 and of (n_r - 1) s_r^2.
+    """
+
+    counts: FloatArray
+    products: FloatArray
+    squares: FloatArray
+    now: FloatArray
+    before: FloatArray
+    totals: FloatArray
+    cubes: FloatArray
+    third_counts: FloatArray
+    third_squares: FloatArray
+    recordings: FloatArray
+    log_variances: FloatArray
+    within: FloatArray
+
+    @classmethod
+    def shapes(cls, d: int, n_back: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each sum, in the order in which they travel."""
+        pair, single = (n_back + 1, d, d), (n_back + 1, d)
+        shapes: tuple[tuple[int, ...], ...] = (
+            (n_back + 1,), pair, pair, single, single, (d,), (d,), (3,), (3, d), (3,), (d,), (d,)
+        )  # fmt: skip
+        return dict(zip((field.name for field in fields(cls)), shapes, strict=True))
+
+    def to_vector(self) -> FloatArray:
+        """One vector that adds up over recordings and sites."""
+        return np.concatenate([np.ravel(getattr(self, field.name)) for field in fields(self)])
+
+    @classmethod
+    def from_vector(cls, vector: FloatArray, d: int, n_back: int) -> ResidualSums:
+        """Inverse of `to_vector`, also for a sum of such vectors."""
+        found, start = {}, 0
+        for name, shape in cls.shapes(d, n_back).items():
+            size = int(np.prod(shape))
+            found[name] = vector[start : start + size].reshape(shape)
+            start += size
+        return cls(**found)
+
+
+def sums_length(d: int, n_back: int) -> int:
+    """Return the length of `ResidualSums.to_vector` for d variables and L = `n_back`."""
+    return sum(int(np.prod(shape)) for shape in ResidualSums.shapes(d, n_back).values())
+
+
+def residual_sums(
+    pieces: Iterable[tuple[int, FloatArray]], span: tuple[int, int], d: int, n_back: int
+) -> ResidualSums:
+    """Return the sums of one recording, given as (time of the first row, (m, d) residuals) in order of time.
+
+    A piece that begins where the one before it ended continues it. `span` has the first and the last time.
+    """
+    sums = {name: np.zeros(shape) for name, shape in ResidualSums.shapes(d, n_back).items()}
+    tail, end = np.zeros((0, d)), -1
+    first, length = span[0], max(span[1] - span[0] + 1, 1)
+    for time, values in pieces:
+        u = np.clip(values, -LARGEST_RESIDUAL, LARGEST_RESIDUAL)
+        m = len(u)
+        if time != end:
+            tail = u[:0]
+        joined = np.concatenate([tail, u])
+        square = joined * joined
+        for lag in range(n_back + 1):
+            n = min(m, len(joined) - lag)
+            if n <= 0:
+                continue
+            here, there = slice(len(joined) - n, None), slice(len(joined) - n - lag, len(joined) - lag)
+            sums["counts"][lag] += n
+            sums["products"][lag] += joined[here].T @ joined[there]
+            sums["squares"][lag] += square[here].T @ square[there]
+            sums["now"][lag] += square[here].sum(axis=0)
+            sums["before"][lag] += square[there].sum(axis=0)
+        sums["totals"] += u.sum(axis=0)
+        sums["cubes"] += (u**3).sum(axis=0)
+        third = np.clip(3 * (time - first + np.arange(m)) // length, 0, 2)
+        np.add.at(sums["third_counts"], third, 1.0)
+        np.add.at(sums["third_squares"], third, u * u)
+        tail, end = joined[max(len(joined) - n_back, 0) :], time + m
+    left = sums["counts"][0] - 1
+    if left >= 1:
+        within = np.diag(sums["products"][0]) - sums["totals"] ** 2 / (left + 1)
+        within = np.maximum(within, left * _LEAST_VARIANCE)
+        sums["recordings"] += [1.0, left, 1.0 / left]
+        sums["log_variances"] += left * np.log(within / left)
+        sums["within"] += within
+    return ResidualSums(**sums)
+
+
+@dataclass(frozen=True)
+class ResidualChecks:
+    """What the residuals of a network say: sizes, and p-values where the assumption would give larger ones.
+
+    Attributes
+    ----------
+    n
+        Number of rows.
+    autocorrelation
+        (d,) each residual's correlation with itself a row before.
+    memory_p
+        That no residual goes along with any residual up to L rows before, nor with an echo.
+    echo
+        z-scores of the network's echoes at lag 1 and at its first lag beyond; empty if not asked for.
+    dependence, dependence_p
+        Largest correlation of two residuals of the same row, and its p-value.
+    kurtosis, skewness, tails_p
+        (d,) fourth and third standardised moments (3 and 0 for a Gaussian); smallest Jarque-Bera p-value.
+    arch
+        (d,) correlation of each residual's square with that a row before.
+    volatility, shared, volatility_p
+        (d,) mean product of a residual's square with those of others and of earlier rows, and the mean for two residuals
+        of one row: 1 if variances are constant; p-value that squares do not go together.
+    thirds, thirds_p
+        (3, d) mean square in each third of the recordings, and the p-value that they are alike.
+    spread, spread_p
+        (d,) estimated standard deviation of the recordings' log variances; p-value that they are alike (Bartlett).
+    """
+
+    n: float
+    autocorrelation: FloatArray
+    memory_p: float
+    echo: FloatArray
+    dependence: float
+    dependence_p: float
+    kurtosis: FloatArray
+    skewness: FloatArray
+    tails_p: float
+    arch: FloatArray
+    volatility: FloatArray
+    shared: float
+    volatility_p: float
+    thirds: FloatArray
+    thirds_p: float
+    spread: FloatArray
+    spread_p: float
+
+    @property
+    def inflation(self) -> float:
+        """Factor by which least squares overstates its evidence at the worst variable; at least 1."""
+        return max(1.0, float(np.max(self.volatility, initial=1.0)))
+
+
+def violations(checks: ResidualChecks) -> tuple[str, ...]:
+    """Return which assumptions the residuals contradict: "memory", "dependence", "volatility", "thirds", "spread", "tails".
+
+    Memory and dependence bias weights, and evidence for what they feign grows with the rows as evidence of them does; so
+    every one that can be told is named. The others make evidence weaker, by a factor that has to matter.
+    """
+    ratio = checks.thirds.max(axis=0) / np.maximum(checks.thirds.min(axis=0), 1e-12)
+    is_volatile = checks.inflation >= _LARGE_INFLATION or float(checks.arch.max()) >= _LARGE_ARCH
+    found = {
+        "memory": checks.memory_p < MEMORY_LEVEL,
+        "dependence": checks.dependence_p < LEVEL,
+        "volatility": checks.volatility_p < LEVEL and is_volatile,
+        "thirds": checks.thirds_p < LEVEL and float(ratio.max()) >= _LARGE_RATIO,
+        "spread": checks.spread_p < LEVEL and float(checks.spread.max()) >= _LARGE_SPREAD,
+        "tails": checks.tails_p < LEVEL and float(checks.kurtosis.max()) >= _LARGE_KURTOSIS,
+    }
+    return tuple(name for name, is_found in found.items() if is_found)
+
+
+def echo_weights(W: FloatArray, A: FloatArray, variances: FloatArray, n_back: int) -> FloatArray:
+    """(L, d, d) what a standardised shock i, l = 1..L rows ago, adds to standardised equation j along lagged edges.
+
+    With the reduced form ``x_t = sum_l v_{t-l} Psi_l``, ``v = u (I - W)^-1``, it is ``sum_k Psi_{l-k} A_k``.
+    """
+    p, d = len(A), len(W)
+    mixing = np.linalg.inv(np.eye(d) - W)
+    psi, found = [np.eye(d)], []
+    for lag in range(1, n_back + 1):
+        lagged = sum((psi[lag - k] @ A[k - 1] for k in range(1, min(lag, p) + 1)), np.zeros((d, d)))
+        psi.append(lagged @ mixing)
+        found.append(mixing @ lagged)
+    root = np.sqrt(np.maximum(variances, 1e-300))
+    return np.stack(found) * root[:, None] / root
+
+
+def largest_z_p(z: FloatArray) -> float:
+    """P-value of the largest of standard normal numbers (Bonferroni), 1 if there are none."""
+    if not z.size:
+        return 1.0
+    size = float(np.abs(z).max())
+    return min(1.0, z.size * float(erfc(size / np.sqrt(2.0))))
+
+
+def check_residuals(sums: ResidualSums, weights: FloatArray | None = None) -> ResidualChecks:
+    """Return what summed residuals say; `weights` are those of `echo_weights`, None to leave echoes out."""
+    n, d = float(sums.counts[0]), len(sums.totals)
+    square = np.diag(sums.products[0])
+    # Of a variable that follows from its causes no residual is left, and none has no shape.
+    varies = square > 1e-6 * n
+    square = np.where(varies, square, n)
+    root = np.sqrt(square / n)
+    pairs = np.maximum(sums.counts, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.nan_to_num(sums.products / np.sqrt(sums.squares), posinf=0.0, neginf=0.0)
+    correlations = sums.products / pairs[:, None, None] / np.outer(root, root)
+    echo = np.zeros(0) if weights is None else _echoes(sums, weights)
+    # Fitted weights make early correlations smaller than chance would, so these p-values are too large if anything.
+    each = [largest_z_p(echo), largest_z_p(z[1:])]
+    each.append((len(z) - 1) * min(float(chdtrc(d * d, float((part**2).sum()))) for part in z[1:]))
+    upper = np.triu_indices(d, 1)
+    kurtosis = np.where(varies, np.diag(sums.squares[0]) / n / (square / n) ** 2, 3.0)
+    skewness = (sums.cubes / n - 3 * sums.totals / n * square / n) / root**3
+    jarque_bera = n / 6 * (skewness**2 + (kurtosis - 3) ** 2 / 4)
+    arch, volatility, shared, volatility_p = _volatility(sums, kurtosis, pairs)
+    thirds, thirds_p = _thirds(sums, kurtosis)
+    spread, spread_p = _spread(sums, kurtosis)
+    return ResidualChecks(
+        n=n,
+        autocorrelation=np.diag(correlations[1]).copy(),
+        memory_p=min(1.0, len(each) * min(each)),
+        echo=echo,
+        dependence=float(np.max(np.abs(correlations[0][upper]), initial=0.0)),
+        dependence_p=largest_z_p(z[0][upper]),
+        kurtosis=kurtosis,
+        skewness=skewness,
+        tails_p=min(1.0, d * float(np.exp(-jarque_bera.max() / 2))),
+        arch=arch,
+        volatility=volatility,
+        shared=shared,
+        volatility_p=volatility_p,
+        thirds=thirds,
+        thirds_p=thirds_p,
+        spread=spread,
+        spread_p=spread_p,
+    )
+
+
+def _echoes(sums: ResidualSums, weights: FloatArray) -> FloatArray:
+    """(2,) z-scores at lag 1 and at lag L; 0 where the network has no echo."""
+    found = []
+    for lag in (1, len(weights)):
+        w = weights[lag - 1].T
+        size = float((w**2 * sums.squares[lag]).sum())
+        found.append(float((w * sums.products[lag]).sum()) / np.sqrt(size) if size > 0 else 0.0)
+    return np.array(found)
+
+
+def _volatility(
+    sums: ResidualSums, kurtosis: FloatArray, pairs: FloatArray
+) -> tuple[FloatArray, FloatArray, float, float]:
+    """Own correlations of squares a row apart, mean products of squares, those of a row, and the p-value that these are 1.
+
+    The correlation of squares of independent residuals times the root of their number is standard normal.
+    """
+    d = len(kurtosis)
+    now, before = sums.now / pairs[:, None], sums.before / pairs[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = sums.squares / pairs[:, None, None] / (now[:, :, None] * before[:, None, :])
+    ratio = np.where(np.isfinite(ratio), ratio, 1.0)
+    spread = np.sqrt(np.maximum(kurtosis - 1.0, 1e-3))
+    correlation = (ratio - 1.0) / np.outer(spread, spread)
+    z = correlation * np.sqrt(pairs)[:, None, None]
+    z = np.concatenate([z[0][np.triu_indices(d, 1)], z[1:].ravel()])
+    p = min(1.0, 2 * float(chdtrc(z.size, float((z**2).sum()))), 2 * largest_z_p(z))
+    # Causes of the same row are made of other residuals of that row, lagged ones of earlier residuals.
+    ratio[0][np.diag_indices(d)] = 0.0
+    volatility = ratio.sum(axis=(0, 2)) / (len(ratio) * d - 1)
+    shared = float(ratio[0].sum()) / (d * (d - 1)) if d > 1 else 1.0
+    return np.diag(correlation[1]).copy(), volatility, shared, p
+
+
+def _thirds(sums: ResidualSums, kurtosis: FloatArray) -> tuple[FloatArray, float]:
+    count = np.maximum(sums.third_counts, 1.0)
+    mean = sums.third_squares / count[:, None]
+    overall = sums.third_squares.sum(axis=0) / max(float(count.sum()), 1.0)
+    # A mean of m squares has the variance overall^2 (kurtosis - 1) / m.
+    size = overall * np.sqrt(np.maximum(kurtosis - 1.0, 1e-3))
+    chi = (count[:, None] * ((mean - overall) / np.maximum(size, 1e-300)) ** 2).sum(axis=0)
+    return mean, min(1.0, len(kurtosis) * float(chdtrc(2, float(chi.max()))))
+
+
+def _spread(sums: ResidualSums, kurtosis: FloatArray) -> tuple[FloatArray, float]:
+    """Bartlett's test that recordings have one variance, its statistic divided for tails that are not Gaussian."""
+    R, left, inverse = (float(value) for value in sums.recordings)
+    d = len(kurtosis)
+    if R < 2:
+        return np.zeros(d), 1.0
+    statistic = left * np.log(sums.within / left) - sums.log_variances
+    statistic /= 1.0 + (inverse - 1.0 / left) / (3.0 * (R - 1))
+    tails = np.maximum((kurtosis - 1.0) / 2.0, 1.0)
+    # To second order the statistic is left / 2 times the variance of the log variances.
+    spread = np.sqrt(np.maximum(2.0 * (statistic - (R - 1) * tails) / left, 0.0))
+    return spread, min(1.0, d * float(chdtrc(R - 1, float((statistic / tails).max()))))

@@ -1,0 +1,288 @@
+"""The one-round method, its residuals looked at: one more sum tells how far the evidence holds.
+
+Theory of operation: after learning, sites send sums about the residuals (`residual_checks`).
+
+memory       Where residuals remember earlier ones, or effects come again with the opposite sign, moments with one more
+             lag are asked for and three explanations compared by the score that chooses networks: as it is, one lag
+             more, noise with a memory of its own (`core.statistics.noise_memory`). The better one is taken if the
+             residuals then remember nothing. A lag is added only where their number was left to the method.
+variance     Where variances change, the same moments are worth fewer rows: the network is learned again from
+             ``n / inflation`` of them.
+
+What was found and what is left is the report; sentences are made of it elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.orders.learn import refit
+from feddbn.core.orders.nongaussian import node_residuals
+from feddbn.core.orders.orientation import STRONG_EVIDENCE
+from feddbn.core.orders.search import OrderSearch
+from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.noise_memory import memory_filter, memory_of_noise, without_memory
+from feddbn.core.statistics.residual_checks import (
+    ResidualChecks,
+    check_residuals,
+    echo_weights,
+    violations,
+)
+from feddbn.core.statistics.scaling import safe_roots
+from feddbn.federation.programs.oneshot import (
+    OneShotOptions,
+    OneShotOutcome,
+    learn_from_moments,
+    oneshot_program,
+)
+from feddbn.federation.programs.residual_checks import residual_checks_program
+from feddbn.federation.programs.treatment import Wishes, moments_program
+from feddbn.federation.protocol.rows import treated
+from feddbn.federation.protocol.task import ServerProgram
+
+FEWEST_COMPLETE = 200
+"""Where cells are empty residuals are those of complete rows; of fewer, they tell too little."""
+LARGE_SHARED = 1.15
+"""Squares of different residuals of a row whose mean product is above this do not come from independent noises."""
+
+__all__ = ["ResidualReport", "checked_oneshot_program"]
+
+
+@dataclass(frozen=True)
+class ResidualReport:
+    """What residuals said and what followed from it.
+
+    Attributes
+    ----------
+    checks
+        The numbers, of the network that is reported.
+    found, left
+        Violations of the first network, and those of the network that is reported.
+    noise_memory
+        The memory of the noise that was taken off, None if none was.
+    n_lags_added
+        Lags added because residuals remembered.
+    lag_gain
+        By how much the score falls with one lag more; None if that was not looked at.
+    n_effective
+        Number of rows that the evidence is worth.
+    """
+
+    checks: ResidualChecks
+    found: tuple[str, ...]
+    left: tuple[str, ...]
+    noise_memory: float | None = None
+    n_lags_added: int = 0
+    lag_gain: float | None = None
+    n_effective: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A learned network, the moments it was learned from and how these come from lagged rows."""
+
+    outcome: OneShotOutcome
+    learned_from: Moments
+    to_learned: FloatArray | None = None
+    rho: float | None = None
+
+
+def checked_oneshot_program(
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    options: OneShotOptions,
+    rng: np.random.Generator,
+) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]:
+    """Learn, look at the residuals, and learn again where that helps; no report if too few rows are complete."""
+    outcome = yield from oneshot_program(variables, constraints, options, rng)
+    assert outcome.asked is not None
+    looking = _looked_at(outcome, variables, constraints, options, rng)
+    return (yield from treated(looking, outcome.asked.treatment))
+
+
+def _looked_at(
+    outcome: OneShotOutcome,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    options: OneShotOptions,
+    rng: np.random.Generator,
+) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]:
+    assert outcome.asked is not None
+    wishes = Wishes(outcome.asked.center)
+    settled = replace(options, wishes=wishes, n_lags=outcome.n_lags, choose_n_lags=False)
+    fit = _Fit(outcome, outcome.moments)
+    checks, may_add = yield from _checked(fit, variables, settled)
+    has_gaps = outcome.asked.treatment.row_model is not None
+    if has_gaps and checks.n < FEWEST_COMPLETE:
+        return replace(outcome, n_sums=outcome.n_sums + 1), None
+    # Memory is looked for in moments with one lag more, for which there is no model of rows with empty cells.
+    may_add = may_add and not has_gaps
+    n_sums, found, gain = outcome.n_sums + 1, violations(checks), None
+    if may_add and ("memory" in found or _is_mirrored(outcome)):
+        fit, checks, gain, asked = yield from _explain_memory(
+            fit, checks, variables, constraints, options, settled, rng
+        )
+        n_sums += asked
+    left = violations(checks)
+    factor = checks.inflation if "volatility" in left else 1.0
+    if factor > 1.0:
+        fit = _tempered(fit, factor, checks.shared > LARGE_SHARED, variables, constraints, settled, rng)
+    report = ResidualReport(
+        checks,
+        found,
+        left,
+        fit.rho,
+        fit.outcome.n_lags - outcome.n_lags,
+        gain,
+        fit.outcome.moments.n / factor,
+    )
+    return replace(fit.outcome, n_sums=n_sums, asked=outcome.asked, lag_scores=outcome.lag_scores), report
+
+
+def _checked(
+    fit: _Fit, variables: tuple[str, ...], options: OneShotOptions
+) -> ServerProgram[tuple[ResidualChecks, bool]]:
+    """Ask about the residuals of a network."""
+    outcome, d = fit.outcome, len(variables)
+    support, p = outcome.learned.support, outcome.n_lags
+    jobs = [(j, tuple(np.flatnonzero(support[:, j]).tolist())) for j in range(d)]
+    residuals = node_residuals(fit.learned_from, jobs)
+    coefficients, offset, n_lags = residuals.coefficients, residuals.offset, p
+    if fit.to_learned is not None:
+        coefficients, n_lags = fit.to_learned @ coefficients, p + 1
+    sums, may_add = yield from residual_checks_program(
+        variables, n_lags, coefficients, offset, options.wishes.center
+    )
+    C, _, variances = refit(fit.learned_from, support)
+    weights = echo_weights(C[:d], C[d:].reshape(p, d, d), variances, p + 1)
+    return check_residuals(sums, weights), may_add
+
+
+def _explain_memory(
+    fit: _Fit,
+    checks: ResidualChecks,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    options: OneShotOptions,
+    settled: OneShotOptions,
+    rng: np.random.Generator,
+) -> ServerProgram[tuple[_Fit, ResidualChecks, float, int]]:
+    """Compare what may be behind residuals that remember, and take what leaves none that do.
+
+    Returns the network and its checks, what one lag more would gain, and how many sums that took.
+    """
+    outcome, d, p = fit.outcome, len(variables), fit.outcome.n_lags
+    longer = yield from moments_program(variables, p + 1, settled.wishes.center)
+    # Recordings centred on their own means come with none; levels are those of the first sum.
+    longer = Moments(longer.n, np.tile(outcome.moments.mean[:d], p + 2), longer.scatter)
+    scale = safe_roots(np.diag(longer.scatter)[:d] / longer.n) if settled.scale == "federated" else np.ones(d)
+    plain = longer.select(np.arange((p + 1) * d))
+    limits = _limits(constraints, p + 1, d)
+
+    def score(moments: Moments) -> float:
+        n_lags = moments.q // d - 1
+        kept = EdgeConstraints(limits.allowed[: moments.q], limits.required[: moments.q])
+        criterion, kind = settled.learn.criterion, outcome.learned.noise.kind
+        working = moments.scaled(np.tile(scale, n_lags + 1))
+        search = OrderSearch(working, d, n_lags, kept, criterion.for_orders, kind)
+        return float(search.select_edges(search.run(0, np.random.default_rng(0)), criterion).score)
+
+    base = score(plain)
+    lag_gain = base - score(longer)
+    # If nothing is delayed, p lags fit as well without any memory; p - 1 lags then tell its size.
+    memories = [memory_of_noise(longer, d), *([memory_of_noise(plain, d)] if p else [])]
+    scores = [score(without_memory(longer, rho, d)) for rho in memories]
+    rho = memories[int(np.argmin(scores))]
+    memory_gain = base - min(scores) - float(np.log(longer.n))
+    n_sums = 1
+    gains = {"memory": memory_gain, "lag": lag_gain if options.choose_n_lags else -np.inf}
+    for name in sorted(gains, key=lambda key: -gains[key]):
+        if gains[name] < STRONG_EVIDENCE:
+            break
+        if name == "memory":
+            other = _without_memory(
+                without_memory(longer, rho, d), rho, longer.mean, variables, limits, settled, rng
+            )
+        else:
+            asked = replace(settled, n_lags=p + 1)
+            again = yield from oneshot_program(variables, limits, asked, rng)
+            other = _Fit(again, again.moments)
+            n_sums += again.n_sums
+        then, _ = yield from _checked(other, variables, settled)
+        n_sums += 1
+        if "memory" not in violations(then):
+            return other, then, lag_gain, n_sums
+    return fit, checks, lag_gain, n_sums
+
+
+def _without_memory(
+    filtered: Moments,
+    rho: float,
+    mean: FloatArray,
+    variables: tuple[str, ...],
+    limits: EdgeConstraints,
+    options: OneShotOptions,
+    rng: np.random.Generator,
+) -> _Fit:
+    """Learn from moments without the noise's memory."""
+    q, d = filtered.q, len(variables)
+    kept = EdgeConstraints(limits.allowed[:q], limits.required[:q])
+    outcome = learn_from_moments(filtered, variables, kept, options, rng)
+    # Weights are the same; means and the noise's whole variance are those of the variables as they are.
+    moments = Moments(filtered.n, mean[:q], filtered.scatter / (1.0 - rho * rho))
+    to_learned = memory_filter(rho, outcome.n_lags, d)
+    return _Fit(replace(outcome, moments=moments), filtered, to_learned, rho)
+
+
+def _tempered(
+    fit: _Fit,
+    factor: float,
+    is_shared: bool,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    options: OneShotOptions,
+    rng: np.random.Generator,
+) -> _Fit:
+    """Learn again as from fewer rows; where the noise's shape decided about edges, only their probabilities.
+
+    Shapes decide rightly only while noises are independent: not if their variances change together.
+    """
+    outcome, moments = fit.outcome, fit.learned_from
+    fewer = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
+    limits = _limits(constraints, outcome.n_lags, len(variables))
+    again = learn_from_moments(fewer, variables, limits, replace(options, n_lags=outcome.n_lags), rng)
+    learned = again.learned
+    if outcome.nongaussian is not None and outcome.nongaussian.used and not is_shared:
+        learned = replace(outcome.learned, posterior=learned.posterior)
+        return replace(fit, outcome=replace(outcome, learned=learned))
+    return replace(fit, outcome=replace(outcome, learned=learned, nongaussian=None))
+
+
+def _is_mirrored(outcome: OneShotOutcome) -> bool:
+    """Whether most effects within a moment come again a row later with the opposite sign.
+
+    Noise with a memory does that: its network with one lag leaves no memory in residuals if nothing else is delayed.
+    """
+    d = outcome.learned.support.shape[1]
+    C = refit(outcome.moments, outcome.learned.support)[0]
+    n_edges = int(np.count_nonzero(C[:d]))
+    if not outcome.n_lags or n_edges < 2:
+        return False
+    return 2 * int(np.count_nonzero(C[:d] * C[d : 2 * d] < 0)) > n_edges
+
+
+def _limits(constraints: EdgeConstraints, n_lags: int, d: int) -> EdgeConstraints:
+    """The constraints over this many lags; what no known lag allows, a further one does not either."""
+    allowed, required = constraints.allowed, constraints.required
+    q = (n_lags + 1) * d
+    if q > len(allowed):
+        known = allowed[d:].reshape(-1, d, d)
+        further = known.any(axis=0) if len(known) else np.ones((d, d), dtype=bool)
+        n_more = q // d - len(allowed) // d
+        allowed = np.concatenate([allowed, np.tile(further, (n_more, 1))])
+        required = np.concatenate([required, np.zeros((n_more * d, d), dtype=bool)])
+    return EdgeConstraints(allowed[:q], required[:q])

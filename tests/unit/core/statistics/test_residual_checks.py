@@ -1,0 +1,207 @@
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from feddbn.core.statistics.residual_checks import (
+    ResidualSums,
+    check_residuals,
+    echo_weights,
+    largest_z_p,
+    residual_sums,
+    sums_length,
+    violations,
+)
+
+RNG = np.random.default_rng
+
+
+def pooled(recordings, n_back=2):
+    """Sums over recordings, each one piece."""
+    d = recordings[0].shape[1]
+    vectors = [residual_sums([(0, u)], (0, len(u) - 1), d, n_back).to_vector() for u in recordings]
+    return ResidualSums.from_vector(np.sum(vectors, axis=0), d, n_back)
+
+
+def standardised(u):
+    return u / np.sqrt((u**2).mean(axis=0))
+
+
+def test_the_vector_reads_back():
+    u = RNG(0).standard_normal((30, 3))
+    sums = residual_sums([(0, u)], (0, 29), 3, 2)
+    vector = sums.to_vector()
+    assert len(vector) == sums_length(3, 2)
+    again = ResidualSums.from_vector(vector, 3, 2)
+    for name in ResidualSums.shapes(3, 2):
+        np.testing.assert_array_equal(getattr(again, name), getattr(sums, name))
+
+
+def test_pieces_that_continue_each_other_give_the_sums_of_the_whole():
+    u = RNG(1).standard_normal((50, 3))
+    whole = residual_sums([(7, u)], (7, 56), 3, 3).to_vector()
+    parts = [(7, u[:1]), (8, u[1:2]), (9, u[2:30]), (37, u[30:])]
+    np.testing.assert_allclose(residual_sums(parts, (7, 56), 3, 3).to_vector(), whole, rtol=1e-12)
+
+
+def test_no_pair_crosses_a_gap():
+    u = RNG(2).standard_normal((20, 2))
+    sums = residual_sums([(0, u[:8]), (9, u[8:])], (0, 20), 2, 2)
+    assert sums.counts.tolist() == [20, 7 + 11, 6 + 10]
+    expected = u[1:8].T @ u[:7] + u[9:].T @ u[8:-1]
+    np.testing.assert_allclose(sums.products[1], expected, rtol=1e-12)
+    np.testing.assert_allclose(sums.squares[1], (u[1:8] ** 2).T @ u[:7] ** 2 + (u[9:] ** 2).T @ u[8:-1] ** 2)
+
+
+def test_one_value_cannot_rule_a_sum():
+    u = np.zeros((10, 1))
+    u[3] = 1e9
+    assert residual_sums([(0, u)], (0, 9), 1, 2).squares[0, 0, 0] == 20.0**4
+
+
+def test_autocorrelation_and_arch_are_those_of_statsmodels():
+    tools = pytest.importorskip("statsmodels.stats.diagnostic")
+    from statsmodels.stats.stattools import durbin_watson
+    from statsmodels.tsa.stattools import acf
+
+    u = RNG(3).standard_normal((400, 2))
+    for t in range(1, 400):
+        u[t, 0] += 0.3 * u[t - 1, 0]
+        u[t, 1] *= np.sqrt(0.5 + 0.5 * u[t - 1, 1] ** 2)
+    u = standardised(u - u.mean(axis=0))
+    checks = check_residuals(pooled([u]))
+    for j in range(2):
+        assert checks.autocorrelation[j] == pytest.approx(acf(u[:, j], nlags=1)[1], abs=0.003)
+        assert 2 * (1 - checks.autocorrelation[j]) == pytest.approx(durbin_watson(u[:, j]), abs=0.04)
+        # Engle's statistic is n R^2 of squares on squares a row before.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            engle = tools.het_arch(u[:, j], nlags=1)[0]
+        assert 399 * checks.arch[j] ** 2 == pytest.approx(engle, rel=0.1, abs=0.1)
+    box = tools.acorr_ljungbox(u[:, 0], lags=[1])["lb_pvalue"].iloc[0]
+    assert box < 1e-4
+    assert checks.memory_p < 1e-4
+
+
+def test_tails_are_those_of_scipy():
+    u = RNG(4).standard_t(4, (500, 2))
+    u = standardised(u - u.mean(axis=0))
+    checks = check_residuals(pooled([u]))
+    np.testing.assert_allclose(checks.kurtosis, stats.kurtosis(u, fisher=False), rtol=1e-9)
+    np.testing.assert_allclose(checks.skewness, stats.skew(u), rtol=1e-9)
+    worst = min(stats.jarque_bera(u[:, j]).pvalue for j in range(2))
+    assert checks.tails_p == pytest.approx(2 * worst, rel=1e-6)
+
+
+def test_variances_of_recordings_are_compared_by_bartletts_test():
+    recordings = [RNG(k).standard_normal((40, 1)) * (1 + (k % 2)) for k in range(6)]
+    scale = np.sqrt((np.concatenate(recordings) ** 2).mean(axis=0))
+    recordings = [u / scale for u in recordings]
+    checks = check_residuals(pooled(recordings))
+    everything = np.concatenate(recordings)
+    kurtosis = (everything**4).mean() / (everything**2).mean() ** 2
+    expected = stats.bartlett(*[u[:, 0] for u in recordings]).statistic / max((kurtosis - 1) / 2, 1.0)
+    assert checks.spread_p == pytest.approx(stats.chi2.sf(expected, 5), rel=1e-6)
+    # Variances of 1 and 4: log 4 apart, so log 2 from their mean.
+    assert checks.spread[0] == pytest.approx(np.log(2), rel=0.25)
+
+
+def test_thirds_of_a_recording_are_told_apart():
+    u = RNG(5).standard_normal((300, 2))
+    u[200:, 1] *= 3
+    checks = check_residuals(pooled([standardised(u)]))
+    expected = (standardised(u) ** 2).reshape(3, 100, 2).mean(axis=1)
+    np.testing.assert_allclose(checks.thirds, expected, rtol=1e-12)
+    assert checks.thirds_p < 1e-6
+    assert "thirds" in violations(checks)
+
+
+def test_inflation_is_how_much_a_score_varies_more_than_least_squares_believes():
+    rng = RNG(6)
+    level = np.repeat(rng.choice([0.3, 1.7], 4000), 10)
+    u = rng.standard_normal((40_000, 2)) * np.sqrt(level)[:, None]
+    x, e = u[:, 0], u[:, 1]
+    # White's variance of sum x e against that of homoscedastic noise.
+    white = (x**2 * e**2).sum() / ((x**2).sum() * (e**2).mean())
+    checks = check_residuals(pooled([standardised(u)]))
+    assert white == pytest.approx((0.3**2 + 1.7**2) / 2, rel=0.05)
+    assert checks.shared == pytest.approx(white, rel=1e-9)
+    assert checks.inflation == pytest.approx(white, rel=0.1)
+    assert "volatility" in violations(checks)
+
+
+def test_dependence_of_a_row_is_seen_whatever_its_variance_does():
+    rng = RNG(7)
+    u = rng.standard_normal((2000, 3))
+    u[:, 2] += 0.2 * u[:, 0]
+    checks = check_residuals(pooled([standardised(u)]))
+    assert checks.dependence == pytest.approx(np.abs(np.corrcoef(u.T)[0, 2]), abs=0.01)
+    assert "dependence" in violations(checks)
+
+
+def test_white_noise_contradicts_nothing_and_p_values_are_not_too_small():
+    p, found = [], []
+    for seed in range(200):
+        u = standardised(RNG(seed).standard_normal((150, 4)))
+        checks = check_residuals(pooled([u[:70], u[70:]]))
+        found.append(violations(checks))
+        p.append(
+            [checks.memory_p, checks.dependence_p, checks.volatility_p, checks.thirds_p, checks.spread_p]
+        )
+    assert sum(map(bool, found)) <= 4
+    # Squares are skewed, so few rows give their p-value too light a tail; sizes guard that verdict.
+    assert (np.delete(np.array(p), 2, axis=1) < 0.05).mean(axis=0).max() < 0.08
+
+
+def test_an_echo_is_the_response_along_lagged_edges():
+    rng = RNG(8)
+    W, A = np.zeros((3, 3)), rng.normal(size=(2, 3, 3)) * 0.3
+    W[0, 1], W[1, 2] = 0.5, -0.4
+    v = np.array([1.0, 4.0, 0.25])
+    weights = echo_weights(W, A, v, 3)
+    mixing = np.linalg.inv(np.eye(3) - W)
+    for i in range(3):
+        x = np.zeros((5, 3))
+        shock = np.zeros(3)
+        shock[i] = np.sqrt(v[i])
+        x[0] = shock @ mixing
+        for t in range(1, 4):
+            lagged = sum(x[t - k] @ A[k - 1] for k in range(1, min(t, 2) + 1))
+            np.testing.assert_allclose(weights[t - 1, i], lagged / np.sqrt(v), atol=1e-12)
+            x[t] = lagged @ mixing
+
+
+def test_errors_of_measurement_leave_an_echo():
+    rng = RNG(9)
+    A = np.diag([0.7, 0.7, 0.7])
+    x = np.zeros((3000, 3))
+    for t in range(1, 3000):
+        x[t] = x[t - 1] @ A + rng.standard_normal(3)
+    x += rng.standard_normal(x.shape) * x.std(axis=0)
+    B = np.linalg.lstsq(x[:-1], x[1:], rcond=None)[0]
+    u = x[1:] - x[:-1] @ B
+    checks = check_residuals(
+        pooled([standardised(u)]), echo_weights(np.zeros((3, 3)), B[None], u.var(axis=0), 2)
+    )
+    assert checks.echo[1] > 6
+    assert "memory" in violations(checks)
+
+
+def test_a_variable_without_residual_is_left_out():
+    u = RNG(10).standard_normal((100, 3))
+    checks = check_residuals(pooled([standardised(u) * [1, 0, 1]]))
+    assert checks.kurtosis[1] == 3.0
+    assert np.isfinite(checks.inflation)
+    assert violations(checks) == ()
+
+
+def test_one_variable_depends_on_no_other():
+    checks = check_residuals(pooled([standardised(RNG(11).standard_normal((100, 1)))]))
+    assert (checks.dependence, checks.dependence_p, checks.shared) == (0.0, 1.0, 1.0)
+    assert violations(checks) == ()
+
+
+def test_the_p_value_of_the_largest_is_bonferronis():
+    assert largest_z_p(np.array([1.0, -3.0])) == pytest.approx(2 * 2 * stats.norm.sf(3.0))
+    assert largest_z_p(np.zeros(0)) == 1.0

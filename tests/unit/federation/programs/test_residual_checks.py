@@ -1,0 +1,136 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.nuisance import Nuisance
+from feddbn.core.statistics.residual_checks import ResidualSums, residual_sums
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.errors import ParameterError, ProtocolError
+from feddbn.federation.programs.residual_checks import (
+    ResidualChecksQuestion,
+    own_nuisances,
+    residual_checks_program,
+)
+from feddbn.federation.protocol.site import Site, answer_of_one, site_task
+from feddbn.federation.protocol.task import Task, run_program
+from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.runtime.simulated.secure import secure_federation
+
+NAMES = ("x0", "x1", "x2")
+
+
+def sites(tables):
+    """One site per list of arrays."""
+    found = {}
+    for k, arrays in enumerate(tables):
+        recordings = [ArrayRecording(f"r{i}", (Block(x),)) for i, x in enumerate(arrays)]
+        found[f"s{k}"] = Site(f"s{k}", MemorySite(NAMES, recordings))
+    return found
+
+
+def tables(n_sites=3):
+    return [
+        [np.random.default_rng(10 * k + i).standard_normal((25 + k, 3)) for i in range(2)]
+        for k in range(n_sites)
+    ]
+
+
+def question(n_lags=1, seed=0, **more):
+    rng = np.random.default_rng(seed)
+    q = (n_lags + 1) * 3
+    return ResidualChecksQuestion(
+        n_lags=n_lags,
+        variables=NAMES,
+        coefficients=rng.normal(size=(q, 3)) / 3,
+        offset=rng.normal(size=3),
+        **more,
+    )
+
+
+def by_hand(arrays, asked):
+    total = 0.0
+    for x in arrays:
+        z = np.hstack([x[1:], x[:-1]])
+        u = z @ asked.coefficients - (0.0 if asked.center == "recording" else asked.offset)
+        u = u - u.mean(axis=0) if asked.center == "recording" else u
+        total = total + residual_sums([(1, u)], (1, len(x) - 1), 3, 2).to_vector()
+    return total
+
+
+@pytest.mark.parametrize("center", ["none", "recording"])
+def test_a_site_sends_the_sums_of_its_residuals(center):
+    asked, data = question(center=center), tables()
+    found = sites(data)
+    for k, site in enumerate(found.values()):
+        _, vector = answer_of_one(site_task("residual-checks"), site.here, asked)
+        assert vector[0] == 0.0
+        np.testing.assert_allclose(vector[1:], by_hand(data[k], asked), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [InProcessFederation, secure_federation])
+def test_sites_together_give_the_sum_of_sites_alone(make):
+    asked, data = question(), tables()
+    total = make(sites(data)).sum(Task(asked)).value
+    alone = sum(
+        answer_of_one(site_task("residual-checks"), site.here, asked)[1] for site in sites(data).values()
+    )
+    np.testing.assert_allclose(total, alone, rtol=1e-9, atol=1e-9)
+
+
+def test_a_site_without_a_row_for_one_lag_more_is_counted():
+    data = [[np.ones((2, 3))], *tables()]
+    _, may_add = run_program(
+        residual_checks_program(NAMES, 1, np.eye(6, 3), np.zeros(3)), InProcessFederation(sites(data))
+    )
+    assert not may_add
+    sums, may_add = run_program(
+        residual_checks_program(NAMES, 1, np.eye(6, 3), np.zeros(3)), InProcessFederation(sites(tables()))
+    )
+    assert may_add
+    assert sums.counts[0] == 2 * (24 + 25 + 26)
+
+
+def test_networks_without_lags_are_asked_with_one_that_does_nothing():
+    data = tables()
+    sums, _ = run_program(
+        residual_checks_program(NAMES, 0, np.eye(3), np.zeros(3)), InProcessFederation(sites(data))
+    )
+    assert isinstance(sums, ResidualSums)
+    rows = np.concatenate([x[1:] for arrays in data for x in arrays])
+    np.testing.assert_allclose(sums.products[0], rows.T @ rows, rtol=1e-9)
+
+
+def test_trends_and_cycles_of_a_recording_are_taken_off():
+    rng = np.random.default_rng(0)
+    time = np.arange(60.0)
+    u = rng.standard_normal((60, 3))
+    columns = np.column_stack(
+        [np.ones(60), time, np.sin(2 * np.pi * time / 12), np.cos(2 * np.pi * time / 12)]
+    )
+    expected = u - columns @ np.linalg.lstsq(columns, u, rcond=None)[0]
+    asked = question()
+    design = replace(asked.design, nuisance=Nuisance("recording", 1, (12.0,)))
+    pieces = [(0, u[:25] + 3.0), (25, u[25:] + 3.0)]
+    found = np.concatenate([part for _, part in own_nuisances(design, lambda: iter(pieces), [(0, 60)])])
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    with pytest.raises(ParameterError, match="means of recordings only"):
+        list(
+            own_nuisances(replace(asked.design, nuisance=Nuisance("label")), lambda: iter(pieces), [(0, 60)])
+        )
+
+
+def test_a_question_out_of_bounds_is_refused():
+    with pytest.raises(ProtocolError, match="'n_lags' is 0"):
+        ResidualChecksQuestion(n_lags=0, variables=NAMES, coefficients=np.zeros((3, 3)), offset=np.zeros(3))
+    with pytest.raises(ProtocolError, match="all rows are asked for"):
+        replace(question(), fold=(0, 2, 500))
+    with pytest.raises(ProtocolError, match="axis d must have length 3"):
+        replace(question(), coefficients=np.zeros((6, 4)))
+    with pytest.raises(ProtocolError, match="finite"):
+        replace(question(), offset=np.full(3, np.nan))
+    site = sites(tables(1))["s0"]
+    other = replace(question(), variables=("a", "b", "c"))
+    with pytest.raises(ProtocolError, match="this site has"):
+        answer_of_one(site_task("residual-checks"), site.here, other)

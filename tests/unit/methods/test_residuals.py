@@ -1,0 +1,124 @@
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feddbn import OneShotDBN
+from feddbn.data import read_sites
+from feddbn.errors import ResidualsWarning, UnitsWarning
+from feddbn.federation.protocol.site import Site
+from feddbn.methods.result import Result
+from feddbn.methods.simulation import simulate
+from feddbn.report.record import read_record
+from feddbn.report.verdicts import verdicts
+from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.runtime.simulated.private import private_federation
+from feddbn.runtime.simulated.secure import secure_federation
+
+
+def made(shocks, measured=0.0, n=300, n_sites=4, seed=1):
+    """Sites that follow one network with these shocks, measured with errors of this size."""
+    truth = simulate(d=5, n_sites=1, n_samples=10, mean_degree=2.5, random_state=seed).truth
+    mixing, sites = np.linalg.inv(np.eye(5) - truth.W), {}
+    for k in range(n_sites):
+        rng = np.random.default_rng([seed, k])
+        u, x = shocks(rng, n), np.zeros((n, 5))
+        for t in range(1, n):
+            x[t] = (x[t - 1] @ truth.A[0] + u[t]) @ mixing
+        x += measured * x.std(axis=0) * rng.standard_normal(x.shape)
+        sites[f"s{k}"] = [pd.DataFrame(x[20:], columns=list(truth.variables))]
+    return sites, truth
+
+
+def white(rng, n):
+    return rng.standard_normal((n, 5))
+
+
+def remembering(rng, n):
+    u = rng.standard_normal((n, 5))
+    for t in range(1, n):
+        u[t] = 0.6 * u[t - 1] + 0.8 * u[t]
+    return u
+
+
+def fitted(sites, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnitsWarning)
+        return OneShotDBN(**options).fit(sites)
+
+
+def of_residuals(model):
+    return [text for text in model.warnings_ if "noise is" in text or "residuals" in text]
+
+
+def test_nothing_is_said_of_clean_data():
+    sites, _ = made(white)
+    model = fitted(sites)
+    assert model.residuals_.violations == model.residuals_.acted_on == ()
+    assert model.residuals_.n_effective == model.residuals_.n_rows == model.n_samples_
+    assert of_residuals(model) == []
+    plain = fitted(sites, check_residuals=False)
+    assert plain.residuals_ is None
+    np.testing.assert_array_equal(plain.W_, model.W_)
+    pd.testing.assert_frame_equal(plain.edge_probabilities_, model.edge_probabilities_)
+
+
+def test_the_memory_of_noise_is_taken_off_and_said():
+    sites, truth = made(remembering)
+    model, plain = fitted(sites), fitted(sites, check_residuals=False)
+    np.testing.assert_array_equal(model.W_ != 0, truth.W != 0)
+    np.testing.assert_array_equal(model.A_ != 0, truth.A != 0)
+    assert (plain.A_ != 0).sum() > (truth.A != 0).sum() + 3
+    (sentence,) = of_residuals(model)
+    assert sentence.startswith("the noise is autocorrelated: it keeps 0.6")
+    # The variance of the noise is that of all of it, not of what is new in a row.
+    np.testing.assert_allclose(model.dbn_.noise_variances, 1.0, rtol=0.2)
+    stored = Result.from_estimator(model).to_dict()
+    assert stored["diagnostics"]["residuals"]["acted_on"] == ["memory"]
+    assert stored["diagnostics"]["residuals"]["noise_memory"] == pytest.approx(0.6, abs=0.06)
+    verdict = next(v for v in verdicts(read_record(stored)) if v.key == "residuals")
+    assert verdict.level == "good"
+    assert "was taken off" in verdict.detail
+
+
+def test_errors_of_measurement_are_warned_of():
+    sites, _ = made(white, measured=1.0, n=1500)
+    with pytest.warns(ResidualsWarning, match="echo the network's own effects"):
+        model = fitted(sites)
+    assert "memory" in model.residuals_.violations
+    verdict = next(
+        v for v in verdicts(read_record(Result.from_estimator(model).to_dict())) if v.key == "residuals"
+    )
+    assert verdict.level == "bad"
+
+
+def test_every_violation_has_its_sentence():
+    def changing(rng, n):
+        return rng.standard_t(3, (n, 5)) * np.where(np.arange(n) < n // 2, 1.0, 3.0)[:, None]
+
+    sites, _ = made(changing)
+    sites["s0"] = [sites["s0"][0] * 3]
+    model = fitted(sites)
+    assert {"volatility", "thirds", "spread", "tails"} <= set(model.residuals_.violations)
+    assert model.residuals_.n_effective < 0.8 * model.residuals_.n_rows
+    said = " ".join(model.warnings_)
+    for words in (
+        "changes from row to row",
+        "changes over the recordings",
+        "recordings differ in the var",
+        "heavy tails",
+    ):
+        assert words in said
+
+
+def test_masks_change_nothing_and_noise_leaves_it_out():
+    sites, _ = made(remembering)
+    here = {name: Site(name, data) for name, data in read_sites(sites).items()}
+    plain = fitted(None, federation=InProcessFederation(here))
+    masked = fitted(None, federation=secure_federation(here))
+    assert plain.n_rounds_ == masked.n_rounds_ == 4
+    assert masked.residuals_.noise_memory == pytest.approx(plain.residuals_.noise_memory, abs=1e-6)
+    np.testing.assert_allclose(masked.W_, plain.W_, atol=1e-7)
+    noisy = private_federation(here, 50.0, clip=500.0, rng=np.random.default_rng(0))
+    assert fitted(None, federation=noisy).residuals_ is None
