@@ -12,6 +12,7 @@ from feddbn.core.graphs.constraints import Edge
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.fdbnl import ConsensusFit, ConsensusSettings, fdbnl_program
+from feddbn.federation.programs.scales import SCALES, ScaleChoice
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
@@ -41,7 +42,7 @@ CONSENSUS_RULES: Mapping[str, Rule] = {
     "forbidden_edges": edges(),
     "required_edges": edges(),
     "center": word("auto", "none", "federated", "recording"),
-    "scale": word("none", "federated"),
+    "scale": word(*SCALES),
     "acyclicity": word("expm", "logdet"),
     "random_state": whole(0) | nothing(),
     "federation": a_federation(),
@@ -65,6 +66,14 @@ def still_open(estimator: Any) -> dict[str, Any]:
     """Return an ordinary value for every parameter that is to be chosen."""
     given = estimator.get_params()
     return {name: value for name, value in AUTO_START.items() if given.get(name) == "auto"}
+
+
+def say_scale(estimator: Any, scale: ScaleChoice | None) -> None:
+    """Set `scale_`, and say so where the evidence was for scaled variables."""
+    estimator.scale_ = str(estimator.scale) if scale is None else scale.rule
+    sentence = None if scale is None else scale.sentence(estimator._variables)
+    if sentence is not None:
+        estimator.warnings_.append(sentence)
 
 
 class ConsensusEstimator(DBNEstimator):
@@ -94,7 +103,7 @@ class ConsensusEstimator(DBNEstimator):
         forbidden_edges: Iterable[Edge] | None = None,
         required_edges: Iterable[Edge] | None = None,
         center: str = "auto",
-        scale: str = "none",
+        scale: str = "auto",
         acyclicity: str = "expm",
         random_state: int | None = 0,
         federation: Federation | None = None,
@@ -153,6 +162,7 @@ class ConsensusEstimator(DBNEstimator):
         self.history_ = history_frame(run.history, seconds)
         self._say_moments(fit.asked)
         self.center_ = fit.preparation.center_rule
+        say_scale(self, fit.scale)
         self.n_samples_ = round(fit.preparation.summary.n)
         self.dropped_edges_ = [(variables[i], variables[j], weight) for i, j, weight in run.dropped]
         if run.dropped:
@@ -193,7 +203,10 @@ class FDBNL(ConsensusEstimator):
     center
         "auto", "none", "federated" (on the means of all sites) or "recording" (each on its own).
     scale
-        "federated" fits standardised variables; weights are reported in the units of the data either way.
+        What penalties and thresholds act on; weights are reported in the units of the data either way. "federated":
+        variables scaled to unit variance; "none": the units of the data, as in the paper, where equal noise variances
+        tell directions; "auto": "federated" if the first sum shows that noise differs clearly, whatever the network is,
+        so that one penalty cannot serve all variables (`scale_`, `warnings_`).
     acyclicity
         "expm" or "logdet".
     federation
@@ -207,6 +220,8 @@ class FDBNL(ConsensusEstimator):
         How the fit went.
     n_samples_
         Usable rows over all sites.
+    center_, scale_
+        What was taken off, and what penalties acted on.
     selected_, selection_
         What "auto" chose, and the held-out losses it chose from.
     """

@@ -19,7 +19,7 @@ from feddbn.federation.programs.shared_edges import edge_counts_program
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
-from feddbn.methods.fdbnl import CONSENSUS_RULES, settings_of, still_open
+from feddbn.methods.fdbnl import CONSENSUS_RULES, say_scale, settings_of, still_open
 from feddbn.methods.parameters import Rule, flag, lags_of_sites, number, share_or_count, whole, word
 from feddbn.methods.selection import resolve_auto
 from feddbn.methods.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
@@ -132,7 +132,7 @@ class PFDBNL(DBNEstimator):
         forbidden_edges: Iterable[Edge] | None = None,
         required_edges: Iterable[Edge] | None = None,
         center: str = "auto",
-        scale: str = "none",
+        scale: str = "auto",
         acyclicity: str = "expm",
         random_state: int | None = 0,
         federation: Federation | None = None,
@@ -261,6 +261,7 @@ class PFDBNL(DBNEstimator):
         self.cluster_dbns_ = [network(C, fit.preparation, variables) for C in fit.clusters]
         self._say_moments(fit.asked)
         self.center_ = fit.preparation.center_rule
+        say_scale(self, fit.scale)
         self.n_samples_ = round(fit.preparation.summary.n)
         self.never_joined_ = fit.never_joined
         if fit.never_joined:

@@ -44,6 +44,7 @@ _FACTS = {
     "objective_": "objective",
     "score_": "score",
     "center_": "center",
+    "scale_": "scale",
     "noise_variance_": "noise_variance",
     "reason_": "reason",
     "order_": "order",

@@ -22,6 +22,7 @@ from feddbn.core.graphs.acyclicity import get_acyclicity
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.scales import SCALES, ScaleChoice, choose_scale
 from feddbn.federation.programs.statistics import (
     AskedMoments,
     Preparation,
@@ -72,7 +73,7 @@ class ConsensusSettings:
     a_threshold: float = 0.0
     refit: bool = True
     center: str = "auto"
-    scale: str = "none"
+    scale: str = "auto"
     acyclicity: str = "expm"
 
     def __post_init__(self) -> None:
@@ -96,6 +97,8 @@ class ConsensusSettings:
                 )
         if self.weighting not in WEIGHTINGS:
             raise ParameterError(f"weighting={self.weighting!r} is not known; choose 'samples' or 'sites'.")
+        if self.scale not in SCALES:
+            raise ParameterError(f"scale={self.scale!r} is not known; choose one of {', '.join(SCALES)}.")
 
     def make_schedule(self, n_sites: int, total_weight: float) -> Schedule:
         """Return the schedule that was chosen, with the numbers that were given."""
@@ -111,6 +114,7 @@ class ConsensusFit:
     preparation: Preparation
     total_weight: float
     asked: AskedMoments | None = None
+    scale: ScaleChoice | None = None
 
 
 def run_options(
@@ -157,10 +161,13 @@ class Prepared:
         "none" or "recording": what sites take off their rows.
     asked
         The sum that decided about levels, or None.
+    scale
+        Which units penalties act on, and why.
     """
 
     preparation: Preparation
     center: str
+    scale: ScaleChoice
     asked: AskedMoments | None = None
 
     @property
@@ -180,13 +187,15 @@ def prepared_program(settings: ConsensusSettings, variables: tuple[str, ...]) ->
     if settings.center != "auto":
         center = "recording" if settings.center == "recording" else "none"
         summary = yield from summary_program(variables, settings.n_lags, center)
-        found = Prepared(prepare(summary, d, settings.center, settings.scale), center)
+        scale = choose_scale(settings.scale, d, summary)
+        found = Prepared(prepare(summary, d, settings.center, scale.rule), center, scale)
     else:
         asked = yield from asked_moments_program(variables, settings.n_lags, "auto")
         summary, rule = summary_of_moments(asked.moments, d), "auto"
         if asked.center == "recording":
             summary, rule = replace(summary, mean=np.zeros_like(summary.mean)), "recording"
-        found = Prepared(prepare(summary, d, rule, settings.scale), asked.center, asked)
+        scale = choose_scale(settings.scale, d, summary, asked.moments)
+        found = Prepared(prepare(summary, d, rule, scale.rule), asked.center, scale, asked)
     check_summary(variables, found.preparation)
     return found
 
@@ -218,7 +227,7 @@ def fdbnl_program(
         )
         answer = yield Task(question, note=run.note)
         run.advance(answer.value, len(answer.contributors), answer.contributors)
-    return ConsensusFit(run, prepared.reported, total_weight, prepared.asked)
+    return ConsensusFit(run, prepared.reported, total_weight, prepared.asked, prepared.scale)
 
 
 @dataclass(frozen=True, kw_only=True)
