@@ -9,6 +9,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import Edge
+from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.fdbnl import ConsensusFit, ConsensusSettings, fdbnl_program
@@ -16,6 +17,7 @@ from feddbn.federation.programs.scales import SCALES, ScaleChoice
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
+from feddbn.methods.link_table import equivalently_directed
 from feddbn.methods.parameters import Rule, a_federation, edges, flag, nothing, number, whole, word
 from feddbn.methods.selection import AUTO_START, resolve_auto
 
@@ -155,6 +157,8 @@ class ConsensusEstimator(DBNEstimator):
         assert run.C_raw is not None
         raw = network(run.C_raw, fit.preparation, variables)
         final = network(run.graph(), fit.preparation, variables, run.target_loss, fit.total_weight)
+        if fit.scale is not None and fit.scale.rule == "federated":
+            final = equivalently_directed(final, self._constraints())
         self._set_network(final, raw)
         self.objective_ = run.raw_objective
         self.n_rounds_ = run.round
@@ -163,6 +167,7 @@ class ConsensusEstimator(DBNEstimator):
         self._say_moments(fit.asked)
         self.center_ = fit.preparation.center_rule
         say_scale(self, fit.scale)
+        self.standard_deviations_ = safe_roots(fit.preparation.summary.variance[: len(variables)])
         self.n_samples_ = round(fit.preparation.summary.n)
         self.dropped_edges_ = [(variables[i], variables[j], weight) for i, j, weight in run.dropped]
         if run.dropped:
@@ -206,7 +211,8 @@ class FDBNL(ConsensusEstimator):
         What penalties and thresholds act on; weights are reported in the units of the data either way. "federated":
         variables scaled to unit variance; "none": the units of the data, as in the paper, where equal noise variances
         tell directions; "auto": "federated" if the first sum shows that noise differs clearly, whatever the network is,
-        so that one penalty cannot serve all variables (`scale_`, `warnings_`).
+        so that one penalty cannot serve all variables (`scale_`, `warnings_`). On scaled variables, directions within
+        a moment that second moments leave open are `dbn_.open_edges`.
     acyclicity
         "expm" or "logdet".
     federation

@@ -133,7 +133,7 @@ def write_npz(dbn: Network, path: str | Path) -> None:
     plain = plain_dict(dbn)
     names = np.frombuffer(json.dumps(plain["variables"]).encode(), dtype=np.uint8)
     pairs = json.dumps(plain.get("open_edges", [])).encode()
-    more = {"open_edges": np.frombuffer(pairs, dtype=np.uint8)} if dbn.open_edges else {}
+    more: dict[str, Any] = {"open_edges": np.frombuffer(pairs, dtype=np.uint8)} if dbn.open_edges else {}
     with _target(path).open("wb") as file:
         np.savez_compressed(
             file,

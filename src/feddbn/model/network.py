@@ -111,7 +111,7 @@ class Network:
     @property
     def is_oriented(self) -> BoolArray:
         """(p+1, d, d) which edges have a known direction: all across moments, and within one those not in `open_edges`."""
-        known = self.adjacency_matrices != 0
+        known: BoolArray = np.asarray(self.adjacency_matrices != 0)
         place = {name: k for k, name in enumerate(self.variables)}
         for source, target in self.open_edges:
             known[0, place[source], place[target]] = False
