@@ -1,4 +1,4 @@
-"""scale="auto": penalties act on scaled variables where, and only where, one penalty cannot serve all."""
+"""Several modules: scale="auto" in every penalised method; scaled where, and only where, one penalty cannot serve all."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Edges whose direction is open, and weights in standard deviations."""
+"""Several modules: edges whose direction is open in every form of a network, and weights in standard deviations."""
 
 import json
 from collections.abc import Callable
