@@ -43,6 +43,7 @@ _ROUNDS = (
     "Plain messages of an iterative method determine a site's second moments after a few rounds.",
 )
 _NETWORK = ("Its own network.", "What a site sends is the network it learned alone.")
+_UNITS = "comparable units, or variables are scaled and some directions within a moment stay open"
 _SELECTION = ("held-out-loss", "held-out-sums")
 _PENALTIES = ("lambda_w", "lambda_a")
 _CHEN = "Chen, Ma, Yue: Federated Learning of Dynamic Bayesian Network via Continuous Optimization from Time Series Data"
@@ -166,7 +167,7 @@ _ROWS = (
         module="feddbn.methods.fdbnl",
         label="FDBNL",
         summary="one network by consensus, as in the paper",
-        assumes="linear effects; one network for all sites; comparable units",
+        assumes="linear effects; one network for all sites; " + _UNITS,
         reveals="its part of one sum of second moments, and of one per round, of the size of the network; the rounds tell "
         "no more than the first",
         rounds="about 80",
@@ -185,7 +186,7 @@ _ROWS = (
         module="feddbn.methods.pfdbnl",
         label="PFDBNL",
         summary="one network per site around a shared one",
-        assumes="linear effects; networks that are similar, as similar as `mu` says; comparable units",
+        assumes="linear effects; networks that are similar, as similar as `mu` says; " + _UNITS,
         reveals="its part of one sum of second moments (not if `center` is given), and of one of changes per round; its own "
         "graph stays at home",
         rounds="many",
@@ -205,7 +206,7 @@ _ROWS = (
         module="feddbn.methods.dynotears",
         label="Alldata",
         summary="DYNOTEARS on the pooled rows, which no federation allows",
-        assumes="linear effects; **rows may be pooled**; comparable units",
+        assumes="linear effects; **rows may be pooled**; " + _UNITS,
         reveals="its rows, or its part of one sum of second moments",
         rounds="1",
         gives="one network; the reference of the federated methods",

@@ -22,6 +22,7 @@ COMMANDS = {
         "intervals --series 2 --rows 60 --sites 2 --variables 3 --fitted",
     ],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
+    "units": ["--seeds 1 --settings 18"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],
     "oneshot_against_dynotears": ["--seeds 2 --d 3 --n 60 --weak"],
     "privacy_overhead": ["curve {out}/cost.csv --sites 4", "plot {out}/cost.csv {out}/cost.svg"],
