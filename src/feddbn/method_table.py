@@ -187,8 +187,8 @@ _ROWS = (
         label="PFDBNL",
         summary="one network per site around a shared one",
         assumes="linear effects; networks that are similar, as similar as `mu` says; " + _UNITS,
-        reveals="its part of one sum of second moments (not if `center` is given), and of one of changes per round; its own "
-        "graph stays at home",
+        reveals="its part of one sum of second moments (not if `center` and `scale` are given), and of one of changes per "
+        "round; its own graph stays at home",
         rounds="many",
         gives="one network per site (`dbns_`) and a shared one (`dbn_`)",
         citation=_CHEN,

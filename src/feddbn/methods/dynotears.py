@@ -80,7 +80,7 @@ class Dynotears(ConsensusEstimator):
         d = len(variables)
         settings = self._settings()
         summary = summary_of_moments(moments, d)
-        scale = choose_scale(settings.scale, d, summary, moments)
+        scale = choose_scale(settings.scale, d, moments)
         preparation: Preparation = prepare(summary, d, center, scale.rule)
         check_summary(variables, preparation)
         options, _ = consensus_options(settings, preparation, self._constraints(), 1)

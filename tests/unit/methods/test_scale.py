@@ -36,7 +36,7 @@ def test_vital_signs_in_raw_units_are_as_good_as_scaled(method, clean, raw):
     model = method().fit(raw)
     assert model.scale_ == "federated"
     (sentence,) = [text for text in model.warnings_ if "scale='auto'" in text]
-    assert "the noise of bp is at least" in sentence
+    assert f"the noise of bp is {'about' if method is PFDBNL else 'at least'}" in sentence
     assert "as that of temperature" in sentence
     scaled = {name: [frame / UNITS for frame in frames] for name, frames in raw.items()}
     other = method(scale="federated").fit(scaled).dbn_
@@ -45,10 +45,19 @@ def test_vital_signs_in_raw_units_are_as_good_as_scaled(method, clean, raw):
     np.testing.assert_array_equal(model.A_ != 0, clean.truth.A != 0)
 
 
-def test_a_given_centre_decides_by_variances_from_the_summary_alone(raw):
-    model = FDBNL(center="federated").fit(raw)
+@pytest.mark.parametrize("center", ["federated", "recording"])
+def test_a_given_centre_decides_by_the_same_evidence(raw, center):
+    model = FDBNL(center=center).fit(raw)
     assert model.scale_ == "federated"
-    assert any("bp varies at least" in text for text in model.warnings_)
+    assert model.dbn_.equals(FDBNL(center=center, scale="federated").fit(raw).dbn_, atol=1e-6 * 100)
+    assert FDBNL(center=center).fit({k: [x / UNITS for x in v] for k, v in raw.items()}).scale_ == "none"
+
+
+def test_different_networks_are_not_taken_for_different_units():
+    fed = feddbn.simulate(
+        d=6, n_sites=4, n_samples=800, heterogeneity="independent", w_range=(0.5, 2.0), random_state=1
+    )
+    assert PFDBNL(max_rounds=20).fit(fed.sites).scale_ == "none"
 
 
 def test_sites_with_different_variables_decide_too(raw):

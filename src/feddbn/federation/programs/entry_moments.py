@@ -9,6 +9,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.completion import nearest_positive
+from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError
 from feddbn.federation.programs.pfdbnl.entries import Entries, PartialQuestion
 from feddbn.federation.programs.scales import ScaleChoice, choose_scale
@@ -71,7 +72,9 @@ def entry_moments_program(
         else np.zeros(d)
     )
     summary = Summary(rows, mean, variance, autocorrelation(lagged, variance[:d]))
-    chosen = choose_scale(scale, d, summary)
+    covariance = nearest_positive(cross / counts - np.outer(mean, mean))
+    known = Moments(rows, mean, rows * covariance)
+    chosen = choose_scale(scale, d, known, one_network=False)
     preparation = prepare(summary, d, center, chosen.rule)
     c, s = preparation.center, preparation.scale
     F = (cross / counts - np.outer(mean, c) - np.outer(c, mean) + np.outer(c, c)) / np.outer(s, s)

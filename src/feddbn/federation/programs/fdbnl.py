@@ -178,23 +178,31 @@ class Prepared:
         return replace(self.preparation, center=self.asked.moments.mean)
 
 
-def prepared_program(settings: ConsensusSettings, variables: tuple[str, ...]) -> ServerProgram[Prepared]:
-    """Ask for means and variances, and with ``center="auto"`` whether recordings have levels of their own.
+def prepared_program(
+    settings: ConsensusSettings, variables: tuple[str, ...], *, one_network: bool = True
+) -> ServerProgram[Prepared]:
+    """Ask for means and variances; with ``center="auto"`` whether recordings have levels of their own, with
+    ``scale="auto"`` whether noise differs.
 
-    That takes a sum of moments instead of a summary; the rounds' sums tell the server as much.
+    These take a sum of moments instead of a summary; the rounds' sums tell the server as much.
     """
     d = len(variables)
     if settings.center != "auto":
         center = "recording" if settings.center == "recording" else "none"
-        summary = yield from summary_program(variables, settings.n_lags, center)
-        scale = choose_scale(settings.scale, d, summary)
+        if settings.scale == "auto":
+            known = yield from asked_moments_program(variables, settings.n_lags, center)
+            summary = summary_of_moments(known.moments, d)
+            scale = choose_scale("auto", d, known.moments, one_network=one_network)
+        else:
+            summary = yield from summary_program(variables, settings.n_lags, center)
+            scale = ScaleChoice(settings.scale)
         found = Prepared(prepare(summary, d, settings.center, scale.rule), center, scale)
     else:
         asked = yield from asked_moments_program(variables, settings.n_lags, "auto")
         summary, rule = summary_of_moments(asked.moments, d), "auto"
         if asked.center == "recording":
             summary, rule = replace(summary, mean=np.zeros_like(summary.mean)), "recording"
-        scale = choose_scale(settings.scale, d, summary, asked.moments)
+        scale = choose_scale(settings.scale, d, asked.moments, one_network=one_network)
         found = Prepared(prepare(summary, d, rule, scale.rule), asked.center, scale, asked)
     check_summary(variables, found.preparation)
     return found

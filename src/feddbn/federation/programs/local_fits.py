@@ -98,7 +98,7 @@ def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]
     state, moments = asked_moments(here, question)
     d = constraints.d
     summary = summary_of_moments(moments, d)
-    preparation = prepare(summary, d, settings.center, choose_scale(settings.scale, d, summary, moments).rule)
+    preparation = prepare(summary, d, settings.center, choose_scale(settings.scale, d, moments).rule)
     check_summary(question.variables, preparation)
     options, _ = consensus_options(settings, preparation, constraints, 1)
     run = solve_dynotears(moments.standardised(preparation.center, preparation.scale), options)

@@ -1,13 +1,17 @@
-"""Whether penalties and thresholds act on scaled variables, decided from a sum that was made anyway."""
+"""Whether penalties and thresholds act on scaled variables, decided from a sum of moments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from feddbn.core.statistics.comparable import Spread, noise_spread, variance_spread
+from feddbn.core.statistics.comparable import (
+    DIFFERENT_NETWORKS_FACTOR,
+    NOISE_FACTOR,
+    Spread,
+    noise_spread,
+)
 from feddbn.core.statistics.moments import Moments
-from feddbn.federation.programs.statistics import Summary
 
 __all__ = ["SCALES", "ScaleChoice", "choose_scale"]
 
@@ -23,11 +27,14 @@ class ScaleChoice:
     rule
         "none": those of the data; "federated": every variable scaled to unit variance over all sites.
     spread
-        How far the variables differ, where that was looked at.
+        How far the noise of variables differs, where that was looked at.
+    one_network
+        Whether all sites have one network, so that the spread is a bound.
     """
 
     rule: str
     spread: Spread | None = None
+    one_network: bool = True
 
     def sentence(self, variables: Sequence[str]) -> str | None:
         """Say what was decided and why; None where nothing was, or the data stay as they are."""
@@ -36,8 +43,9 @@ class ScaleChoice:
         large, small, factor = variables[self.spread.large], variables[self.spread.small], self.spread.factor
         why = (
             f"whatever the network is, the noise of {large} is at least {factor:.3g} times as large as that of {small}"
-            if self.spread.of_noise
-            else f"{large} varies at least {factor:.3g} times as much as {small}"
+            if self.one_network
+            else f"the noise of {large} is about {factor:.3g} times as large as that of {small}, more than different "
+            "networks explain"
         )
         return (
             f"penalties and thresholds act on variables scaled to unit variance (scale='auto'): {why} (standard "
@@ -47,11 +55,11 @@ class ScaleChoice:
         )
 
 
-def choose_scale(scale: str, d: int, summary: Summary, moments: Moments | None = None) -> ScaleChoice:
-    """Decide about ``scale="auto"``: by bounds on the noise if moments are known, else by variances."""
+def choose_scale(scale: str, d: int, moments: Moments, *, one_network: bool = True) -> ScaleChoice:
+    """Decide about ``scale="auto"`` by how far noise must differ; `one_network` says whether sites share one."""
     if scale != "auto":
-        return ScaleChoice(scale)
-    spread = None if moments is None else noise_spread(moments.scatter, moments.n, d)
-    if spread is None:
-        spread = variance_spread(summary.variance[:d], summary.autocorrelation, summary.n)
-    return ScaleChoice("federated" if spread is not None and spread.is_wide else "none", spread)
+        return ScaleChoice(scale, one_network=one_network)
+    spread = noise_spread(moments.scatter, moments.n, d)
+    limit = NOISE_FACTOR if one_network else DIFFERENT_NETWORKS_FACTOR
+    rule = "federated" if spread is not None and spread.factor > limit else "none"
+    return ScaleChoice(rule, spread, one_network)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from feddbn.core.statistics.comparable import noise_spread, variance_spread
+from feddbn.core.statistics.comparable import NOISE_FACTOR, noise_spread
 from feddbn.core.statistics.moments import Moments
 
 
@@ -30,7 +30,6 @@ def spread_of(Z, d=5):
 def test_no_network_has_noise_that_differs_less_than_the_bound(seed):
     noise = np.exp(np.random.default_rng(100 + seed).uniform(0, 2, 5))
     found = spread_of(rows_of(seed, noise))
-    assert found.of_noise
     assert found.factor <= noise[found.large] / noise[found.small]
 
 
@@ -38,7 +37,6 @@ def test_no_network_has_noise_that_differs_less_than_the_bound(seed):
 def test_equal_noise_is_never_told_apart(seed):
     found = spread_of(rows_of(seed, np.ones(5)))
     assert found.factor <= 1.0
-    assert not found.is_wide
 
 
 def test_the_bounds_are_residual_variances_of_two_regressions():
@@ -61,7 +59,7 @@ def test_units_change_the_bound_as_much_as_the_noise():
     Z, units = rows_of(1, np.ones(5)), np.array([1.0, 1.0, 30.0, 1.0, 0.1])
     found = spread_of(Z * np.tile(units, 2))
     assert (found.large, found.small) == (2, 4)
-    assert found.is_wide
+    assert found.factor > NOISE_FACTOR
     assert 100 < found.factor <= 300
 
 
@@ -75,29 +73,30 @@ def test_any_number_of_lags_will_do(n_lags):
     assert 7 < found.factor < 10
 
 
-def test_too_few_rows_or_dependent_columns_give_no_bound():
-    few = rows_of(0, np.ones(5), n=15)
-    assert spread_of(few) is None
-    copied = rows_of(0, np.ones(5))
-    copied[:, 1] = copied[:, 0]
-    assert spread_of(copied) is None
+def test_too_few_rows_give_no_bound():
+    assert spread_of(rows_of(0, np.ones(5), n=15)) is None
+    assert noise_spread(np.eye(1), 100.0, 1) is None
 
 
-def test_variances_are_compared_after_their_own_past():
-    found = variance_spread(np.array([1.0, 400.0, 4.0]), np.array([0.0, 0.0, 0.9]), 1e9)
-    assert (found.large, found.small) == (1, 2)
-    assert found.factor == pytest.approx(20 / np.sqrt(4 * (1 - 0.81)), rel=1e-3)
-    assert found.is_wide
-    assert not found.of_noise
+def test_sums_that_are_those_of_no_rows_give_no_bound():
+    # Noise on the sums can make a matrix that no rows have.
+    scatter = 100 * np.array([[1.0, 0.9, 0.9], [0.9, 1.0, -0.9], [0.9, -0.9, 1.0]])
+    assert noise_spread(scatter, 100.0, 3) is None
 
 
-def test_few_rows_make_variances_look_different_and_that_is_allowed_for():
-    rng = np.random.default_rng(0)
-    for _ in range(200):
-        x = rng.normal(size=(8, 20))
-        assert not variance_spread(x.var(axis=0), np.zeros(20), 8).is_wide
+def test_columns_that_follow_from_others_are_never_the_noisy_ones():
+    Z = rows_of(0, np.ones(5))
+    Z[:, [1, 6]] = 50 * Z[:, [0, 5]]
+    found = spread_of(Z)
+    assert found.large not in (0, 1)
+    assert found.factor < 1.5
 
 
-def test_a_constant_or_a_single_variable_cannot_be_compared():
-    assert variance_spread(np.array([1.0, 0.0]), np.zeros(2), 100) is None
-    assert variance_spread(np.array([1.0]), np.zeros(1), 100) is None
+@pytest.mark.parametrize("seed", range(4))
+def test_strong_weights_let_variances_differ_but_not_the_bound(seed):
+    d, rng = 8, np.random.default_rng(seed)
+    W = np.triu(rng.uniform(0.5, 2.0, (d, d)) * rng.choice([-1.0, 1.0], (d, d)), 1)
+    x = rng.normal(size=(2000, d)) @ np.linalg.inv(np.eye(d) - W)
+    moments = Moments.of_rows(x)
+    assert np.sqrt(moments.scatter.max() / np.diag(moments.scatter).min()) > 5
+    assert noise_spread(moments.scatter, moments.n, d).factor < 1.05

@@ -165,7 +165,7 @@ def personal_program(
         "n_slots": settings.n_clusters,
     }
     if not is_partial:
-        prepared = yield from prepared_program(settings, variables)
+        prepared = yield from prepared_program(settings, variables, one_network=False)
         setup = _Setup(settings, constraints, prepared.preparation, {**common, "center": prepared.center})
         fit = yield from _fit_program(setup, rng, run_number)
         return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
