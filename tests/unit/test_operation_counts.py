@@ -62,7 +62,7 @@ def test_fdbnl_takes_no_more_sums_and_evaluations_than_it_did(
 
 
 def test_a_round_of_fdbnl_sends_one_stack_of_weights_and_its_residuals(monkeypatch):
-    model, meter, _ = fitted(FDBNL(center="none"), monkeypatch, 10, 8, 400, 1)
+    model, meter, _ = fitted(FDBNL(center="none", scale="none"), monkeypatch, 10, 8, 400, 1)
     q, d = 20, 10
     summary = 8 * (1 + 2 * q + d)
     assert meter.n_sent == summary + model.n_rounds_ * 8 * (q * d + 1 + d)
