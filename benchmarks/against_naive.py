@@ -46,7 +46,9 @@ def fdbnl_table(settings: list[tuple[int, int, int]], seeds: int, max_seconds: f
             fed = federation(d, K, n, seed)
             rows = rows_of(fed.sites)
             G = pooled_gram(rows)
-            seconds, model = cpu_seconds(lambda sites=fed.sites: FDBNL(refit=False, center="none").fit(sites))
+            seconds, model = cpu_seconds(
+                lambda sites=fed.sites: FDBNL(refit=False, center="none", scale="none").fit(sites)
+            )
             fit = naive_fdbnl(rows, LAMBDA * K, LAMBDA * K, max_seconds=max_seconds)
             C = np.vstack([model.W_raw_, model.A_raw_.reshape(-1, d)])
             objectives = [pooled_objective(G, stack, LAMBDA, LAMBDA) for stack in (fit.C, C)]
@@ -71,7 +73,9 @@ def pfdbnl_table(
     for seed in range(seeds):
         fed = federation(d, K, n, seed, heterogeneity=0.1)
         rows = rows_of(fed.sites)
-        method = feddbn.PFDBNL(mu=mu, lambda_w=LAMBDA, lambda_a=LAMBDA, center="none", refit=False)
+        method = feddbn.PFDBNL(
+            mu=mu, lambda_w=LAMBDA, lambda_a=LAMBDA, center="none", scale="none", refit=False
+        )
         seconds, model = cpu_seconds(lambda sites=fed.sites, method=method: method.fit(sites), 2)
         fit = naive_pfdbnl(rows, LAMBDA, LAMBDA, mu, max_seconds=max_seconds)
         names = sorted(fed.sites)

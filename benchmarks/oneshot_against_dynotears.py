@@ -38,7 +38,13 @@ def dynotears(sites, truth):
     found = []
     for penalty in PENALTIES:
         model = Dynotears(
-            lambda_w=penalty, lambda_a=penalty, w_threshold=0.0, a_threshold=0.0, tol=1e-4, max_rounds=300
+            lambda_w=penalty,
+            lambda_a=penalty,
+            w_threshold=0.0,
+            a_threshold=0.0,
+            tol=1e-4,
+            max_rounds=300,
+            scale="none",
         )
         model.fit(sites)
         weights = [(model.W_, model.A_), (model.W_raw_, model.A_raw_)]

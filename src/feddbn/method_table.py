@@ -43,6 +43,7 @@ _ROUNDS = (
     "Plain messages of an iterative method determine a site's second moments after a few rounds.",
 )
 _NETWORK = ("Its own network.", "What a site sends is the network it learned alone.")
+_UNITS = "comparable units, or variables are scaled and some directions within a moment stay open"
 _SELECTION = ("held-out-loss", "held-out-sums")
 # What finds out what has to be done to the rows before anything is learned from them.
 _LOOK = ("survey", "agreement", "spikes", "pairs")
@@ -170,7 +171,7 @@ _ROWS = (
         module="feddbn.methods.fdbnl",
         label="FDBNL",
         summary="one network by consensus, as in the paper",
-        assumes="linear effects; one network for all sites; comparable units",
+        assumes="linear effects; one network for all sites; " + _UNITS,
         reveals="its part of a first look, of one sum of second moments, and of one per round, of the size of the network; "
         "the rounds tell no more than the second moments",
         rounds="about 80",
@@ -189,7 +190,7 @@ _ROWS = (
         module="feddbn.methods.pfdbnl",
         label="PFDBNL",
         summary="one network per site around a shared one",
-        assumes="linear effects; networks that are similar, as similar as `mu` says; comparable units",
+        assumes="linear effects; networks that are similar, as similar as `mu` says; " + _UNITS,
         reveals="its part of a first look, of one sum of second moments, and of one of changes per round; its own graph "
         "stays at home",
         rounds="many",
@@ -209,7 +210,7 @@ _ROWS = (
         module="feddbn.methods.dynotears",
         label="Alldata",
         summary="DYNOTEARS on the pooled rows, which no federation allows",
-        assumes="linear effects; **rows may be pooled**; comparable units",
+        assumes="linear effects; **rows may be pooled**; " + _UNITS,
         reveals="its rows, or its part of a first look and one sum of second moments",
         rounds="3",
         gives="one network; the reference of the federated methods",

@@ -225,3 +225,27 @@ def test_select_says_what_to_fit_with(run, federation):
     assert found["chosen"]["lambda_w"] in (0.2, 0.02)
     assert [line["lambda_w"] for line in found["candidates"]] == [0.2, 0.02]
     assert sum(line["chosen"] for line in found["candidates"]) == 1
+
+
+def test_fit_draws_a_link_without_a_direction_as_a_line(run, tmp_path):
+    rng = np.random.default_rng(0)
+    a = 3 * rng.normal(size=1500)
+    b = 0.5 * a + rng.normal(size=1500)
+    frame = pd.DataFrame({"a": a, "b": 1000 * b, "c": 1000 * (0.8 * b + 2 * rng.normal(size=1500))})
+    frame.to_csv(tmp_path / "site.csv", index=False)
+    told = run("fit", tmp_path / "site.csv", "-o", tmp_path / "result.json")
+    assert told.exit_code == 0
+    lines = [" ".join(line.split()) for line in told.stdout.splitlines()]
+    assert any(line.startswith("a -- b 0 ") for line in lines)
+    assert "2 links (--) with a direction that the data do not tell." in lines
+    assert "link" in told.stdout
+    assert "in sd" in told.stdout
+    stored = json.loads((tmp_path / "result.json").read_text())
+    assert stored["dbn"]["version"] == 2
+    assert {frozenset(pair) for pair in stored["dbn"]["open_edges"]} == {frozenset("ab"), frozenset("bc")}
+    assert all(edge["presence"] > 0.99 for edge in stored["edges"] if edge["lag"] == 0)
+    assert run("report", tmp_path / "result.json").exit_code == 0
+    assert '"has_open":true' in (tmp_path / "result.html").read_text()
+    assert run("plot", tmp_path / "result.json", "--raw", "-o", tmp_path / "g.png").exit_code == 0
+    assert run("export", tmp_path / "result.json", "-o", tmp_path / "n.dot").exit_code == 0
+    assert (tmp_path / "n.dot").read_text().count("dir=none") == 2

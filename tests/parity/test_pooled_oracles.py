@@ -32,9 +32,9 @@ def test_with_an_order_fixed_fdbnl_equals_the_pooled_lasso(n_sites, n_lags):
     )
     order = [3, 0, 4, 1, 2]
     backwards = [(order[i], order[j], 0) for i in range(d) for j in range(i)]
-    model = FDBNL(n_lags=n_lags, lambda_w=0.06, lambda_a=0.03, forbidden_edges=backwards, center="none").fit(
-        federation.sites
-    )
+    model = FDBNL(
+        n_lags=n_lags, lambda_w=0.06, lambda_a=0.03, forbidden_edges=backwards, center="none", scale="none"
+    ).fit(federation.sites)
     Z = lagged(federation.sites, n_lags)
     weights = np.vstack([model.W_raw_, model.A_raw_.reshape(-1, d)])
     for position, j in enumerate(order):
@@ -55,7 +55,7 @@ def test_with_an_order_fixed_fdbnl_equals_the_pooled_lasso(n_sites, n_lags):
 def test_with_an_order_fixed_fdbnl_equals_scikit_learns_lasso():
     federation = feddbn.simulate(d=4, n_sites=3, n_samples=150, random_state=5)
     backwards = [(i, j, 0) for i in range(4) for j in range(i)]
-    model = FDBNL(lambda_w=0.05, lambda_a=0.05, forbidden_edges=backwards, center="none").fit(
+    model = FDBNL(lambda_w=0.05, lambda_a=0.05, forbidden_edges=backwards, center="none", scale="none").fit(
         federation.sites
     )
     Z = lagged(federation.sites, 1)
@@ -93,7 +93,14 @@ def test_dynotears_matches_the_golden_answers(n_lags):
         pytest.skip("FEDDBN_DATA does not name a directory with the golden DYNOTEARS answers")
     golden = np.load(path)
     model = Dynotears(
-        n_lags=n_lags, lambda_w=0.1, lambda_a=0.1, refit=False, w_threshold=0, a_threshold=0, center="none"
+        n_lags=n_lags,
+        lambda_w=0.1,
+        lambda_a=0.1,
+        refit=False,
+        w_threshold=0,
+        a_threshold=0,
+        center="none",
+        scale="none",
     )
     model.fit_rows(golden["X"], golden["Xlags"])
     assert model.objective_ == pytest.approx({1: 3.686555, 2: 3.711751}[n_lags], abs=1e-3)
@@ -106,7 +113,7 @@ def test_dynotears_matches_the_golden_answers(n_lags):
 def test_fdbnl_reaches_the_objective_of_pooled_dynotears(n_sites, seed):
     # All ten seeds are in benchmarks/fdbnl_objective.py; two keep the suite short.
     federation = feddbn.simulate(d=10, n_sites=n_sites, n_samples=512, random_state=seed)
-    pooled = Dynotears(refit=False).fit(federation.sites)
-    model = FDBNL(refit=False).fit(federation.sites)
+    pooled = Dynotears(refit=False, scale="none").fit(federation.sites)
+    model = FDBNL(refit=False, scale="none").fit(federation.sites)
     assert model.status_.is_converged
     assert model.objective_ <= 1.001 * pooled.objective_

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from feddbn.model.dbn import DBN
 from feddbn.report import write_report
 from support.report_results import example_result, random_dbn
 
@@ -35,6 +36,21 @@ class Opened:
         return self.page.locator(f"#table tbody tr td:nth-child({k})").all_inner_texts()
 
 
+def open_result() -> dict[str, Any]:
+    """Four variables: a — b with a huge weight and no direction, b -> c with a tiny one, d alone."""
+    W = np.zeros((4, 4))
+    W[0, 1], W[1, 2] = 2000.0, 0.0004
+    variances = np.array([1.0, 1e6, 1.0, 1.0])
+    dbn = DBN(W, np.zeros((1, 4, 4)), list("abcd"), noise_variances=variances, open_edges=[("a", "b")])
+    certain = {("a", "b"): (0.15, 1.0, 0.15), ("b", "c"): (0.7, 0.7, 1.0)}
+    edges = [
+        {**edge, **dict(zip(("probability", "presence", "direction"), numbers, strict=True))}
+        for edge in dbn.edges().to_dict("records")
+        for numbers in [certain[edge["source"], edge["target"]]]
+    ]
+    return {"dbn": dbn.to_dict(), "edges": edges}
+
+
 @pytest.fixture(scope="session")
 def reports(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
@@ -46,6 +62,7 @@ def reports(tmp_path_factory) -> dict[str, Path]:
         "large": example_result(d=100),
         "empty": bare,
         "named": named,
+        "open": open_result(),
     }
     return {name: write_report(result, folder / f"{name}.html") for name, result in results.items()}
 
@@ -75,7 +92,7 @@ def open_report(browser, reports) -> Iterator[Callable[..., Opened]]:
         context.close()
 
 
-@pytest.mark.parametrize("name", ["plain", "personal", "large", "empty"])
+@pytest.mark.parametrize("name", ["plain", "personal", "large", "empty", "open"])
 def test_a_report_opens_without_complaints_or_requests(open_report, reports, name):
     report = open_report(name)
     assert report.complaints == []
@@ -297,6 +314,59 @@ def test_no_name_is_cut_off_at_the_edge_of_the_graph(open_report, width):
         }"""
     )
     assert outside == []
+
+
+def test_a_link_without_a_direction_has_no_head_and_is_named_so(open_report):
+    page = open_report("open").page
+    heads = page.evaluate(
+        "() => [...document.querySelectorAll('#picture .arrow .edge')].map(e => e.getAttribute('marker-end'))"
+    )
+    assert sorted(head is None for head in heads) == [False, True]
+    assert page.is_visible("#open-legend")
+    page.locator("#picture .arrow.open .hit").dispatch_event("pointerenter")
+    tip = page.inner_text("#tip")
+    assert "a — b" in tip
+    assert "direction not known" in tip
+    assert "link 1.00, direction 0.15" in tip
+    page.select_option("#variable", label="b")
+    panel = page.inner_text("#panel")
+    assert "Causes (0)" in panel
+    assert "Direct effects (1)" in panel
+    assert "Linked, direction not known (1)" in panel
+    assert "1 of 2 links within a moment has no direction." in page.inner_text("#verdict-order")
+    titles = page.locator("#table th").all_inner_texts()
+    assert titles[3:] == ["Weight", "In sd", "Link", "Direction", "Direction known"]
+    assert not open_report("plain").page.is_visible("#open-legend")
+
+
+def test_arrows_are_compared_in_standard_deviations_or_in_units(open_report):
+    page = open_report("open").page
+
+    def widths() -> list[float]:
+        found = page.locator("#picture .edge").evaluate_all(
+            "es => es.map(e => e.getAttribute('stroke-width'))"
+        )
+        return sorted(float(width) for width in found)
+
+    thin, thick = widths()
+    assert thin > 0.5 * thick
+    page.uncheck("#standardised")
+    thin, thick = widths()
+    assert thin < 0.3 * thick
+    assert float(page.get_attribute("#min-weight", "max")) == 2000.0
+    page.click("#reset")
+    assert page.is_checked("#standardised")
+    assert widths()[0] > 0.5 * widths()[1]
+
+
+def test_a_certain_link_stays_whatever_its_direction(open_report):
+    report = open_report("open")
+    report.page.evaluate(
+        "() => { const s = document.getElementById('min-probability'); s.value = .9;"
+        " s.dispatchEvent(new Event('input')); }"
+    )
+    assert report.shown() == 1
+    assert report.page.locator("#picture .arrow.open").count() == 1
 
 
 def test_printing_shows_every_row_on_white(open_report):

@@ -28,6 +28,7 @@ COMMANDS = {
         "--d 3 --sites 2 --rows 60 --seeds 1 --scenarios offsets --methods OneShotDBN FDBNL --strength 5",
     ],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
+    "units": ["--seeds 1 --settings 18"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],
     "oneshot_against_dynotears": ["--seeds 2 --d 3 --n 60 --weak"],
     "privacy_overhead": ["curve {out}/cost.csv --sites 4", "plot {out}/cost.csv {out}/cost.svg"],

@@ -57,7 +57,7 @@ def confidence(
 ) -> None:
     """Learn again from resamples of every site's rows and count how often each edge comes back.
 
-    Writes a table source, target, lag, weight, ci_low, ci_high, probability that
+    Writes a table source, target, lag, weight, ci_low, ci_high, probability, presence, direction, oriented that
     `feddbn report RESULT --edges TABLE` shows beside the graph.
     """
     from feddbn.data import read_sites
@@ -88,7 +88,11 @@ def confidence(
     if as_json:
         print_json({"edges": table, "file": str(out), **table.attrs})
         return
-    print_frame(table.head(_MOST_EDGES), n_text=2)
+    shown = ["source", "target", "lag", "weight", "ci_low", "ci_high", "presence", "direction"]
+    print_frame(table[shown].head(_MOST_EDGES).rename(columns={"presence": "link"}), n_text=2)
     sure = int((table["probability"] >= 0.9).sum())
     say(f"{sure} edges at probability 0.9 or more; {len(table)} were found at least once.")
+    linked = table[(table["presence"] >= 0.9) & (table["probability"] < 0.9) & (table["weight"] != 0)]
+    if len(linked):
+        say(f"{len(linked)} more have a link at 0.9 or more, but not its direction.")
     say(f"Edges: {out}")

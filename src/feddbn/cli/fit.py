@@ -22,7 +22,7 @@ from feddbn.cli.options import (
     parse_params,
 )
 from feddbn.cli.shared_edges import print_shared_edges
-from feddbn.cli.terminal import number, print_json, print_table, progress, remark, say
+from feddbn.cli.terminal import number, print_json, print_table, progress, remark, say, short
 from feddbn.errors import ParameterError, ResultWarning
 from feddbn.method_table import METHODS, default_method, get_method
 
@@ -152,16 +152,28 @@ def print_result(result: Result) -> None:
     say(f"The fit {result.status['message']}{rounds}.")
     within, lagged = np.count_nonzero(dbn.W), np.count_nonzero(dbn.A)
     say(f"{within} edges within a moment, {lagged} lagged.")
-    edges = sorted(result.edges, key=lambda edge: -abs(edge["weight"]))
-    has_probability = any(edge.get("probability") is not None for edge in edges)
-    table = []
-    for edge in edges[:_MOST_EDGES]:
-        cells = [edge["source"], edge["target"], str(edge["lag"]), number(edge["weight"], 3)]
-        table.append([*cells, number(edge.get("probability"), 2)] if has_probability else cells)
-    if table:
-        heads = ["from", "to", "lag", "weight", *(["probability"] if has_probability else [])]
-        print_table(heads, table, n_text=2)
-    if len(edges) > len(table):
-        say(f"... and {len(edges) - len(table)} weaker edges, in the result file.")
+    _print_edges(result)
     for warning in result.warnings:
         remark(f"note: {warning}")
+
+
+def _print_edges(result: Result) -> None:
+    """Print the strongest edges by standardised weight ("in sd"); -- is a link whose direction the data do not tell."""
+    edges = sorted(result.edges, key=lambda edge: -abs(edge.get("standardised") or edge["weight"]))
+    # Old results know one probability for an edge and its direction together.
+    certain = [("presence", "link"), ("direction", "direction")]
+    if all(edge.get("presence") is None for edge in edges):
+        certain = [("probability", "probability")] if any("probability" in edge for edge in edges) else []
+    table, is_open = [], set(result.dbn.open_edges)
+    for edge in edges[:_MOST_EDGES]:
+        line = "--" if edge["lag"] == 0 and (edge["source"], edge["target"]) in is_open else "->"
+        cells = [edge["source"], line, edge["target"], str(edge["lag"])]
+        cells += [short(edge["weight"]), number(edge.get("standardised"), 2)]
+        table.append([*cells, *(number(edge.get(key), 2) for key, _ in certain)])
+    if table:
+        heads = ["from", "", "to", "lag", "weight", "in sd", *(head for _, head in certain)]
+        print_table(heads, table, n_text=3)
+    if len(edges) > len(table):
+        say(f"... and {len(edges) - len(table)} weaker edges, in the result file.")
+    if is_open:
+        say(f"{_count(len(is_open), 'link')} (--) with a direction that the data do not tell.")

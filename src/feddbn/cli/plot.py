@@ -52,6 +52,12 @@ def plot(
     shock: Annotated[str | None, typer.Option(help="The variable that is shocked, for `responses`.")] = None,
     horizon: Annotated[int, typer.Option(help="Moments to follow a shock.")] = 10,
     min_weight: Annotated[float, typer.Option(help="Leave out weaker arrows (graph, time-series).")] = 0.0,
+    standardised: Annotated[
+        bool,
+        typer.Option(
+            "--standardised/--raw", help="Weights in standard deviations, or in the units of the data."
+        ),
+    ] = True,
     dpi: Annotated[int, typer.Option(help="Dots per inch of a .png.")] = 200,
     as_json: Json = False,
 ) -> None:
@@ -60,7 +66,7 @@ def plot(
 
     loaded = Result.load(result)
     target = out or result.with_name(f"{result.stem}-{kind.value}.pdf")
-    axes = _axes(loaded, kind, truth, shock, horizon, min_weight)
+    axes = _axes(loaded, kind, truth, shock, horizon, min_weight, standardised)
     figure = axes.get_figure(root=True)
     assert figure is not None
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -75,15 +81,23 @@ def plot(
 
 
 def _axes(
-    result: Result, kind: Kind, truth: Path | None, shock: str | None, horizon: int, min_weight: float
+    result: Result,
+    kind: Kind,
+    truth: Path | None,
+    shock: str | None,
+    horizon: int,
+    min_weight: float,
+    standardised: bool,
 ) -> Axes:
     from feddbn import report
 
     dbn = result.dbn
     draw: dict[Kind, Callable[[], Axes]] = {
-        Kind.graph: lambda: report.plot_process_graph(dbn, min_weight=min_weight),
-        Kind.time_series: lambda: report.plot_time_series_graph(dbn, min_weight=min_weight),
-        Kind.weights: lambda: report.plot_weights(dbn),
+        Kind.graph: lambda: report.plot_process_graph(dbn, min_weight=min_weight, standardised=standardised),
+        Kind.time_series: lambda: report.plot_time_series_graph(
+            dbn, min_weight=min_weight, standardised=standardised
+        ),
+        Kind.weights: lambda: report.plot_weights(dbn, standardised=standardised),
         Kind.truth: lambda: _against_truth(result, truth),
         Kind.convergence: lambda: _convergence(result),
         Kind.sites: lambda: _sites(result),

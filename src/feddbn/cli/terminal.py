@@ -29,6 +29,7 @@ __all__ = [
     "progress",
     "remark",
     "say",
+    "short",
 ]
 
 Watch = Callable[[Any, Any], None]
@@ -63,6 +64,11 @@ def number(value: float | int | None, digits: int = 2) -> str:
     if value is None or value != value:
         return "-"
     return str(value) if isinstance(value, int) else f"{value:.{digits}f}"
+
+
+def short(value: float) -> str:
+    """Return a weight with three decimals, or with three digits where units make it large or tiny."""
+    return f"{value:.3f}" if value == 0 or 0.01 <= abs(value) < 1000 else f"{value:.3g}"
 
 
 def print_table(

@@ -149,7 +149,9 @@ def attack_fdbnl(
     variables = tuple(next(iter(sites.values())).variables)
     d, q = len(variables), (n_lags + 1) * len(variables)
     n_rounds = _at_least_one(n_lags + 2 if n_rounds is None else n_rounds)
-    settings = ConsensusSettings(n_lags, 0.05, 0.05, schedule=schedule, max_rounds=n_rounds, refit=False)
+    settings = ConsensusSettings(
+        n_lags, 0.05, 0.05, schedule=schedule, max_rounds=n_rounds, refit=False, scale="none"
+    )
     constraints = EdgeConstraints.none(d, n_lags)
 
     def program(names: tuple[str, ...]) -> ServerProgram[Any]:
@@ -215,6 +217,7 @@ def attack_pfdbnl(
         schedule="paper",
         weighting="sites",
         center="none",
+        scale="none",
         max_rounds=_at_least_one(3 * (n_lags + 1) if n_rounds is None else n_rounds),
         refit=False,
         mu=mu,

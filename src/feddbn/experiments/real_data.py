@@ -34,7 +34,7 @@ def run_dream4(cell: Cell) -> list[dict[str, Any]]:
     if method.joint:
         # The paper's personalised setting: each data set is a client, its ten series the recordings.
         sites = {f"network-{n}": [f for fs in data[n].sites.values() for f in fs] for n in networks}
-        model = method.load()(**settings).fit(sites)
+        model = method.make(**settings).fit(sites)
         scores = {n: _combined(_site_weights(model, f"network-{n}", method.personal)) for n in networks}
         return [_dream4_result(n, data[n], scores[n], None, model) for n in networks]
     number, one = next(iter(data.items()))
@@ -50,7 +50,7 @@ def run_netsim(cell: Cell) -> list[dict[str, Any]]:
     cuts = settings.pop("cuts", [])
     if method.personal and method.run == "fit":
         subjects = netsim(sim, PERSONAL_SUBJECTS[sim])
-        model = method.load()(**settings).fit(subjects.sites)
+        model = method.make(**settings).fit(subjects.sites)
         return [
             result
             for name in subjects.sites
@@ -67,7 +67,7 @@ def run_netsim(cell: Cell) -> list[dict[str, Any]]:
     for name, frames in chosen.sites.items():
         truth = chosen.truths[name]
         if method.run in ("fit", "select"):
-            model = method.load()(**settings).fit(split_subject(frames[0]))
+            model = method.make(**settings).fit(split_subject(frames[0]))
             raw, final = (model.W_raw_, model.A_raw_), (model.W_, model.A_)
             results += _netsim_results(name, truth, raw, final, cuts)
             continue
@@ -76,7 +76,7 @@ def run_netsim(cell: Cell) -> list[dict[str, Any]]:
             cut = None if model is None else _is_edge(model.W_, model.A_)
             results.append(_netsim_result(name, truth, score, cut, variant))
     if method.run == "rank":
-        model = method.load()(**settings).fit(chosen.sites)
+        model = method.make(**settings).fit(chosen.sites)
         results.append(
             _netsim_result("all", chosen.truth, _ranker_scores(model), None, "five subjects summed")
         )
@@ -138,10 +138,10 @@ def _shared_scores(
     cell: Cell, settings: Mapping[str, Any], sites: Mapping[str, Any]
 ) -> Iterable[tuple[str | None, FloatArray, Any]]:
     """(variant, score, fitted model or None) of a method that learns one network."""
-    estimator = cell.settings.load()
+    estimator = cell.settings.make
     if cell.settings.run == "context":
         recordings = [frame.to_numpy(dtype=float) for frames in sites.values() for frame in frames]
-        yield None, estimator(recordings, **settings), None
+        yield None, cell.settings.load()(recordings, **settings), None
     elif cell.settings.run == "rank":
         yield None, _ranker_scores(estimator(**settings).fit(sites)), None
     elif cell.settings.run == "local":

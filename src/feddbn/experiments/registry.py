@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -100,6 +101,14 @@ class Method:
             return METHOD_TABLE[self.where].load()
         module, _, name = self.where.partition(":")
         return getattr(import_module(module), name)
+
+    def make(self, **settings: Any) -> Any:
+        """An estimator; its penalties act on the units of the data, as in the paper and in all recorded rows.
+
+        A row's identity names no scale, so what a package version takes by default must not reach it.
+        """
+        cls = self.load()
+        return cls(**({"scale": "none"} if "scale" in signature(cls).parameters else {}), **settings)
 
     @property
     def is_available(self) -> bool:

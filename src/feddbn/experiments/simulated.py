@@ -47,7 +47,7 @@ def run_simulated(cell: Cell) -> list[dict[str, Any]]:
     fed = draw(cell)
     settings = dict(cell.config["settings"])
     settings["n_lags"] = cell.point.n_lags
-    estimator = cell.settings.load()
+    estimator = cell.settings.make
     if cell.settings.run == "local":
         return list(_local_results(fed, estimator, settings))
     pairs = settings.pop("lambdas", None) or [[None, None]]
@@ -79,7 +79,7 @@ def select_lambda(fed: SimulatedFederation, candidates: list[float], n_lags: int
 
     best, lowest = candidates[0], math.inf
     for candidate in candidates:
-        model = Dynotears(n_lags, candidate, candidate).fit(fed.sites)
+        model = Dynotears(n_lags, candidate, candidate, scale="none").fit(fed.sites)
         n = sum(max(0, len(frame) - n_lags) for frames in fed.sites.values() for frame in frames)
         n_edges = int(np.count_nonzero(model.W_) + np.count_nonzero(model.A_))
         variances = np.maximum(model.dbn_.noise_variances, 1e-12)

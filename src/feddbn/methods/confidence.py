@@ -32,7 +32,9 @@ from feddbn.model.dbn import DBN
 
 __all__ = ["MomentsEstimator", "confidence_table", "edge_confidence"]
 
-COLUMNS = ("source", "target", "lag", "weight", "ci_low", "ci_high", "probability")
+COLUMNS = (
+    "source", "target", "lag", "weight", "ci_low", "ci_high", "probability", "presence", "direction", "oriented",
+)  # fmt: skip
 
 
 class MomentsEstimator(Protocol):
@@ -163,15 +165,26 @@ def edge_confidence(
 def confidence_table(
     full: DBN, replicates: FloatArray, *, level: float = 0.9, threshold: float = 0.0
 ) -> pd.DataFrame:
-    """Tidy table of a fit on all data and of (B, p+1, d, d) weights of replicates, ``[from, to]``."""
+    """Tidy table of a fit on all data and of (B, p+1, d, d) weights of replicates, ``[from, to]``.
+
+    Within a moment `presence` is the share of replicates with a link either way and `direction` the share of these with
+    this direction; `oriented` says whether the fit on all data has the link and knows its direction.
+    """
     present = np.abs(replicates) > threshold
     probability = present.mean(axis=0)
     weights = full.adjacency_matrices
     lag, i, j = np.nonzero((probability > 0) | (np.abs(weights) > threshold))
     low, high = np.quantile(replicates[:, lag, i, j], [0.5 - level / 2, 0.5 + level / 2], axis=0)
     names = np.asarray(full.variables, dtype=object)
+    # A replicate has at most one direction of a link within a moment.
+    presence = probability.copy()
+    presence[0] += probability[0].T
+    chance = presence[lag, i, j]
+    direction = np.divide(probability[lag, i, j], chance, out=np.full(len(lag), np.nan), where=chance > 0)
+    oriented = (lag > 0) | full.is_oriented[lag, i, j] | full.is_oriented[lag, j, i]
     columns = (names[i], names[j], lag, weights[lag, i, j], low, high, probability[lag, i, j])
-    table = pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))
+    link = (chance, np.where(lag > 0, 1.0, direction), oriented)
+    table = pd.DataFrame(dict(zip(COLUMNS, (*columns, *link), strict=True)))
     strength = table["weight"].abs()
     order = np.lexsort([-strength.to_numpy(), -table["probability"].to_numpy()])
     return table.iloc[order].reset_index(drop=True)

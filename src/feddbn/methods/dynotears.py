@@ -13,6 +13,7 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import DataError
 from feddbn.federation.programs.fdbnl import ConsensusFit, check_summary, consensus_options
+from feddbn.federation.programs.scales import choose_scale
 from feddbn.federation.programs.statistics import Preparation, prepare, summary_of_moments
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
@@ -73,8 +74,10 @@ class Dynotears(ConsensusEstimator):
     def _solve(self, moments: Moments, variables: tuple[str, ...], center: str) -> ConsensusFit:
         d = len(variables)
         settings = self._settings()
-        preparation: Preparation = prepare(summary_of_moments(moments, d), d, center, self.scale)
+        summary = summary_of_moments(moments, d)
+        scale = choose_scale(settings.scale, d, moments)
+        preparation: Preparation = prepare(summary, d, center, scale.rule)
         check_summary(variables, preparation)
         options, _ = consensus_options(settings, preparation, self._constraints(), 1)
         G = moments.standardised(preparation.center, preparation.scale)
-        return ConsensusFit(solve_dynotears(G, options), preparation, 1.0)
+        return ConsensusFit(solve_dynotears(G, options), preparation, 1.0, scale=scale)

@@ -9,12 +9,15 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import Edge
+from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.fdbnl import ConsensusFit, ConsensusSettings, fdbnl_program
+from feddbn.federation.programs.scales import SCALES, ScaleChoice
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
+from feddbn.methods.link_table import equivalently_directed
 from feddbn.methods.parameters import Rule, a_federation, edges, flag, nothing, number, whole, word
 from feddbn.methods.selection import AUTO_START, resolve_auto
 from feddbn.methods.treated import TREATMENT_RULES
@@ -43,7 +46,7 @@ CONSENSUS_RULES: Mapping[str, Rule] = {
     "required_edges": edges(),
     "center": word("auto", "none", "federated", "recording"),
     **TREATMENT_RULES,
-    "scale": word("none", "federated"),
+    "scale": word(*SCALES),
     "acyclicity": word("expm", "logdet"),
     "random_state": whole(0) | nothing(),
     "federation": a_federation(),
@@ -67,6 +70,14 @@ def still_open(estimator: Any) -> dict[str, Any]:
     """Return an ordinary value for every parameter that is to be chosen."""
     given = estimator.get_params()
     return {name: value for name, value in AUTO_START.items() if given.get(name) == "auto"}
+
+
+def say_scale(estimator: Any, scale: ScaleChoice | None) -> None:
+    """Set `scale_`, and say so where the evidence was for scaled variables."""
+    estimator.scale_ = str(estimator.scale) if scale is None else scale.rule
+    sentence = None if scale is None else scale.sentence(estimator._variables)
+    if sentence is not None:
+        estimator.warnings_.append(sentence)
 
 
 class ConsensusEstimator(DBNEstimator):
@@ -102,7 +113,7 @@ class ConsensusEstimator(DBNEstimator):
         spikes: str = "auto",
         missing: str = "fill",
         on_disagreement: str = "exclude",
-        scale: str = "none",
+        scale: str = "auto",
         acyclicity: str = "expm",
         random_state: int | None = 0,
         federation: Federation | None = None,
@@ -160,6 +171,8 @@ class ConsensusEstimator(DBNEstimator):
         assert run.C_raw is not None
         raw = network(run.C_raw, fit.preparation, variables)
         final = network(run.graph(), fit.preparation, variables, run.target_loss, fit.total_weight)
+        if fit.scale is not None and fit.scale.rule == "federated":
+            final = equivalently_directed(final, self._constraints())
         self._set_network(final, raw)
         self.objective_ = run.raw_objective
         self.n_rounds_ = run.round
@@ -167,6 +180,8 @@ class ConsensusEstimator(DBNEstimator):
         self.history_ = history_frame(run.history, seconds)
         self._say_moments(fit.asked)
         self.center_ = fit.preparation.center_rule
+        say_scale(self, fit.scale)
+        self.standard_deviations_ = safe_roots(fit.preparation.summary.variance[: len(variables)])
         self.n_samples_ = round(fit.preparation.summary.n)
         self.dropped_edges_ = [(variables[i], variables[j], weight) for i, j, weight in run.dropped]
         if run.dropped:
@@ -207,7 +222,11 @@ class FDBNL(ConsensusEstimator):
     center
         "auto", "none", "federated" (on the means of all sites) or "recording" (each on its own).
     scale
-        "federated" fits standardised variables; weights are reported in the units of the data either way.
+        What penalties and thresholds act on; weights are reported in the units of the data either way. "federated":
+        variables scaled to unit variance; "none": the units of the data, as in the paper, where equal noise variances
+        tell directions; "auto": "federated" if the first sum shows that noise differs clearly, whatever the network is,
+        so that one penalty cannot serve all variables (`scale_`, `warnings_`). On scaled variables, directions within
+        a moment that second moments leave open are `dbn_.open_edges`.
     acyclicity
         "expm" or "logdet".
     federation
@@ -221,6 +240,8 @@ class FDBNL(ConsensusEstimator):
         How the fit went.
     n_samples_
         Usable rows over all sites.
+    center_, scale_
+        What was taken off, and what penalties acted on.
     selected_, selection_
         What "auto" chose, and the held-out losses it chose from.
     """

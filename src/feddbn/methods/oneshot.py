@@ -17,6 +17,7 @@ from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions, UnitsCheck, refit
 from feddbn.core.orders.strength import explained_shares
 from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.scaling import safe_roots
 from feddbn.core.statistics.unit_roots import slow_warnings
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
@@ -39,6 +40,7 @@ from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator, label_column
 from feddbn.methods.edge_ranking import FEATURES, SMOOTHING, lagged_edge_table, selection_table
 from feddbn.methods.edge_table import edge_table, path_table
+from feddbn.methods.link_table import open_edges, orientation_table, with_links
 from feddbn.methods.parameters import (
     Rule,
     a_federation,
@@ -57,7 +59,6 @@ from feddbn.model.dbn import DBN
 
 __all__ = ["OneShotDBN"]
 
-_ORIENTATION = ["source", "target", "score_difference", "oriented"]
 _DEFAULT_PENALTY = {"bic": (2.0, 0.0), "ebic": (1.0, 0.5)}
 
 
@@ -89,10 +90,10 @@ class OneShotDBN(DBNEstimator):
         Multiplier of log(n); by default 2 for "bic" and 1 for "ebic". With 1, BIC adds wrong edges, because
         it does not charge for choosing among many candidates.
     average
-        Average over orders and parent sets and take the edges with probability above one half, instead of
-        the single best network. "auto": with equal noise variances, or below 200 rows, up to 40 variables,
-        unless a `penalty` or "ebic" is asked for, which only the single best network obeys.
-        False: probabilities are given the order found, which is faster.
+        Average over orders and parent sets and take the edges with probability above one half, instead of the single
+        best network. "auto": with equal noise variances, or below 200 rows, up to 40 variables, unless a `penalty` or
+        "ebic" is asked for, which only the single best network obeys.
+        False: probabilities given the order found, which is faster.
     n_restarts
         How often the search shakes its best order and tries again.
     use_nongaussian
@@ -116,8 +117,7 @@ class OneShotDBN(DBNEstimator):
     forbidden_edges, required_edges
         ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
     center
-        "none": one intercept per variable. "recording": every recording has its own mean. "auto": its own if the evidence
-        is for it (`center_`, `warnings_`), from the same sum.
+        "none": one intercept per variable; "recording": one for each; "auto": that if the evidence is for it (`center_`).
     scale
         "none", or "federated" to search on variables scaled to unit variance. Weights are in the original units.
     random_state
@@ -135,7 +135,7 @@ class OneShotDBN(DBNEstimator):
     W_raw_, A_raw_
         The same: nothing is shrunk or thresholded here.
     dbn_
-        The network with intercepts and noise variances.
+        The network with intercepts, noise variances and which directions are open.
     order_
         The variables, causes first.
     n_lags_, lag_scores_
@@ -145,13 +145,14 @@ class OneShotDBN(DBNEstimator):
     center_
         "none" or "recording": which means were taken off.
     orientation_
-        DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's
-        ends exchanged scores. 0 means that the data cannot tell.
+        DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's ends
+        exchanged scores. 0 means that the data cannot tell.
     edge_probabilities_
-        DataFrame source, target, lag, weight, probability, strength; over orders up to 40 variables, else given
-        the order found. `weight` is 0 without the edge; `strength` (not with features) is the share of the target's variance
-        that the source explains over all lags. Edges above one half by strength, then the others by probability,
-        which rests on second moments only, also where the noise's shape decided about the network.
+        DataFrame source, target, lag, weight, probability, strength, presence, direction, oriented; over orders up to 40
+        variables, else given the order found. `weight` is 0 without the edge; `strength` (not with features) is the share of
+        the target's variance that the source explains over all lags. Edges above one half by strength, then the others by
+        probability. Within a moment `presence` is the probability of a link either way (by second moments only),
+        `direction` that it is this way given the link, `oriented` False where the data do not settle that.
     units_
         Evidence on the units (equal variances only, else None); a `UnitsWarning` is given if edges change.
     nongaussian_
@@ -350,10 +351,10 @@ class OneShotDBN(DBNEstimator):
         self.n_lags_, self.lag_scores_, self.lambda_path_ = self.n_lags, None, None
         self.order_ = list(names)
         self.noise_variance_, self.reason_ = "free", result.reason
-        self.orientation_ = pd.DataFrame(columns=_ORIENTATION)
+        self.orientation_ = orientation_table((), names)
         self.features_, self.smoothing_ = result.chosen.candidate.features, result.chosen.candidate.smoothing
         self.selection_ = selection_table(result)
-        self.edge_probabilities_ = lagged_edge_table(probability, weight, names, allowed)
+        self.edge_probabilities_ = with_links(lagged_edge_table(probability, weight, names, allowed), names)
         self.units_ = self.nongaussian_ = self.residuals_ = None
         self.score_ = -2 * result.posterior.log_marginal_likelihood
         self.n_rounds_, self.n_samples_ = len(seconds), round(result.chosen.n)
@@ -384,17 +385,18 @@ class OneShotDBN(DBNEstimator):
         self.lag_scores_ = None if outcome.lag_scores is None else outcome.lag_scores.tolist()
         if learned.noise.kind == "equal" and self.scale == "none":
             variances = np.full(d, float(variances.mean()))
-        dbn = DBN(C[:d], C[d:].reshape(outcome.n_lags, d, d), names, intercept, variances)
+        A, is_open = C[d:].reshape(outcome.n_lags, d, d), open_edges(learned.orientation, C, names)
+        dbn = DBN(C[:d], A, names, intercept, variances, is_open)
         self._set_network(dbn, dbn)
         self.status_ = Status.EXACT
         self.order_ = [names[j] for j in learned.order]
         self.noise_variance_, self.reason_ = learned.noise.kind, learned.noise.reason
-        self.orientation_ = pd.DataFrame(
-            [(names[e.source], names[e.target], e.score_difference, e.oriented) for e in learned.orientation],
-            columns=_ORIENTATION,
-        )
+        self.orientation_ = orientation_table(learned.orientation, names)
+        by_noise = outcome.nongaussian is not None and outcome.nongaussian.used
         shares = explained_shares(outcome.moments.scatter, C)
-        self.edge_probabilities_ = edge_table(learned.posterior.probability, C, shares, names)
+        table = edge_table(learned.posterior.probability, C, shares, names)
+        self.edge_probabilities_ = with_links(table, names, learned, by_noise=by_noise)
+        self.standard_deviations_ = safe_roots(np.diag(outcome.moments.scatter)[:d] / outcome.moments.n)
         self.features_, self.smoothing_, self.selection_ = "linear", 1.0, None
         self.lambda_path_ = path_table(learned.path) if learned.path else None
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.graphs.constraints import Edge
+from feddbn.core.graphs.constraints import Edge, EdgeConstraints
+from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.pfdbnl.entries import Entries
@@ -19,7 +20,8 @@ from feddbn.federation.programs.shared_edges import edge_counts_program
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
-from feddbn.methods.fdbnl import CONSENSUS_RULES, settings_of, still_open
+from feddbn.methods.fdbnl import CONSENSUS_RULES, say_scale, settings_of, still_open
+from feddbn.methods.link_table import equivalently_directed
 from feddbn.methods.parameters import Rule, flag, lags_of_sites, number, share_or_count, whole, word
 from feddbn.methods.selection import resolve_auto
 from feddbn.methods.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
@@ -138,7 +140,7 @@ class PFDBNL(DBNEstimator):
         spikes: str = "auto",
         missing: str = "fill",
         on_disagreement: str = "warn",
-        scale: str = "none",
+        scale: str = "auto",
         acyclicity: str = "expm",
         random_state: int | None = 0,
         federation: Federation | None = None,
@@ -264,15 +266,19 @@ class PFDBNL(DBNEstimator):
     def _set_fit(self, fit: PersonalFit, seconds: list[float]) -> None:
         run, variables = fit.run, self._variables
         assert run.status is not None
-        shared = network(fit.shared, fit.preparation, variables, fit.target_loss)
+        shared = self._directed(network(fit.shared, fit.preparation, variables, fit.target_loss), fit)
         self._set_network(shared, network(run.shared, fit.preparation, variables))
         self.objective_ = fit.objective
         self.n_rounds_ = run.round
         self.status_ = run.status
         self.history_ = history_frame(run.history, seconds)
-        self.cluster_dbns_ = [network(C, fit.preparation, variables) for C in fit.clusters]
+        self.cluster_dbns_ = [
+            self._directed(network(C, fit.preparation, variables), fit) for C in fit.clusters
+        ]
         self._say_moments(fit.asked)
         self.center_ = fit.preparation.center_rule
+        say_scale(self, fit.scale)
+        self.standard_deviations_ = safe_roots(fit.preparation.summary.variance[: len(variables)])
         self.n_samples_ = round(fit.preparation.summary.n)
         self.never_joined_ = fit.never_joined
         if fit.never_joined:
@@ -283,11 +289,17 @@ class PFDBNL(DBNEstimator):
         if not run.status.is_converged:
             self.warnings_.append(f"the fit {run.status.message}.")
 
+    def _directed(self, dbn: DBN, fit: PersonalFit, limits: EdgeConstraints | None = None) -> DBN:
+        """The network with its open edges, which scaled variables leave."""
+        if fit.scale is None or fit.scale.rule == "none":
+            return dbn
+        return equivalently_directed(dbn, self._constraints() if limits is None else limits)
+
     def _collect(self, federation: Federation, fit: PersonalFit) -> None:
         """Read the personal networks of simulated sites; a real federation has no way to offer them."""
         self.dbns_: dict[str, DBN] = {}
         self.dbns_raw_: dict[str, DBN] = {}
-        variables, most_lags = self._variables, self._value("n_lags")
+        variables, most_lags, full = self._variables, self._value("n_lags"), self._constraints()
         for name in federation.sites:
             state = federation.state_of(name)
             if state is None:
@@ -298,7 +310,12 @@ class PFDBNL(DBNEstimator):
             entries = Entries.of(names, variables, n_lags, most_lags)
             preparation = _part(fit.preparation, entries)
             loss = own["target_loss"][entries.columns]
-            self.dbns_[name] = network(entries.take(own["C"]), preparation, names, loss)
+            found = network(entries.take(own["C"]), preparation, names, loss)
+            allowed, required = (
+                entries.take(part.astype(float)) > 0 for part in (full.allowed, full.required)
+            )
+            limits = EdgeConstraints(allowed, required)
+            self.dbns_[name] = self._directed(found, fit, limits)
             self.dbns_raw_[name] = network(entries.take(own["C_raw"]), preparation, names)
 
 

@@ -5,7 +5,8 @@ Layout, version 1 (keys a reader does not know are ignored)::
     format, version, feddbn      "feddbn-result", 1, version of the package that wrote it
     method, parameters           name of the class and its arguments
     variables, dbn, raw          names; the network; {W, A} before thresholds, or null
-    edges                        [{source, target, lag, weight, probability?, ci_low?, ci_high?}]
+    edges                        [{source, target, lag, weight, standardised, oriented, probability?, presence?,
+                                 direction?, ci_low?, ci_high?}]
     history, n_rounds            one object per round (a residual that is not finite is null); number of sums
     status                       {name, message, converged}
     sites                        [{name, recordings, segments, rows, usable_rows, dropped_rows, complete_rows,
@@ -46,6 +47,8 @@ _FACTS = {
     "score_": "score",
     "center_": "center",
     "treatment_": "treatment",
+    "scale_": "scale",
+    "standard_deviations_": "standard_deviations",
     "noise_variance_": "noise_variance",
     "reason_": "reason",
     "order_": "order",
@@ -111,7 +114,7 @@ class Result:
             dbn=dbn,
             parameters=parameters,
             raw=raw,
-            edges=_edges(dbn, getattr(estimator, "edge_probabilities_", None)),
+            edges=_edges(dbn, estimator),
             history=_records(history),
             status={"name": status.name, "message": status.message, "converged": status.is_converged},
             sites=_records(None if sites is None else sites.rename_axis("name").reset_index()),
@@ -281,10 +284,17 @@ def _check_header(stored: Mapping[str, Any], where: str) -> None:
         )
 
 
-def _edges(dbn: DBN, probabilities: pd.DataFrame | None) -> list[dict[str, Any]]:
-    edges = dbn.edges()
+def _edges(dbn: DBN, estimator: Any) -> list[dict[str, Any]]:
+    edges, place = dbn.edges(), list(dbn.variables).index
+    sd = getattr(estimator, "standard_deviations_", None)
+    if sd is not None:
+        ends = zip(edges["lag"], edges["source"].map(place), edges["target"].map(place), strict=True)
+        weights = dbn.standardised_weights(sd)
+        edges["standardised"] = [float(weights[lag, i, j]) for lag, i, j in ends]
+    probabilities = getattr(estimator, "edge_probabilities_", None)
     if probabilities is not None:
-        known = [c for c in ("probability", "ci_low", "ci_high") if c in probabilities]
+        columns = ("probability", "presence", "direction", "ci_low", "ci_high")
+        known = [c for c in columns if c in probabilities]
         edges = edges.merge(probabilities[[*_EDGE, *known]], on=_EDGE, how="left")
     return _records(edges)
 

@@ -132,6 +132,10 @@ def _select(
                 number += 1
                 program = on_fold(estimator._candidate(federation, number), fold)
                 C, preparation = run_program(program, federation, observer)
+                if estimator.scale == "auto":
+                    # Losses of all candidates are compared in the units that the first block decided about.
+                    fixed = {**fixed, "scale": "none" if np.all(preparation.scale == 1.0) else "federated"}
+                    estimator.selected_ = {**fixed, **candidate}
                 n_lags = int(estimator._value("n_lags"))
                 center = "recording" if preparation.center_rule == "recording" else "none"
                 judge = held_out_program(

@@ -34,7 +34,7 @@ def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
 
     At lag 0 tigramite wants both halves: ``graph[i, j, 0] = '-->'`` with ``graph[j, i, 0] = '<--'`` and a
     symmetric val_matrix, so each edge of W appears twice and `stack_of_tigramite` reads the direction off
-    the graph.
+    the graph. An edge whose direction is open is ``'o-o'`` in both halves.
     """
     stack = dbn.adjacency_matrices
     if np.any((stack[0] != 0) & (stack[0].T != 0)):
@@ -43,6 +43,8 @@ def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
     graph[stack.transpose(1, 2, 0) != 0] = "-->"
     within = graph[:, :, 0]
     within[(stack[0] != 0).T] = "<--"
+    is_open = (stack[0] != 0) & ~dbn.is_oriented[0]
+    within[is_open | is_open.T] = "o-o"
     values = np.array(stack.transpose(1, 2, 0))
     values[:, :, 0] += stack[0].T
     return graph, values
@@ -56,6 +58,12 @@ def stack_of_tigramite(graph: Any, val_matrix: ArrayLike) -> FloatArray:
             f"graph and val_matrix must both be (d, d, tau_max+1), got {marks.shape} and {values.shape}."
         )
     known = np.isin(marks, ["", "-->", "<--"])
+    if np.any(marks == "o-o"):
+        i, j, _ = (int(k) for k in np.argwhere(marks == "o-o")[0])
+        raise ParameterError(
+            f"graph[{i}, {j}] has the link 'o-o', whose direction is open, but a weight needs one; choose '-->' or "
+            "'<--' for it."
+        )
     if not known.all():
         mark = str(marks[tuple(np.argwhere(~known)[0])])
         raise ParameterError(

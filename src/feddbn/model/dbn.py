@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
-from feddbn.model import arrays, dynamics, effects, export, graph, residuals
+from feddbn.model import arrays, dynamics, effects, export, graph, residuals, standardised
 from feddbn.model.forecast import Forecast, Held, IntervalMethod, forecast, sample_paths
 from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
 from feddbn.model.network import Network
@@ -30,7 +30,7 @@ __all__ = ["DBN"]
 class DBN(Network):
     """A linear dynamic Bayesian network and what can be asked of it.
 
-    `W`, `A`, `variables`, `intercept` and `noise_variances` are described at `feddbn.model.network.Network`.
+    `W`, `A`, `variables`, `intercept`, `noise_variances` and `open_edges` are described at `feddbn.model.network.Network`.
     """
 
     @classmethod
@@ -60,11 +60,13 @@ class DBN(Network):
                 f"mean must be {self.d} finite numbers, one for each variable, got {mean!r}."
             )
         intercept = level - level @ (self.W + self.A.sum(axis=0))
-        return DBN(self.W, self.A, self.variables, intercept, self.noise_variances)
+        return DBN(self.W, self.A, self.variables, intercept, self.noise_variances, self.open_edges)
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:
-        """Whether both have the same variables and lags and all numbers agree within `atol`."""
+        """Whether both have the same variables, lags and open edges and all numbers agree within `atol`."""
         if self.variables != other.variables or self.n_lags != other.n_lags:
+            return False
+        if self.open_edges != other.open_edges:
             return False
         pairs = ((getattr(self, k), getattr(other, k)) for k in ("W", "A", "intercept", "noise_variances"))
         return all(bool(np.all(np.abs(a - b) <= atol)) for a, b in pairs)
@@ -201,6 +203,13 @@ class DBN(Network):
         """Frame horizon, total, direct, mediated, cumulative for one pair of variables."""
         return effects.effect_table(self, source, target, horizon, mediators)
 
+    def standardised_weights(self, sd: ArrayLike | None = None) -> FloatArray:
+        """(n_lags+1, d, d) ``weight * sd_from / sd_to``, W first: effects that can be compared whatever the units.
+
+        `sd` are (d,) standard deviations, by default those of the network's own stationary process.
+        """
+        return standardised.standardised_weights(self, sd)
+
     # How well it fits.
 
     def residuals(self, data: Rows | Sequence[Rows]) -> FloatArray:
@@ -218,7 +227,7 @@ class DBN(Network):
     # As edges, graphs and files.
 
     def edges(self, threshold: float = 0.0) -> pd.DataFrame:
-        """Frame source, target, lag, weight of the edges with ``|weight| > threshold``."""
+        """Frame source, target, lag, weight, standardised, oriented of the edges with ``|weight| > threshold``."""
         return graph.edge_table(self, threshold)
 
     @classmethod
@@ -240,7 +249,7 @@ class DBN(Network):
         return cls(**graph.parts_of_graph(time_series_graph))
 
     def to_lingam(self) -> FloatArray:
-        """(n_lags+1, d, d) in lingam's orientation [to, from]."""
+        """(n_lags+1, d, d) in lingam's orientation [to, from]; it has no mark for an open direction."""
         return arrays.lingam_arrays(self)
 
     @classmethod
@@ -250,7 +259,7 @@ class DBN(Network):
         return cls(stack[0], stack[1:], variables)
 
     def to_tigramite(self) -> tuple[NDArray[np.str_], FloatArray]:
-        """(graph, val_matrix), both (d, d, n_lags+1), as tigramite's plotting wants them."""
+        """(graph, val_matrix), both (d, d, n_lags+1), as tigramite's plotting wants them; open edges are 'o-o'."""
         return arrays.tigramite_arrays(self)
 
     @classmethod
@@ -287,7 +296,7 @@ class DBN(Network):
         return cls(**export.parts_of_npz(path))
 
     def to_csv(self, path: str | Path | None = None) -> str:
-        """Edge list as CSV text, also written to `path` if given; carries weights only."""
+        """Edge list as CSV text, also written to `path` if given; carries weights and open directions only."""
         return export.write_text(export.csv_text(self), path)
 
     @classmethod

@@ -42,15 +42,16 @@ __all__ = [
 ]
 
 FORMAT = "feddbn-dbn"
-VERSION = 1
+VERSION = 2
+"""2 has `open_edges`; a network without open edges is written as version 1, which every reader understands."""
 _ARRAYS = ("W", "A", "intercept", "noise_variances")
 
 
 def plain_dict(dbn: Network) -> dict[str, Any]:
     """The stored form as lists, numbers and text."""
-    return {
+    plain = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if dbn.open_edges else 1,
         "variables": list(dbn.variables),
         "n_lags": dbn.n_lags,
         "W": dbn.W.tolist(),
@@ -58,6 +59,9 @@ def plain_dict(dbn: Network) -> dict[str, Any]:
         "intercept": dbn.intercept.tolist(),
         "noise_variances": dbn.noise_variances.tolist(),
     }
+    if dbn.open_edges:
+        plain["open_edges"] = [list(pair) for pair in dbn.open_edges]
+    return plain
 
 
 def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
@@ -93,7 +97,20 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
         variables=tuple(variables),
         intercept=arrays["intercept"],
         noise_variances=arrays["noise_variances"],
+        open_edges=_open_edges(stored.get("open_edges"), variables, arrays["W"], where),
     )
+
+
+def _open_edges(given: Any, variables: list[str], W: np.ndarray, where: str) -> tuple[tuple[str, str], ...]:
+    """The pairs of names of ``open_edges``, which may be absent."""
+    pairs = [] if given is None else given
+    place = {name: k for k, name in enumerate(variables)}
+    is_list = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs)
+    if not is_list or not all(isinstance(name, str) and name in place for pair in pairs for name in pair):
+        raise FileError(f"{where} is damaged: 'open_edges' is not a list of pairs of variables.")
+    if not all(W[place[source], place[target]] for source, target in pairs):
+        raise FileError(f"{where} is damaged: 'open_edges' names a pair that is no edge of W.")
+    return tuple((source, target) for source, target in pairs)
 
 
 def json_text(dbn: Network) -> str:
@@ -115,16 +132,19 @@ def write_npz(dbn: Network, path: str | Path) -> None:
     """Write a compressed npz archive with the same keys as the JSON form."""
     plain = plain_dict(dbn)
     names = np.frombuffer(json.dumps(plain["variables"]).encode(), dtype=np.uint8)
+    pairs = json.dumps(plain.get("open_edges", [])).encode()
+    more: dict[str, Any] = {"open_edges": np.frombuffer(pairs, dtype=np.uint8)} if dbn.open_edges else {}
     with _target(path).open("wb") as file:
         np.savez_compressed(
             file,
             format=np.array(FORMAT),
-            version=np.array(VERSION),
+            version=np.array(plain["version"]),
             variables=names,
             W=dbn.W,
             A=dbn.A,
             intercept=dbn.intercept,
             noise_variances=dbn.noise_variances,
+            **more,
         )
 
 
@@ -145,23 +165,25 @@ def parts_of_npz(path: str | Path) -> Parts:
     for key in ("format", "version"):
         if key in stored:
             stored[key] = stored[key].tolist()
-    if "variables" in stored:
-        try:
-            stored["variables"] = json.loads(stored["variables"].tobytes().decode())
-        except ValueError:
-            raise FileError(f"{where} is damaged: 'variables' is not a list of names.") from None
+    for key, what in (("variables", "a list of names"), ("open_edges", "a list of pairs of variables")):
+        if key in stored:
+            try:
+                stored[key] = json.loads(stored[key].tobytes().decode())
+            except ValueError:
+                raise FileError(f"{where} is damaged: {key!r} is not {what}.") from None
     if "A" in stored:
         stored["n_lags"] = int(stored["A"].shape[0]) if stored["A"].ndim else -1
     return parts_of_dict(stored, where)
 
 
 def csv_text(dbn: Network) -> str:
-    """Edge list source, target, lag, weight as CSV with a header."""
+    """Edge list source, target, lag, weight, standardised, oriented as CSV with a header."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["source", "target", "lag", "weight"])
-    for source, target, lag, weight in edge_table(dbn).itertuples(index=False):
-        writer.writerow([source, target, int(lag), repr(float(weight))])
+    writer.writerow(["source", "target", "lag", "weight", "standardised", "oriented"])
+    for source, target, lag, weight, standardised, oriented in edge_table(dbn).itertuples(index=False):
+        numbers = [repr(float(weight)), repr(float(standardised))]
+        writer.writerow([source, target, int(lag), *numbers, str(bool(oriented)).lower()])
     return buffer.getvalue()
 
 
@@ -211,9 +233,10 @@ def dot_text(dbn: Network) -> str:
     for lag in range(dbn.n_lags, -1, -1):
         nodes = "; ".join(_quoted(f"{name}_lag{lag}") for name in dbn.variables)
         lines.append(f"  {{ rank=same; {nodes}; }}")
-    for source, target, lag, weight in edge_table(dbn).itertuples(index=False):
+    for source, target, lag, weight, _, oriented in edge_table(dbn).itertuples(index=False):
         ends = f"{_quoted(f'{source}_lag{lag}')} -> {_quoted(f'{target}_lag0')}"
-        lines.append(f'  {ends} [weight_value="{float(weight)!r}", label="{weight:.3g}"];')
+        line = "" if oriented else ", dir=none"
+        lines.append(f'  {ends} [weight_value="{float(weight)!r}", label="{weight:.3g}"{line}];')
     return "\n".join([*lines, "}"]) + "\n"
 
 

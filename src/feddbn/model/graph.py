@@ -17,6 +17,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.inputs import is_number
 from feddbn.model.network import Network
+from feddbn.model.standardised import standardised_weights
 
 __all__ = ["Parts", "edge_table", "parts_of_edges", "parts_of_graph", "summary_graph", "time_series_graph"]
 
@@ -29,24 +30,35 @@ class Parts(TypedDict):
     variables: tuple[str, ...]
     intercept: FloatArray | None
     noise_variances: FloatArray | None
+    open_edges: tuple[tuple[str, str], ...]
 
 
 def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
-    """Frame source, target, lag, weight of every edge with ``|weight| > threshold``, by lag, source,
-    target.
+    """Frame source, target, lag, weight, standardised, oriented of every edge with ``|weight| > threshold``, by lag,
+    source, target.
+
+    `standardised` is the weight in standard deviations (`feddbn.model.standardised`); `oriented` is False where the
+    direction within a moment is open.
     """
     stack = dbn.adjacency_matrices
     lag, i, j = np.nonzero(np.abs(stack) > threshold)
     names = np.asarray(dbn.variables, dtype=object)
     return pd.DataFrame(
-        {"source": names[i], "target": names[j], "lag": lag.astype(np.int64), "weight": stack[lag, i, j]}
+        {
+            "source": names[i],
+            "target": names[j],
+            "lag": lag.astype(np.int64),
+            "weight": stack[lag, i, j],
+            "standardised": standardised_weights(dbn)[lag, i, j],
+            "oriented": dbn.is_oriented[lag, i, j],
+        }
     )
 
 
 def parts_of_edges(
     edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
 ) -> Parts:
-    """Weights of a frame source, target, lag[, weight].
+    """Weights of a frame source, target, lag[, weight, oriented].
 
     Without `variables` they are those that occur, in order of appearance; without `n_lags` the largest lag
     is taken.
@@ -78,11 +90,24 @@ def parts_of_edges(
             raise DataError(f"the edge {s} -> {t} at lag {lag} has a weight that is not a finite number.")
         seen.add((s, t, lag))
         stack[lag, position[s], position[t]] = float(weight)
-    return Parts(W=stack[0], A=stack[1:], variables=names, intercept=None, noise_variances=None)
+    oriented = [_truth(v) for v in edges["oriented"]] if "oriented" in edges.columns else [True] * len(edges)
+    rows = zip(source, target, lags, oriented, strict=True)
+    return Parts(
+        W=stack[0],
+        A=stack[1:],
+        variables=names,
+        intercept=None,
+        noise_variances=None,
+        open_edges=tuple(
+            (s, t)
+            for s, t, lag, known in rows
+            if lag == 0 and not known and stack[0, position[s], position[t]] != 0
+        ),
+    )
 
 
 def time_series_graph(dbn: Network) -> nx.DiGraph:
-    """Graph with d (n_lags + 1) nodes; edges carry weight and lag, nodes of lag 0 intercept and
+    """Graph with d (n_lags + 1) nodes; edges carry weight, lag and oriented, nodes of lag 0 intercept and
     noise_variance.
     """
     graph = nx.DiGraph(n_lags=dbn.n_lags)
@@ -95,10 +120,14 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
                     "noise_variance": float(dbn.noise_variances[k]),
                 }
             graph.add_node(f"{name}_lag{lag}", variable=name, lag=lag, position=k, **extra)
+    oriented = dbn.is_oriented
     for lag, i, j in np.argwhere(dbn.adjacency_matrices != 0):
-        weight = float(dbn.adjacency_matrices[lag, i, j])
         graph.add_edge(
-            f"{dbn.variables[i]}_lag{lag}", f"{dbn.variables[j]}_lag0", weight=weight, lag=int(lag)
+            f"{dbn.variables[i]}_lag{lag}",
+            f"{dbn.variables[j]}_lag0",
+            weight=float(dbn.adjacency_matrices[lag, i, j]),
+            lag=int(lag),
+            oriented=bool(oriented[lag, i, j]),
         )
     return graph
 
@@ -107,7 +136,7 @@ def summary_graph(dbn: Network) -> nx.DiGraph:
     """Graph over the d variables: an edge for every pair linked at some lag, with lags, weights and strength.
 
     `lags` and `weights` are lists in order of lag; `strength` is the weight of largest absolute value,
-    with its sign.
+    with its sign; `oriented` is False where the edge within the moment has an open direction.
     """
     graph = nx.DiGraph(n_lags=dbn.n_lags)
     graph.add_nodes_from(dbn.variables)
@@ -121,6 +150,7 @@ def summary_graph(dbn: Network) -> nx.DiGraph:
             lags=[int(lag) for lag in lags],
             weights=[float(w) for w in weights],
             strength=float(weights[np.abs(weights).argmax()]),
+            oriented=(dbn.variables[i], dbn.variables[j]) not in dbn.open_edges,
         )
     return graph
 
@@ -142,6 +172,7 @@ def parts_of_graph(graph: nx.DiGraph) -> Parts:
     index = {name: k for k, name in enumerate(names)}
     p, d = max((lag for _, lag in place.values()), default=0), len(names)
     stack = np.zeros((p + 1, d, d))
+    open_edges: list[tuple[str, str]] = []
     for start, end, data in graph.edges(data=True):
         (i, lag), (j, end_lag) = place[start], place[end]
         if end_lag != 0:
@@ -154,6 +185,8 @@ def parts_of_graph(graph: nx.DiGraph) -> Parts:
                 f"the edge {start} -> {end} has the weight {weight!r}, which is not a finite number."
             )
         stack[lag, index[i], index[j]] = float(weight)
+        if lag == 0 and weight != 0 and not _truth(data.get("oriented", True)):
+            open_edges.append((i, j))
     vectors: dict[str, FloatArray | None] = {}
     for key in ("intercept", "noise_variance"):
         given = {place[node][0]: value for node, value in graph.nodes(data=key) if value is not None}
@@ -165,6 +198,7 @@ def parts_of_graph(graph: nx.DiGraph) -> Parts:
         variables=names,
         intercept=vectors["intercept"],
         noise_variances=vectors["noise_variance"],
+        open_edges=tuple(open_edges),
     )
 
 
@@ -177,6 +211,17 @@ def _node_place(node: Hashable, data: dict[str, Any]) -> tuple[str, int]:
             f"the node {node!r} is not named {{variable}}_lag{{l}} and has no variable and lag attributes."
         )
     return name, int(lag)
+
+
+def _truth(value: object) -> bool:
+    """Whether an edge is oriented: a bool, a number, or the words of CSV."""
+    if isinstance(value, str):
+        known = {"true": True, "1": True, "false": False, "0": False}
+        if value.strip().lower() in known:
+            return known[value.strip().lower()]
+    elif isinstance(value, (bool, np.bool_, int)):
+        return bool(value)
+    raise DataError(f"oriented must be True or False for every edge, got {value!r}.")
 
 
 def _lag(value: object) -> int:

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import ParameterError
 
 __all__ = ["Network"]
@@ -32,6 +32,8 @@ class Network:
         (d,) constant of each equation.
     noise_variances
         (d,) variances of u_t.
+    open_edges
+        (from, to) by name: edges of W that are there, but whose direction the data do not tell; empty if none is known.
     """
 
     W: FloatArray
@@ -39,6 +41,7 @@ class Network:
     variables: tuple[str, ...]
     intercept: FloatArray
     noise_variances: FloatArray
+    open_edges: tuple[tuple[str, str], ...]
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Network:
         variables: Sequence[str] | None = None,
         intercept: FloatArray | None = None,
         noise_variances: FloatArray | None = None,
+        open_edges: Iterable[tuple[str, str]] = (),
     ) -> None:
         W = np.array(W, dtype=np.float64)
         A = np.array(A, dtype=np.float64)
@@ -80,6 +84,7 @@ class Network:
             ("variables", names),
             ("intercept", c),
             ("noise_variances", v),
+            ("open_edges", _open_edges(open_edges, W, names)),
         ):
             object.__setattr__(self, field_name, value)
 
@@ -102,3 +107,26 @@ class Network:
     def adjacency_matrices(self) -> FloatArray:
         """(p+1, d, d): W first, then A_1, ..., A_p, all ``[from, to]``."""
         return np.concatenate([self.W[None], self.A])
+
+    @property
+    def is_oriented(self) -> BoolArray:
+        """(p+1, d, d) which edges have a known direction: all across moments, and within one those not in `open_edges`."""
+        known: BoolArray = np.asarray(self.adjacency_matrices != 0)
+        place = {name: k for k, name in enumerate(self.variables)}
+        for source, target in self.open_edges:
+            known[0, place[source], place[target]] = False
+        return known
+
+
+def _open_edges(
+    given: Iterable[tuple[str, str]], W: FloatArray, names: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """The pairs in the order of the variables, each once; ParameterError if one is no edge within a moment."""
+    place = {name: k for k, name in enumerate(names)}
+    pairs = {(str(source), str(target)) for source, target in given}
+    for source, target in sorted(pairs):
+        if source not in place or target not in place or W[place[source], place[target]] == 0:
+            raise ParameterError(
+                f"open_edges names {source} -> {target}, which is no edge within a moment of this network; leave it out."
+            )
+    return tuple(sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]])))

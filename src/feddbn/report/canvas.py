@@ -34,6 +34,7 @@ __all__ = [
     "strength_bar",
     "symmetric_scale",
     "thinned",
+    "weight_name",
 ]
 
 # Okabe and Ito's palette without yellow, which vanishes on white paper.
@@ -96,6 +97,11 @@ def cell_grid(ax: Axes, n_rows: int, n_columns: int, colour: str, first_column: 
     left = first_column - 0.5
     ax.hlines(np.arange(1, n_rows) - 0.5, left, left + n_columns, **style)
     ax.vlines(np.arange(1, n_columns) + left, -0.5, n_rows - 0.5, **style)
+
+
+def weight_name(standardised: bool) -> str:
+    """What a colour bar calls the weights it explains."""
+    return "standardised weight" if standardised else "weight"
 
 
 def thinned(n: int, at_most: int) -> list[int]:

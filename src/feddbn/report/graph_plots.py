@@ -24,6 +24,7 @@ from feddbn.report.canvas import (
     shortened,
     strength_bar,
     symmetric_scale,
+    weight_name,
 )
 from feddbn.report.layout import CIRCLE_LIMIT, cluster_order, graph_positions, link_strengths
 
@@ -47,26 +48,31 @@ class ProcessGraph:
     nodes
         columns variable, x, y (unit square), self_effect (the strongest ``A_l[i, i]``, 0 if none), degree.
     arrows
-        columns source, target, lag (of the strongest weight), lags (text, strongest first), weight, curved.
-        Contemporaneous arrows are straight; all lagged effects of one pair are one curved arrow.
+        columns source, target, lag (of the strongest weight), lags (text, strongest first), weight, curved, oriented.
+        Contemporaneous arrows are straight; all lagged effects of one pair are one curved arrow. An arrow that is not
+        oriented has no head: its direction is open.
     """
 
     nodes: pd.DataFrame
     arrows: pd.DataFrame
 
 
-def process_graph(dbn: DBN, *, min_weight: float = 0.0) -> ProcessGraph:
+def process_graph(dbn: DBN, *, min_weight: float = 0.0, standardised: bool = False) -> ProcessGraph:
     """Nodes, positions and arrows of the process graph of `dbn`, weak arrows (``|weight| <= min_weight``)
-    left out.
+    left out; with `standardised`, weights are in standard deviations.
     """
     _require_not_negative(min_weight)
     d = dbn.d
-    lagged = np.where(np.abs(dbn.A) > min_weight, dbn.A, 0.0)
+    stack = dbn.standardised_weights() if standardised else dbn.adjacency_matrices
+    W, A = stack[0], stack[1:]
+    is_open = set(dbn.open_edges)
+    lagged = np.where(np.abs(A) > min_weight, A, 0.0)
     diagonal = lagged[:, np.arange(d), np.arange(d)]
     self_effect = _strongest(diagonal) if dbn.n_lags else np.zeros(d)
-    rows: list[tuple[str, str, int, str, float, bool]] = []
-    for i, j in np.argwhere(np.abs(dbn.W) > min_weight):
-        rows.append((dbn.variables[i], dbn.variables[j], 0, "0", float(dbn.W[i, j]), False))
+    rows: list[tuple[str, str, int, str, float, bool, bool]] = []
+    for i, j in np.argwhere(np.abs(W) > min_weight):
+        ends = dbn.variables[i], dbn.variables[j]
+        rows.append((*ends, 0, "0", float(W[i, j]), False, ends not in is_open))
     for i, j in np.argwhere((lagged != 0).any(axis=0)) if dbn.n_lags else []:
         if i == j:
             continue
@@ -75,8 +81,9 @@ def process_graph(dbn: DBN, *, min_weight: float = 0.0) -> ProcessGraph:
         ]
         text = ",".join(str(lag + 1) for lag in by_strength)
         best = by_strength[0]
-        rows.append((dbn.variables[i], dbn.variables[j], best + 1, text, float(lagged[best, i, j]), True))
-    arrows = pd.DataFrame(rows, columns=["source", "target", "lag", "lags", "weight", "curved"])
+        ends = dbn.variables[i], dbn.variables[j]
+        rows.append((*ends, best + 1, text, float(lagged[best, i, j]), True, True))
+    arrows = pd.DataFrame(rows, columns=["source", "target", "lag", "lags", "weight", "curved", "oriented"])
     positions = graph_positions(dbn)
     ends = pd.concat([arrows["source"], arrows["target"]]).value_counts()
     nodes = pd.DataFrame(
@@ -98,12 +105,13 @@ def plot_process_graph(
     min_weight: float = 0.0,
     limit: float | None = None,
     max_labels: int = 40,
+    standardised: bool = True,
 ) -> Axes:
     """The axes with one node per variable and one arrow per effect.
 
-    Arrow colour is the weight, a number on an arrow its lags (strongest first; straight arrows without a
-    number act within the moment), node colour the variable's effect on its own future. With more than
-    `max_labels` variables only the most connected ones are named.
+    Arrow colour and width are the weight, a number on an arrow its lags (strongest first; straight arrows without a
+    number act within the moment), node colour the variable's effect on its own future. A line without a head is a link
+    whose direction is open. With more than `max_labels` variables only the most connected ones are named.
 
     Parameters
     ----------
@@ -117,8 +125,11 @@ def plot_process_graph(
         End of the symmetric colour scale; the largest weight if None.
     max_labels
         Most variables that are named.
+    standardised
+        Draw weights in standard deviations, so that one in a large unit does not hide the others; False draws them,
+        and reads `min_weight` and `limit`, in the units of the data.
     """
-    graph = process_graph(dbn, min_weight=min_weight)
+    graph = process_graph(dbn, min_weight=min_weight, standardised=standardised)
     nodes, arrows = graph.nodes, graph.arrows
     d = dbn.d
     side = float(np.clip(4.2 + 0.16 * d, 5.0, 12.0))
@@ -146,10 +157,10 @@ def plot_process_graph(
                 where[row["source"]],
                 where[row["target"]],
                 connectionstyle=f"arc3,rad={bend}",
-                arrowstyle="-|>",
+                arrowstyle="-|>" if row["oriented"] else "-",
                 mutation_scale=8 if crowded else 12,
                 shrinkA=width / 2,
-                shrinkB=width / 2 + 1,
+                shrinkB=width / 2 + bool(row["oriented"]),
                 color=colour,
                 linewidth=(0.4 + 1.2 * share) if crowded else (0.9 + 2.0 * share),
                 alpha=0.35 + 0.6 * min(share, 1.0) if crowded else 0.95,
@@ -173,13 +184,15 @@ def plot_process_graph(
     ax.set_aspect("equal")
     ax.set_axis_off()
     strength_bar(ax, auto, HEAT_COLOURS, "effect on its own future (node)", shrink=0.5)
-    strength_bar(ax, norm, EDGE_COLOURS, "weight (arrow)", shrink=0.5)
+    strength_bar(ax, norm, EDGE_COLOURS, f"{weight_name(standardised)} (arrow)", shrink=0.5)
+    if not arrows["oriented"].all():
+        _explain_lines(ax, 12)
     return ax
 
 
 def time_series_edges(dbn: DBN, *, min_weight: float = 0.0) -> pd.DataFrame:
-    """The arrows of the unrolled graph: source, target, lag, weight, one row per nonzero weight, weakest
-    first.
+    """The arrows of the unrolled graph: source, target, lag, weight, standardised, oriented, one row per nonzero
+    weight, weakest first.
     """
     _require_not_negative(min_weight)
     stack = dbn.adjacency_matrices
@@ -191,6 +204,8 @@ def time_series_edges(dbn: DBN, *, min_weight: float = 0.0) -> pd.DataFrame:
             "target": [dbn.variables[j] for j in index[:, 2]],
             "lag": index[:, 0].astype(int),
             "weight": weights,
+            "standardised": dbn.standardised_weights()[tuple(index.T)],
+            "oriented": dbn.is_oriented[tuple(index.T)],
         }
     )
     return frame.iloc[np.argsort(np.abs(weights), kind="stable")].reset_index(drop=True)
@@ -203,14 +218,21 @@ def plot_time_series_graph(
     min_weight: float = 0.0,
     limit: float | None = None,
     cluster: bool = True,
+    standardised: bool = True,
 ) -> Axes:
     """The axes with one row per variable and one column per moment t-p, ..., t.
 
     Effects into moment t are drawn in full; up to `REPEAT_LIMIT` variables the same effects between earlier
     moments are drawn faintly, because they repeat. Contemporaneous effects bow to the right of their
-    column. `cluster` puts linked variables on neighbouring rows.
+    column, without a head where their direction is open. `cluster` puts linked variables on neighbouring rows;
+    `standardised`, `min_weight` and `limit` as in `plot_process_graph`.
     """
-    edges = time_series_edges(dbn, min_weight=min_weight)
+    _require_not_negative(min_weight)
+    edges = time_series_edges(dbn)
+    if standardised:
+        edges = edges.assign(weight=edges["standardised"])
+    edges = edges[edges["weight"].abs() > min_weight]
+    edges = edges.iloc[np.argsort(edges["weight"].abs(), kind="stable")]
     d, p = dbn.d, dbn.n_lags
     order = cluster_order(link_strengths(dbn)) if cluster else list(range(d))
     row_of = {dbn.variables[v]: d - 1 - place for place, v in enumerate(order)}
@@ -226,7 +248,7 @@ def plot_time_series_graph(
         for moment in range(first, 1):
             current = moment == 0
             style: dict[str, Any] = {
-                "arrowstyle": "-|>",
+                "arrowstyle": "-|>" if row["oriented"] else "-",
                 "mutation_scale": 7 if crowded else 11,
                 "edgecolor": EDGE_COLOURS(norm(row["weight"])),
                 "linewidth": (0.5 + 1.2 * share) * (1.0 if crowded else 1.4),
@@ -259,8 +281,18 @@ def plot_time_series_graph(
     ax.set_ylim(-0.7, d - 0.3)
     for side in ax.spines.values():
         side.set_visible(False)
-    strength_bar(ax, norm, EDGE_COLOURS, "weight", shrink=0.6 if d <= 40 else 0.25)
+    strength_bar(ax, norm, EDGE_COLOURS, weight_name(standardised), shrink=0.6 if d <= 40 else 0.25)
+    if not edges["oriented"].all():
+        _explain_lines(ax, 30)
     return ax
+
+
+def _explain_lines(ax: Axes, below: int) -> None:
+    """Say some points below the picture what a line without a head is."""
+    ax.annotate(
+        "line without a head: direction not known", (0.5, 0), xytext=(0, -below), xycoords="axes fraction",
+        textcoords="offset points", ha="center", va="top", fontsize=9, color="#444444", annotation_clip=False,
+    )  # fmt: skip
 
 
 def _name_nodes(ax: Axes, nodes: pd.DataFrame, on_circle: bool, width: float, max_labels: int) -> None:

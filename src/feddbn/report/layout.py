@@ -23,10 +23,10 @@ CIRCLE_LIMIT = 36
 
 
 def link_strengths(dbn: DBN) -> FloatArray:
-    """(d, d) symmetric: ``max over lags of |weight|`` between two variables in either direction, zero
-    diagonal.
+    """(d, d) symmetric: ``max over lags of |standardised weight|`` between two variables in either direction, zero
+    diagonal; so the picture does not depend on units.
     """
-    strength = np.abs(dbn.adjacency_matrices).max(axis=0)
+    strength = np.nan_to_num(np.abs(dbn.standardised_weights())).max(axis=0)
     strength = np.maximum(strength, strength.T)
     np.fill_diagonal(strength, 0.0)
     return np.asarray(strength, dtype=np.float64)

@@ -18,6 +18,7 @@ from feddbn.report.canvas import (
     strength_bar,
     symmetric_scale,
     thinned,
+    weight_name,
 )
 from feddbn.report.layout import cluster_order, link_strengths
 
@@ -28,11 +29,13 @@ NUMBER_LIMIT = 6
 LABEL_LIMIT = 26
 
 
-def weight_panels(dbns: Sequence[DBN], *, cluster: bool | None = None) -> tuple[list[str], FloatArray]:
+def weight_panels(
+    dbns: Sequence[DBN], *, cluster: bool | None = None, standardised: bool = False
+) -> tuple[list[str], FloatArray]:
     """The common order of the variables and the matrices (rows, p+1, d, d) in that order.
 
     Variables keep their order up to 30 of them; above, or with ``cluster=True``, linked variables are put
-    together, by the first network, so that blocks become visible.
+    together, by the first network, so that blocks become visible. `standardised` gives weights in standard deviations.
     """
     first = dbns[0]
     for other in dbns[1:]:
@@ -45,16 +48,25 @@ def weight_panels(dbns: Sequence[DBN], *, cluster: bool | None = None) -> tuple[
     p = max(dbn.n_lags for dbn in dbns)
     panels = np.zeros((len(dbns), p + 1, first.d, first.d))
     for row, dbn in enumerate(dbns):
-        panels[row, : dbn.n_lags + 1] = dbn.adjacency_matrices[:, order][:, :, order]
+        stack = dbn.standardised_weights() if standardised else dbn.adjacency_matrices
+        panels[row, : dbn.n_lags + 1] = stack[:, order][:, :, order]
     return [first.variables[i] for i in order], panels
 
 
 def plot_weights(
-    dbn: DBN, *, ax: Axes | None = None, limit: float | None = None, cluster: bool | None = None
+    dbn: DBN,
+    *,
+    ax: Axes | None = None,
+    limit: float | None = None,
+    cluster: bool | None = None,
+    standardised: bool = True,
 ) -> Axes:
-    """The axes with W, A_1, ..., A_p of one network side by side; rows are causes, columns effects."""
-    names, panels = weight_panels([dbn], cluster=cluster)
-    return _draw(panels, names, [""], ax, limit)
+    """The axes with W, A_1, ..., A_p of one network side by side; rows are causes, columns effects.
+
+    With `standardised` weights are in standard deviations, so that one in a large unit does not hide the others.
+    """
+    names, panels = weight_panels([dbn], cluster=cluster, standardised=standardised)
+    return _draw(panels, names, [""], ax, limit, weight_name(standardised))
 
 
 def plot_truth_and_estimate(
@@ -75,7 +87,12 @@ def plot_truth_and_estimate(
 
 
 def _draw(
-    panels: FloatArray, names: list[str], rows: Sequence[str], ax: Axes | None, limit: float | None
+    panels: FloatArray,
+    names: list[str],
+    rows: Sequence[str],
+    ax: Axes | None,
+    limit: float | None,
+    what: str = "weight",
 ) -> Axes:
     n_rows, n_columns, d, _ = panels.shape
     side = float(np.clip(1.4 + 0.09 * d, 2.0, 5.0)) * (1.0 if n_columns <= 3 else 3.4 / (n_columns + 0.4))
@@ -112,7 +129,7 @@ def _draw(
                 cell_grid(panel, d, d, "#dddddd")
             if d <= NUMBER_LIMIT:
                 _write_numbers(panel, panels[r, c], float(norm.vmax or 1.0))
-    strength_bar(ax, norm, HEAT_COLOURS, "weight", shrink=0.7)
+    strength_bar(ax, norm, HEAT_COLOURS, what, shrink=0.7)
     return ax
 
 

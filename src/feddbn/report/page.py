@@ -185,7 +185,7 @@ def _figures(record: ReportRecord) -> dict[str, Markup]:
         text = "True weights above estimated weights, rows are causes and columns effects"
         figures["matrices"] = inline_svg(lambda: plot_truth_and_estimate(truth, record.dbn), "matrices", text)
     else:
-        text = "Estimated weights, rows are causes and columns effects"
+        text = "Estimated weights in standard deviations, rows are causes and columns effects"
         figures["matrices"] = inline_svg(lambda: plot_weights(record.dbn), "matrices", text)
     if record.personal:
         table = site_differences(record.dbn, record.personal)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.standardised import standard_deviations
 from feddbn.report.graph_plots import time_series_edges
 from feddbn.report.layout import graph_positions
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord
@@ -26,9 +27,9 @@ EFFECTS_BUDGET = 1200
 def page_data(record: ReportRecord) -> dict[str, Any]:
     """A JSON-able mapping: variables, positions, lags, and per network its edges and effects.
 
-    An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth]`` with positions instead
-    of names and null for what is unknown. Effects are ``{source: [[target, peak, step, [responses]],
-    ...]}``.
+    An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
+    direction]`` with positions instead of names and null for what is unknown. Effects are ``{source: [[target,
+    peak, step, [responses]], ...]}``.
     """
     networks: list[dict[str, Any]] = [
         {"name": "shared" if record.personal else "learned", "edges": _edge_rows(record.edges, record.dbn)}
@@ -36,7 +37,8 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
     networks[0]["effects"] = _effects(record.dbn)
     in_budget = (len(record.personal) + 1) * record.dbn.d <= EFFECTS_BUDGET
     for site, dbn in record.personal.items():
-        table = time_series_edges(dbn).iloc[::-1].reindex(columns=list(EDGE_COLUMNS)).reset_index(drop=True)
+        columns = [*EDGE_COLUMNS, "standardised", "oriented"]
+        table = time_series_edges(dbn).iloc[::-1].reindex(columns=columns).reset_index(drop=True)
         networks.append(
             {"name": site, "edges": _edge_rows(table, dbn), "effects": _effects(dbn) if in_budget else {}}
         )
@@ -47,6 +49,8 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "n_lags": int(max([record.dbn.n_lags, *edges["lag"]])),
         "has_probability": bool(edges["probability"].notna().any()),
         "has_interval": bool(edges["ci_low"].notna().any()),
+        "has_presence": bool(edges["presence"].notna().any()),
+        "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,
         "horizon": HORIZON,
         "networks": networks,
@@ -54,8 +58,10 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
 
 
 def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
+    """Responses to a shock of one standard deviation, in standard deviations: comparable whatever the units."""
+    scale = standard_deviations(dbn)
     try:
-        responses = dbn.impulse_responses(HORIZON)
+        responses = dbn.impulse_responses(HORIZON) * (scale[:, None] / scale)
     except ParameterError:
         # An average of graphs may hold a cycle of weight 1: shocks then have no finite effect to show.
         return {}
@@ -83,12 +89,14 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
     truth = table["truth"] if "truth" in table else [None] * len(table)
     numbers = zip(
         table["weight"], table["probability"], table["ci_low"], table["ci_high"], truth,
-        table["source"], table["target"], table["lag"], strict=True,
+        table["source"], table["target"], table["lag"], table["standardised"], table["oriented"],
+        table["presence"], table["direction"], strict=True,
     )  # fmt: skip
     return [
-        [place[s], place[t], int(lag), _rounded(w), _rounded(prob), _rounded(low), _rounded(high), mark]
-        for w, prob, low, high, mark, s, t, lag in numbers
-    ]
+        [place[s], place[t], int(lag), _rounded(w), _rounded(prob), _rounded(low), _rounded(high), mark,
+         _rounded(share), int(oriented), _rounded(presence), _rounded(direction)]
+        for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction in numbers
+    ]  # fmt: skip
 
 
 def _rounded(value: float) -> float | None:

@@ -16,14 +16,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.methods.result import FORMAT, VERSION, Result
 from feddbn.model.dbn import DBN
+from feddbn.model.standardised import standard_deviations
 from feddbn.report.graph_plots import time_series_edges
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_record"]
 
-EDGE_COLUMNS = ("source", "target", "lag", "weight", "probability", "ci_low", "ci_high")
+EDGE_COLUMNS = (
+    "source", "target", "lag", "weight", "probability", "ci_low", "ci_high", "presence", "direction",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,10 @@ class ReportRecord:
     dbn
         The (shared) network.
     edges
-        One row per edge with `EDGE_COLUMNS` (NaN where unknown) and, with a truth, ``truth`` (found, extra,
-        reversed).
+        One row per edge with `EDGE_COLUMNS` (NaN where unknown), standardised, oriented and, with a truth,
+        ``truth`` (found, extra, reversed).
+    says_open
+        Whether the result says which directions are open; results of older versions do not.
     history
         One row per round, or None.
     status_name, status_message, converged
@@ -65,6 +71,7 @@ class ReportRecord:
     parameters: dict[str, Any]
     dbn: DBN
     edges: pd.DataFrame
+    says_open: bool
     history: pd.DataFrame | None
     status_name: str
     status_message: str
@@ -121,7 +128,8 @@ def read_record(result: object, beside: Mapping[str, Any] | None = None) -> Repo
         method=str(stored.get("method") or "unknown method"),
         parameters=dict(stored.get("parameters") or {}),
         dbn=dbn,
-        edges=_edges(dbn, stored.get("edges"), true_dbn),
+        edges=_edges(dbn, stored.get("edges"), true_dbn, _deviations(stored.get("diagnostics"), dbn.d)),
+        says_open=_says_open(dbn, stored.get("edges")),
         history=frame if frame is not None and len(frame) else None,
         status_name=str(status.get("name") or ""),
         status_message=str(status.get("message") or ""),
@@ -183,7 +191,7 @@ def _network(part: Mapping[str, Any], variables: Sequence[str] | None, what: str
         extra = {
             k: np.array(part[k], dtype=np.float64) for k in ("intercept", "noise_variances") if part.get(k)
         }
-        return DBN(W, A, names, **extra)
+        return DBN(W, A, names, **extra, open_edges=[(s, t) for s, t in part.get("open_edges") or ()])
     except (KeyError, TypeError, ValueError) as error:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         raise FileError(f"the network {what!r} of the result cannot be read ({reason})") from error
@@ -196,8 +204,28 @@ def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
     return DBN(dbn.W[np.ix_(order, order)], dbn.A[:, order][:, :, order], variables)
 
 
+def _deviations(facts: object, d: int) -> FloatArray | None:
+    """The standard deviations of the rows learned from, if the result knows them."""
+    given = facts.get("standard_deviations") if isinstance(facts, Mapping) else None
+    try:
+        sd = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return sd if sd.shape == (d,) and bool(np.all(np.isfinite(sd) & (sd > 0))) else None
+
+
+def _says_open(dbn: DBN, stored: pd.DataFrame | Iterable[Mapping[str, Any]] | None) -> bool:
+    if dbn.open_edges or stored is None:
+        return bool(dbn.open_edges)
+    table = stored if isinstance(stored, pd.DataFrame) else pd.DataFrame(list(stored))
+    return "oriented" in table
+
+
 def _edges(
-    dbn: DBN, stored: pd.DataFrame | Iterable[Mapping[str, Any]] | None, truth: DBN | None
+    dbn: DBN,
+    stored: pd.DataFrame | Iterable[Mapping[str, Any]] | None,
+    truth: DBN | None,
+    sd: FloatArray | None,
 ) -> pd.DataFrame:
     if stored is None:
         table = time_series_edges(dbn).iloc[::-1]
@@ -215,11 +243,19 @@ def _edges(
     table["lag"] = table["lag"].fillna(0).astype(int)
     # A confidence table also lists edges that only some replicates had; the network does not have them.
     table = table[table["weight"] != 0]
-    table = table.iloc[np.argsort(-table["weight"].abs().fillna(0).to_numpy(), kind="stable")].reset_index(
-        drop=True
+    place = {name: i for i, name in enumerate(dbn.variables)}
+    scale = standard_deviations(dbn) if sd is None else sd
+    of = {name: float(scale[i]) for name, i in place.items()}
+    factors = [of[s] / of[t] for s, t in zip(table["source"], table["target"], strict=True)]
+    is_open = set(dbn.open_edges)
+    ends = zip(table["source"], table["target"], table["lag"], strict=True)
+    table = table.assign(
+        standardised=table["weight"] * factors,
+        oriented=[lag > 0 or (s, t) not in is_open for s, t, lag in ends],
     )
+    strength = table["standardised"].abs().fillna(0).to_numpy()
+    table = table.iloc[np.argsort(-strength, kind="stable")].reset_index(drop=True)
     if truth is not None:
-        place = {name: i for i, name in enumerate(dbn.variables)}
         stack = truth.adjacency_matrices
         table["truth"] = [
             _against_truth(stack, int(lag), place[s], place[t])

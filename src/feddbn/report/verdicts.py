@@ -20,6 +20,7 @@ from feddbn.report.record import ReportRecord
 
 __all__ = ["Level", "Verdict", "verdicts"]
 
+_SHOWN_LINKS = 4
 Level = Literal["good", "caution", "bad", "unknown"]
 
 
@@ -102,14 +103,21 @@ def _order(record: ReportRecord) -> Verdict:
     if share is not None:
         scale = "0.5: scales say nothing; 1: causes always vary less than effects"
         evidence = f"Varsortability is {share:.2f} ({scale})."
+    if record.dbn.open_edges:
+        return _open_directions(record, question)
     if noise in {"free", "unequal"}:
-        detail = (
-            "The fit lets every variable have its own noise variance, so units do not decide "
-            "directions. With Gaussian "
-            "noise some directions within a moment fit equally well either way; delayed effects are "
-            "not affected."
+        detail = "The fit lets every variable have its own noise variance, so units do not decide directions."
+        if record.says_open:
+            detail += " The data tell the direction of every link within a moment."
+            return Verdict("order", question, "good", "Identified.", f"{detail} {evidence}".strip())
+        detail += (
+            " With Gaussian noise some directions within a moment fit equally well either way, and the result does not "
+            "say which; delayed effects are not affected."
         )
-        return Verdict("order", question, "good", "Not read off the scales.", f"{detail} {evidence}".strip())
+        return Verdict(
+            "order", question, "unknown", "Not read off the scales; which directions are open is not known.",
+            f"{detail} {evidence}".strip(), "Fit again with this version, which stores them.",
+        )  # fmt: skip
     row = find_method(record.method, offered=True)
     reads_scales = noise == "equal" or (row is not None and row.reads_scales)
     if sensitive is True or (reads_scales and share is not None and share >= 0.8):
@@ -121,6 +129,13 @@ def _order(record: ReportRecord) -> Verdict:
     if sensitive is False:
         detail = f"Rescaling the variables did not change the directions. {evidence}".strip()
         return Verdict("order", question, "good", "Not read off the scales.", detail)
+    if reads_scales and facts.get("scale") == "federated":
+        return Verdict(
+            "order", question, "caution", "Not read off the scales, but the noise may differ.",
+            f"The variables were scaled to unit variance; {record.method} then takes their noise to be alike. "
+            f"{evidence}".strip(),
+            "Refit with OneShotDBN(noise_variance='free') and compare.",
+        )  # fmt: skip
     if reads_scales:
         return Verdict(
             "order", question, "caution", "It depends on the units.",
@@ -130,6 +145,24 @@ def _order(record: ReportRecord) -> Verdict:
             "and compare.",
         )  # fmt: skip
     return Verdict("order", question, "unknown", "The result does not say.", evidence)
+
+
+def _open_directions(record: ReportRecord, question: str) -> Verdict:
+    """How many links have no direction, which, and what might settle them."""
+    pairs, n_links = record.dbn.open_edges, int(np.count_nonzero(record.dbn.W))
+    shown = ", ".join(f"{source} — {target}" for source, target in pairs[:_SHOWN_LINKS])
+    more = f" and {len(pairs) - _SHOWN_LINKS} more" if len(pairs) > _SHOWN_LINKS else ""
+    answer = f"{len(pairs)} of {_count(n_links, 'link')} within a moment {'has' if len(pairs) == 1 else 'have'} no direction."
+    detail = (
+        f"That these are linked is one question, which way is another that the data leave open: {shown}{more}. They are "
+        "drawn without a head. Effects and responses along them follow the direction that was stored, which may be wrong."
+    )
+    names = {"OneShotDBN": "noise_variance='equal' if the units are comparable"}
+    settle = names.get(
+        record.method, "scale='none' if the units are comparable, OneShotDBN if the noise is not Gaussian"
+    )
+    advice = f"What might settle them: forbidden_edges for directions that cannot be, {settle}, or an intervention."
+    return Verdict("order", question, "caution", answer, detail, advice)
 
 
 def _empty(record: ReportRecord) -> Verdict:
@@ -204,7 +237,8 @@ def _rows(record: ReportRecord) -> Verdict:
 
 def _certainty(record: ReportRecord) -> Verdict | None:
     question = "How sure are the edges?"
-    known = record.edges["probability"].dropna()
+    # A link is sure or not whichever way it points; its direction is a question of its own.
+    known = record.edges["presence"].fillna(record.edges["probability"]).dropna()
     if not len(record.edges):
         return None
     if not len(known):

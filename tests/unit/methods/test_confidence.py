@@ -198,3 +198,19 @@ def test_edges_of_the_order_search_at_high_probability_are_right() -> None:
     assert told == 4 * list(range(1, 9))
     assert len(right) > 20
     assert np.mean(right) >= 0.85
+
+
+def test_a_link_that_turns_round_keeps_its_presence():
+    W, turned = np.zeros((2, 2, 2)), np.zeros((2, 2, 2))
+    W[0, 0, 1], turned[0, 1, 0], W[1, 0, 0] = 0.5, 0.4, 0.3
+    full = DBN(W[0], W[1:], ["a", "b"], open_edges=[("a", "b")])
+    table = confidence_table(full, np.stack([W, turned, turned, np.zeros_like(W)]))
+    rows = {(r["source"], r["target"], r["lag"]): r for r in table.to_dict("records")}
+    assert rows["a", "b", 0]["presence"] == rows["b", "a", 0]["presence"] == 0.75
+    assert rows["a", "b", 0]["direction"] == pytest.approx(1 / 3)
+    assert rows["b", "a", 0]["direction"] == pytest.approx(2 / 3)
+    assert not rows["a", "b", 0]["oriented"]
+    lagged = rows["a", "a", 1]
+    assert (lagged["presence"], lagged["direction"], lagged["oriented"]) == (0.25, 1.0, True)
+    known = confidence_table(DBN(W[0], W[1:], ["a", "b"]), np.stack([W, turned]))
+    assert known[known["lag"] == 0]["oriented"].all()

@@ -96,9 +96,9 @@ def test_required_and_forbidden_edges_are_honoured_by_lag(federation):
 
 
 def test_the_papers_schedule_ends_with_a_small_h_and_small_residuals(federation):
-    model = FDBNL(schedule="paper", weighting="sites", lambda_w=0.2, lambda_a=0.2, refit=False).fit(
-        federation.sites
-    )
+    model = FDBNL(
+        schedule="paper", weighting="sites", lambda_w=0.2, lambda_a=0.2, refit=False, scale="none"
+    ).fit(federation.sites)
     last = model.history_.iloc[-1]
     assert model.status_ is Status.CONVERGED
     assert last.h <= 1e-8

@@ -21,11 +21,14 @@ def small() -> DBN:
 
 
 def test_edges_are_tidy_and_sorted_by_lag(small: DBN) -> None:
-    assert small.edges().to_dict("records") == [
+    table = small.edges()
+    assert list(table.columns) == ["source", "target", "lag", "weight", "standardised", "oriented"]
+    assert table[["source", "target", "lag", "weight"]].to_dict("records") == [
         {"source": "a", "target": 'b "x"', "lag": 0, "weight": 0.5},
         {"source": 'b "x"', "target": 'b "x"', "lag": 1, "weight": 0.25},
         {"source": "c", "target": "a", "lag": 2, "weight": -1.5},
     ]
+    assert table["oriented"].all()
     assert len(small.edges(threshold=0.3)) == 2
 
 
@@ -47,7 +50,8 @@ def test_graphs_name_nodes_by_variable_and_lag_and_summarise_over_lags(small: DB
     A[0, 2, 0] = 0.5
     summary = DBN(small.W, A, small.variables).to_networkx("summary")
     assert set(summary.nodes) == set(small.variables)
-    assert summary.edges["c", "a"] == {"lags": [1, 2], "weights": [0.5, -1.5], "strength": -1.5}
+    expected = {"lags": [1, 2], "weights": [0.5, -1.5], "strength": -1.5, "oriented": True}
+    assert summary.edges["c", "a"] == expected
     with pytest.raises(ParameterError, match="kind must be 'time-series' or 'summary', got 'process'"):
         small.to_networkx("process")  # type: ignore[arg-type]
 
@@ -55,7 +59,7 @@ def test_graphs_name_nodes_by_variable_and_lag_and_summarise_over_lags(small: DB
 def test_a_foreign_graph_needs_only_the_node_names() -> None:
     graph = nx.DiGraph([("p_lag1", "q_lag0"), ("p_lag0", "q_lag0")])
     dbn = DBN.from_networkx(graph)
-    assert dbn.edges().values.tolist() == [["p", "q", 0, 1.0], ["p", "q", 1, 1.0]]
+    assert dbn.edges().iloc[:, :4].values.tolist() == [["p", "q", 0, 1.0], ["p", "q", 1, 1.0]]
     with pytest.raises(ParameterError, match=r"the node 'p' is not named \{variable\}_lag\{l\}"):
         DBN.from_networkx(nx.DiGraph([("p", "q")]))
     with pytest.raises(ParameterError, match="the edge p_lag1 -> q_lag1 does not end at lag 0"):
@@ -76,7 +80,8 @@ def test_dot_quotes_names_and_lists_every_edge(small: DBN, tmp_path: Path) -> No
 def test_documented_schema_lists_the_keys_that_are_written(small: DBN) -> None:
     page = (Path(__file__).parents[3] / "docs" / "schema.md").read_text()
     example = json.loads(page.split("```json")[1].split("```")[0])
-    assert set(example) == set(small.to_dict())
+    with_open = DBN(small.W, small.A, small.variables, open_edges=[("a", 'b "x"')])
+    assert set(example) == set(with_open.to_dict())
     assert DBN.from_dict(example).edges().to_dict("records")[0]["source"] == "heart_rate"
 
 
@@ -88,7 +93,10 @@ def broken(**changes: object) -> str:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (broken(version=2), "this text has version 2, but this package reads up to 1; update feddbn."),
+        (broken(version=3), "this text has version 3, but this package reads up to 2; update feddbn."),
+        (broken(open_edges=[["x0"]]), "'open_edges' is not a list of pairs of variables."),
+        (broken(open_edges=[["x0", "y"]]), "'open_edges' is not a list of pairs of variables."),
+        (broken(open_edges=[["x0", "x1"]]), "'open_edges' names a pair that is no edge of W."),
         (broken(version="1"), "this text has the version '1', which is not a positive whole number."),
         (broken(format="other"), 'this text is not a stored network; it lacks "format": "feddbn-dbn".'),
         (broken(W="drop"), "this text is damaged: it lacks 'W'."),
@@ -193,7 +201,8 @@ def test_edge_lists_are_checked_against_the_given_variables_and_lags() -> None:
 @pytest.mark.parametrize(
     ("marks", "sentence"),
     [
-        ([["", "o-o"], ["o-o", ""]], "graph has the link 'o-o'; only directed links"),
+        ([["", "x-x"], ["x-x", ""]], "graph has the link 'x-x'; only directed links"),
+        ([["", "o-o"], ["o-o", ""]], r"graph\[0, 1\] has the link 'o-o', whose direction is open"),
         ([["", "-->"], ["", ""]], r"graph\[i, j, 0\] = '-->' requires graph\[j, i, 0\] = '<--'"),
     ],
 )

@@ -96,7 +96,8 @@ def test_reversed_and_extra_edges_are_told_apart():
 def test_the_strongest_responses_are_embedded_with_their_peak():
     dbn = random_dbn(5, n_lags=2, seed=3)
     effects = page_data(read_record(dbn))["networks"][0]["effects"]
-    responses = dbn.total_effects(HORIZON)
+    sd = np.sqrt(np.diag(dbn.stationary_covariance()))
+    responses = dbn.total_effects(HORIZON) * sd[:, None] / sd
     assert effects
     for source, rows in effects.items():
         for target, peak, step, values in rows:
@@ -278,3 +279,30 @@ def test_a_truth_in_another_order_is_matched_by_name_and_one_of_other_variables_
     assert f"{n_edges} of {n_edges} true effects were found" in render_report(dbn, truth=turned)
     other = render_report(dbn, truth=random_dbn(4))
     assert "The truth has other variables than the learned network and is left out." in other
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_edges_carry_standardised_weights_and_open_directions():
+    W = np.zeros((2, 2))
+    W[0, 1] = 3.0
+    dbn = DBN(
+        W, np.zeros((1, 2, 2)), ["a", "b"], noise_variances=np.array([4.0, 28.0]), open_edges=[("a", "b")]
+    )
+    data = embedded(render_report(dbn))
+    assert data["has_open"]
+    assert not data["has_presence"]
+    # sd of a is 2, of b sqrt(9 * 4 + 28) = 8.
+    assert data["networks"][0]["edges"] == [[0, 1, 0, 3.0, None, None, None, None, 0.75, 0, None, None]]
+    assert data["networks"][0]["effects"]["0"][0][:3] == [1, 0.75, 0]
+    edge = {"source": "a", "target": "b", "lag": 0, "weight": 3.0, "presence": 1.0, "direction": 0.25}
+    facts = {"standard_deviations": [2.0, 12.0]}
+    data = embedded(render_report({"dbn": dbn.to_dict(), "edges": [edge], "diagnostics": facts}))
+    assert data["has_presence"]
+    assert data["networks"][0]["edges"] == [[0, 1, 0, 3.0, None, None, None, None, 0.5, 0, 1.0, 0.25]]
+
+
+@pytest.mark.parametrize("given", [[1.0], "no", [0.0, 1.0], None, [None, 1.0]])
+def test_standard_deviations_that_cannot_be_are_not_used(given):
+    dbn = DBN(np.array([[0.0, 3.0], [0.0, 0.0]]), np.zeros((1, 2, 2)), noise_variances=np.array([4.0, 28.0]))
+    record = read_record({"dbn": dbn.to_dict(), "diagnostics": {"standard_deviations": given}})
+    assert list(record.edges["standardised"]) == [0.75]

@@ -106,7 +106,36 @@ def test_weak_arrows_can_be_left_out():
 def test_the_time_series_graph_has_one_row_per_weight_weakest_first():
     edges = time_series_edges(chain())
     assert list(edges["weight"].abs()) == [0.2, 0.4, 0.5, 0.6]
-    assert edges.loc[1].to_dict() == {"source": "x1", "target": "x2", "lag": 2, "weight": -0.4}
+    expected = {"source": "x1", "target": "x2", "lag": 2, "weight": -0.4, "oriented": True}
+    assert edges.loc[1].drop("standardised").to_dict() == expected
+
+
+def test_a_large_unit_hides_no_arrow_and_an_open_link_has_no_head():
+    W = np.zeros((3, 3))
+    W[0, 1], W[1, 2] = 2000.0, 0.0004
+    dbn = DBN(W, np.zeros((1, 3, 3)), noise_variances=np.array([1.0, 1e6, 1.0]), open_edges=[("x0", "x1")])
+    for plot in (plot_process_graph, plot_time_series_graph):
+        ax = plot(dbn)
+        current = [p for p in ax.patches if isinstance(p, FancyArrowPatch) and (p.get_alpha() or 1) > 0.5]
+        widths = sorted(p.get_linewidth() for p in current)
+        assert widths[0] > 0.5 * widths[-1]
+        heads = [type(p.get_arrowstyle()).__name__ for p in current]
+        assert sorted(heads) == ["Curve", "CurveFilledB"]
+        assert "line without a head: direction not known" in drawn_names(ax)
+        raw = [p for p in plot(dbn, standardised=False).patches if (p.get_alpha() or 1) > 0.5]
+        thin, thick = sorted(p.get_linewidth() for p in raw)
+        assert thin < 0.5 * thick
+    assert "line without a head: direction not known" not in drawn_names(plot_process_graph(chain()))
+
+
+def test_weights_can_be_drawn_in_standard_deviations():
+    dbn = DBN(
+        np.array([[0.0, 2000.0], [0.0, 0.0]]), np.zeros((0, 2, 2)), noise_variances=np.array([1.0, 0.0])
+    )
+    panel = plot_weights(dbn).child_axes[0].images[0].get_array()
+    assert panel[0, 1] == pytest.approx(1.0)
+    raw = plot_weights(dbn, standardised=False).child_axes[0].images[0].get_array()
+    assert raw[0, 1] == 2000.0
 
 
 def test_positive_arrows_are_red_and_negative_arrows_blue():

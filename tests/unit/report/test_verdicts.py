@@ -41,7 +41,12 @@ def test_a_site_that_sends_its_network_reveals_its_network():
     [
         ({"varsortability": 0.95}, "caution", "Probably read off the scales."),
         ({"varsortability": 0.55}, "caution", "It depends on the units."),
-        ({"varsortability": 0.95, "noise_variance": "free"}, "good", "Not read off the scales."),
+        (
+            {"varsortability": 0.95, "noise_variance": "free"},
+            "unknown",
+            "Not read off the scales; which directions are open is not known.",
+        ),
+        ({"scale": "federated"}, "caution", "Not read off the scales, but the noise may differ."),
         ({"scale_sensitive": True}, "caution", "Probably read off the scales."),
         ({"scale_sensitive": False, "varsortability": 0.6}, "good", "Not read off the scales."),
         ({}, "caution", "It depends on the units."),
@@ -160,3 +165,41 @@ def test_residuals_are_judged_by_what_they_contradict():
     )
     some = verdict("residuals", diagnostics={"residuals": {"violations": ["thirds", "of another version"]}})
     assert (some.level, some.detail) == ("caution", "The noise's variance changes over the recordings.")
+
+
+def with_open(n: int, method: str = "OneShotDBN") -> Verdict:
+    """The verdict on the order where the first n edges within a moment are open."""
+    result = example_result()
+    W = np.array(result["dbn"]["W"])
+    pairs = [[f"x{i}", f"x{j}"] for i, j in np.argwhere(W != 0)[:n]]
+    dbn = {**result["dbn"], "open_edges": pairs}
+    return verdict("order", dbn=dbn, method=method, diagnostics={"noise_variance": "free"})
+
+
+def test_links_without_a_direction_are_counted_and_named():
+    n_links = np.count_nonzero(example_result()["dbn"]["W"])
+    one = with_open(1)
+    assert (one.level, one.answer) == ("caution", f"1 of {n_links} links within a moment has no direction.")
+    assert "forbidden_edges" in one.advice
+    assert "noise_variance='equal'" in one.advice
+    many = with_open(6)
+    assert many.answer == f"6 of {n_links} links within a moment have no direction."
+    assert many.detail.count(" — ") == 4
+    assert "and 2 more" in many.detail
+    assert "scale='none'" in with_open(2, "FDBNL").advice
+
+
+def test_an_order_is_identified_where_the_result_says_that_nothing_is_open():
+    edges = [{**edge, "oriented": True} for edge in example_result()["edges"]]
+    found = verdict("order", edges=edges, diagnostics={"noise_variance": "free"})
+    assert (found.level, found.answer) == ("good", "Identified.")
+
+
+def test_a_link_is_sure_though_its_direction_is_open():
+    edges = [
+        {**edge, "probability": 0.15, "presence": 1.0, "direction": 0.15}
+        for edge in example_result()["edges"]
+    ]
+    assert verdict("certainty", edges=edges).level == "good"
+    without = [{**edge, "probability": 0.15} for edge in example_result()["edges"]]
+    assert verdict("certainty", edges=without).level == "caution"

@@ -40,8 +40,17 @@ from feddbn.core.orders.parent_tables import Hyper, NodeTable
 from feddbn.core.orders.parents import ParentRegressions
 from feddbn.core.orders.search import OrderResult
 
-__all__ = ["Hyper", "OrderPosterior", "average_orders", "average_within_order", "median_graph"]
+__all__ = [
+    "CERTAIN_LINK",
+    "Hyper",
+    "OrderPosterior",
+    "average_orders",
+    "average_within_order",
+    "median_graph",
+]
 
+CERTAIN_LINK = 0.9
+"""A link that is as probable is in the network whichever way it points."""
 _FEW_ROWS = 200
 _SIZE_FOR_PRIOR = 10
 """Columns of the tables from which the prior's parameters are fitted, unless rows are few: with many rows the
@@ -207,13 +216,18 @@ def _posterior(runs: list[OrderTotals], hyper: Hyper) -> OrderPosterior:
     return OrderPosterior(edges, precedes, hyper, count, len(runs))
 
 
-def median_graph(probability: FloatArray, required: BoolArray) -> BoolArray:
+def median_graph(probability: FloatArray, required: BoolArray, *, keep_links: bool = False) -> BoolArray:
     """((p+1) d, d) the edges above one half, which minimise the expected number of wrong edges.
 
+    With `keep_links` a link at lag 0 that is nearly certain stays, though neither of its directions is above one half.
     Should the edges at lag 0 form a cycle, the least probable ones of it stay out.
     """
     d = probability.shape[1]
     support = (probability > 0.5) | required
+    if keep_links:
+        within = probability[:d]
+        first = (within > within.T) | ((within == within.T) & np.triu(np.ones((d, d), dtype=bool), 1))
+        support[:d] |= (within + within.T > CERTAIN_LINK) & first & ~support[:d].T
     if not has_cycle(support[:d]):
         return support
     W = required[:d].copy()

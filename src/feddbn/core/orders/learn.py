@@ -175,9 +175,11 @@ def learn_network(
     if over_orders:
         starts = _varied_starts(moments, d, n_lags, constraints, noise.kind, search, rng)
         posterior = average_orders(search.regressions, [*starts, best], constraints, rng)
-    few = moments.n < FEW_ROWS or noise.kind == "equal"
+    few, free = moments.n < FEW_ROWS or noise.kind == "equal", noise.kind == "free"
     if posterior is not None and (few or options.average is True):
-        network = best = search.adopt(median_graph(posterior.probability, constraints.required))
+        # With free variances a direction may be open by nature; that is no doubt about the link.
+        median = median_graph(posterior.probability, constraints.required, keep_links=free)
+        network = best = search.adopt(median)
         orientation = _posterior_directions(search, best, posterior)
     else:
         network, asked = settle_directions(search, best)

@@ -9,8 +9,10 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.completion import nearest_positive
+from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError
 from feddbn.federation.programs.pfdbnl.entries import Entries, PartialQuestion
+from feddbn.federation.programs.scales import ScaleChoice, choose_scale
 from feddbn.federation.programs.statistics import (
     Preparation,
     Summary,
@@ -34,8 +36,8 @@ class EntryMomentsQuestion(PartialQuestion):
 
 def entry_moments_program(
     variables: tuple[str, ...], sites: tuple[str, ...], lags: Mapping[str, int], center: str, scale: str
-) -> ServerProgram[tuple[Preparation, FloatArray]]:
-    """Return the preparation and the federation's (q, q) second moments of prepared variables, entry by entry.
+) -> ServerProgram[tuple[Preparation, FloatArray, ScaleChoice]]:
+    """Return the preparation, the federation's (q, q) second moments of prepared variables, entry by entry, and the scale.
 
     Raises
     ------
@@ -70,10 +72,13 @@ def entry_moments_program(
         else np.zeros(d)
     )
     summary = Summary(rows, mean, variance, autocorrelation(lagged, variance[:d]))
-    preparation = prepare(summary, d, center, scale)
+    covariance = nearest_positive(cross / counts - np.outer(mean, mean))
+    known = Moments(rows, mean, rows * covariance)
+    chosen = choose_scale(scale, d, known, one_network=False)
+    preparation = prepare(summary, d, center, chosen.rule)
     c, s = preparation.center, preparation.scale
     F = (cross / counts - np.outer(mean, c) - np.outer(c, mean) + np.outer(c, c)) / np.outer(s, s)
-    return preparation, nearest_positive(F)
+    return preparation, nearest_positive(F), chosen
 
 
 def _entry(i: int, variables: tuple[str, ...]) -> str:

@@ -22,6 +22,7 @@ from feddbn.core.graphs.acyclicity import get_acyclicity
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.scales import SCALES, ScaleChoice, choose_scale
 from feddbn.federation.programs.statistics import (
     Preparation,
     asked_moments,
@@ -77,7 +78,7 @@ class ConsensusSettings:
     spikes: str = "keep"
     missing: str = "drop"
     on_disagreement: str = "ignore"
-    scale: str = "none"
+    scale: str = "auto"
     acyclicity: str = "expm"
 
     def __post_init__(self) -> None:
@@ -101,6 +102,8 @@ class ConsensusSettings:
                 )
         if self.weighting not in WEIGHTINGS:
             raise ParameterError(f"weighting={self.weighting!r} is not known; choose 'samples' or 'sites'.")
+        if self.scale not in SCALES:
+            raise ParameterError(f"scale={self.scale!r} is not known; choose one of {', '.join(SCALES)}.")
 
     @property
     def wishes(self) -> Wishes:
@@ -130,6 +133,7 @@ class ConsensusFit:
     preparation: Preparation
     total_weight: float
     asked: AskedMoments | None = None
+    scale: ScaleChoice | None = None
 
 
 def run_options(
@@ -176,10 +180,13 @@ class Prepared:
         "none" or "recording": what sites take off their rows.
     asked
         The sum that decided about levels, or None.
+    scale
+        Which units penalties act on, and why.
     """
 
     preparation: Preparation
     center: str
+    scale: ScaleChoice
     asked: AskedMoments | None = None
 
     @property
@@ -190,24 +197,34 @@ class Prepared:
         return replace(self.preparation, center=self.asked.moments.mean)
 
 
-def prepared_program(settings: ConsensusSettings, variables: tuple[str, ...]) -> ServerProgram[Prepared]:
-    """Ask for means and variances, and with ``center="auto"`` whether recordings have levels of their own.
+def prepared_program(
+    settings: ConsensusSettings, variables: tuple[str, ...], *, one_network: bool = True
+) -> ServerProgram[Prepared]:
+    """Ask for means and variances; with ``center="auto"`` whether recordings have levels of their own, with
+    ``scale="auto"`` whether noise differs.
 
-    That takes a sum of moments instead of a summary; the rounds' sums tell the server as much.
+    These take a sum of moments instead of a summary; the rounds' sums tell the server as much.
     """
     d, wishes = len(variables), settings.wishes
     if wishes.is_settled:
         center = "recording" if settings.center == "recording" else "none"
-        summary = yield from summary_program(variables, settings.n_lags, center)
-        found = Prepared(prepare(summary, d, settings.center, settings.scale), center)
+        if settings.scale == "auto":
+            known = yield from asked_moments_program(variables, settings.n_lags, Wishes(center))
+            summary = summary_of_moments(known.moments, d)
+            scale = choose_scale("auto", d, known.moments, one_network=one_network)
+        else:
+            summary = yield from summary_program(variables, settings.n_lags, center)
+            scale = ScaleChoice(settings.scale)
+        found = Prepared(prepare(summary, d, settings.center, scale.rule), center, scale)
     else:
         asked = yield from asked_moments_program(variables, settings.n_lags, wishes)
         # Sites weigh themselves by the rows they count.
         summary, rule = replace(summary_of_moments(asked.moments, d), n=asked.n_rows), settings.center
         if asked.center == "recording":
             summary, rule = replace(summary, mean=np.zeros_like(summary.mean)), "recording"
-        preparation = prepare(summary, d, rule, settings.scale)
-        found = Prepared(replace(preparation, treatment=asked.treatment), asked.center, asked)
+        scale = choose_scale(settings.scale, d, asked.moments, one_network=one_network)
+        preparation = replace(prepare(summary, d, rule, scale.rule), treatment=asked.treatment)
+        found = Prepared(preparation, asked.center, scale, asked)
     check_summary(variables, found.preparation)
     return found
 
@@ -250,7 +267,7 @@ def _rounds_program(
         )
         answer = yield Task(question, note=run.note)
         run.advance(answer.value, len(answer.contributors), answer.contributors)
-    return ConsensusFit(run, prepared.reported, total_weight, prepared.asked)
+    return ConsensusFit(run, prepared.reported, total_weight, prepared.asked, prepared.scale)
 
 
 @dataclass(frozen=True, kw_only=True)

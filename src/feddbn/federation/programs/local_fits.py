@@ -16,6 +16,7 @@ from feddbn.core.fdbnl.dynotears import solve_dynotears
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.federation.programs.fdbnl import WEIGHTINGS, ConsensusSettings, check_summary, consensus_options
+from feddbn.federation.programs.scales import SCALES, choose_scale
 from feddbn.federation.programs.statistics import (
     CENTERS,
     Preparation,
@@ -57,7 +58,7 @@ class LocalFitQuestion(RowsQuestion):
     a_threshold: float = number(0.0)
     refit: bool = flag()
     center: str = choice(*CENTERS)
-    scale: str = choice("none", "federated")
+    scale: str = choice(*SCALES)
     acyclicity: str = choice(*ACYCLICITIES)
     allowed: FloatArray = array("q", "d")
     required: FloatArray = array("q", "d")
@@ -111,7 +112,8 @@ def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]
     constraints = EdgeConstraints(question.allowed > 0.5, question.required > 0.5)
     state, moments = asked_moments(here, question)
     d = constraints.d
-    preparation = prepare(summary_of_moments(moments, d), d, settings.center, settings.scale)
+    summary = summary_of_moments(moments, d)
+    preparation = prepare(summary, d, settings.center, choose_scale(settings.scale, d, moments).rule)
     check_summary(question.variables, preparation)
     options, _ = consensus_options(settings, preparation, constraints, 1)
     run = solve_dynotears(moments.standardised(preparation.center, preparation.scale), options)

@@ -7,10 +7,10 @@ const report = (() => {
   const NS = "http://www.w3.org/2000/svg";
   const svg = $("picture"), tip = $("tip"), panel = $("panel");
   const names = data.variables, d = names.length;
-  const EDGE = { source: 0, target: 1, lag: 2, weight: 3, probability: 4, low: 5, high: 6, truth: 7 };
+  const EDGE = { source: 0, target: 1, lag: 2, weight: 3, probability: 4, low: 5, high: 6, truth: 7, standardised: 8, oriented: 9, presence: 10, direction: 11 };
   const MOST_AT_START = 400;  // More arrows than this cannot be told apart; the weight filter starts where they fit.
   const listeners = [];
-  const state = { network: 0, lags: new Set(), weight: 0, probability: 0, hideLonely: false, chosen: null, zoom: 1, pan: [0, 0] };
+  const state = { network: 0, lags: new Set(), weight: 0, probability: 0, standardised: true, hideLonely: false, chosen: null, zoom: 1, pan: [0, 0] };
   let moved = data.positions.map(p => p.slice()), size = [0, 0], nodes = [], arrows = [], drag = null;
 
   const make = (tag, attributes = {}, parent = null) => {
@@ -30,9 +30,14 @@ const report = (() => {
   const sign = x => x < 0 ? "neg" : "pos";
   const when = lag => lag === 0 ? "same moment" : lag === 1 ? "1 step later" : lag + " steps later";
   const edges = () => data.networks[state.network].edges;
-  const passes = e => state.lags.has(e[EDGE.lag]) && Math.abs(e[EDGE.weight]) >= state.weight
-    && (state.probability === 0 || (e[EDGE.probability] !== null && e[EDGE.probability] >= state.probability));
-  const largest = () => edges().reduce((m, e) => Math.max(m, Math.abs(e[EDGE.weight])), 0) || 1;
+  // One weight in a large unit would hide all others, so arrows are compared in standard deviations unless asked otherwise.
+  const strength = e => Math.abs(state.standardised && e[EDGE.standardised] !== null ? e[EDGE.standardised] : e[EDGE.weight]);
+  // A link is sure or not whichever way it points.
+  const certainty = e => e[EDGE.presence] ?? e[EDGE.probability];
+  const arrow = e => e[EDGE.oriented] ? "→" : "—";
+  const passes = e => state.lags.has(e[EDGE.lag]) && strength(e) >= state.weight
+    && (state.probability === 0 || (certainty(e) !== null && certainty(e) >= state.probability));
+  const largest = () => edges().reduce((m, e) => Math.max(m, strength(e)), 0) || 1;
   const radius = () => Math.max(5, Math.min(12, Math.min(...size) / (6 * Math.sqrt(d))));
 
   // Names stand beside the nodes of a circle and need room; elsewhere they stand above them.
@@ -55,7 +60,8 @@ const report = (() => {
     const [x0, y0] = place(e[EDGE.source]), [x1, y1] = place(e[EDGE.target]);
     const dx = x1 - x0, dy = y1 - y0, length = Math.hypot(dx, dy) || 1, r = radius();
     if (e[EDGE.lag] === 0) {
-      const a = [x0 + dx / length * r, y0 + dy / length * r], b = [x1 - dx / length * (r + 5), y1 - dy / length * (r + 5)];
+      const end = e[EDGE.oriented] ? r + 5 : r;
+      const a = [x0 + dx / length * r, y0 + dy / length * r], b = [x1 - dx / length * end, y1 - dy / length * end];
       return { path: `M${a[0]} ${a[1]}L${b[0]} ${b[1]}`, label: [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2] };
     }
     // Bow towards the middle, where a circle has no nodes; later lags and the second of two opposite arrows bow more.
@@ -89,10 +95,12 @@ const report = (() => {
     for (const e of between) { degree[e[0]]++; degree[e[1]]++; if (e[EDGE.lag]) pairs.add(e[0] + "," + e[1]); }
     const top = largest(), edgeLayer = make("g", {}, svg), labelLayer = make("g", { "aria-hidden": "true" }, svg), nodeLayer = make("g", {}, svg);
     // Strong arrows last, so that they lie on top.
-    arrows = between.slice().sort((a, b) => Math.abs(a[EDGE.weight]) - Math.abs(b[EDGE.weight])).map(e => {
-      const share = Math.abs(e[EDGE.weight]) / top, both = e[0] > e[1] && pairs.has(e[1] + "," + e[0]);
+    arrows = between.slice().sort((a, b) => strength(a) - strength(b)).map(e => {
+      const share = strength(e) / top, both = e[0] > e[1] && pairs.has(e[1] + "," + e[0]);
       const group = make("g", { class: "arrow", "data-lag": e[EDGE.lag] }, edgeLayer);
-      const line = make("path", { class: "edge " + sign(e[EDGE.weight]), "stroke-width": (0.8 + 2.4 * share).toFixed(2), "stroke-opacity": (0.3 + 0.65 * share).toFixed(2), "marker-end": `url(#head-${sign(e[EDGE.weight])})` }, group);
+      const line = make("path", { class: "edge " + sign(e[EDGE.weight]), "stroke-width": (0.8 + 2.4 * share).toFixed(2), "stroke-opacity": (0.3 + 0.65 * share).toFixed(2) }, group);
+      if (e[EDGE.oriented]) line.setAttribute("marker-end", `url(#head-${sign(e[EDGE.weight])})`);
+      else group.classList.add("open");
       const hit = make("path", { class: "hit" }, group);
       hit.addEventListener("pointerenter", event => { if (!drag) showTip(event, edgeText(e)); });
       hit.addEventListener("pointermove", event => { if (!drag) moveTip(event); });
@@ -174,15 +182,19 @@ const report = (() => {
   }
 
   function edgeText(e) {
-    const lines = [`${names[e[0]]} → ${names[e[1]]}`, `${when(e[EDGE.lag])}, weight ${number(e[EDGE.weight])}`];
+    const lines = [`${names[e[0]]} ${arrow(e)} ${names[e[1]]}`, `${when(e[EDGE.lag])}, weight ${number(e[EDGE.weight])}`];
+    if (e[EDGE.standardised] !== null) lines.push(`${number(e[EDGE.standardised])} in standard deviations`);
+    if (!e[EDGE.oriented]) lines.push("direction not known");
     if (e[EDGE.low] !== null) lines.push(`interval ${number(e[EDGE.low])} to ${number(e[EDGE.high])}`);
-    if (e[EDGE.probability] !== null) lines.push(`probability ${e[EDGE.probability].toFixed(2)}`);
+    if (e[EDGE.presence] !== null) lines.push(`link ${e[EDGE.presence].toFixed(2)}` + (e[EDGE.lag] === 0 && e[EDGE.direction] !== null ? `, direction ${e[EDGE.direction].toFixed(2)}` : ""));
+    else if (e[EDGE.probability] !== null) lines.push(`probability ${e[EDGE.probability].toFixed(2)}`);
     if (e[EDGE.truth]) lines.push({ found: "true effect", extra: "not in the truth", reversed: "reversed in the truth" }[e[EDGE.truth]]);
     return lines.join("\n");
   }
   function nodeText(i, shown, self) {
-    const causes = shown.filter(e => e[1] === i && e[0] !== i).length, effects = shown.filter(e => e[0] === i && e[1] !== i).length;
-    return `${names[i]}: ${causes} cause${causes === 1 ? "" : "s"}, ${effects} effect${effects === 1 ? "" : "s"}` + (self === undefined ? "" : `\neffect on its own future ${number(self)}`);
+    const directed = shown.filter(e => e[EDGE.oriented] && e[0] !== e[1]), links = shown.filter(e => !e[EDGE.oriented] && (e[0] === i || e[1] === i)).length;
+    const causes = directed.filter(e => e[1] === i).length, effects = directed.filter(e => e[0] === i).length;
+    return `${names[i]}: ${causes} cause${causes === 1 ? "" : "s"}, ${effects} effect${effects === 1 ? "" : "s"}` + (links ? `, ${links} link${links === 1 ? "" : "s"} without direction` : "") + (self === undefined ? "" : `\neffect on its own future ${number(self)}`);
   }
   function showTip(event, text) { tip.textContent = text; tip.hidden = false; moveTip(event); }
   function moveTip(event) {
@@ -265,20 +277,23 @@ const report = (() => {
       html("h4", `${title} (${rows.length})`, panel);
       if (!rows.length) { html("p", none, panel, "note"); return; }
       const ul = html("ul", "", panel);
-      rows.sort((a, b) => Math.abs(b[EDGE.weight]) - Math.abs(a[EDGE.weight])).forEach(e => {
-        const li = html("li", "", ul), go = html("button", names[e[other]], li);
+      rows.sort((a, b) => strength(b) - strength(a)).forEach(e => {
+        const j = other(e), li = html("li", "", ul), go = html("button", names[j], li);
         go.type = "button";
-        go.addEventListener("click", () => choose(e[other]));
+        go.addEventListener("click", () => choose(j));
         html("span", when(e[EDGE.lag]), li, "note").style.margin = "0";
         html("span", number(e[EDGE.weight]), li, "value");
       });
     };
     const self = shown.filter(e => e[0] === i && e[1] === i);
     if (self.length) html("p", "On its own future: " + self.map(e => `${number(e[EDGE.weight])} (${when(e[EDGE.lag])})`).join(", "), panel);
-    list("Causes", shown.filter(e => e[1] === i && e[0] !== i), EDGE.source, "None shown.");
-    list("Direct effects", shown.filter(e => e[0] === i && e[1] !== i), EDGE.target, "None shown.");
+    const between = shown.filter(e => e[0] !== e[1]), directed = between.filter(e => e[EDGE.oriented]);
+    const links = between.filter(e => !e[EDGE.oriented] && (e[0] === i || e[1] === i));
+    list("Causes", directed.filter(e => e[1] === i), e => e[EDGE.source], "None shown.");
+    list("Direct effects", directed.filter(e => e[0] === i), e => e[EDGE.target], "None shown.");
+    if (links.length) list("Linked, direction not known", links, e => e[0] === i ? e[1] : e[0], "");
     const effects = data.networks[state.network].effects[i] || [];
-    html("h4", "After a one-unit shock", panel);
+    html("h4", "After a shock of one standard deviation", panel);
     if (!effects.length) { html("p", "Nothing else moves noticeably.", panel, "note"); return; }
     const ul = html("ul", "", panel);
     for (const [j, peak, step, values] of effects) {
@@ -288,7 +303,7 @@ const report = (() => {
       li.appendChild(spark(values, peak));
       html("span", `${number(peak)} ${step === 0 ? "at once" : "after " + step}`, li, "value");
     }
-    html("p", `Strongest total responses over ${data.horizon} steps, through all paths of the whole network.`, panel, "note");
+    html("p", `Strongest total responses over ${data.horizon} steps in standard deviations, through all paths of the whole network` + (data.has_open ? ", along links without a direction as they were stored." : "."), panel, "note");
   }
   function spark(values, peak) {
     const picture = make("svg", { class: "spark", viewBox: "0 0 64 20", "aria-hidden": "true" });
@@ -310,6 +325,8 @@ const report = (() => {
       box.addEventListener("change", () => { if (box.checked) state.lags.add(lag); else state.lags.delete(lag); redraw(); });
     }
     $("probability-control").hidden = !data.has_probability;
+    $("open-legend").hidden = !data.has_open;
+    $("standardised").addEventListener("change", event => { state.standardised = event.target.checked; fitWeight(); redraw(); });
     $("network").addEventListener("change", event => { state.network = Number(event.target.value); fitWeight(); redraw(); });
     $("min-weight").addEventListener("input", event => { state.weight = Number(event.target.value); redraw(); });
     $("min-probability").addEventListener("input", event => { state.probability = Number(event.target.value); redraw(); });
@@ -324,7 +341,7 @@ const report = (() => {
     new ResizeObserver(() => { const now = svg.parentElement.clientWidth; if (now !== width) { width = now; draw(); } }).observe(svg.parentElement);
   }
   function fitWeight() {
-    const sizes = edges().map(e => Math.abs(e[EDGE.weight])).sort((a, b) => b - a);
+    const sizes = edges().map(strength).sort((a, b) => b - a);
     $("min-weight").max = largest();
     state.weight = sizes.length > MOST_AT_START ? sizes[MOST_AT_START - 1] : 0;
     $("min-weight").value = state.weight;
@@ -338,7 +355,8 @@ const report = (() => {
   function zoom(by) { state.zoom = Math.max(0.5, Math.min(8, state.zoom * by)); state.pan = state.pan.map(v => v * by); position(); highlight(state.chosen); }
   function reset() {
     moved = data.positions.map(p => p.slice());
-    Object.assign(state, { zoom: 1, pan: [0, 0], probability: 0, hideLonely: false });
+    Object.assign(state, { zoom: 1, pan: [0, 0], probability: 0, standardised: true, hideLonely: false });
+    $("standardised").checked = true;
     document.querySelectorAll("#lags input").forEach(box => { box.checked = true; state.lags.add(Number(box.value)); });
     $("hide-lonely").checked = false; $("min-probability").value = 0;
     fitWeight();

@@ -8,14 +8,21 @@
     { key: "target", title: "Target", value: e => data.variables[e[EDGE.target]], kind: "text" },
     { key: "lag", title: "Lag", value: e => e[EDGE.lag], kind: "num" },
     { key: "weight", title: "Weight", value: e => e[EDGE.weight], kind: "num", signed: true },
+    { key: "standardised", title: "In sd", value: e => e[EDGE.standardised], kind: "num", signed: true },
   ];
   if (data.has_interval) {
     columns.push({ key: "ci_low", title: "Low", value: e => e[EDGE.low], kind: "num", signed: true });
     columns.push({ key: "ci_high", title: "High", value: e => e[EDGE.high], kind: "num", signed: true });
   }
-  if (data.has_probability) columns.push({ key: "probability", title: "Probability", value: e => e[EDGE.probability], kind: "num" });
+  // Where link and direction are known apart, their product would hide how sure a link is.
+  if (data.has_probability && !data.has_presence) columns.push({ key: "probability", title: "Probability", value: e => e[EDGE.probability], kind: "num", share: true });
+  if (data.has_presence) {
+    columns.push({ key: "presence", title: "Link", value: e => e[EDGE.presence], kind: "num", share: true });
+    columns.push({ key: "direction", title: "Direction", value: e => e[EDGE.direction], kind: "num", share: true });
+  }
+  if (data.has_open) columns.push({ key: "oriented", title: "Direction known", value: e => e[EDGE.oriented] ? "yes" : "no", kind: "text" });
   if (data.has_truth) columns.push({ key: "truth", title: "Truth", value: e => e[EDGE.truth] || "", kind: "text" });
-  const state = { sort: 3, down: true, all: false };
+  const state = { sort: 4, down: true, all: false };
   const head = $("table").tHead, body = $("table").tBodies[0];
 
   const row = document.createElement("tr");
@@ -57,7 +64,7 @@
       const tr = document.createElement("tr");
       for (const column of columns) {
         const td = document.createElement("td"), value = column.value(e);
-        td.textContent = column.signed ? report.number(value) : value === null ? "–" : column.key === "probability" ? value.toFixed(2) : value;
+        td.textContent = column.signed ? report.number(value) : value === null ? "–" : column.share ? value.toFixed(2) : value;
         if (column.kind === "num") td.className = "num" + (column.key === "weight" ? " " + report.sign(value) : "");
         tr.appendChild(td);
       }

@@ -51,6 +51,9 @@ def export_result(directory: Path) -> StudyResult | None:
     path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
     if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
         names = tuple(str(name) for name in result.summary["variables"])
-        dbn = DBN(arrays["W"], arrays["A"], names, arrays["intercept"], arrays["noise_variances"])
+        # Which directions are open is part of a stored network and no array.
+        pairs = (values.get("dbn") or {}).get("open_edges") or ()
+        undirected = [(str(source), str(target)) for source, target in pairs]
+        dbn = DBN(arrays["W"], arrays["A"], names, arrays["intercept"], arrays["noise_variances"], undirected)
         path.with_name("dbn.json").write_text(json_text(dbn), encoding="utf-8")
     return result

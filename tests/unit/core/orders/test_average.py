@@ -188,3 +188,18 @@ def test_a_chain_that_stays_in_a_worse_mode_is_left_out():
 def test_moments_of_a_normal_agree_with_quadrature(order):
     expected = even_moment(1.7, order) / even_moment(0.0, order)
     assert parent_tables._EVEN_MOMENTS[order](1.7**2) == pytest.approx(expected)
+
+
+def test_a_certain_link_is_in_the_median_graph_though_its_direction_is_open():
+    P = np.zeros((3, 3))
+    P[0, 1], P[1, 0] = 0.49, 0.49
+    P[1, 2], P[2, 1] = 0.3, 0.45
+    nothing = np.zeros((3, 3), dtype=bool)
+    assert not median_graph(P, nothing).any()
+    found = median_graph(P, nothing, keep_links=True)
+    assert np.argwhere(found).tolist() == [[0, 1]]
+    P[0, 1] = 0.48
+    assert np.argwhere(median_graph(P, nothing, keep_links=True)).tolist() == [[1, 0]]
+    required = nothing.copy()
+    required[0, 1] = True
+    assert np.argwhere(median_graph(P, required, keep_links=True)).tolist() == [[0, 1]]

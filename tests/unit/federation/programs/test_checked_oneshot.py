@@ -6,6 +6,7 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.federation.programs.checked_oneshot import checked_oneshot_program
 from feddbn.federation.programs.oneshot import OneShotOptions, oneshot_program
+from feddbn.federation.programs.treatment import Wishes
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
@@ -44,7 +45,7 @@ def remembering(rng, n):
 
 def run(fed, checked=True, **options):
     seen = []
-    options = OneShotOptions(center="auto", **options)
+    options = OneShotOptions(wishes=Wishes("auto"), **options)
     program = checked_oneshot_program if checked else oneshot_program
     given = (tuple(f"x{j}" for j in range(D)), EdgeConstraints.none(D, options.n_lags), options)
     found = run_program(

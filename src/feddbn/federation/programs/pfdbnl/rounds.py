@@ -27,6 +27,7 @@ from feddbn.federation.programs.entry_moments import entry_moments_program
 from feddbn.federation.programs.fdbnl import ConsensusSettings, check_summary, prepared_program, run_options
 from feddbn.federation.programs.pfdbnl.clusters import cluster_program
 from feddbn.federation.programs.pfdbnl.questions import AVERAGES, FinishQuestion, StepQuestion
+from feddbn.federation.programs.scales import ScaleChoice
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.rows import treated
@@ -116,6 +117,7 @@ class PersonalFit:
     target_loss: FloatArray
     never_joined: tuple[str, ...]
     asked: AskedMoments | None = None
+    scale: ScaleChoice | None = None
 
 
 def personal_options(
@@ -165,17 +167,18 @@ def personal_program(
         "n_slots": settings.n_clusters,
     }
     if not is_partial:
-        prepared = yield from prepared_program(settings, variables)
+        prepared = yield from prepared_program(settings, variables, one_network=False)
         setup = _Setup(settings, constraints, prepared.preparation, {**common, "center": prepared.center})
         fit = yield from treated(_fit_program(setup, rng, run_number), prepared.preparation.treatment)
-        return replace(fit, preparation=prepared.reported, asked=prepared.asked)
-    preparation, fill = yield from entry_moments_program(
+        return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
+    preparation, fill, scale = yield from entry_moments_program(
         variables, sites, lags, settings.center, settings.scale
     )
     check_summary(variables, preparation)
     setup = _Setup(settings, constraints, preparation, {**common, "fill": fill})
     if settings.schedule != "adaptive" or not has_cycle(constraints.allowed[:d]):
-        return (yield from _fit_program(setup, rng, run_number))
+        fit = yield from _fit_program(setup, rng, run_number)
+        return replace(fit, scale=scale)
     # Completed moments are noisier, and the path to acyclicity ends in worse orders. The server holds the summed
     # moments anyway: an order searched on them is a second start, and the objective decides. Runs in a given order
     # are convex and quick; the last run is the one that sites keep.
@@ -185,9 +188,9 @@ def personal_program(
     ordered = replace(setup, constraints=constraints.within_order(found.order))
     first = yield from _fit_program(ordered, rng, 3 * run_number)
     free = yield from _fit_program(setup, rng, 3 * run_number + 1)
-    if free.objective <= first.objective:
-        return free
-    return (yield from _fit_program(ordered, rng, 3 * run_number + 2))
+    if free.objective > first.objective:
+        free = yield from _fit_program(ordered, rng, 3 * run_number + 2)
+    return replace(free, scale=scale)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,54 @@
+"""Weights that do not depend on units: by how many standard deviations an effect moves for one of its cause."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from feddbn.core.arrays import FloatArray
+from feddbn.errors import ParameterError
+from feddbn.model.dynamics import innovation_covariance, spectral_radius, stationary_covariance
+from feddbn.model.network import Network
+
+__all__ = ["standard_deviations", "standardised_weights"]
+
+
+def standard_deviations(dbn: Network) -> FloatArray:
+    """(d,) standard deviations that the network itself implies; 1 for a variable that does not vary.
+
+    They are those of the stationary process. Where there is none (shocks do not die out), those of one moment given
+    the past; where W has a cycle without a solution, those of the noise.
+    """
+    variances = dbn.noise_variances
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        # Numbers beyond all bounds are no reason to have no edge table.
+        warnings.simplefilter("ignore")
+        try:
+            is_stationary = spectral_radius(dbn) < 1
+            found = np.diag(stationary_covariance(dbn) if is_stationary else innovation_covariance(dbn))
+            variances = found if np.all(np.isfinite(found)) else variances
+        except (ParameterError, np.linalg.LinAlgError, ValueError):
+            pass
+    return np.sqrt(np.where(variances > 0, variances, 1.0))
+
+
+def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArray:
+    """(p+1, d, d) ``weight * sd_from / sd_to``, W first.
+
+    Parameters
+    ----------
+    dbn
+        The network.
+    sd
+        (d,) standard deviations, for example of the rows it was learned from; those that it implies if None.
+    """
+    if sd is None:
+        scale = standard_deviations(dbn)
+    else:
+        scale = np.asarray(sd, dtype=np.float64)
+        if scale.shape != (dbn.d,) or not (np.isfinite(scale).all() and (scale > 0).all()):
+            raise ParameterError(f"sd must be {dbn.d} positive numbers, one for each variable, got {sd!r}.")
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(dbn.adjacency_matrices * (scale[:, None] / scale))
