@@ -59,7 +59,7 @@ def test_only_missing_values(refuses, two_sites, tmp_path):
 
 def test_wrong_column(refuses, two_sites, tmp_path):
     text = fit(refuses, two_sites(), tmp_path, "--time", "hour")
-    assert "has no column 'hour', which time= asks for" in text
+    assert "has no column 'hour', which --time asks for" in text
 
 
 def test_missing_variable(refuses, two_sites, tmp_path):
