@@ -188,7 +188,11 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         `longest_lag` replaces n_lags where several numbers of lags will be tried.
         """
         if self.federation is not None:
-            given = ["data", *read] if data is not None else [k for k, v in read.items() if v not in (None, False)]
+            given = (
+                ["data", *read]
+                if data is not None
+                else [k for k, v in read.items() if v not in (None, False)]
+            )
             if given:
                 raise ParameterError(
                     f"{given[0]} must be None when federation= is given: the federation's sites hold the data."
