@@ -37,6 +37,9 @@ def register_for_studies(method: Method) -> None:
             "intercept": fitted.dbn_.intercept,
             "noise_variances": fitted.dbn_.noise_variances,
         }
+        if method.is_personal:
+            # A site's own network is in these units; with them it can read what it kept.
+            arrays |= {"center": fitted.center_values_, "scale": fitted.scale_values_}
         summary = {
             "method": method.name,
             "variables": list(fitted.dbn_.variables),

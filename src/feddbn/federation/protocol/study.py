@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
@@ -78,7 +78,10 @@ class Attendance(_Strict):
 
 
 class Study(_Strict):
-    """One study, as written in its TOML file."""
+    """One study, as written in its TOML file.
+
+    `units` may say in which unit a variable is meant; a site that says another one for its data does not take part.
+    """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
     method: str
@@ -88,6 +91,7 @@ class Study(_Strict):
     privacy: Privacy = Field(default_factory=Privacy)
     attendance: Attendance = Field(default_factory=Attendance)
     some_variables_may_be_missing: bool = False
+    units: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("variables", "sites")
     @classmethod
@@ -95,6 +99,13 @@ class Study(_Strict):
         if len(set(names)) != len(names):
             raise ValueError("a name appears twice")
         return names
+
+    @model_validator(mode="after")
+    def _units_of_variables(self) -> Study:
+        odd = [name for name in self.units if name not in self.variables]
+        if odd:
+            raise ValueError(f"units names {odd[0]!r}, which is not one of the variables")
+        return self
 
     @property
     def n_lags(self) -> int | None:
@@ -104,7 +115,11 @@ class Study(_Strict):
 
     def to_json(self) -> str:
         """Return the canonical text: equal studies give equal text."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        values = self.model_dump(mode="json")
+        if not self.units:
+            # A study without units has the text that it had before there were any.
+            del values["units"]
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @property
     def digest(self) -> str:
