@@ -68,7 +68,9 @@ def _check_study(
     refused = why_refused(settings, policy, variables, study)
     if refused:
         return [Finding("study", False, sentence) for sentence in refused]
-    remarks = [Finding("study", None, text) for text in study_remarks(settings, policy, variables, study)]
+    remarks = [
+        Finding("study: note", None, text) for text in study_remarks(settings, policy, variables, study)
+    ]
     return [Finding("study", True, f"this site can join {study.name!r}"), *remarks]
 
 
