@@ -109,7 +109,7 @@ def test_site_check_says_what_is_wrong_and_what_is_right(kits, tmp_path):
     study.write_text(STUDY.replace('"v"', '"w"'))
     done = run("site", "check", "--kit", kit, "--study", study, "--json")
     findings = {f["what"]: f for f in json.loads(done.output)}
-    assert "missing here: w; not in the study: v" in findings["study"]["text"]
+    assert "does not offer: w; it has u, v" in findings["study"]["text"]
     assert "server" in run("site", "check", "--kit", kit).output
 
 

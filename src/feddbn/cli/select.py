@@ -91,17 +91,16 @@ def _grid(texts: list[str]) -> dict[str, list[Any]]:
     grid: dict[str, list[Any]] = {}
     for text in texts:
         key, sign, values = text.partition("=")
-        try:
-            grid[key.strip().replace("-", "_")] = [_number(value) for value in values.split(",")]
-        except ValueError:
-            sign = ""
-        if not sign:
+        grid[key.strip().replace("-", "_")] = [_number(value.strip()) for value in values.split(",")]
+        if not sign or not key.strip() or "" in values.split(","):
             raise ParameterError(f"--grid {text!r} must look like key=v1,v2,..., for example -g n_lags=1,2.")
     return grid
 
 
-def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
