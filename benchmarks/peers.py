@@ -1,5 +1,7 @@
 """Other people's methods behind one call: rows (n, d) of one recording in, W [from, to] out.
 
+Those of `LAGGED_PEERS` take the recordings of several sites, NaN where a cell is empty, and return W and A, both [from, to].
+
 A method whose package is not installed is left out of the table and named below it.
 """
 
@@ -7,21 +9,33 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
+from typing import TypeVar
 
 import numpy as np
 
 Method = Callable[[np.ndarray], np.ndarray]
+Lagged = tuple[np.ndarray, np.ndarray]
+Call = TypeVar("Call")
+EMPTY = 1e9
 
 
 def varlingam(x: np.ndarray) -> np.ndarray:
+    return varlingam_of_sites([x])[0]
+
+
+def varlingam_of_sites(recordings: list[np.ndarray], threshold: float = 0.0) -> Lagged:
+    """All complete rows one below the other: the package knows one recording without gaps."""
     from lingam import VARLiNGAM
 
+    x = np.vstack(recordings)
     model = VARLiNGAM(lags=1, criterion=None, prune=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(x)
-    return model.adjacency_matrices_[0].T
+        model.fit(x[~np.isnan(x).any(axis=1)])
+    W, A = (np.asarray(m).T for m in model.adjacency_matrices_[:2])
+    return np.where(np.abs(W) > threshold, W, 0.0), np.where(np.abs(A) > threshold, A, 0.0)[None]
 
 
 def directlingam(x: np.ndarray) -> np.ndarray:
@@ -35,18 +49,33 @@ def directlingam(x: np.ndarray) -> np.ndarray:
 
 
 def pcmci_plus(x: np.ndarray) -> np.ndarray:
+    return pcmci_plus_of_sites([x])[0]
+
+
+def pcmci_plus_of_sites(recordings: list[np.ndarray], robust: bool = False) -> Lagged:
+    """Every recording centred on its own mean, alpha .01."""
     from tigramite import data_processing
     from tigramite.independence_tests.parcorr import ParCorr
+    from tigramite.independence_tests.robust_parcorr import RobustParCorr
     from tigramite.pcmci import PCMCI
 
+    centred = [x - np.nanmean(x, axis=0) for x in recordings]
+    data = {k: np.where(np.isnan(x), EMPTY, x) for k, x in enumerate(centred)}
+    test = RobustParCorr() if robust else ParCorr()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        search = PCMCI(dataframe=data_processing.DataFrame(x), cond_ind_test=ParCorr(), verbosity=0)
-        graph = search.run_pcmciplus(tau_min=0, tau_max=1, pc_alpha=0.01)["graph"][:, :, 0]
-    W = np.zeros(graph.shape)
+        frame = data_processing.DataFrame(data, analysis_mode="multiple", missing_flag=EMPTY)
+        search = PCMCI(dataframe=frame, cond_ind_test=test, verbosity=0)
+        graph = search.run_pcmciplus(tau_min=0, tau_max=1, pc_alpha=0.01)["graph"]
+    return edges_of(graph)
+
+
+def edges_of(graph: np.ndarray) -> Lagged:
+    """W and A of a graph of edge marks (d, d, 2)."""
+    now, before = graph[:, :, 0], graph[:, :, 1]
     # An edge without a direction stands in both, so that it costs one error, as a reversal does.
-    W[(graph == "-->") | (graph == "o-o") | (graph == "x-x")] = 1.0
-    return W
+    W = (now == "-->") | (now == "o-o") | (now == "x-x")
+    return W.astype(float), (before == "-->").astype(float)[None]
 
 
 def dagma(x: np.ndarray) -> np.ndarray:
@@ -68,13 +97,18 @@ PEERS: dict[str, tuple[str, Method]] = {
     "PCMCI+": ("tigramite", pcmci_plus),
     "VAR OLS": ("statsmodels", var_ols),
 }
+LAGGED_PEERS: dict[str, tuple[str, Callable[[list[np.ndarray]], Lagged]]] = {
+    "PCMCI+": ("tigramite", pcmci_plus_of_sites),
+    "robust PCMCI+": ("tigramite", partial(pcmci_plus_of_sites, robust=True)),
+    "VARLiNGAM": ("lingam", partial(varlingam_of_sites, threshold=0.1)),
+}
 STATIC_PEERS: dict[str, tuple[str, Method]] = {
     "DirectLiNGAM": ("lingam", directlingam),
     "dagma": ("dagma", dagma),
 }
 
 
-def installed(peers: dict[str, tuple[str, Method]]) -> tuple[dict[str, Method], list[str]]:
+def installed(peers: dict[str, tuple[str, Call]]) -> tuple[dict[str, Call], list[str]]:
     """Return the methods that can run, and the packages that are missing."""
     there = {name: method for name, (package, method) in peers.items() if find_spec(package)}
     return there, sorted({package for package, _ in peers.values() if not find_spec(package)})

@@ -151,6 +151,9 @@ def test_best_site_without_a_truth(refuses, two_sites, tmp_path):
         (("--heterogeneity", "2"), "heterogeneity must be a share between 0 and 1 or 'independent', got 2.0"),
         (("--noise", "cauchy"), "noise must be one of"),
         (("--site-sizes", "3,x"), "site_sizes='3,x' must be whole numbers separated by commas"),
+        (("--mess", "sunspots"), "mess='sunspots' is not known; choose from unequal-noise, slow-levels, "),
+        (("--mess", "spikes=many"), "mess='spikes=many' must be a name or name=number, such as spikes=0.02."),
+        (("--mess", "spikes=2"), "mess='spikes' has strength 2.0, but it must be a number from 0 to 1"),
         (("--seed", "-1"), "random_state must be a whole number of at least 0"),
     ],
 )

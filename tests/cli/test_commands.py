@@ -60,6 +60,19 @@ def test_simulate_writes_exactly_what_the_library_draws(run, tmp_path):
     assert feddbn.DBN.from_json(tmp_path / "truth.json").equals(expected.truth)
 
 
+def test_simulate_makes_a_mess_by_name_and_strength(run, tmp_path):
+    size = ("-d", 3, "--n-sites", 2, "--n-samples", 60, "--seed", 5)
+    mess = ("--mess", "offsets", "--mess", "missing=0.3", "--mess", "duplicate")
+    outcome = run("simulate", "-o", tmp_path, *size, *mess)
+    assert outcome.exit_code == 0, outcome.output
+    assert "(4 variables, one network)" in outcome.output
+    strengths = {"duplicate": 0.0, "offsets": 3.0, "missing": 0.3}
+    expected = simulate(d=3, n_sites=2, n_samples=60, random_state=5, mess=strengths)
+    written = pd.read_csv(tmp_path / "site-1.csv")
+    pd.testing.assert_frame_equal(written, expected.sites["site-1"][0])
+    assert json.loads((tmp_path / "truth.json").read_text())["simulated"]["mess"] == strengths
+
+
 def test_simulate_gives_each_recording_a_file_and_each_site_a_truth(run, tmp_path):
     pytest.importorskip("pyarrow")
     options = ("--n-sites", 2, "--n-samples", 40, "--n-recordings", 2, "--heterogeneity", "independent")

@@ -13,13 +13,17 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ENGINES = ["runtime_kill", "runtime_latency", "runtime_soak"]
 USED_BY_OTHERS = ["naive", "peers", "pictures", "settings", "timing"]
-PARTS_OF_RUN = ["against_naive", "against_peers", "oneshot_cost", "scaling"]
+PARTS_OF_RUN = ["against_naive", "against_peers", "arena", "oneshot_cost", "scaling"]
 # These put their own clocks into the package, so they get a process of their own.
 ALONE = {"run": ["--tiny", "--out", "{out}"], "profile_methods": ["3"]}
 COMMANDS = {
     "calibration": [
         "edges --federations 2 --rows 60 --sites 2 --variables 3 --replicates 3",
         "intervals --series 2 --rows 60 --sites 2 --variables 3 --fitted",
+    ],
+    "arena": [
+        "--list",
+        "--d 3 --sites 2 --rows 60 --seeds 1-2 --scenarios none spikes=0.1 missing=0.9 --methods OneShotDBN --out {out}",
     ],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],

@@ -54,6 +54,14 @@ def simulate(
         str | None, typer.Option(help="Usable rows of each site, separated by commas; replaces n-samples.")
     ] = None,
     n_recordings: Annotated[int, typer.Option(help="Recordings per site.")] = 1,
+    mess: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What sites do to data: a name such as offsets, or name=strength such as spikes=0.02; may be given more "
+            "than once. A name that is not known shows all of them.",
+            metavar="NAME[=STRENGTH]",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same data.")] = 0,
     file_format: Annotated[FileFormat, typer.Option("--format", help="csv or parquet.")] = FileFormat.csv,
     as_json: Json = False,
@@ -83,6 +91,7 @@ def simulate(
         site_sizes=_sizes(site_sizes),
         n_recordings=n_recordings,
         random_state=seed,
+        mess=_messes(mess),
     )
     files = write_sites(federation, out, file_format)
     truth = write_truth(federation, out / "truth.json")
@@ -91,8 +100,9 @@ def simulate(
             {"files": [str(file) for file in files], "truth": str(truth), "sites": list(federation.sites)}
         )
         return
+    variables = next(iter(federation.truths.values())).variables
     same = "one network" if federation.is_homogeneous else "networks that differ between sites"
-    say(f"Wrote {len(files)} files of {n_sites} sites ({d} variables, {same}) to {out}")
+    say(f"Wrote {len(files)} files of {n_sites} sites ({len(variables)} variables, {same}) to {out}")
     say(f"The truth is in {truth}")
 
 
@@ -122,6 +132,21 @@ def _share(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
+
+
+def _messes(texts: list[str] | None) -> dict[str, float | None] | None:
+    from feddbn.errors import ParameterError
+
+    strengths: dict[str, float | None] = {}
+    for text in texts or []:
+        name, _, strength = text.partition("=")
+        try:
+            strengths[name.strip()] = float(strength) if "=" in text else None
+        except ValueError:
+            raise ParameterError(
+                f"mess={text!r} must be a name or name=number, such as spikes=0.02."
+            ) from None
+    return strengths or None
 
 
 def _sizes(text: str | None) -> list[int] | None:

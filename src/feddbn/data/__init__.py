@@ -1,7 +1,7 @@
 """From files and frames to recordings, segments and rows."""
 
 from feddbn.core.designs.recordings import Recording, SiteData
-from feddbn.data.checks import check_sites, check_variances, summary
+from feddbn.data.checks import check_sites, check_variances, missing_cells, summary
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.data.read import read_sites
 from feddbn.data.streaming import CsvSite, ParquetSite
@@ -15,6 +15,7 @@ __all__ = [
     "SiteData",
     "check_sites",
     "check_variances",
+    "missing_cells",
     "read_sites",
     "summary",
 ]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.designs.complete import complete_blocks
+from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.recordings import SiteData
 from feddbn.data.layout import quoted
 from feddbn.errors import DataError, ParameterError
 
-__all__ = ["check_sites", "check_variances", "summary"]
+__all__ = ["check_sites", "check_variances", "missing_cells", "summary"]
 
 
 def check_sites(sites: Mapping[str, SiteData], n_lags: int, min_sites: int = 1) -> None:
@@ -81,29 +83,76 @@ def check_variances(
 
 
 def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:
-    """One row per site: recordings, segments, rows kept, usable_rows (given `n_lags`), dropped_rows.
+    """One row per site: recordings, segments, rows kept and left out, and how many of them can be used.
+
+    usable_rows
+        Rows whose `n_lags` predecessors lie in the same segment.
+    complete_rows
+        Usable rows that lack no cell, nor do those predecessors: all that methods use which need whole rows.
+    missing_percent
+        Share of the cells of the kept rows that are empty; 0 unless rows were read with ``missing="keep"``.
 
     Reads every site once, streamed ones in batches (and once more if rows they dropped were not counted yet).
     """
     _require_lags(n_lags)
     table = []
     for name, site in sites.items():
-        n_recordings = n_segments = n_rows = n_usable = 0
+        every, whole = _Count(n_lags), _Count(n_lags)
+        n_recordings = 0
         for recording in site.recordings():
             n_recordings += 1
-            length = 0
-            for block in recording.blocks():
-                if block.starts_segment:
-                    n_segments += 1
-                    length = 0
-                before = max(length - n_lags, 0)
-                length += len(block.values)
-                n_usable += max(length - n_lags, 0) - before
-                n_rows += len(block.values)
+            for block in complete_blocks(every.watch(recording.blocks())):
+                whole.add(block)
         dropped = int(getattr(site, "n_dropped_rows", 0))
-        table.append((name, n_recordings, n_segments, n_rows, n_usable, dropped))
-    columns = ["site", "recordings", "segments", "rows", "usable_rows", "dropped_rows"]
-    return pd.DataFrame(table, columns=columns).set_index("site")
+        percent = 100.0 * every.n_missing / max(every.n_rows * len(site.variables), 1)
+        counts = (every.n_segments, every.n_rows, every.n_usable, dropped, whole.n_usable, percent)
+        table.append((name, n_recordings, *counts))
+    columns = [
+        "recordings",
+        "segments",
+        "rows",
+        "usable_rows",
+        "dropped_rows",
+        "complete_rows",
+        "missing_percent",
+    ]
+    return pd.DataFrame(table, columns=["site", *columns]).set_index("site")
+
+
+def missing_cells(site: SiteData) -> tuple[int, IntArray]:
+    """Return the number of rows of a site and, for each of its variables, how many of them lack it."""
+    n_rows, missing = 0, np.zeros(len(site.variables), dtype=np.intp)
+    for recording in site.recordings():
+        for block in recording.blocks():
+            n_rows += len(block.values)
+            missing += np.isnan(block.values).sum(axis=0)
+    return n_rows, missing
+
+
+class _Count:
+    """Counts what passes by."""
+
+    def __init__(self, n_lags: int) -> None:
+        self.n_segments = self.n_rows = self.n_usable = self.n_missing = 0
+        self._n_lags, self._length = n_lags, 0
+
+    def add(self, block: Block) -> None:
+        n = len(block.values)
+        if block.starts_segment:
+            self.n_segments += 1
+            self._length = 0
+        before = max(self._length - self._n_lags, 0)
+        self._length += n
+        self.n_usable += max(self._length - self._n_lags, 0) - before
+        self.n_rows += n
+
+    def watch(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        for block in blocks:
+            self.add(block)
+            with np.errstate(invalid="ignore", over="ignore"):
+                has_gap = np.isnan(block.values.sum())
+            self.n_missing += int(np.isnan(block.values).sum()) if has_gap else 0
+            yield block
 
 
 def _require_lags(n_lags: int) -> None:

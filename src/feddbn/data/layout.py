@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.data.clock import Clock, Freq, parse_freq
 from feddbn.data.grid import check_jitter
+from feddbn.data.segments import MISSING
 from feddbn.errors import DataError, ParameterError
 
 __all__ = ["Layout", "frame_values", "names_of_keys", "quoted", "row_labels", "tidy_frame", "unnamed"]
@@ -39,8 +40,8 @@ class Layout:
     day_first: bool | None = None
 
     def __post_init__(self) -> None:
-        if self.missing not in ("drop", "error"):
-            raise ParameterError(f"missing={self.missing!r} is not known; use 'drop' or 'error'.")
+        if self.missing not in MISSING:
+            raise ParameterError(f"missing={self.missing!r} is not known; use 'drop', 'keep' or 'error'.")
         named = [name for name in self.keys.values() if name is not None]
         if len(set(named)) < len(named):
             raise ParameterError(

@@ -34,7 +34,7 @@ class ArrayRecording:
 
 @dataclass(frozen=True)
 class MemorySite:
-    """A site's recordings in memory; `n_dropped_rows` were unusable (missing values) when they were read.
+    """A site's recordings in memory; `n_dropped_rows` were left out (missing values) when they were read.
 
     `remarks` say what was decided on reading.
     """

@@ -87,6 +87,8 @@ def read_sites(
         Column with a label per row, kept beside the variables.
     missing
         "drop" leaves out rows with missing values and starts a new segment after them; "error" refuses them.
+        "keep" leaves them in, NaN where a cell is missing, so that present cells can be used; rows of which no
+        cell is present are left out at the ends of a segment, and more than ten of them in a row end it.
     stream_bytes
         A site whose files are larger than this together stays on disk and is read in batches.
     same_variables

@@ -1,13 +1,22 @@
-"""Cut rows into contiguous segments: at gaps in time and at rows with missing values.
+"""Cut rows into contiguous segments: at gaps in time and, unless they are kept, at rows with missing values.
 
 The one place where this is decided. In-memory recordings feed it once, streamed ones batch by batch; the
-state carried between batches is the last time and whether the last row was kept, so both give the same
-segments.
+state carried between batches is the last time, whether the last row was kept, and empty rows of which the
+next batch decides, so both give the same segments.
+
+Rules
+-----
+- A row without a label, where labels are asked for, is left out and ends the segment.
+- "drop" does the same with a row with any missing cell.
+- "keep" leaves such rows where they are, NaN where a cell is missing. Rows of which nothing is present keep the
+  clock between two others; they are left out where they lead or trail a segment, and more than `MOST_EMPTY` of them in
+  a row end it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +25,21 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.lagged import Block
 from feddbn.errors import DataError
 
-__all__ = ["Segmenter"]
+__all__ = ["MISSING", "MOST_EMPTY", "Segmenter"]
+
+MISSING = ("drop", "keep", "error")
+"""What can be done about missing cells."""
+MOST_EMPTY = 10
+"""How many rows without any cell may lie within a segment, one after the other."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Empty rows at the end of a batch: part of the segment if a row follows soon, left out if none does."""
+
+    values: FloatArray
+    labels: NDArray[np.generic] | None
+    times: NDArray[np.int64]
 
 
 class Segmenter:
@@ -32,7 +55,8 @@ class Segmenter:
         Expected difference of two neighbouring times; larger is a gap, smaller is an error. None without
         times.
     missing
-        "drop" removes a row with a missing value and ends the segment there; "error" refuses it.
+        "drop" removes a row with a missing value and ends the segment there; "keep" leaves it in, see above;
+        "error" refuses it.
     time
         Name of the time column, for messages.
     """
@@ -51,10 +75,16 @@ class Segmenter:
         self.missing = missing
         self.time = time
         self.n_rows = 0
-        self.n_dropped = 0
+        self._n_kept = 0
         self._first_tick: int | None = None
         self._last_tick: int | None = None
         self._last_kept = False
+        self._held: _Held | None = None
+
+    @property
+    def n_dropped(self) -> int:
+        """Number of rows that are in no segment so far."""
+        return self.n_rows - self._n_kept
 
     def feed(
         self,
@@ -67,36 +97,65 @@ class Segmenter:
         n = len(values)
         if n == 0:
             return
-        drop = self._unusable(values, unlabelled)
+        hollow = self._unusable(values, unlabelled)
         breaks = np.zeros(n, dtype=bool)
-        breaks[0] = not self._last_kept
         if ticks is not None:
             breaks |= self._gaps(ticks)
             self._last_tick = int(ticks[-1])
         times = self._times(n, ticks)
         self.n_rows += n
-        if drop is None:
-            starts = np.flatnonzero(breaks)
-            edges = starts.tolist() if breaks[0] else [0, *starts.tolist()]
-            spans = list(zip(edges, [*edges[1:], n], strict=True))
-            self._last_kept = True
-        else:
-            self.n_dropped += int(drop.sum())
-            breaks[1:] |= drop[:-1]
-            keep = ~drop
-            first = keep & (breaks | np.r_[True, drop[:-1]])
-            last = keep & np.r_[breaks[1:] | drop[1:], True]
-            spans = list(
-                zip(np.flatnonzero(first).tolist(), (np.flatnonzero(last) + 1).tolist(), strict=True)
+        if unlabelled is not None and unlabelled.any():
+            breaks |= unlabelled
+            breaks[1:] |= unlabelled[:-1]
+        if self._held is not None:
+            held, self._held = self._held, None
+            k = len(held.values)
+            values = np.concatenate([held.values, values])
+            times = np.concatenate([held.times, times])
+            breaks = np.concatenate([np.zeros(k, dtype=bool), breaks])
+            hollow = np.concatenate(
+                [np.ones(k, dtype=bool), np.zeros(n, dtype=bool) if hollow is None else hollow]
             )
-            self._last_kept = bool(keep[-1])
-        for start, stop in spans:
+            if labels is not None and held.labels is not None:
+                labels = np.concatenate([held.labels, labels])
+        for start, stop, is_new in self._spans(breaks, hollow):
+            self._n_kept += stop - start
             yield Block(
-                values[start:stop],
-                bool(breaks[start]),
-                None if labels is None else labels[start:stop],
-                int(times[start]),
+                values[start:stop], is_new, None if labels is None else labels[start:stop], int(times[start])
             )
+        # What trails the last full row waits for the next batch.
+        if hollow is not None and hollow[-1] and self._last_kept:
+            rest = slice(len(hollow) - int(np.argmin(hollow[::-1])) if not hollow.all() else 0, None)
+            self._held = _Held(values[rest], None if labels is None else labels[rest], times[rest])
+
+    def _spans(
+        self, breaks: NDArray[np.bool_], hollow: NDArray[np.bool_] | None
+    ) -> list[tuple[int, int, bool]]:
+        """(start, stop, begins a segment) of the rows to keep; a segment goes from one full row to another."""
+        n = len(breaks)
+        follows = self._last_kept
+        if hollow is None:
+            starts = np.flatnonzero(breaks[1:]) + 1
+            edges = [0, *starts.tolist(), n]
+            self._last_kept = True
+            begins = [bool(breaks[0]) or not follows, *[True] * len(starts)]
+            return list(zip(edges[:-1], edges[1:], begins, strict=True))
+        most = MOST_EMPTY if self.missing == "keep" else 0
+        n_breaks = np.cumsum(breaks)
+        full = np.flatnonzero(~hollow)
+        if len(full) == 0:
+            self._last_kept = follows and n <= most and not breaks.any()
+            return []
+        far = (np.diff(full) > most + 1) | (np.diff(n_breaks[full]) > 0)
+        firsts, lasts = full[np.r_[True, far]].tolist(), full[np.r_[far, True]].tolist()
+        goes_on = follows and full[0] <= most and n_breaks[full[0]] == 0
+        if goes_on:
+            firsts[0] = 0
+        self._last_kept = n - 1 - lasts[-1] <= most and n_breaks[-1] == n_breaks[lasts[-1]]
+        return [
+            (first, last + 1, not (goes_on and k == 0))
+            for k, (first, last) in enumerate(zip(firsts, lasts, strict=True))
+        ]
 
     def _times(self, n: int, ticks: NDArray[np.int64] | None) -> NDArray[np.int64]:
         """(n,) sampling steps since the first row; without times every row, kept or dropped, is one."""
@@ -107,6 +166,7 @@ class Segmenter:
         return np.asarray((ticks - self._first_tick) // self.step)
 
     def _unusable(self, values: FloatArray, unlabelled: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+        """(n,) rows that cannot begin or end a segment, None if there are none."""
         # One finite total proves that every value is finite, without an (n, d) mask; the reverse need not
         # hold.
         with np.errstate(invalid="ignore", over="ignore"):
@@ -128,7 +188,7 @@ class Segmenter:
                     f"{self.n_rows + int(row)} (counted from 0); fill it, or use missing='drop' to leave "
                     "such rows out."
                 )
-            drop = np.asarray(absent.any(axis=1))
+            drop = np.asarray(absent.all(axis=1) if self.missing == "keep" else absent.any(axis=1))
         if unlabelled is not None and unlabelled.any():
             if self.missing == "error":
                 raise DataError(

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.complete import CompleteSite
 from feddbn.core.designs.lagged import lagged_rows
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data import SiteData
@@ -191,7 +192,10 @@ def _rows_found(
     found = {}
     for name, data in sites.items():
         rows = (
-            np.concatenate([z for r in data.recordings() for z in lagged_rows(r.blocks(), n_lags)]) - center
+            np.concatenate(
+                [z for r in CompleteSite(data).recordings() for z in lagged_rows(r.blocks(), n_lags)]
+            )
+            - center
         )
         if len(rows) < q:
             found[name] = rotation_distance(rows_from_gram(cross_products[name], len(rows)), rows)

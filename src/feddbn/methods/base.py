@@ -22,10 +22,12 @@ from feddbn.core.threads import one_thread
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.preflight import quick_warnings
 from feddbn.errors import DependentColumnsWarning, ParameterError
-from feddbn.federation.programs.statistics import AskedMoments, Preparation
+from feddbn.federation.programs.statistics import Preparation
+from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
 from feddbn.methods.parameters import Rule, is_federation
+from feddbn.methods.treated import site_notes, treatment_sentences, treatment_summary
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
@@ -200,6 +202,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
             self._set_variables(self.federation.variables)
             self.sites_ = pd.DataFrame(index=pd.Index(self.federation.sites, name="site"))
             run(self.federation, None)
+            self.site_notes_ = site_notes(self.federation)
             return
         if is_federation(data):
             raise ParameterError(
@@ -213,11 +216,14 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         self.sites_ = summary(sites, n_lags)
         declared = [name for name in read.values() if isinstance(name, str)]
         self.warnings_ += quick_warnings(data, sites, self.sites_, n_lags, declared)
+        federation = simulated(sites)
         with one_thread():
-            run(simulated(sites), sites)
+            run(federation, sites)
+        self.site_notes_ = site_notes(federation)
+        self.warnings_ += [f"site {name!r}: {note}" for name, notes in self.site_notes_.items() for note in notes]
 
     def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
-        return read_sites(data, **read)
+        return read_sites(data, missing="keep", **read)
 
     def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
         check_sites(sites, n_lags)
@@ -305,8 +311,8 @@ class DBNEstimator(FederatedEstimator):
         )
 
     def _say_moments(self, asked: AskedMoments | None) -> None:
-        """Say what the first sum told: `center_`, means of recordings' own, variables that follow from others."""
-        self._say_levels(asked)
+        """Say what the first sums told: what was done to the rows, and which variables follow from others."""
+        self._say_treatment(asked)
         if asked is not None:
             found = dependences(asked.moments.scatter, asked.moments.n, len(self._variables))
             self._say_dependent([one.sentence(self._variables) for one in found])
@@ -316,23 +322,19 @@ class DBNEstimator(FederatedEstimator):
             self.warnings_.append(sentence)
             warnings.warn(sentence, DependentColumnsWarning, stacklevel=5)
 
-    def _say_levels(self, asked: AskedMoments | None) -> None:
-        """Set `center_`, and say so where recordings turned out to have means of their own."""
+    def _say_treatment(self, asked: AskedMoments | None) -> None:
+        """Set `center_` and `treatment_`, and say what the data made necessary."""
         self.center_ = str(self.center) if asked is None else asked.center
+        self.treatment_ = None if asked is None else treatment_summary(asked, self._variables)
         if asked is None:
             return
-        if asked.own_levels is None and self.center == "auto":
-            # Under differential privacy noise is fitted to one matrix of products; telling levels apart takes two.
+        if asked.survey is None and asked.evidence is None and self.center == "auto":
+            # Under differential privacy noise is fitted to one matrix of products; to look around takes more.
             self.warnings_.append(
-                "whether recordings differ in their means was not looked at, since these sites add noise to one matrix "
-                "only; if they may differ, use center='recording'."
+                "whether recordings differ in their means, trends or scales was not looked at, since these sites add noise "
+                "to one matrix only; if means may differ, use center='recording'."
             )
-        elif asked.own_levels is not None and asked.own_levels > 0:
-            self.warnings_.append(
-                f"recordings differ in their means (BIC {asked.own_levels:.0f} better with means of their own), so each "
-                "was centred on its own; intercepts are those of the average recording, `dbn_.at_level(mean)` has those of "
-                "one (`feddbn forecast` uses them). center='none' keeps one mean for all."
-            )
+        self.warnings_ += treatment_sentences(asked, self._variables)
 
     def _set_network(self, dbn: DBN, raw: DBN) -> None:
         self.dbn_ = dbn

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.complete import complete_blocks
 from feddbn.core.designs.lagged import Block
 from feddbn.data import ArrayRecording, MemorySite, SiteData
 from feddbn.errors import DataError, ParameterError
@@ -151,7 +152,7 @@ def _scores(truth: Truth, found: DBN | dict[str, DBN]) -> dict[str, dict[str, fl
 def split_rows(
     sites: Mapping[str, SiteData], share: float
 ) -> tuple[dict[str, SiteData], dict[str, list[FloatArray]]]:
-    """Return the sites without the last `share` of the rows of each segment, and those rows by site."""
+    """Return the sites without the last `share` of the rows of each segment, and those of them that are complete."""
     if not 0 < share < 1:
         raise ParameterError(f"held_out={share!r} must lie between 0 and 1, for example 0.2.")
     learn: dict[str, SiteData] = {}
@@ -163,13 +164,13 @@ def split_rows(
             for rows in _segments(recording.blocks()):
                 cut = len(rows) - round(share * len(rows))
                 first.append(Block(rows[:cut]))
-                test[name].append(rows[cut:])
+                test[name] += _segments(complete_blocks([Block(rows[cut:])]))
             kept.append(ArrayRecording(recording.name, tuple(first)))
         learn[name] = MemorySite(tuple(site.variables), tuple(kept))
     return learn, test
 
 
-def _segments(blocks: Iterator[Block]) -> Iterator[FloatArray]:
+def _segments(blocks: Iterable[Block]) -> Iterator[FloatArray]:
     pending: list[FloatArray] = []
     for block in blocks:
         if block.starts_segment and pending:

@@ -22,7 +22,7 @@ from feddbn.core.threads import one_thread
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResultWarning
 from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
-from feddbn.federation.programs.statistics import asked_moments_program
+from feddbn.federation.programs.treatment import Wishes, asked_moments_program
 from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.method_table import METHODS
 from feddbn.methods.base import simulated
@@ -134,7 +134,7 @@ def edge_confidence(
     center = str(getattr(estimator, "center", "none"))
     if center == "auto":
         # The same evidence as in a fit; resamples of rows with different levels would be confident about them.
-        center = run_program(asked_moments_program(names, int(estimator.n_lags), center), running).center
+        center = run_program(asked_moments_program(names, int(estimator.n_lags), Wishes(center)), running).center
     program = bootstrap_program(
         len(names),
         int(estimator.n_lags),

@@ -13,15 +13,12 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import DataError
 from feddbn.federation.programs.fdbnl import ConsensusFit, check_summary, consensus_options
-from feddbn.federation.programs.statistics import (
-    Preparation,
-    asked_moments_program,
-    prepare,
-    summary_of_moments,
-)
+from feddbn.federation.programs.statistics import Preparation, prepare, summary_of_moments
+from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.fdbnl import ConsensusEstimator
 from feddbn.methods.selection import resolve_auto
+from feddbn.methods.treated import wishes_of
 from feddbn.model.dbn import DBN
 
 __all__ = ["Dynotears"]
@@ -46,15 +43,13 @@ class Dynotears(ConsensusEstimator):
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
         self._settings()
-        center = self.center if self.center in ("auto", "recording") else "none"
-        if federation.answered_tasks is not None and center == "auto":
-            # Noise is fitted to one matrix of products; telling levels apart takes two.
-            center = "none"
-        asked = yield from asked_moments_program(self._variables, self._value("n_lags"), center)
+        wishes = wishes_of(self, federation)
+        asked = yield from asked_moments_program(self._variables, self._value("n_lags"), wishes)
         fit = self._solve(
             asked.moments, self._variables, self.center if asked.center == "none" else "recording"
         )
-        return replace(fit, asked=asked)
+        preparation = replace(fit.preparation, treatment=asked.treatment)
+        return replace(fit, asked=asked, preparation=preparation)
 
     def fit_moments(self, moments: Moments, variables: tuple[str, ...]) -> DBN:
         """Fit from the moments of lagged rows and return the network."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
 from feddbn.methods.parameters import Rule, a_federation, edges, flag, nothing, number, whole, word
 from feddbn.methods.selection import AUTO_START, resolve_auto
+from feddbn.methods.treated import TREATMENT_RULES
 
 __all__ = ["FDBNL"]
 
@@ -41,6 +42,7 @@ CONSENSUS_RULES: Mapping[str, Rule] = {
     "forbidden_edges": edges(),
     "required_edges": edges(),
     "center": word("auto", "none", "federated", "recording"),
+    **TREATMENT_RULES,
     "scale": word("none", "federated"),
     "acyclicity": word("expm", "logdet"),
     "random_state": whole(0) | nothing(),
@@ -94,6 +96,12 @@ class ConsensusEstimator(DBNEstimator):
         forbidden_edges: Iterable[Edge] | None = None,
         required_edges: Iterable[Edge] | None = None,
         center: str = "auto",
+        detrend: int | str = "auto",
+        period: float | Sequence[float] | str | None = "auto",
+        gains: str = "auto",
+        spikes: str = "auto",
+        missing: str = "fill",
+        on_disagreement: str = "exclude",
         scale: str = "none",
         acyclicity: str = "expm",
         random_state: int | None = 0,
@@ -117,6 +125,12 @@ class ConsensusEstimator(DBNEstimator):
         self.forbidden_edges = forbidden_edges
         self.required_edges = required_edges
         self.center = center
+        self.detrend = detrend
+        self.period = period
+        self.gains = gains
+        self.spikes = spikes
+        self.missing = missing
+        self.on_disagreement = on_disagreement
         self.scale = scale
         self.acyclicity = acyclicity
         self.random_state = random_state

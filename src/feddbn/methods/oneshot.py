@@ -31,6 +31,7 @@ from feddbn.federation.programs.oneshot import (
     learn_from_moments,
     oneshot_program,
 )
+from feddbn.federation.programs.treatment import Wishes
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator, label_column
 from feddbn.methods.edge_ranking import FEATURES, SMOOTHING, lagged_edge_table, selection_table
@@ -46,6 +47,7 @@ from feddbn.methods.parameters import (
     whole,
     word,
 )
+from feddbn.methods.treated import TREATMENT_RULES, wishes_of
 from feddbn.model.dbn import DBN
 
 __all__ = ["OneShotDBN"]
@@ -181,6 +183,7 @@ class OneShotDBN(DBNEstimator):
         "forbidden_edges": edges(),
         "required_edges": edges(),
         "center": word("auto", "none", "recording"),
+        **TREATMENT_RULES,
         "scale": word("none", "federated"),
         "random_state": whole(0) | nothing(),
         "federation": a_federation(),
@@ -206,6 +209,12 @@ class OneShotDBN(DBNEstimator):
         forbidden_edges: Sequence[Edge] | None = None,
         required_edges: Sequence[Edge] | None = None,
         center: str = "auto",
+        detrend: int | str = "auto",
+        period: float | Sequence[float] | str | None = "auto",
+        gains: str = "auto",
+        spikes: str = "auto",
+        missing: str = "fill",
+        on_disagreement: str = "exclude",
         scale: str = "none",
         random_state: int | None = 0,
         federation: Federation | None = None,
@@ -226,6 +235,12 @@ class OneShotDBN(DBNEstimator):
         self.forbidden_edges = forbidden_edges
         self.required_edges = required_edges
         self.center = center
+        self.detrend = detrend
+        self.period = period
+        self.gains = gains
+        self.spikes = spikes
+        self.missing = missing
+        self.on_disagreement = on_disagreement
         self.scale = scale
         self.random_state = random_state
         self.federation = federation
@@ -259,8 +274,8 @@ class OneShotDBN(DBNEstimator):
         if tasks is not None and "residual-features" not in tasks:
             # Under differential privacy every further sum, or matrix, would cost what the first one has left.
             shaped = options.use_nongaussian if self.use_nongaussian != "auto" else False
-            center = "none" if self.center == "auto" else self.center
-            options = replace(options, use_nongaussian=shaped, center=center)
+            options = replace(options, use_nongaussian=shaped)
+        options = replace(options, wishes=wishes_of(self, federation))
         rng = np.random.default_rng(self.random_state)
         program = oneshot_program(self._variables, self._constraints(), options, rng)
         outcome, _ = self._run(program, federation, observer)
@@ -337,7 +352,7 @@ class OneShotDBN(DBNEstimator):
         scale: Any = self.scale
         use_nongaussian: Any = self.use_nongaussian
         learn = LearnOptions(noise_variance, criterion, int(self.n_restarts), average, self._penalties())
-        return OneShotOptions(n_lags, is_auto, self.center, scale, use_nongaussian, learn)
+        return OneShotOptions(n_lags, is_auto, Wishes(), scale, use_nongaussian, learn)
 
     def _penalties(self) -> tuple[float, ...] | None:
         if self.search == "order":
@@ -365,7 +380,7 @@ class OneShotDBN(DBNEstimator):
         self.lambda_path_ = _path_table(learned.path) if learned.path else None
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
         self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)
-        self._say_levels(outcome.asked)
+        self._say_treatment(outcome.asked)
         self._say_dependent(outcome.dependent)
         units = learned.units
         if units is not None and units.n_changed + units.n_open and self.scale == "none":

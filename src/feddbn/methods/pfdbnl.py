@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -134,6 +134,12 @@ class PFDBNL(DBNEstimator):
         forbidden_edges: Iterable[Edge] | None = None,
         required_edges: Iterable[Edge] | None = None,
         center: str = "auto",
+        detrend: int | str = "auto",
+        period: float | Sequence[float] | str | None = "auto",
+        gains: str = "auto",
+        spikes: str = "auto",
+        missing: str = "fill",
+        on_disagreement: str = "warn",
         scale: str = "none",
         acyclicity: str = "expm",
         random_state: int | None = 0,
@@ -164,6 +170,12 @@ class PFDBNL(DBNEstimator):
         self.forbidden_edges = forbidden_edges
         self.required_edges = required_edges
         self.center = center
+        self.detrend = detrend
+        self.period = period
+        self.gains = gains
+        self.spikes = spikes
+        self.missing = missing
+        self.on_disagreement = on_disagreement
         self.scale = scale
         self.acyclicity = acyclicity
         self.random_state = random_state
@@ -234,7 +246,7 @@ class PFDBNL(DBNEstimator):
         """Return the sites; with `different_variables` each as it is, over the union of all names."""
         if not self.different_variables:
             return super()._read(data, read)
-        return read_sites(data, same_variables=False, **read)
+        return read_sites(data, same_variables=False, missing="keep", **read)
 
     def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
         lags = dict(self.site_lags or {})

@@ -8,7 +8,8 @@ Layout, version 1 (keys a reader does not know are ignored)::
     edges                        [{source, target, lag, weight, probability?, ci_low?, ci_high?}]
     history, n_rounds            one object per round (a residual that is not finite is null); number of sums
     status                       {name, message, converged}
-    sites                        [{name, recordings, segments, rows, usable_rows, dropped_rows}]
+    sites                        [{name, recordings, segments, rows, usable_rows, dropped_rows, complete_rows,
+                                  missing_percent}]
     privacy, warnings            null or what protected the sums; sentences
     diagnostics                  facts about the fit: objective, centring, dropped edges, order, ...
     personal                     null or {site: network}

@@ -19,6 +19,7 @@ from feddbn.core.statistics.standard_error_rule import choose
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.folds import make_fold, on_fold
 from feddbn.federation.programs.held_out import comparison_program, held_out_program
+from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import Federation, Observer, run_program
 from feddbn.method_table import METHODS
 
@@ -136,7 +137,7 @@ def _select(
                 judge = held_out_program(
                     c, len(candidates), fold, n_lags, estimator._variables, preparation, center, C
                 )
-                run_program(judge, federation, observer)
+                run_program(treated(judge, preparation.treatment), federation, observer)
     finally:
         estimator.selected_ = {}
     comparison = run_program(comparison_program(len(candidates)), federation, observer)

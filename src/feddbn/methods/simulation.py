@@ -11,7 +11,7 @@ import pandas as pd
 
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
-from feddbn.sim import SimulationSettings, System, simulate_arrays
+from feddbn.sim import MessNames, SimulatedArrays, SimulationSettings, System, simulate_arrays
 
 __all__ = ["SimulatedFederation", "simulate"]
 
@@ -32,7 +32,7 @@ class SimulatedFederation:
         Site name -> c. 1 unless no stable draw was found; then ``A_l`` was multiplied by ``c**l`` to make it
         stable, and its weights may lie below the range that was asked for.
     parameters
-        The arguments of `simulate`, `random_state` included.
+        The arguments of `simulate`, `random_state` included; `mess` as name -> strength.
     """
 
     sites: dict[str, list[pd.DataFrame]]
@@ -78,6 +78,7 @@ def simulate(
     burn_in: int = 300,
     variables: Sequence[str] | None = None,
     random_state: int | np.random.Generator | None = 0,
+    mess: MessNames = None,
 ) -> SimulatedFederation:
     """A federation of sites whose series follow known dynamic Bayesian networks.
 
@@ -124,6 +125,20 @@ def simulate(
         Names; ``x0, x1, ...`` by default.
     random_state
         A seed (same seed, same bits), a generator, or None for a new federation each time.
+    mess
+        What the sites do to the data: a name, a list of names, or a dict from name to strength (None: its default), such
+        as ``{"offsets": None, "spikes": 0.02}``. `feddbn.sim.MESSES` lists them and says what a strength means.
+        They act in the order of that list, each with randomness of its own: networks and noise are those of the same
+        seed without mess, as far as the mess leaves them.
+
+    Notes
+    -----
+    What counts as an edge under a mess: an edge of the network that drives the data. Drifts, gaps, units, hidden causes
+    and new orders of columns change no truth. An edge that stops half-way or is not linear is an edge, with its weight at
+    the start. "slow-levels" adds edges of variables to themselves. "sum-column" and "duplicate" add a
+    column, with an edge of weight 1 within a moment from every column it is made of. At sites that see every other row,
+    the truth is that of all rows. `noise_variances` of a truth are those of the network's own noise, without hidden
+    causes and with the variance of an ordinary site.
 
     Returns
     -------
@@ -162,12 +177,13 @@ def simulate(
         n_recordings=n_recordings,
         burn_in=burn_in,
         variables=variables,
+        mess=mess,
     )
     arrays = simulate_arrays(settings, _generator(random_state))
-    names = list(settings.variable_names)
+    names = list(arrays.variables)
     truths: dict[int, DBN] = {}
     for system in arrays.systems.values():
-        truths.setdefault(id(system), _truth(system, settings))
+        truths.setdefault(id(system), _truth(system, arrays))
     return SimulatedFederation(
         sites={
             site: [pd.DataFrame(rows, columns=names) for rows in recordings]
@@ -180,8 +196,8 @@ def simulate(
     )
 
 
-def _truth(system: System, settings: SimulationSettings) -> DBN:
-    return DBN(system.W, system.A, settings.variable_names, noise_variances=settings.noise_scales**2)
+def _truth(system: System, arrays: SimulatedArrays) -> DBN:
+    return DBN(system.W, system.A, arrays.variables, noise_variances=arrays.noise_variances)
 
 
 def _generator(random_state: int | np.random.Generator | None) -> np.random.Generator:

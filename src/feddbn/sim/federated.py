@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.sim.series import simulate_recordings
+from feddbn.sim.mess.apply import MessyWorld
+from feddbn.sim.mess.noise import Shocks
+from feddbn.sim.series import advance, draw_shocks
 from feddbn.sim.settings import SimulationSettings, connectivity_degree, split_evenly
 from feddbn.sim.systems import System, draw_system, thin_system, vary_system
 
@@ -23,17 +25,24 @@ class SimulatedArrays:
     recordings
         Site name -> its recordings, each (rows, d) with ``rows = usable rows + n_lags``.
     systems
-        Site name -> the system it follows; sites that share a system share the object.
+        Site name -> the system it follows; sites that share a system share the object. A mess that changes the network
+        or adds a column shows here (see `feddbn.simulate`).
     clusters
         Site name -> cluster number, or None if no clusters were asked for.
     settings
         What was asked for.
+    variables
+        Names of the columns: those of the settings, and columns that a mess added.
+    noise_variances
+        One per column: of the network's own noise.
     """
 
     recordings: dict[str, list[FloatArray]]
     systems: dict[str, System]
     clusters: dict[str, int] | None
     settings: SimulationSettings
+    variables: tuple[str, ...]
+    noise_variances: FloatArray
 
     @property
     def is_homogeneous(self) -> bool:
@@ -43,27 +52,37 @@ class SimulatedArrays:
 
 
 def simulate_arrays(settings: SimulationSettings, rng: np.random.Generator) -> SimulatedArrays:
-    """Draw the systems, then every recording from a stream of its own.
+    """Draw the systems, then every recording from a stream of its own; a mess has streams of its own, too.
 
     The streams are derived from draws of `rng`, so a second call with the same generator gives new data.
     """
-    structure_seed, series_seed = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(2)
+    seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(3)
+    structure_seed, series_seed, mess_seed = seeds
+    world = MessyWorld(settings.mess_strengths, mess_seed, settings.variable_names)
     names = [f"site-{k}" for k in range(settings.n_sites)]
     systems, system_of_site = _draw_systems(settings, np.random.default_rng(structure_seed))
+    systems, scales = world.systems(systems), world.scales(settings.noise_scales)
 
-    sizes = [split_evenly(rows, settings.n_recordings) for rows in settings.usable_rows]
-    flat_sizes = [size + settings.n_lags for site in sizes for size in site]
-    flat_systems = [systems[s] for s in system_of_site for _ in range(settings.n_recordings)]
-    generators = [np.random.default_rng(seed) for seed in series_seed.spawn(len(flat_sizes))]
-    series = simulate_recordings(
-        flat_systems, flat_sizes, generators, settings.noise, settings.noise_scales, settings.burn_in
-    )
     m = settings.n_recordings
+    sizes = [split_evenly(rows, m) for rows in settings.usable_rows]
+    flat_sizes = [size + settings.n_lags for site in sizes for size in site]
+    flat_systems = [systems[s] for s in system_of_site for _ in range(m)]
+    flat_sites = [k for k in range(settings.n_sites) for _ in range(m)]
+    generators = [np.random.default_rng(seed) for seed in series_seed.spawn(len(flat_sizes))]
+    n_burned = settings.burn_in if settings.n_lags else 0
+    shocks = draw_shocks(flat_sizes, generators, settings.noise, scales, n_burned)
+    shocks = world.noise(Shocks(shocks, flat_sites, n_burned, scales))
+    series = advance(flat_systems, shocks, n_burned, world.effects(flat_systems, scales))
+
+    clean = [series[k * m : (k + 1) * m] for k in range(settings.n_sites)]
+    truths = {id(system): world.truth(system) for system in systems}
     return SimulatedArrays(
-        recordings={name: series[k * m : (k + 1) * m] for k, name in enumerate(names)},
-        systems={name: systems[s] for name, s in zip(names, system_of_site, strict=True)},
+        recordings=dict(zip(names, world.rows(clean), strict=True)),
+        systems={name: truths[id(systems[s])] for name, s in zip(names, system_of_site, strict=True)},
         clusters=None if settings.n_clusters is None else dict(zip(names, system_of_site, strict=True)),
         settings=settings,
+        variables=world.variables,
+        noise_variances=world.truth_variances(scales, clean),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.sim.graphs import GRAPHS
+from feddbn.sim.mess.table import MessNames, resolve_mess
 from feddbn.sim.noise import NOISE_FAMILIES
 
 __all__ = ["CONNECTIVITIES", "SimulationSettings", "connectivity_degree"]
@@ -57,6 +58,7 @@ class SimulationSettings:
     n_recordings: int = 1
     burn_in: int = 300
     variables: Sequence[str] | None = None
+    mess: MessNames = None
 
     def __post_init__(self) -> None:
         for name, least in (("d", 1), ("n_lags", 0), ("n_sites", 1), ("n_samples", 1)):
@@ -75,6 +77,7 @@ class SimulationSettings:
         self._check_heterogeneity()
         self._check_sizes()
         self._check_variables()
+        object.__setattr__(self, "mess", self.mess_strengths)
 
     def _check_heterogeneity(self) -> None:
         value = self.heterogeneity
@@ -128,6 +131,11 @@ class SimulationSettings:
         if self.site_sizes is not None:
             return tuple(int(size) for size in self.site_sizes)
         return split_evenly(self.n_samples, self.n_sites)
+
+    @property
+    def mess_strengths(self) -> dict[str, float]:
+        """Mess -> strength, in the order in which they act."""
+        return resolve_mess(self.mess, self.d, self.n_lags)
 
     @property
     def noise_scales(self) -> FloatArray:

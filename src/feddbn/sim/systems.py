@@ -18,7 +18,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.sim.graphs import BoolArray, IntArray, draw_dag, draw_lag_graph, draw_weights
 from feddbn.sim.settings import SimulationSettings
 
-__all__ = ["MAX_RADIUS", "System", "draw_system", "thin_system", "vary_system"]
+__all__ = ["MAX_RADIUS", "System", "draw_system", "first_stable", "thin_system", "vary_system"]
 
 MAX_RADIUS = 0.95
 MAX_DRAWS = 100
@@ -82,7 +82,7 @@ def draw_system(settings: SimulationSettings, mean_degree: float, rng: np.random
             A[lag] = _lag_weights(draw_lag_graph(settings.d, settings.lag_degree, rng), lag, settings, rng)
         return System(W, A, order)
 
-    return _first_stable(attempt)
+    return first_stable(attempt)
 
 
 def vary_system(
@@ -108,7 +108,7 @@ def vary_system(
             A[lag] += _lag_weights(added_lags[lag], lag, settings, rng)
         return System(W, A, system.order, system.lag_damping)
 
-    return _first_stable(attempt)
+    return first_stable(attempt)
 
 
 def thin_system(system: System, share: float, rng: np.random.Generator) -> System:
@@ -120,7 +120,7 @@ def thin_system(system: System, share: float, rng: np.random.Generator) -> Syste
         kept[rng.choice(edges, size=round(share * len(edges)), replace=False)] = True
         return replace(system, W=np.where(kept.reshape(system.W.shape), system.W, 0.0))
 
-    return _first_stable(attempt)
+    return first_stable(attempt)
 
 
 def _lag_weights(
@@ -144,7 +144,8 @@ def _swap(
     return kept.reshape(present.shape), added.reshape(present.shape)
 
 
-def _first_stable(attempt: Callable[[], System]) -> System:
+def first_stable(attempt: Callable[[], System]) -> System:
+    """The first of up to `MAX_DRAWS` attempts that is stable enough, or the best of them, damped."""
     best, best_radius = attempt(), np.inf
     for draw in range(MAX_DRAWS):
         system = best if draw == 0 else attempt()

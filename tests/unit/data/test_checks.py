@@ -80,6 +80,8 @@ def test_summary_counts_rows_that_a_lag_can_use() -> None:
         "rows": 10,
         "usable_rows": 4,
         "dropped_rows": 2,
+        "complete_rows": 4,
+        "missing_percent": 0.0,
     }
     assert result.loc["B"].to_dict() == {
         "recordings": 1,
@@ -87,4 +89,6 @@ def test_summary_counts_rows_that_a_lag_can_use() -> None:
         "rows": 3,
         "usable_rows": 1,
         "dropped_rows": 0,
+        "complete_rows": 1,
+        "missing_percent": 0.0,
     }

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from feddbn.sim import SimulationSettings, simulate_arrays
-from feddbn.sim.series import simulate_recordings
+from feddbn.sim.series import advance, draw_shocks
 
 
 def _simulate(seed=0, **arguments):
@@ -127,9 +127,8 @@ def test_a_static_network_solves_its_structural_equation():
 def test_structural_residuals_are_the_noise_that_was_drawn():
     arrays = _simulate(d=6, n_lags=2, n_sites=1, n_samples=300)
     system = _systems(arrays)[0]
-    (rows,) = simulate_recordings(
-        [system], [302], [np.random.default_rng(9)], "uniform", np.ones(6), burn_in=10
-    )
+    shocks = draw_shocks([302], [np.random.default_rng(9)], "uniform", np.ones(6), n_burned=10)
+    (rows,) = advance([system], shocks, n_burned=10)
     residuals = rows[2:] - rows[2:] @ system.W - rows[1:-1] @ system.A[0] - rows[:-2] @ system.A[1]
     drawn = np.random.default_rng(9).uniform(-np.sqrt(3), np.sqrt(3), size=(312, 6))
     np.testing.assert_allclose(residuals, drawn[12:], atol=1e-12)
@@ -140,10 +139,11 @@ def test_recordings_that_advance_together_equal_recordings_alone():
     systems = _systems(arrays)
     sizes = [10, 25, 10, 25]
 
-    def generators():
-        return [np.random.default_rng(seed) for seed in range(4)]
+    shocks = draw_shocks(
+        sizes, [np.random.default_rng(seed) for seed in range(4)], "gaussian", np.ones(5), 20
+    )
 
-    together = simulate_recordings(systems, sizes, generators(), "gaussian", np.ones(5), burn_in=20)
-    for r, rng in enumerate(generators()):
-        (alone,) = simulate_recordings([systems[r]], [sizes[r]], [rng], "gaussian", np.ones(5), burn_in=20)
+    together = advance(systems, shocks, n_burned=20)
+    for r in range(4):
+        (alone,) = advance([systems[r]], [shocks[r]], n_burned=20)
         np.testing.assert_allclose(together[r], alone, atol=1e-12)

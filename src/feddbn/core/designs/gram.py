@@ -7,20 +7,20 @@ parts add up over recordings and over sites.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.lagged import stretches
-from feddbn.core.designs.nuisance import SHARED, TimeBasis, project_off
+from feddbn.core.designs.nuisance import RECORDING_MEANS, SHARED, Nuisance, TimeBasis, project_off
 from feddbn.core.designs.recordings import Recording
 from feddbn.core.designs.rows import design_rows, public_blocks
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 
-__all__ = ["Gram", "gram_of", "gram_sums_length", "recording_gram"]
+__all__ = ["Gram", "gram_of", "gram_sums_length", "nuisance_basis", "nuisance_grams", "recording_gram", "whole_rows"]
 
 
 def gram_sums_length(q: int) -> int:
@@ -150,3 +150,50 @@ def _without_trend(design: Design, recording: Recording) -> Gram:
     assert joint is not None
     scatter, rank = project_off(joint, q)
     return Gram(Moments.empty(q), Moments(joint.n, np.zeros(q), scatter), float(rank))
+
+
+def whole_rows(design: Design, recording: Recording) -> tuple[FloatArray, FloatArray]:
+    """All design rows of a recording at once, with their times; for what cannot be done piece by piece."""
+    chunks = list(design_rows(design, recording.blocks()))
+    if not chunks:
+        return np.empty((0, design.q)), np.empty(0)
+    times = [chunk.time + np.arange(len(chunk.values), dtype=np.float64) for chunk in chunks]
+    return np.concatenate([chunk.values for chunk in chunks]), np.concatenate(times)
+
+
+def nuisance_basis(nuisance: Nuisance, times: FloatArray) -> FloatArray | None:
+    """(n, k) columns, the constant among them, that rows at these times are taken off; None if all sites share one mean."""
+    if nuisance.scope != "recording":
+        return None
+    constant = np.ones((len(times), 1))
+    if not nuisance.has_time or not len(times):
+        return constant
+    return np.concatenate([constant, nuisance.columns(times, (float(times[0]), float(times[-1])))], axis=1)
+
+
+def nuisance_grams(design: Design, recording: Recording, tried: Sequence[Nuisance]) -> list[Gram]:
+    """The sums of one recording off each of these nuisances of its own; its rows are read twice, however many there are."""
+    plain = replace(design, nuisance=RECORDING_MEANS)
+    if not any(nuisance.has_time for nuisance in tried):
+        mean = recording_gram(plain, recording)
+        return [mean for _ in tried]
+    q, p = design.q, design.n_lags
+    runs = [(stretch.time, len(stretch.values) - p) for stretch in stretches(recording.blocks(), p)]
+    if not runs:
+        return [Gram.empty(q) for _ in tried]
+    bases = [TimeBasis.over(nuisance, runs) if nuisance.has_time else None for nuisance in tried]
+    joint: Moments | None = None
+    for chunk in design_rows(plain, recording.blocks()):
+        times = chunk.time + np.arange(len(chunk.values), dtype=np.float64)
+        columns = [basis.at(times) for basis in bases if basis is not None]
+        part = Moments.of_rows(np.concatenate([chunk.values, *columns], axis=1))
+        joint = part if joint is None else joint.merge(part)
+    assert joint is not None
+    found, start = [], q
+    for basis in bases:
+        width = 0 if basis is None else basis.mix.shape[1]
+        own = joint.select(np.r_[np.arange(q), np.arange(start, start + width)])
+        scatter, rank = project_off(own, q)
+        found.append(Gram(Moments.empty(q), Moments(joint.n, np.zeros(q), scatter), float(rank)))
+        start += width
+    return found

@@ -27,7 +27,7 @@ class Block:
     Attributes
     ----------
     values
-        (n, d), finite.
+        (n, d), finite; with ``missing="keep"`` NaN where a cell is missing (`complete` leaves such rows out).
     starts_segment
         False if the first row directly follows the last row of the block before it; a lag may then reach
         back.

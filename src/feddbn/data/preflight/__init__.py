@@ -36,9 +36,13 @@ _KEYS = ("undeclared-time", "shuffled-time", "glued", "undeclared-id", "blocks")
 def preflight(
     data: Any,
     n_lags: int = 1,
+    *,
+    whole_rows: bool = True,
     **read: Any,
 ) -> list[Finding]:
     """Return what was found in `data`, errors first; `read` are the arguments of `feddbn.data.read_sites`.
+
+    `whole_rows` says whether the method needs rows without missing cells, or uses the cells that are there.
 
     Counts are of all rows; trends, cycles, spikes and comparisons look at a bounded part of each recording. Nothing here
     needs more memory for more rows.
@@ -57,7 +61,8 @@ def preflight(
         out += about + _header(profile)
     glued = {str(f.site) for f in out if f.what in ("glued", "shuffled-time", "ignored-index")}
     out += _values(sites, keys, glued)
-    out = _explained(out, _usable(data, n_lags, read))
+    read = {**read, "missing": "drop" if whole_rows else "keep"}
+    out = _explained(out, _usable(data, n_lags, read, whole_rows))
     return sorted(out, key=lambda finding: -SEVERITIES.index(finding.severity))
 
 
@@ -123,7 +128,7 @@ def _is_number(name: str) -> bool:
     return True
 
 
-def _usable(data: Any, n_lags: int, read: dict[str, Any]) -> list[Finding]:
+def _usable(data: Any, n_lags: int, read: dict[str, Any], whole_rows: bool) -> list[Finding]:
     try:
         sites = read_sites(data, **read)
         table = summary(sites, n_lags)
@@ -137,7 +142,7 @@ def _usable(data: Any, n_lags: int, read: dict[str, Any]) -> list[Finding]:
         except DataError as error:
             out.append(_refusal(error, str(name)))
             continue
-        out += few_usable(str(name), row, n_lags)
+        out += few_usable(str(name), row, n_lags, whole_rows=whole_rows)
     return out
 
 

@@ -29,7 +29,12 @@ _NEAR_EMPTY = 0.25
 
 
 def quick_warnings(
-    data: Any, sites: Mapping[str, SiteData], table: pd.DataFrame, n_lags: int, declared: Collection[str]
+    data: Any,
+    sites: Mapping[str, SiteData],
+    table: pd.DataFrame,
+    n_lags: int,
+    declared: Collection[str],
+    whole_rows: bool = True,
 ) -> list[str]:
     """Return one sentence per finding, with its cure.
 
@@ -41,6 +46,8 @@ def quick_warnings(
         `feddbn.data.summary` of the sites.
     declared
         Names of columns and index levels whose role was declared.
+    whole_rows
+        Whether the method needs rows without missing cells, or uses the cells that are there.
     """
     found = list(_ignored_levels(data, declared))
     for name, site in sites.items():
@@ -50,9 +57,10 @@ def quick_warnings(
         start = starts[name]
         assert start is not None
         found += _examine(name, MemorySite(tuple(sites[name].variables), (start[1],)))
-    usable, rows = table["usable_rows"].to_numpy(), (table["rows"] + table["dropped_rows"]).to_numpy()
+    usable = table["complete_rows" if whole_rows else "usable_rows"].to_numpy()
+    rows = (table["rows"] + table["dropped_rows"]).to_numpy()
     for k in np.flatnonzero(usable < _NEAR_EMPTY * rows).tolist():
-        found += few_usable(str(table.index[k]), table.iloc[k], n_lags, _NEAR_EMPTY)
+        found += few_usable(str(table.index[k]), table.iloc[k], n_lags, _NEAR_EMPTY, whole_rows)
     return _sentences(found)
 
 
@@ -91,7 +99,8 @@ def _beginning(site: SiteData) -> tuple[FloatArray, ArrayRecording] | None:
 def _suspicious(starts: Mapping[str, FloatArray]) -> list[str]:
     """Sites with a column that ends in a known code for missing, holds whole numbers or rises all the time."""
     names = list(starts)
-    ends = [np.concatenate([rows.min(axis=0), rows.max(axis=0)]) for rows in starts.values()]
+    # fmin and fmax look at the cells that are there.
+    ends = [np.concatenate([np.fmin.reduce(rows), np.fmax.reduce(rows)]) for rows in starts.values()]
     # One look-up for all sites: thousands of small ones would be slow.
     coded = (
         np.isin(np.concatenate(ends), CODES) | (np.abs(np.concatenate(ends)) >= 1e20) if ends else np.empty(0)
@@ -104,6 +113,8 @@ def _suspicious(starts: Mapping[str, FloatArray]) -> list[str]:
 def _may_be_key(rows: FloatArray) -> bool:
     if len(rows) < 20:
         return False
+    # A time or a name lacks no cell.
+    rows = rows[:, ~np.isnan(rows).any(axis=0)]
     is_whole = rows[0] == np.rint(rows[0])
     if is_whole.any() and (rows[:, is_whole] == np.rint(rows[:, is_whole])).all(axis=0).any():
         return True

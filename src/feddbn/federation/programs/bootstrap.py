@@ -29,6 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.complete import CompleteSite
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.lagged import CHUNK_ROWS
@@ -98,7 +99,7 @@ def resampling_plan(site: SiteData, n_lags: int, block_length: int | str, unit: 
     digest = hashlib.sha256()
     lengths: list[list[int]] = []
     longest = np.zeros((0, 0))
-    for recording in site.recordings():
+    for recording in CompleteSite(site).recordings():
         digest.update(b"recording ")
         lengths.append([])
         for chunk in _chunks(recording, design):
@@ -220,7 +221,7 @@ def _block_sums(
     at_once = max(1, _FLOATS_AT_ONCE // len(origin) ** 2)
     chunks = (
         chunk - mean
-        for recording in site.recordings()
+        for recording in CompleteSite(site).recordings()
         for mean in (_own_mean(recording, design, question.center),)
         for chunk in _chunks(recording, design)
     )

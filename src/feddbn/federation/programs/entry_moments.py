@@ -84,7 +84,7 @@ def _entry(i: int, variables: tuple[str, ...]) -> str:
 def _answer(here: Here, question: EntryMomentsQuestion) -> tuple[SiteState, FloatArray]:
     own_lags = question.lags_of(here.name)
     entries = Entries.of(tuple(here.data.variables), question.variables, own_lags, question.n_lags)
-    state, moments = local_moments(here, question.design_of(here.data.variables, own_lags), question.fold)
+    state, moments = local_moments(here, question, question.design_of(here.data.variables, own_lags))
     q = question.q
     totals, cross, counts = np.zeros(q), np.zeros((q, q)), np.zeros((q, q))
     block = np.ix_(entries.rows, entries.rows)

@@ -23,17 +23,16 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.statistics import (
-    AskedMoments,
     Preparation,
     asked_moments,
-    asked_moments_program,
     prepare,
     summary_of_moments,
     summary_program,
 )
+from feddbn.federation.programs.treatment import AskedMoments, Wishes, asked_moments_program, periods_of
 from feddbn.federation.protocol.question import array, choice, number, whole
 from feddbn.federation.protocol.record import Record
-from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.rows import RowsQuestion, treated
 from feddbn.federation.protocol.site import Here, Memo, SiteState, SiteTask, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task
 
@@ -72,6 +71,12 @@ class ConsensusSettings:
     a_threshold: float = 0.0
     refit: bool = True
     center: str = "auto"
+    detrend: int | str = 0
+    period: tuple[float, ...] | float | str | None = ()
+    gains: str = "none"
+    spikes: str = "keep"
+    missing: str = "drop"
+    on_disagreement: str = "ignore"
     scale: str = "none"
     acyclicity: str = "expm"
 
@@ -96,6 +101,20 @@ class ConsensusSettings:
                 )
         if self.weighting not in WEIGHTINGS:
             raise ParameterError(f"weighting={self.weighting!r} is not known; choose 'samples' or 'sites'.")
+
+    @property
+    def wishes(self) -> Wishes:
+        """What is to be done to the rows first; "federated" centring comes after that."""
+        center = self.center if self.center in ("auto", "recording") else "none"
+        return Wishes(
+            center,
+            self.detrend,
+            periods_of(self.period),
+            self.gains,
+            self.spikes,
+            self.missing,
+            self.on_disagreement,
+        )
 
     def make_schedule(self, n_sites: int, total_weight: float) -> Schedule:
         """Return the schedule that was chosen, with the numbers that were given."""
@@ -176,17 +195,18 @@ def prepared_program(settings: ConsensusSettings, variables: tuple[str, ...]) ->
 
     That takes a sum of moments instead of a summary; the rounds' sums tell the server as much.
     """
-    d = len(variables)
-    if settings.center != "auto":
+    d, wishes = len(variables), settings.wishes
+    if wishes.is_settled:
         center = "recording" if settings.center == "recording" else "none"
         summary = yield from summary_program(variables, settings.n_lags, center)
         found = Prepared(prepare(summary, d, settings.center, settings.scale), center)
     else:
-        asked = yield from asked_moments_program(variables, settings.n_lags, "auto")
-        summary, rule = summary_of_moments(asked.moments, d), "auto"
+        asked = yield from asked_moments_program(variables, settings.n_lags, wishes)
+        summary, rule = summary_of_moments(asked.moments, d), settings.center
         if asked.center == "recording":
             summary, rule = replace(summary, mean=np.zeros_like(summary.mean)), "recording"
-        found = Prepared(prepare(summary, d, rule, settings.scale), asked.center, asked)
+        preparation = prepare(summary, d, rule, settings.scale)
+        found = Prepared(replace(preparation, treatment=asked.treatment), asked.center, asked)
     check_summary(variables, found.preparation)
     return found
 
@@ -196,6 +216,17 @@ def fdbnl_program(
 ) -> ServerProgram[ConsensusFit]:
     """Yield the tasks of one FDBNL run; the result is a `ConsensusFit`."""
     prepared = yield from prepared_program(settings, variables)
+    rounds = _rounds_program(settings, variables, constraints, n_sites, prepared)
+    return (yield from treated(rounds, prepared.preparation.treatment))
+
+
+def _rounds_program(
+    settings: ConsensusSettings,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    n_sites: int,
+    prepared: Prepared,
+) -> ServerProgram[ConsensusFit]:
     preparation = prepared.preparation
     options, total_weight = consensus_options(settings, preparation, constraints, n_sites)
     run = ConsensusRun(options)
@@ -267,6 +298,8 @@ class _Consensus(Record):
 def _weighted_gram(here: Here, question: StepQuestion) -> tuple[SiteState, FloatArray]:
     """Return the site's ``w_k G_k`` (q, q) about the federation's centre, in its scale; the state keeps the moments."""
     state, moments = asked_moments(here, question)
+    if moments.n == 0:
+        return state, np.zeros((question.q, question.q))
     G = moments.standardised(question.origin, question.scale)
     weight = moments.n / question.n_total if question.weighting == "samples" else 1.0
     return state, weight * G

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.complete import CompleteSite
 from feddbn.core.designs.design import Basis, Design
 from feddbn.core.designs.features import DEFAULT_KNOTS
 from feddbn.core.designs.gram import Gram, gram_sums_length, recording_gram
@@ -192,14 +193,14 @@ def _feature_moment_units(here: Here, question: FeatureMomentsQuestion, unit: st
             f"it is about the variables {question.designs[0].variables}, but this site has"
             f" {tuple(here.data.variables)}; agree on the same variables in the same order"
         )
-    for recording in here.data.recordings():
+    for recording in CompleteSite(here.data).recordings():
         yield np.concatenate([recording_gram(design, recording).to_sums() for design in question.designs])
 
 
 def _scale_units(here: Here, question: FeatureScaleQuestion, unit: str) -> Iterator[FloatArray]:
     _only_recordings(unit, question)
     d = len(here.data.variables)
-    for recording in here.data.recordings():
+    for recording in CompleteSite(here.data).recordings():
         total = np.zeros(1 + 2 * d)
         for block in recording.blocks():
             x = np.asarray(block.values, dtype=np.float64)
@@ -209,7 +210,7 @@ def _scale_units(here: Here, question: FeatureScaleQuestion, unit: str) -> Itera
 
 def _direction_units(here: Here, question: DirectionQuestion, unit: str) -> Iterator[FloatArray]:
     _only_recordings(unit, question)
-    for recording in here.data.recordings():
+    for recording in CompleteSite(here.data).recordings():
         yield direction_sums(recording.blocks, len(here.data.variables)).to_sums()
 
 

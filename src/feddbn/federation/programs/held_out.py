@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.gram import gram_of
 from feddbn.core.fdbnl.site import loss_and_grad
 from feddbn.errors import DataError, StateError
@@ -123,9 +124,13 @@ class HeldOutSumsQuestion(Question):
 
 def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]:
     state, c, m, n_lags = here.state, question.candidate, question.n_candidates, question.n_lags
+    if question.abstains(state):
+        return {**state, "selection.losses": np.zeros((2, m))}, np.zeros(2)
     entries = Entries.of(tuple(here.data.variables), question.variables, n_lags, n_lags)
     design = question.design_of(here.data.variables, n_lags)
-    parts = (held_out_part(recording, question.fold, n_lags) for recording in here.data.recordings())
+    # Blocks are cut by all rows, as for training, and incomplete rows left out afterwards.
+    recordings = question.treated(here.data).recordings()
+    parts = (CompleteRows(held_out_part(recording, question.fold, n_lags)) for recording in recordings)
     moments = gram_of(design, parts).moments
     if moments.n == 0:
         raise DataError(

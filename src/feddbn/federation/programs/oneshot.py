@@ -15,7 +15,9 @@ from typing import Literal, TypeVar, cast
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.designs.gram import recording_gram
+from feddbn.core.designs.complete import CompleteRows
+from feddbn.core.designs.design import Design
+from feddbn.core.designs.gram import nuisance_basis, recording_gram, whole_rows
 from feddbn.core.designs.nuisance import ONE_MEAN
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.graphs.constraints import EdgeConstraints
@@ -37,10 +39,10 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data.checks import check_variances
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.statistics import AskedMoments, asked_moments_program
+from feddbn.federation.programs.treatment import AskedMoments, Wishes, asked_moments_program
 from feddbn.federation.protocol.question import array
-from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.rows import RowsQuestion, treated
+from feddbn.federation.protocol.site import Here, Recording, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
@@ -73,9 +75,8 @@ class OneShotOptions:
         Number of lags, or the largest to consider with `choose_n_lags`.
     choose_n_lags
         Choose the number of lags by the score.
-    center
-        "none": one mean for all rows; "recording": one per recording; "auto": the evidence decides. The intercept is
-        always fitted.
+    wishes
+        What is done to the rows first. The intercept is always fitted.
     scale
         "none" or "federated": whether the search sees variables scaled to unit variance.
     use_nongaussian
@@ -86,7 +87,7 @@ class OneShotOptions:
 
     n_lags: int = 1
     choose_n_lags: bool = False
-    center: str = "none"
+    wishes: Wishes = field(default_factory=Wishes)
     scale: Literal["none", "federated"] = "none"
     use_nongaussian: bool | Literal["auto"] = "auto"
     learn: LearnOptions = field(default_factory=LearnOptions)
@@ -138,16 +139,19 @@ def oneshot_program(
     may_ask = bool(options.use_nongaussian) and options.learn.lambdas is None
     # Whether equal variances are all there is to see is found out along the way, not by a sum of its own.
     shaped = options.use_nongaussian == "auto" and may_ask
-    program = asked_moments_program(variables, options.n_lags, options.center, shaped)
+    program = asked_moments_program(variables, options.n_lags, options.wishes, shaped)
     asked_for, n_sums = yield from _counted(program)
-    shape, options = asked_for.shape, replace(options, center=asked_for.center)
+    shape = asked_for.shape
     outcome = learn_from_moments(asked_for.moments, variables, constraints, options, rng)
     learned, report = outcome.learned, None
     looks_gaussian = shape is not None and shape_p_value(shape) > WORTH_A_LOOK
+    # Shapes are told apart by residuals whose variance is exactly one; of the complete rows among others it is not.
+    may_ask = may_ask and asked_for.treatment.row_model is None
     if may_ask and not (learned.noise.kind == "equal" and looks_gaussian):
-        learned, report, asked = yield from _improve_by_noise(
-            outcome.moments, variables, outcome.n_lags, learned, options
+        improving = _improve_by_noise(
+            outcome.moments, variables, outcome.n_lags, learned, options, asked_for.center
         )
+        learned, report, asked = yield from treated(improving, asked_for.treatment)
         n_sums += asked
     return replace(outcome, learned=learned, nongaussian=report, n_sums=n_sums, asked=asked_for)
 
@@ -196,7 +200,12 @@ def _dependent(moments: Moments, variables: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _improve_by_noise(
-    moments: Moments, variables: tuple[str, ...], n_lags: int, learned: Learned, options: OneShotOptions
+    moments: Moments,
+    variables: tuple[str, ...],
+    n_lags: int,
+    learned: Learned,
+    options: OneShotOptions,
+    center: str,
 ) -> ServerProgram[tuple[Learned, NonGaussianReport | None, int]]:
     """Move to neighbouring networks that the shape of the noise favours, until none is better.
 
@@ -218,7 +227,7 @@ def _improve_by_noise(
         question = ResidualsQuestion(
             n_lags=n_lags,
             variables=variables,
-            center=options.center,
+            center=center,
             coefficients=residuals.coefficients,
             offset=residuals.offset,
         )
@@ -324,6 +333,8 @@ class ResidualsQuestion(RowsQuestion):
 def _residual_features(here: Here, question: ResidualsQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     vector = np.zeros(1 + N_FEATURES * len(question.offset))
+    if question.abstains(here.state):
+        return here.state, vector
     for part in _residual_feature_units(here, question, "recording"):
         vector += part
     return here.state, vector
@@ -333,14 +344,31 @@ def _residual_feature_units(here: Here, question: ResidualsQuestion, unit: str) 
     if unit != "recording":
         raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
     B, plain = question.coefficients, replace(question.design, nuisance=ONE_MEAN)
-    for recording in here.data.recordings():
-        total, n, shift = np.zeros((N_FEATURES, B.shape[1])), 0, question.offset
-        if question.design.nuisance.scope == "recording":
-            shift = recording_gram(plain, recording).moments.mean @ B
-        for rows in design_rows(plain, recording.blocks()):
-            total += residual_features(rows.values @ B - shift)
-            n += len(rows.values)
+    for recording in question.treated(here.data).recordings():
+        total, n = np.zeros((N_FEATURES, B.shape[1])), 0
+        for residuals in recording_residuals(plain, CompleteRows(recording), question, B):
+            total += residual_features(residuals)
+            n += len(residuals)
         yield np.concatenate([[float(n)], total.ravel()])
+
+
+def recording_residuals(
+    plain: Design, recording: Recording, question: ResidualsQuestion, B: FloatArray
+) -> Iterator[FloatArray]:
+    """Yield residuals ``z B`` of a recording, piece by piece, off the nuisances of the question."""
+    nuisance = question.nuisance
+    if nuisance.has_time:
+        rows, times = whole_rows(plain, recording)
+        basis = nuisance_basis(nuisance, times)
+        if len(rows) and basis is not None:
+            residuals = rows @ B
+            yield residuals - basis @ np.linalg.lstsq(basis, residuals, rcond=None)[0]
+        return
+    shift = question.offset
+    if nuisance.scope == "recording":
+        shift = recording_gram(plain, recording).moments.mean @ B
+    for rows_of in design_rows(plain, recording.blocks()):
+        yield rows_of.values @ B - shift
 
 
 register_site_task(SiteTask(ResidualsQuestion, one_by_one(_residual_features), _residual_feature_units))

@@ -3,14 +3,15 @@
 Site tasks
 ----------
 ``summary``   count, totals, squares and lag-1 products: enough to centre and scale, nothing about pairs of variables
-``moments``   count, totals and the whole lagged Gram matrix: enough for any linear model in one round; with
-              ``shape`` also skewness and kurtosis of every variable, which say whether the noise is worth a look
+``moments``   count, totals and the whole lagged Gram matrix: enough for any linear model in one round; if asked the
+              same off nuisances of recordings, and with ``shape`` also skewness and kurtosis of every variable, which say whether the noise is worth a look
 
 A site reads its rows once per design; the moments stay in its state.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -18,15 +19,17 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.design import Design
-from feddbn.core.designs.gram import recording_gram
+from feddbn.core.designs.complete import CompleteRows
+from feddbn.core.designs.gram import nuisance_basis, nuisance_grams, recording_gram, whole_rows
+from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.orders.nongaussian import shape_sums
-from feddbn.core.statistics.levels import evidence_for_own_levels
-from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
+from feddbn.core.statistics.missing import expected_moments
+from feddbn.core.statistics.moments import Moments, upper_triangle
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.folds import training_part
-from feddbn.federation.protocol.question import array, flag, number
-from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.question import array, flag, number, numbers, wholes
+from feddbn.federation.protocol.rows import UNTREATED, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import (
     Here,
     Recording,
@@ -40,24 +43,26 @@ from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
     "CENTERS",
-    "AskedMoments",
+    "FAR_FROM_ZERO",
     "MomentsQuestion",
     "Preparation",
     "Summary",
     "SummaryQuestion",
+    "TryingQuestion",
     "asked_moments",
-    "asked_moments_program",
     "autocorrelation",
     "local_moments",
-    "moments_program",
+    "moments_key",
     "prepare",
+    "recording_moments",
     "summary_of_moments",
     "summary_program",
+    "training_parts",
 ]
 
 CENTERS = ("auto", "none", "federated", "recording")
 # Beyond this ratio of mean to standard deviation, sums of squares about zero lose too many digits.
-_FAR_FROM_ZERO = 1e3
+FAR_FROM_ZERO = 1e3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,43 +76,80 @@ class SummaryQuestion(RowsQuestion):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MomentsQuestion(RowsQuestion):
+class TryingQuestion(RowsQuestion):
+    """A question that also asks for products off nuisances of every recording's own.
+
+    Attributes
+    ----------
+    try_degrees, try_cycles
+        For each nuisance to try, the degree of its polynomial in time (0: a mean), and how many of the `try_periods` it has.
+    """
+
+    try_degrees: tuple[int, ...] = wholes(0, 12, default=())
+    try_cycles: tuple[int, ...] = wholes(0, 12, default=())
+    try_periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
+
+    def check(self) -> None:
+        """There is a number of cycles for each degree."""
+        super().check()
+        if len(self.try_degrees) != len(self.try_cycles) or max(self.try_cycles, default=0) > len(self.try_periods):
+            raise self.wrong("'try_degrees' and 'try_cycles' must be of one length, and of cycles that are named")
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether something is to be decided by the answer: nuisances of recordings, or gains of sites."""
+        return bool(self.try_degrees) or self.gains is not None
+
+    @property
+    def tried(self) -> tuple[Nuisance, ...]:
+        """The nuisances to try."""
+        pairs = zip(self.try_degrees, self.try_cycles, strict=True)
+        return tuple(Nuisance("recording", degree, self.try_periods[:n]) for degree, n in pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentsQuestion(TryingQuestion):
     """Counts, totals and cross-products about an origin.
 
-    `levels` adds the number of recordings and the same products within recordings, `shape` skewness and kurtosis of
-    every variable. `clip_bound` is the bound to which sites clip where they add noise.
+    What is tried adds the number of nuisance parameters and the same products off these nuisances. `shape` adds skewness
+    and kurtosis of every variable. `clip_bound` is the bound to which sites clip where they add noise.
     """
 
     name = "moments"
     purpose = (
-        "lagged means and cross-products of all variables, and if asked the same within recordings, "
-        "and skewness and kurtosis"
+        "lagged means and cross-products of all variables, and if asked the same without means, trends and cycles of "
+        "recordings, and skewness and kurtosis"
     )
 
     origin: FloatArray | None = array("q", default=None)
-    levels: bool = flag(default=False)
     shape: bool = flag(default=False)
     clip_bound: float | None = number(0.0, default=None)
 
 
-def local_moments(here: Here, design: Design, fold: tuple[int, ...] = ()) -> tuple[SiteState, Moments]:
-    """Return the site's moments of a design, from its state if it has read them before.
+def moments_key(question: RowsQuestion, design: Design) -> FloatArray:
+    """A digest of what the moments of a question depend on."""
+    digest = hashlib.sha256(bytes.fromhex(design.digest) + np.array(question.fold, dtype=np.int64).tobytes())
+    for given in (question.limits, question.gains, question.row_model):
+        digest.update(b"none" if given is None else np.ascontiguousarray(given).tobytes())
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
 
-    The state also keeps the scatter within recordings and their number.
 
-    With a `fold` only the rows before the held-out block count (see `federation.programs.folds`).
+def local_moments(
+    here: Here, question: RowsQuestion, design: Design | None = None
+) -> tuple[SiteState, Moments]:
+    """Return the site's moments of the rows a question is about, from its state if it has read them before.
+
+    `design` replaces the question's for a site with other variables or lags. A site that abstains has none.
     """
-    state = here.state
-    key = np.frombuffer(
-        bytes.fromhex(design.digest) + np.array(fold, dtype=np.int64).tobytes(), dtype=np.uint8
-    )
+    state, design = here.state, design or question.design
+    if question.abstains(state):
+        return state, Moments.empty(design.q)
+    key = moments_key(question, design)
     if "moments.key" in state and np.array_equal(state["moments.key"], key):
         return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
-    total, within, n_recordings = Moments.empty(design.q), np.zeros((design.q, design.q)), 0
-    for recording in _training_parts(here.data, fold):
-        part = recording_gram(design, recording).moments
-        total, n_recordings = total.merge(part), n_recordings + (part.n > 0)
-        within += part.scatter
+    total = Moments.empty(design.q)
+    for recording in training_parts(here.data, question):
+        total = total.merge(recording_moments(design, recording, question.row_model))
     if total.n == 0:
         raise DataError(
             f"no row of this site has n_lags={design.n_lags} rows before it; lower n_lags or leave the site out."
@@ -118,43 +160,66 @@ def local_moments(here: Here, design: Design, fold: tuple[int, ...] = ()) -> tup
         "moments.n": np.array(total.n),
         "moments.mean": total.mean,
         "moments.scatter": total.scatter,
-        "moments.within": within,
-        "moments.recordings": np.array(float(n_recordings)),
     }
     return new, total
 
 
-def _training_parts(data: SiteData, fold: tuple[int, ...]) -> Iterator[Recording]:
-    return (training_part(recording, fold) for recording in data.recordings())
+def recording_moments(design: Design, recording: Recording, row_model: FloatArray | None) -> Moments:
+    """The moments of one recording: of its complete rows, or of all of them with empty cells filled in as expected."""
+    if row_model is None or len(row_model) != design.q + 1:
+        return recording_gram(design, CompleteRows(recording)).moments
+    rows, times = whole_rows(design, recording)
+    if not np.isnan(rows).any():
+        return recording_gram(design, recording).moments
+    return expected_moments(rows, row_model[1:], row_model[0], nuisance_basis(design.nuisance, times))
+
+
+def training_parts(data: SiteData, question: RowsQuestion) -> Iterator[Recording]:
+    """The recordings a question is about, as it wants their cells."""
+    return (training_part(recording, question.fold) for recording in question.treated(data).recordings())
 
 
 def asked_moments(here: Here, question: RowsQuestion) -> tuple[SiteState, Moments]:
     """Return the moments a question is about, of a site that holds all of its variables."""
     question.require_variables(here.data)
-    return local_moments(here, question.design, question.fold)
+    return local_moments(here, question)
 
 
 def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArray]:
     state, moments = asked_moments(here, question)
     parts = [moments.to_sums(question.origin)]
-    if question.levels:
-        parts += [state["moments.recordings"][None], upper_triangle(state["moments.within"])]
-    return state, np.concatenate([*parts, _shapes(here.data)] if question.shape else parts)
+    if question.is_trying:
+        parts += [_tried(here, question, moments), [moments.n * question.log_gain(here.data)]]
+    if question.shape:
+        parts.append(_shapes(here.data) if moments.n else np.zeros(2 * question.d + 1))
+    return state, np.concatenate(parts)
+
+
+def _tried(here: Here, question: MomentsQuestion, moments: Moments) -> FloatArray:
+    """Number of parameters and products off each of the nuisances tried."""
+    tried, size = question.tried, 1 + question.q * (question.q + 1) // 2
+    total = np.zeros(len(tried) * size)
+    if moments.n == 0 or not tried:
+        return total
+    for recording in training_parts(here.data, question):
+        grams = nuisance_grams(question.design, CompleteRows(recording), tried)
+        total += np.concatenate([np.r_[gram.n_removed, upper_triangle(gram.own.scatter)] for gram in grams])
+    return total
 
 
 def _shapes(data: SiteData) -> FloatArray:
     """The shapes of the recordings' first blocks, summed; a long file need not be read again for a hint."""
     total = np.zeros(2 * len(data.variables) + 1)
     for recording in data.recordings():
-        block = next(iter(recording.blocks()), None)
+        block = next(iter(CompleteRows(recording).blocks()), None)
         if block is not None:
             total += shape_sums(block.values)
     return total
 
 
 def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[FloatArray]:
-    if question.levels:
-        raise ParameterError("levels=True: noise is fitted to one matrix of products, not to two.")
+    if question.is_trying:
+        raise ParameterError(f"try_degrees={question.try_degrees}: noise is fitted to one matrix of products, not more.")
     if question.shape:
         raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
     if unit == "row":
@@ -162,15 +227,15 @@ def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[
             raise ParameterError(
                 "center='recording' mixes the rows of a recording; protect unit='recording'."
             )
-        for recording in _training_parts(here.data, question.fold):
-            for rows in design_rows(question.design, recording.blocks()):
+        for recording in training_parts(here.data, question):
+            for rows in design_rows(question.design, CompleteRows(recording).blocks()):
                 for row in rows.values:
                     yield Moments.of_rows(row[None]).to_sums(question.origin)
         return
     if unit != "recording":
         raise ParameterError(f"unit={unit!r} is not known; choose 'recording' or 'row'.")
-    for recording in _training_parts(here.data, question.fold):
-        yield recording_gram(question.design, recording).moments.to_sums(question.origin)
+    for recording in training_parts(here.data, question):
+        yield recording_moments(question.design, recording, question.row_model).to_sums(question.origin)
 
 
 def _summary_answer(here: Here, question: SummaryQuestion) -> tuple[SiteState, FloatArray]:
@@ -198,12 +263,16 @@ class Summary:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What every site does to z before a fit: ``(z - center) / scale``, both (q,); `summary` explains why."""
+    """What every site does to z before a fit: ``(z - center) / scale``, both (q,); `summary` explains why.
+
+    `treatment` is what it does to its rows before that.
+    """
 
     center: FloatArray
     scale: FloatArray
     center_rule: str
     summary: Summary
+    treatment: Treatment = UNTREATED
 
     @property
     def variance(self) -> FloatArray:
@@ -224,7 +293,7 @@ def summary_program(variables: tuple[str, ...], n_lags: int, center: str = "none
     question = SummaryQuestion(n_lags=n_lags, variables=variables, center=center)
     total = (yield Task(question)).value
     summary = _summary(total, d, np.zeros((n_lags + 1) * d))
-    if np.any(np.abs(summary.mean) > _FAR_FROM_ZERO * np.sqrt(np.maximum(summary.variance, 0.0))):
+    if np.any(np.abs(summary.mean) > FAR_FROM_ZERO * np.sqrt(np.maximum(summary.variance, 0.0))):
         origin = summary.mean
         total = (yield Task(replace(question, origin=origin))).value
         summary = _summary(total, d, origin)
@@ -275,61 +344,3 @@ def prepare(summary: Summary, d: int, center: str, scale: str) -> Preparation:
     middle = np.zeros(q) if rule == "none" else summary.mean
     factor = np.tile(np.sqrt(summary.variance[:d]), q // d) if scale == "federated" else np.ones(q)
     return Preparation(middle, factor, rule, summary)
-
-
-def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
-    """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
-    asked = yield from asked_moments_program(variables, n_lags, center)
-    return asked.moments
-
-
-@dataclass(frozen=True)
-class AskedMoments:
-    """What one sum of moments told.
-
-    Attributes
-    ----------
-    moments
-        Of all rows, centred as `center` says.
-    center
-        "none" or "recording": what was asked for, or what the evidence chose.
-    own_levels
-        Evidence that recordings have means of their own (`core.statistics.levels`); None if it was not asked for.
-    shape
-        Sums of `core.orders.nongaussian.shape_sums`, or None.
-    """
-
-    moments: Moments
-    center: str
-    own_levels: float | None = None
-    shape: FloatArray | None = None
-
-
-def asked_moments_program(
-    variables: tuple[str, ...], n_lags: int, center: str, shape: bool = False
-) -> ServerProgram[AskedMoments]:
-    """Ask for the whole lagged Gram matrix, and in the same sum for what `center` and `shape` need.
-
-    ``center="auto"`` asks for the products within recordings, too. Where recordings have means of their own, these
-    products are taken, with the mean of all rows: what is said about levels is then about the average recording.
-    """
-    d, q = len(variables), (n_lags + 1) * len(variables)
-    is_auto = center == "auto"
-    question = MomentsQuestion(n_lags=n_lags, variables=variables, center="none" if is_auto else center)
-    total = (yield Task(replace(question, levels=is_auto, shape=shape))).value
-    size = sums_length(q)
-    moments, rest = Moments.from_sums(total[:size], q), total[size:]
-    deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / moments.n)
-    if np.any(np.abs(moments.mean) > _FAR_FROM_ZERO * deviation):
-        origin = moments.mean
-        answer = yield Task(replace(question, origin=origin))
-        moments = Moments.from_sums(answer.value, q, origin)
-    if not is_auto:
-        return AskedMoments(moments, center, None, rest if shape else None)
-    length = 1 + q * (q + 1) // 2
-    within = symmetric(rest[1:length], q)
-    evidence = evidence_for_own_levels(moments.scatter, within, moments.n, float(rest[0]), d)
-    if evidence > 0:
-        moments = Moments(moments.n, moments.mean, within)
-    rule = "recording" if evidence > 0 else "none"
-    return AskedMoments(moments, rule, evidence, rest[length:] if shape else None)

@@ -1,22 +1,40 @@
 """Questions about lagged rows: what nearly every question has in common.
 
-Names, lags and centring are the short form of a linear design, by which sites read their rows.
+Names, lags and centring are the short form of a linear design, by which sites read their rows. A `Treatment` says what
+sites do to their rows before that; it is decided once and put into every question of a run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import TypeVar
 
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.cells import TreatedSite, limits_of, site_profile
 from feddbn.core.designs.design import Design
-from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS
+from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance
 from feddbn.core.designs.recordings import SiteData
-from feddbn.federation.protocol.question import MOST_LAGS, Question, choice, names, whole, wholes
+from feddbn.federation.protocol.question import (
+    MOST_LAGS,
+    Question,
+    array,
+    choice,
+    flag,
+    names,
+    numbers,
+    whole,
+    wholes,
+)
+from feddbn.federation.protocol.task import ServerProgram, asking
 
-__all__ = ["Fold", "RowsQuestion"]
+__all__ = ["UNTREATED", "Fold", "RowsQuestion", "Treatment", "treated"]
 
 Fold = tuple[int, int, int]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,22 +43,30 @@ class RowsQuestion(Question):
 
     Attributes
     ----------
-    center
-        "recording": every recording is centred on its own mean.
     fold
         (block, number of blocks, share in thousandths): only the rows before a held-out block count; see
         `federation.programs.folds`. Empty: all rows.
+    center, degree, periods, limits, gains, row_model, abstain
+        See `Treatment`.
     """
 
     n_lags: int = whole(0, MOST_LAGS)
     variables: tuple[str, ...] = names()
     center: str = choice("none", "recording", default="none")
+    degree: int = whole(0, 12, default=0)
+    periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
+    limits: FloatArray | None = array("d", default=None)
+    gains: FloatArray | None = array("d", default=None)
+    row_model: FloatArray | None = array("q and a mean", "q", default=None)
+    abstain: bool = flag(default=False)
     fold: tuple[int, ...] = wholes(0, 1_000_000, default=())
 
     def check(self) -> None:
-        """The fold must be one of its blocks, on a share between 0 and 1."""
+        """The fold must be one of its blocks, on a share between 0 and 1; trends need recordings' own means."""
         if self.fold and (len(self.fold) != 3 or self.fold[0] >= self.fold[1] or not 0 < self.fold[2] < 1000):
             raise self.wrong(f"'fold' is {self.fold}, but it must be (block, number of blocks, thousandths)")
+        if (self.degree or self.periods) and self.center != "recording":
+            raise self.wrong("'degree' and 'periods' need center='recording'")
 
     @cached_property
     def design(self) -> Design:
@@ -49,7 +75,36 @@ class RowsQuestion(Question):
 
     def design_of(self, variables: Sequence[str], n_lags: int) -> Design:
         """Return the same for a site that holds other variables or lags."""
-        return Design.linear(variables, n_lags, RECORDING_MEANS if self.center == "recording" else ONE_MEAN)
+        return Design.linear(variables, n_lags, self.nuisance)
+
+    @property
+    def nuisance(self) -> Nuisance:
+        """What is taken off every recording."""
+        if self.center != "recording":
+            return ONE_MEAN
+        return Nuisance("recording", self.degree, self.periods)
+
+    def treated(self, data: SiteData) -> SiteData:
+        """Return the site as this question wants its cells: wrong ones empty, in the federation's units."""
+        if self.limits is None and self.gains is None:
+            return data
+        places = [self.variables.index(name) for name in data.variables]
+        if self.limits is not None:
+            data = TreatedSite(data, limits_of(data, self.limits[places]))
+        if self.gains is not None:
+            found = site_profile(data, 0)
+            if found is not None:
+                data = TreatedSite(data, gains=np.exp(self.gains[places] - found[0][: len(places)]))
+        return data
+
+    def log_gain(self, data: SiteData) -> float:
+        """Sum over variables of the logs of a site's gains; 0 without any."""
+        site = self.treated(data)
+        return float(np.log(site.gains).sum()) if isinstance(site, TreatedSite) and site.gains is not None else 0.0
+
+    def abstains(self, state: Mapping[str, np.ndarray]) -> bool:
+        """Whether a site with this state has found that it does not fit, and is to answer with zeros."""
+        return self.abstain and "agreement.abstains" in state
 
     @property
     def d(self) -> int:
@@ -63,7 +118,7 @@ class RowsQuestion(Question):
 
     def sizes(self) -> Mapping[str, int]:
         """D variables, q columns."""
-        return {"d": self.d, "q": self.q}
+        return {"d": self.d, "q": self.q, "q and a mean": self.q + 1}
 
     def require_variables(self, data: SiteData) -> None:
         """Refuse a site that measures something else."""
@@ -72,3 +127,57 @@ class RowsQuestion(Question):
                 f"it is about the variables {self.variables}, but this site has {tuple(data.variables)}; "
                 "agree on the same variables in the same order"
             )
+
+
+@dataclass(frozen=True, eq=False)
+class Treatment:
+    """What sites do to their rows before they answer.
+
+    Attributes
+    ----------
+    center
+        "recording": every recording loses its own mean.
+    degree, periods
+        And a polynomial in time of its own, and cycles of these lengths in rows.
+    limits
+        (d,) robust standard deviations: cells that are far out by them (or by the site's own) are empty.
+    gains
+        (d,) logs of standard deviations that every site's variables are brought to.
+    row_model
+        (q + 1, q) mean and covariance of rows, by which empty cells are filled in as expected; None: rows with empty cells
+        are left out.
+    abstain
+        Sites that found that they do not fit the others answer with zeros.
+    """
+
+    center: str = "none"
+    degree: int = 0
+    periods: tuple[float, ...] = ()
+    limits: FloatArray | None = None
+    gains: FloatArray | None = None
+    row_model: FloatArray | None = None
+    abstain: bool = False
+
+    def on(self, question: Question) -> Question:
+        """Return a question with this treatment, if it is about rows."""
+        if not isinstance(question, RowsQuestion):
+            return question
+        given = {item.name: getattr(self, item.name) for item in fields(self)}
+        if self.row_model is not None:
+            # A question about fewer lags is about the first columns.
+            given["row_model"] = self.row_model[: question.q + 1, : question.q]
+        return replace(question, **given)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it asks for nothing but centring."""
+        given = (self.degree, self.periods, self.abstain)
+        return not any(given) and self.limits is None and self.gains is None and self.row_model is None
+
+
+UNTREATED = Treatment()
+
+
+def treated(program: ServerProgram[T], treatment: Treatment) -> ServerProgram[T]:
+    """Run a server program whose sites all treat their rows in one way."""
+    return program if treatment.is_plain else asking(program, treatment.on)

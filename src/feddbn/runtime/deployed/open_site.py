@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from feddbn.data.checks import summary
 from feddbn.data.read import read_sites
 from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCheck, unit_differences
@@ -22,17 +23,24 @@ def read_data(settings: SiteSettings, variables: tuple[str, ...] | None = None) 
     read = settings.reading
     if variables is not None:
         read["variables"] = variables
-    return read_sites({settings.name: settings.data}, **read)[settings.name]
+    return read_sites({settings.name: settings.data}, missing="keep", **read)[settings.name]
 
 
 def describe_data(data: SiteData) -> str:
     """Return one line about the data; counts only."""
-    n_recordings = n_rows = 0
-    for recording in data.recordings():
-        n_recordings += 1
-        n_rows += sum(len(block.values) for block in recording.blocks())
+    counts = summary({"": data}).iloc[0]
+    left_out = int(counts["dropped_rows"])
+    kept = int(counts["rows"])
+    rows = (
+        f"{kept} of {kept + left_out} rows, the others left out for missing values"
+        if left_out
+        else f"{kept} rows"
+    )
+    if counts["missing_percent"] > 0:
+        complete = int(counts["complete_rows"])
+        rows += f" ({counts['missing_percent']:.1f} % of their cells missing, {complete} rows complete)"
     names = ", ".join(data.variables[:8]) + (", ..." if len(data.variables) > 8 else "")
-    return f"{n_recordings} recordings, {n_rows} rows, {len(data.variables)} variables: {names}"
+    return f"{int(counts['recordings'])} recordings, {rows}, {len(data.variables)} variables: {names}"
 
 
 def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]:

@@ -67,12 +67,11 @@ def study_remarks(
     unsaid = [name for name in names if name in settings.units and name not in study.units]
     if unsaid:
         yield f"the study does not say the units of {', '.join(unsaid)}; ask the lead for a [units] table"
-    rows = summary({settings.name: read_data(settings, names)}, study.n_lags or 1).iloc[0]
-    total = int(rows["rows"] + rows["dropped_rows"])
-    missing = rows["dropped_rows"] / total if total else 0.0
+    n_lags = 1 if study.n_lags is None else study.n_lags
+    rows = summary({settings.name: read_data(settings, names)}, n_lags).iloc[0]
     yield (
-        f"{int(rows['usable_rows'])} of {total} rows can be used with {study.n_lags or 1} lags; {missing:.1%} of the rows "
-        "have a missing value"
+        f"{int(rows['usable_rows'])} of {int(rows['rows'] + rows['dropped_rows'])} rows can be used with n_lags = {n_lags}, "
+        f"{int(rows['complete_rows'])} of them without an empty cell; {rows['missing_percent']:.1f} % of the cells are empty"
     )
 
 

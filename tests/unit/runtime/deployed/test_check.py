@@ -80,7 +80,7 @@ def test_a_study_that_fits_is_joined_and_its_rows_are_counted(tmp_path):
     can, rows = joined(tmp_path, frame=frame)
     assert can.ok
     assert rows.text.startswith(
-        "197 of 200 rows can be used with 1 lags; 0.5% of the rows have a missing value"
+        "199 of 200 rows can be used with n_lags = 1, 197 of them without an empty cell; 0.1 %"
     )
 
 

@@ -27,7 +27,9 @@ from feddbn.federation.programs.entry_moments import entry_moments_program
 from feddbn.federation.programs.fdbnl import ConsensusSettings, check_summary, prepared_program, run_options
 from feddbn.federation.programs.pfdbnl.clusters import cluster_program
 from feddbn.federation.programs.pfdbnl.questions import AVERAGES, FinishQuestion, StepQuestion
-from feddbn.federation.programs.statistics import AskedMoments, Preparation
+from feddbn.federation.programs.statistics import Preparation
+from feddbn.federation.programs.treatment import AskedMoments
+from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = ["PersonalFit", "PersonalSettings", "personal_program", "sample_sites"]
@@ -165,7 +167,7 @@ def personal_program(
     if not is_partial:
         prepared = yield from prepared_program(settings, variables)
         setup = _Setup(settings, constraints, prepared.preparation, {**common, "center": prepared.center})
-        fit = yield from _fit_program(setup, rng, run_number)
+        fit = yield from treated(_fit_program(setup, rng, run_number), prepared.preparation.treatment)
         return replace(fit, preparation=prepared.reported, asked=prepared.asked)
     preparation, fill = yield from entry_moments_program(
         variables, sites, lags, settings.center, settings.scale

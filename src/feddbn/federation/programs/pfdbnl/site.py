@@ -159,7 +159,7 @@ def own_gram(here: Here, question: FitQuestion) -> tuple[SiteState, FloatArray, 
     """
     own_lags = question.lags_of(here.name)
     entries = Entries.of(tuple(here.data.variables), question.variables, own_lags, question.n_lags)
-    state, moments = local_moments(here, question.design_of(here.data.variables, own_lags), question.fold)
+    state, moments = local_moments(here, question, question.design_of(here.data.variables, own_lags))
     G = moments.standardised(question.origin[entries.rows], question.scale[entries.rows])
     if not entries.is_whole:
         if question.fill is None:

@@ -1,0 +1,348 @@
+"""Second moments of rows with missing cells: over pairs of present cells, or expected given the present ones.
+
+Theory of operation
+-------------------
+Cells are missing at random: whether a cell is missing may depend on present cells of its row, not on its own value.
+*Pairwise* sums take each pair of columns over the rows that have both. They cost one pass, and need cells that are
+missing completely at random. *Expected* sums are one step of EM for Gaussian rows: under a mean and a covariance S with
+precision K, the missing cells m of a row have, given the present cells o, ::
+
+    E[x_m | x_o] = mean_m - K_mm^-1 K_mo (x_o - mean_o)        Cov[x_m | x_o] = K_mm^-1
+
+so a row costs a solve of the size of what it lacks. Rows that lack the same cells share it; patterns of one size are
+solved as one batch. A row of which nothing is present says nothing and is left out everywhere.
+
+Known weakness: neighbouring lagged rows hold the same cells; each row is completed from its own cells alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from feddbn.core.arrays import BoolArray, FloatArray, IntArray
+from feddbn.core.statistics.completion import nearest_positive
+from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.scaling import correlations
+
+__all__ = [
+    "expected_moments",
+    "known_n",
+    "known_pairs",
+    "observed_log_likelihood",
+    "pairs_n",
+    "pairwise_scatter",
+    "pairwise_sums",
+]
+
+# Values held at once while patterns are solved: about eight megabytes.
+_CHUNK_VALUES = 1 << 20
+# Values of conditional covariances that are kept for the next inner iteration: at most 256 megabytes.
+_KEPT_VALUES = 1 << 25
+# Eigenvalues of correlations below this are taken for zero, and raised to it.
+_SINGULAR = 1e-9
+# Nuisance columns whose part of their own is smaller than this, relatively, are combinations of the others.
+_COLLINEAR = 1e-9
+_MAX_INNER = 50
+# Coefficients of an orthonormal basis have a standard error of one standard deviation of the rows.
+_INNER_TOL = 1e-5
+
+
+def pairwise_sums(rows: FloatArray, basis: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+    """Return how often two columns are present together (q, q), and their sums of products there (q, q).
+
+    Parameters
+    ----------
+    rows
+        (n, q), NaN where missing.
+    basis
+        (n, k) nuisance columns, among them the constant if a mean is to be taken off. Each column of `rows` is first
+        taken off them, by least squares over its present cells. A column with no more present cells than the basis has
+        directions is explained completely; its cells count as missing. None takes nothing off.
+    """
+    present = ~np.isnan(rows)
+    values = np.where(present, rows, 0.0)
+    if basis is not None:
+        Q = _orthonormal(basis)
+        present &= present.sum(axis=0) > Q.shape[1]
+        values -= Q @ _own_coefficients(values, present, Q)
+        values[~present] = 0.0
+    seen = present.astype(np.float64)
+    return seen.T @ seen, values.T @ values
+
+
+def pairwise_scatter(counts: FloatArray, products: FloatArray) -> tuple[FloatArray, float]:
+    """Return the (q, q) covariance of summed `pairwise_sums`, positive, and the number of rows it is worth.
+
+    Entries over different rows need not fit together. Eigenvalues of the correlations that are smaller than the error
+    this makes, ``sqrt(2/N) (1/f - 1)`` for N rows of which each cell is present with probability f, are raised to it.
+    Where every pair was seen equally often nothing is changed. A pair that was never seen together gets covariance 0:
+    look at `counts`. The rows it is worth: `pairs_n`.
+    """
+    covariance = products / np.maximum(counts, 1.0)
+    covariance = (covariance + covariance.T) / 2
+    if counts.size == 0 or counts.min() == counts.max():
+        return covariance, float(counts.max(initial=0.0))
+    N, share = _rows_and_shares(counts)
+    if N <= 0:
+        return covariance, 0.0
+    floor = np.sqrt(2.0 / N) * float(np.mean(1.0 / share - 1.0))
+    covariance = nearest_positive(covariance, max(floor, _SINGULAR))
+    return covariance, pairs_n(counts, covariance)
+
+
+def pairs_n(counts: FloatArray, covariance: FloatArray) -> float:
+    """Return the number of complete rows that would tell partial correlations as precisely as these pairs do.
+
+    With R the correlations, P their inverse and f_k the share of rows that have column k, the estimate of a partial
+    correlation between i and j that is zero has, where cells are missing completely at random, the variance ::
+
+        V_i V_j / N        V_i = 1 + sum_k P_ik^2 (1/f_k - 1) / P_ii
+
+    as if every column had noise of variance (1/f - 1) R_kk on it (for uncorrelated columns V_i V_j / N is one over the
+    count of the pair). The result is N over the median of V_i V_j over pairs. N is the median of n_i n_j / n_ij: rows of
+    which all cells are missing do not count.
+    """
+    N, share = _rows_and_shares(counts)
+    if N <= 0:
+        return 0.0
+    K, _ = _precision(covariance)
+    V = 1.0 + (np.square(K) @ (1.0 / share - 1.0)) / np.diag(K)
+    q = len(V)
+    if q == 1:
+        return float(counts[0, 0])
+    together = float(np.median(np.outer(V, V)[~np.eye(q, dtype=bool)]))
+    return float(N / together)
+
+
+def expected_moments(
+    rows: FloatArray,
+    covariance: FloatArray,
+    mean: FloatArray | None = None,
+    basis: FloatArray | None = None,
+) -> Moments:
+    """Return the expected moments of the rows given their present cells: one E-step of EM for Gaussian rows.
+
+    Parameters
+    ----------
+    rows
+        (n, q), NaN where missing. Rows of which nothing is present are left out.
+    covariance
+        (q, q) what the federation knows so far: of the rows, or of the rows off the basis.
+    mean
+        (q,) what it knows about the mean; None: 0. Not used with a basis.
+    basis
+        (n, k) nuisance columns of this recording. Their coefficients are estimated from the completed rows, under
+        `covariance`, until they settle; the result is of the rows off the basis and has mean 0.
+    """
+    kept = ~np.isnan(rows).all(axis=1)
+    rows = rows[kept]
+    n, q = rows.shape
+    if n == 0:
+        return Moments.empty(q)
+    Q = None if basis is None else _orthonormal(basis[kept])
+    absent = np.isnan(rows)
+    if not absent.any():
+        if Q is None:
+            return Moments.of_rows(rows)
+        left = rows - Q @ (Q.T @ rows)
+        left -= Q @ (Q.T @ left)
+        return Moments(float(n), np.zeros(q), left.T @ left)
+    patterns = _Patterns(absent, covariance)
+    if Q is None:
+        centre = np.zeros(q) if mean is None else mean
+        filled = patterns.fill(rows - centre)
+        moments = Moments.of_rows(filled)
+        return Moments(moments.n, moments.mean + centre, moments.scatter + patterns.spread())
+    left = _off_basis(rows, Q, patterns)
+    return Moments(float(n), np.zeros(q), left.T @ left + patterns.spread())
+
+
+def known_pairs(rows: FloatArray, covariance: FloatArray) -> FloatArray:
+    """(q, q) how many complete rows these are worth for each partial correlation, nearly; it adds up over recordings.
+
+    A partial correlation of i and j is read off the products of their residuals given all other columns. Of residual i,
+    a row knows the share ``r_i = 1 - K_im K_mm^-1 K_mi / K_ii`` of its variance; the row counts as r_i r_j.
+    """
+    rows = rows[~np.isnan(rows).all(axis=1)]
+    return _Patterns(np.isnan(rows), covariance).known()
+
+
+def known_n(known: FloatArray) -> float:
+    """Return the number of complete rows that summed `known_pairs` are worth: their mean over pairs of columns."""
+    q = len(known)
+    if q == 1:
+        return float(known[0, 0])
+    return float((known.sum() - np.trace(known)) / (q * (q - 1)))
+
+
+def observed_log_likelihood(
+    rows: FloatArray, covariance: FloatArray, mean: FloatArray | None = None
+) -> float:
+    """Return the Gaussian log-likelihood of the present cells; EM never lowers it."""
+    rows = rows[~np.isnan(rows).all(axis=1)]
+    absent = np.isnan(rows)
+    patterns = _Patterns(absent, covariance)
+    filled = patterns.fill(rows if mean is None else rows - mean) / patterns.root
+    squares = float(np.einsum("ni,ij,nj->", filled, patterns.K, filled, optimize=True))
+    n = len(rows)
+    sign, log_det = np.linalg.slogdet(patterns.K)
+    assert sign > 0
+    # log det of the present cells' covariance: that of all cells, less what the missing ones add.
+    size = n * (2.0 * np.log(patterns.root).sum() - log_det) - 2.0 * (absent @ np.log(patterns.root)).sum()
+    size += patterns.log_det_of_missing()
+    return -0.5 * float((~absent).sum() * np.log(2 * np.pi) + size + squares)
+
+
+class _Patterns:
+    """Rows grouped by which cells they lack; all inside is in units of the columns' standard deviations."""
+
+    def __init__(self, absent: BoolArray, covariance: FloatArray) -> None:
+        self.K, self.root = _precision(covariance)
+        self._places = np.flatnonzero(absent.any(axis=1))
+        self._n = len(absent)
+        self._absent = absent
+        packed = np.packbits(absent[self._places], axis=1)
+        keys = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1]))).ravel()
+        _, first, inverse, counts = np.unique(
+            keys, return_index=True, return_inverse=True, return_counts=True
+        )
+        masks = absent[self._places][first]
+        sizes = masks.sum(axis=1)
+        # Patterns in the order of their size, rows in the order of their patterns.
+        order = np.argsort(sizes, kind="stable")
+        self._masks, self._sizes, self._counts = masks[order], sizes[order], counts[order]
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        pattern_of = rank[inverse.ravel()]
+        by_pattern = np.argsort(pattern_of, kind="stable")
+        self._rows = self._places[by_pattern]
+        self._pattern_of = pattern_of[by_pattern]
+        self._starts = np.concatenate([[0], np.cumsum(self._counts)])
+        self._keep = int(np.square(self._sizes).sum()) <= _KEPT_VALUES
+        self._kept: dict[int, FloatArray] = {}
+
+    def _batches(self) -> Iterator[tuple[int, int, IntArray, FloatArray]]:
+        """Yield (first, stop, cells, conditional covariances) of patterns that lack equally many cells."""
+        q = len(self.K)
+        start = 0
+        while start < len(self._sizes):
+            m = int(self._sizes[start])
+            stop = min(
+                int(np.searchsorted(self._sizes, m, "right")), start + max(1, _CHUNK_VALUES // (m * q))
+            )
+            cells: IntArray = np.nonzero(self._masks[start:stop])[1].reshape(-1, m)
+            if start in self._kept:
+                C = self._kept[start]
+            else:
+                C = np.asarray(np.linalg.inv(self.K[cells[:, :, None], cells[:, None, :]]), dtype=np.float64)
+                if self._keep:
+                    self._kept[start] = C
+            yield start, stop, cells, C
+            start = stop
+
+    def fill(self, centred: FloatArray) -> FloatArray:
+        """(n, q) the centred rows with conditional means in the missing cells, in the units of the rows."""
+        z = np.where(self._absent, 0.0, centred) / self.root
+        for first, stop, cells, C in self._batches():
+            m = cells.shape[1]
+            width = max(1, _CHUNK_VALUES // (m * m))
+            for low in range(int(self._starts[first]), int(self._starts[stop]), width):
+                high = min(low + width, int(self._starts[stop]))
+                which, pattern = self._rows[low:high], self._pattern_of[low:high] - first
+                cell = cells[pattern]
+                pull = np.take_along_axis(z[which] @ self.K, cell, axis=1)
+                z[which[:, None], cell] = -(C[pattern] @ pull[:, :, None])[:, :, 0]
+        return z * self.root
+
+    def spread(self) -> FloatArray:
+        """(q, q) sum over rows of the conditional covariance of their missing cells."""
+        q = len(self.K)
+        total = np.zeros(q * q)
+        for first, stop, cells, C in self._batches():
+            flat = cells[:, :, None] * q + cells[:, None, :]
+            weights = C * self._counts[first:stop, None, None]
+            total += np.bincount(flat.ravel(), weights.ravel(), minlength=q * q)
+        whole = total.reshape(q, q)
+        return (whole + whole.T) / 2 * np.outer(self.root, self.root)
+
+    def known(self) -> FloatArray:
+        """(q, q) sum over rows of the products of the shares of residuals that they know."""
+        q = len(self.K)
+        total = np.full((q, q), float(self._n - len(self._places)))
+        for first, stop, cells, C in self._batches():
+            K_m = self.K[cells]
+            lost = ((C @ K_m) * K_m).sum(axis=1)
+            share = np.maximum(1.0 - lost / np.diag(self.K), 0.0)
+            total += (share * self._counts[first:stop, None]).T @ share
+        return total
+
+    def log_det_of_missing(self) -> float:
+        """Sum over rows of log det K_mm, which is what the present cells' log det lacks."""
+        total = 0.0
+        for first, stop, _, C in self._batches():
+            total -= float(np.linalg.slogdet(C)[1] @ self._counts[first:stop])
+        return total
+
+
+def _off_basis(rows: FloatArray, Q: FloatArray, patterns: _Patterns) -> FloatArray:
+    """(n, q) completed rows off the basis; coefficients and cells are completed in turn until both settle."""
+    present = ~np.isnan(rows)
+    values = np.where(present, rows, 0.0)
+    coefficients = _own_coefficients(values, present, Q)
+    for _ in range(_MAX_INNER):
+        left = patterns.fill(values - Q @ coefficients)
+        change = Q.T @ left
+        coefficients += change
+        left -= Q @ change
+        if np.all(np.abs(change) <= _INNER_TOL * patterns.root):
+            break
+    return left
+
+
+def _own_coefficients(values: FloatArray, present: BoolArray, Q: FloatArray) -> FloatArray:
+    """(k, q) least-squares coefficients of each column over its present cells; absent values are 0."""
+    n, k = Q.shape
+    q = values.shape[1]
+    seen = present.astype(np.float64)
+    grams = (seen.T @ (Q[:, :, None] * Q[:, None, :]).reshape(n, k * k)).reshape(q, k, k)
+    inverses = np.linalg.pinv(grams, rcond=_COLLINEAR, hermitian=True)
+    coefficients = np.zeros((k, q))
+    for _ in range(2):
+        # The second time takes off what rounding left of large means.
+        left = (values - Q @ coefficients) * seen
+        coefficients += (inverses @ (Q.T @ left).T[:, :, None])[:, :, 0].T
+    return coefficients
+
+
+def _orthonormal(basis: FloatArray) -> FloatArray:
+    """(n, r) orthonormal columns that span the basis."""
+    size = np.sqrt(np.square(basis).sum(axis=0))
+    scaled = basis[:, size > 0] / size[size > 0]
+    if scaled.shape[1] == 0:
+        return np.zeros((len(basis), 0))
+    U, s, _ = np.linalg.svd(scaled, full_matrices=False)
+    found: FloatArray = U[:, s > _COLLINEAR * s[0]]
+    return found
+
+
+def _precision(covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(q, q) inverse of the correlations, those that are singular but for rounding made regular; the (q,) roots."""
+    R, root = correlations(covariance)
+    e, V = np.linalg.eigh(R)
+    K = (V / np.maximum(e, _SINGULAR)) @ V.T
+    return (K + K.T) / 2, root
+
+
+def _rows_and_shares(counts: FloatArray) -> tuple[float, FloatArray]:
+    """Number of rows with any cell, as if cells were missing independently, and the (q,) share that has each column."""
+    own = np.diag(counts)
+    q = len(own)
+    if not np.all(own > 0):
+        return 0.0, np.zeros(q)
+    pairs = ~np.eye(q, dtype=bool) & (counts > 0)
+    if not pairs.any():
+        return float(own.max()), own / own.max()
+    N = max(float(np.median((np.outer(own, own)[pairs]) / counts[pairs])), float(own.max()))
+    return N, own / N

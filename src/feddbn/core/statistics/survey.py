@@ -1,0 +1,198 @@
+"""What a site can say about its rows before anybody learns from them: tails, cycles, and how it compares.
+
+All of it adds up over recordings, and none of it is a total or a product of the data: what a site tells here cannot be
+taken off what it tells later, or the other way round.
+
+    deviation    |x_t - running median|, in steps of half an octave of the unit: robust scales without agreeing on one
+    spectrum     periodograms of recordings without their slow parts, each over its own variance
+    profile      log standard deviations and Fisher's z of lagged correlations of a site: what sites are compared by
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from scipy.ndimage import median_filter
+
+from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.designs.lagged import stack_lags
+
+__all__ = [
+    "N_BINS",
+    "N_FREQUENCIES",
+    "OWN_SCALE_CELLS",
+    "TAIL",
+    "bin_counts",
+    "deviations",
+    "fisher_z",
+    "lagged_profile",
+    "median_of_counts",
+    "periodogram",
+    "profile_length",
+    "robust_scale",
+    "tail_counts",
+    "without_slow_part",
+]
+
+N_BINS = 192
+"""Bins of half an octave from 2^-48 to 2^48; smaller deviations, 0 too, are in the first and larger ones in the last."""
+_LOWEST = -48.0
+N_FREQUENCIES = 1025
+"""0 to half a turn per row."""
+_PIECE = 2 * (N_FREQUENCIES - 1)
+_WINDOW = 7
+TAIL = 6.0
+"""Cells farther from the running median than this many robust standard deviations may be errors."""
+OWN_SCALE_CELLS = 50
+"""A site with fewer cells of a variable has no scale of its own."""
+_SLOW_ROWS = 50
+"""Shorter recordings only lose their mean: a cubic would take a good part of the rest."""
+_SPECTRUM_ROWS = 48
+_GAUSSIAN_MEDIAN = 0.6744897501960817
+
+
+def deviations(values: FloatArray) -> FloatArray:
+    """(n, d) distance of each cell from the median of the cells around it in time; NaN where a cell is empty."""
+    absent = np.isnan(values)
+    filled = _interpolated(values, absent) if absent.any() else values
+    middle = median_filter(filled, size=(min(_WINDOW, max(len(values), 1)), 1), mode="mirror")
+    return np.abs(values - middle)
+
+
+def _interpolated(values: FloatArray, absent: BoolArray) -> FloatArray:
+    filled, t = values.copy(), np.arange(len(values))
+    for j in np.flatnonzero(absent.any(axis=0)):
+        here = ~absent[:, j]
+        filled[:, j] = np.interp(t, t[here], values[here, j]) if here.any() else 0.0
+    return filled
+
+
+def bin_counts(deviation: FloatArray) -> FloatArray:
+    """(d, N_BINS) how many cells deviate by how much."""
+    d = deviation.shape[1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        place = np.floor(2.0 * (np.log2(deviation) - _LOWEST))
+    counts = np.empty((d, N_BINS))
+    for j in range(d):
+        known = place[~np.isnan(deviation[:, j]), j]
+        counts[j] = np.bincount(np.clip(known, 0, N_BINS - 1).astype(np.int64), minlength=N_BINS)
+    return counts
+
+
+def median_of_counts(counts: FloatArray) -> FloatArray:
+    """(d,) medians of deviations from their counts (d, N_BINS); 0 where half of the cells do not deviate at all."""
+    total = counts.sum(axis=1)
+    below = np.cumsum(counts, axis=1)
+    found = np.zeros(len(counts))
+    for j in np.flatnonzero(total > 0):
+        k = int(np.searchsorted(below[j], total[j] / 2))
+        if k > 0:
+            share = (total[j] / 2 - below[j, k - 1]) / counts[j, k]
+            found[j] = 2.0 ** (_LOWEST + (k + share) / 2.0)
+    return found
+
+
+def robust_scale(counts: FloatArray) -> FloatArray:
+    """(d,) standard deviations that Gaussian cells with these medians of deviations would have."""
+    return median_of_counts(counts) / _GAUSSIAN_MEDIAN
+
+
+def tail_counts(counts: FloatArray) -> FloatArray:
+    """(d,) how many cells are farther out than `TAIL` robust standard deviations; 0 where there is no scale.
+
+    Those in the bin of the limit itself are left out.
+    """
+    scale = robust_scale(counts)
+    found = np.zeros(len(counts))
+    for j in np.flatnonzero(scale):
+        first = int(np.floor(2.0 * (np.log2(TAIL * scale[j]) - _LOWEST))) + 1
+        found[j] = counts[j, first:].sum()
+    return found
+
+
+def without_slow_part(values: FloatArray) -> FloatArray:
+    """The rows of a recording without a cubic in time, or if they are few without their mean; NaN stays NaN."""
+    n, d = values.shape
+    place = np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(n)
+    B = np.polynomial.legendre.legvander(place, 3 if n >= _SLOW_ROWS else 0)
+    rest = np.full_like(values, np.nan)
+    absent = np.isnan(values)
+    if not absent.any():
+        Q = np.linalg.qr(B)[0]
+        return np.asarray(values - Q @ (Q.T @ values))
+    for j in range(d):
+        here = ~absent[:, j]
+        if here.sum() > B.shape[1]:
+            coefficients = np.linalg.lstsq(B[here], values[here, j], rcond=None)[0]
+            rest[here, j] = values[here, j] - B[here] @ coefficients
+    return rest
+
+
+def periodogram(rest: FloatArray) -> tuple[FloatArray, float]:
+    """(N_FREQUENCIES,) periodograms of the columns of one recording, each over its variance, summed, and how many.
+
+    Longer recordings are cut; white noise gives 1 at every frequency and column.
+    """
+    total, number = np.zeros(N_FREQUENCIES), 0.0
+    for start in range(0, len(rest), _PIECE):
+        piece = np.nan_to_num(rest[start : start + _PIECE])
+        n = len(piece)
+        variance = piece.var(axis=0)
+        varies = variance > 0
+        if n < _SPECTRUM_ROWS or not varies.any():
+            continue
+        power = np.abs(np.fft.rfft(piece[:, varies], n=_PIECE, axis=0)) ** 2 / (n * variance[varies])
+        total += power.sum(axis=1)
+        number += float(varies.sum())
+    return total, number
+
+
+
+
+def profile_length(d: int, n_lags: int) -> int:
+    """Return the length of `lagged_profile`."""
+    q = (n_lags + 1) * d
+    return d + q * (q - 1) // 2
+
+
+def lagged_profile(parts: Iterable[FloatArray], d: int, n_lags: int) -> tuple[FloatArray, float] | None:
+    """Log standard deviations (d,) and Fisher's z of the correlations of lagged rows, and the number of rows.
+
+    `parts` are contiguous rows without their slow parts. Extreme cells are pulled in to six robust standard deviations.
+    None if a variable has too few cells.
+    """
+    pieces = list(parts)
+    q = (n_lags + 1) * d
+    every = np.concatenate(pieces) if pieces else np.empty((0, d))
+    known = (~np.isnan(every)).sum(axis=0)
+    if known.min(initial=len(every)) < q + 8 or not len(every):
+        return None
+    bound = TAIL * np.nanmedian(np.abs(every), axis=0) / _GAUSSIAN_MEDIAN
+    bound[bound == 0] = np.inf
+    N, S = np.zeros((q, q)), np.zeros((q, q))
+    n = 0.0
+    for piece in pieces:
+        m = len(piece) - n_lags
+        if m <= 0:
+            continue
+        rows = np.empty((m, q))
+        stack_lags(np.clip(piece, -bound, bound), range(n_lags + 1), rows)
+        here = ~np.isnan(rows)
+        filled = np.where(here, rows, 0.0)
+        S += filled.T @ filled
+        mask = here.astype(float)
+        N += mask.T @ mask
+        n += m
+    if N.min() < 8 or np.any(np.diag(S) <= 0):
+        return None
+    C = S / N
+    root = np.sqrt(np.diag(C))
+    r = C / np.outer(root, root)
+    upper = np.triu_indices(q, 1)
+    return np.concatenate([np.log(root[:d]), fisher_z(r[upper])]), float(np.median(N))
+
+
+def fisher_z(r: FloatArray) -> FloatArray:
+    """Fisher's z of correlations; those beyond .995 count as .995."""
+    return np.asarray(np.arctanh(np.clip(r, -0.995, 0.995)))

@@ -1,0 +1,224 @@
+"""A first look at the data of all sites, and at how they compare.
+
+Site tasks
+----------
+``survey``     robust scales, spectra and profiles of single sites, added up (`core.statistics.survey`)
+``agreement``  the sums of profiles come back; every site compares itself and only the number of those that do not fit is
+               added up. What does not fit stays in the site's state, in words for its owner
+``spikes``     how much other cells deviate around far cells: do these act as shocks do, or are they errors?
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.designs.cells import block_deviations, limits_of, site_profile
+from feddbn.core.statistics.agreement import FEWEST_SITES, compared
+from feddbn.core.statistics.cycles import cycles_in
+from feddbn.core.statistics.spikes import far_cells_are_errors, far_sums, far_sums_length
+from feddbn.core.statistics.survey import (
+    N_BINS,
+    N_FREQUENCIES,
+    TAIL,
+    bin_counts,
+    periodogram,
+    profile_length,
+    robust_scale,
+    tail_counts,
+    without_slow_part,
+)
+from feddbn.federation.protocol.question import array, number
+from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.task import ServerProgram, Task
+
+__all__ = ["AgreementQuestion", "SpikesQuestion", "agreement_program", "Survey", "SurveyQuestion", "notes_of", "spikes_program", "survey_program"]
+
+_MOST_COLUMNS = 160
+"""Beyond this many columns of a row, sites are compared by correlations within a moment only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurveyQuestion(RowsQuestion):
+    """Counts of deviations, spectra, and sums and squares of profiles."""
+
+    name = "survey"
+    purpose = (
+        "how many cells are empty or far from their neighbours in time, spectra, and sums of correlations and log standard "
+        "deviations of single sites"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgreementQuestion(RowsQuestion):
+    """Sums and squares of all sites' profiles, so that each can compare itself."""
+
+    name = "agreement"
+    purpose = "whether this site looks like the others: 0 or 1"
+
+    n_sites: float = number(FEWEST_SITES, 1e9)
+    total: FloatArray = array("profile")
+    squares: FloatArray = array("profile")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpikesQuestion(RowsQuestion):
+    """How much other cells deviate around far ones; `scales` are robust standard deviations."""
+
+    name = "spikes"
+    purpose = "how much cells deviate from their neighbours in time, around cells that are far from theirs"
+
+    scales: FloatArray = array("d")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the first look showed.
+
+    Attributes
+    ----------
+    n_sites, n_rows, n_recordings
+        How many there are; `n_sites` with a profile.
+    n_empty
+        Number of empty cells.
+    scales
+        (d,) robust standard deviations about running medians; 0 if most cells do not move.
+    far
+        (d,) share of cells beyond `core.statistics.survey.TAIL` of them.
+    periods
+        Cycles that stand out, the strongest first, in rows.
+    total, squares
+        Sums of profiles.
+    """
+
+    n_sites: float
+    n_rows: float
+    n_recordings: float
+    n_empty: float
+    scales: FloatArray
+    far: FloatArray
+    periods: tuple[float, ...]
+    total: FloatArray
+    squares: FloatArray
+
+    @property
+    def log_scales(self) -> FloatArray:
+        """(d,) means over sites of the logs of their standard deviations."""
+        return self.total[: len(self.scales)] / max(self.n_sites, 1.0)
+
+    @property
+    def may_have_gains(self) -> bool:
+        """Whether the scales of sites differ more than chance allows."""
+        d = len(self.scales)
+        if self.n_sites < 3:
+            return False
+        spread = self.squares[:d] / self.n_sites - self.log_scales**2
+        # The log of a standard deviation of n rows varies by 1/(2n); neighbouring rows tell less.
+        return bool(np.any(spread > 4.0 * self.n_sites / self.n_rows))
+
+
+def _profile_lags(d: int, n_lags: int) -> int:
+    return n_lags if (n_lags + 1) * d <= _MOST_COLUMNS else 0
+
+
+def survey_program(variables: tuple[str, ...], n_lags: int) -> ServerProgram[Survey]:
+    """Ask for a first look."""
+    d = len(variables)
+    total = (yield Task(SurveyQuestion(n_lags=n_lags, variables=variables))).value
+    rows, recordings, empty, n_spectra, n_sites = total[:5].tolist()
+    sizes = (d, d * N_BINS, N_FREQUENCIES)
+    far, counts, spectrum = np.split(total[5 : 5 + sum(sizes)], np.cumsum(sizes)[:-1])
+    sums, squares = np.split(total[5 + sum(sizes) :], 2)
+    counts = counts.reshape(d, N_BINS)
+    cells = np.maximum(counts.sum(axis=1), 1.0)
+    length = rows / max(recordings, 1.0)
+    periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
+    return Survey(
+        n_sites, rows, recordings, empty, robust_scale(counts), far / cells, periods, sums, squares
+    )
+
+
+def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    d = question.d
+    rows = recordings = empty = spectra = 0.0
+    counts, spectrum = np.zeros((d, N_BINS)), np.zeros(N_FREQUENCIES)
+    for recording in here.data.recordings():
+        n_before = rows
+        for block, deviation in block_deviations(recording.blocks()):
+            rows += len(block.values)
+            empty += float(np.isnan(block.values).sum())
+            counts += bin_counts(deviation)
+            power, number_of = periodogram(without_slow_part(block.values))
+            spectrum, spectra = spectrum + power, spectra + number_of
+        recordings += rows > n_before
+    lags = _profile_lags(d, question.n_lags)
+    found, length = site_profile(here.data, lags), profile_length(d, lags)
+    state = {key: value for key, value in here.state.items() if not key.startswith("agreement.")}
+    profile = np.zeros(length)
+    if found is not None:
+        profile = found[0]
+        state |= {"agreement.profile": profile, "agreement.rows": np.array(found[1])}
+    head = [rows, recordings, empty, spectra, float(found is not None)]
+    parts = [head, tail_counts(counts), counts.ravel(), spectrum, profile, profile**2]
+    return state, np.concatenate(parts)
+
+
+def agreement_program(variables: tuple[str, ...], n_lags: int, survey: Survey) -> ServerProgram[int]:
+    """Have every site compare itself; returns how many do not fit."""
+    question = AgreementQuestion(
+        n_lags=n_lags, variables=variables, n_sites=survey.n_sites, total=survey.total, squares=survey.squares
+    )
+    return round(float((yield Task(question)).value[0]))
+
+
+def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, FloatArray]:
+    state = {
+        key: value for key, value in here.state.items() if key not in ("agreement.abstains", "agreement.notes")
+    }
+    own = state.get("agreement.profile")
+    found = None
+    if own is not None and len(own) == len(question.total):
+        found = compared(
+            own, float(state["agreement.rows"]), question.total, question.squares, question.n_sites, question.variables
+        )
+    if found is not None and found.objects:
+        text = "\n".join(found.sentences).encode()
+        state |= {"agreement.abstains": np.ones(1), "agreement.notes": np.frombuffer(text, dtype=np.uint8)}
+    return state, np.array([float(found is not None and found.objects)])
+
+
+def notes_of(state: SiteState) -> tuple[str, ...]:
+    """What a site found about itself, in words for its owner."""
+    notes = state.get("agreement.notes")
+    return () if notes is None else tuple(bytes(notes).decode().split("\n"))
+
+
+def spikes_program(
+    variables: tuple[str, ...], n_lags: int, survey: Survey, suspects: BoolArray
+) -> ServerProgram[BoolArray]:
+    """(d,) for which of the suspects far cells are errors."""
+    question = SpikesQuestion(n_lags=n_lags, variables=variables, scales=survey.scales)
+    return far_cells_are_errors((yield Task(question)).value, suspects)
+
+
+def _spikes(here: Here, question: SpikesQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    total = np.zeros(far_sums_length(question.d))
+    if question.abstains(here.state):
+        return here.state, total
+    limits = limits_of(here.data, question.scales)
+    for recording in here.data.recordings():
+        for _, deviation in block_deviations(recording.blocks()):
+            # Without a limit there is no scale either: such a variable has no far cells and is not looked at.
+            sizes = np.where(np.isfinite(limits), TAIL * deviation / limits, np.nan)
+            total += far_sums(sizes, deviation > limits)
+    return here.state, total
+
+
+register_site_task(SiteTask(SurveyQuestion, one_by_one(_survey)))
+register_site_task(SiteTask(AgreementQuestion, one_by_one(_agreement)))
+register_site_task(SiteTask(SpikesQuestion, one_by_one(_spikes)))

@@ -1,0 +1,349 @@
+"""What has to be done to the rows before anything is learned from them, decided from sums.
+
+    survey       empty cells, far cells, cycles, profiles of sites
+    agreement    sites compare themselves; those that do not fit stay out
+    spikes       only if there are far cells: are they errors?
+    moments      one Gram matrix for each nuisance that recordings may have; or pairs, if cells are empty
+    moments      only if scales of sites differ: the same with every site brought to one scale
+    moments      only if cells are empty: expected products given what is there, a few times (EM)
+
+On clean data that is three sums, of which the last is the one that a network is learned from. Where everything is given
+and nothing is to be found out, it is that one alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.nuisance import finite_numbers
+from feddbn.core.statistics.levels import evidence_for_nuisances, log_det_of_residuals
+from feddbn.core.statistics.moments import Moments, sums_length, symmetric
+from feddbn.core.statistics.scaling import correlations
+from feddbn.federation.programs.pairs import PairsQuestion, pairs_program
+from feddbn.federation.programs.statistics import FAR_FROM_ZERO, MomentsQuestion
+from feddbn.federation.programs.survey import (
+    Survey,
+    agreement_program,
+    spikes_program,
+    survey_program,
+)
+from feddbn.federation.protocol.rows import Treatment, treated
+from feddbn.federation.protocol.task import ServerProgram, Task
+
+__all__ = ["AUTO_DEGREES", "AskedMoments", "Wishes", "asked_moments_program", "moments_program", "periods_of"]
+
+AUTO_DEGREES = (0, 1, 3)
+"""Polynomials in time that "auto" tries."""
+_ROWS_PER_PARAMETER = 8.0
+_FAR_SHARE = 2e-4
+_SAME_CORRELATIONS = 0.01
+_MOST_EM_SUMS = 6
+
+
+def periods_of(period: float | Sequence[float] | str | None) -> tuple[float, ...] | str:
+    """Cycles as a user gives them: none, one, several, or "auto"."""
+    if isinstance(period, str):
+        return period
+    if period is None:
+        return ()
+    given = [period] if isinstance(period, (int, float)) else period
+    return finite_numbers(list(given), "period")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user wants done to the rows; "auto" leaves it to the evidence.
+
+    Attributes
+    ----------
+    center
+        "none": one mean for all; "recording": every recording has its own; "auto".
+    detrend
+        Degree of a polynomial in time of every recording; 0: none; "auto".
+    period
+        Cycles of every recording, in rows; "auto".
+    gains
+        "none"; "site": every site's variables are brought to common scales; "auto".
+    spikes
+        "keep"; "remove": cells far from their neighbours in time are empty; "auto": if they are errors.
+    missing
+        "drop": rows with an empty cell are left out; "fill": they are used for what they hold.
+    on_disagreement
+        "exclude": a site that finds that it does not fit stays out; "warn": it is only counted; "ignore": nobody looks.
+    """
+
+    center: str = "none"
+    detrend: int | str = 0
+    period: tuple[float, ...] | str = ()
+    gains: str = "none"
+    spikes: str = "keep"
+    missing: str = "drop"
+    on_disagreement: str = "ignore"
+
+    @property
+    def needs_survey(self) -> bool:
+        """Whether anything is left to the data beyond levels and trends, which one sum tells."""
+        is_open = "auto" in (self.period, self.gains, self.spikes) or self.gains == "site" or self.spikes == "remove"
+        return is_open or self.missing == "fill" or self.on_disagreement != "ignore"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to find out, and nothing but centring to be done."""
+        is_plain = self.center != "auto" and self.detrend == 0 and self.period == ()
+        return is_plain and not self.needs_survey
+
+    @property
+    def is_given(self) -> bool:
+        """Whether recordings are to lose a nuisance of their own in any case."""
+        return self.center == "recording" or self.has_time
+
+    @property
+    def has_time(self) -> bool:
+        """Whether a trend or cycle is wished for by name."""
+        return self.detrend not in (0, "auto") or (self.period != "auto" and bool(self.period))
+
+    def tried(self, survey: Survey | None) -> tuple[list[tuple[int, int]], tuple[float, ...]]:
+        """(degree, number of cycles) of each nuisance to try, and the cycles; nothing if nothing is open."""
+        given = not isinstance(self.period, str)
+        periods: tuple[float, ...] = tuple(self.period) if given else (survey.periods if survey else ())
+        degrees = AUTO_DEGREES if self.detrend == "auto" else (int(self.detrend),)
+        if self.center == "none" and not self.has_time:
+            # One mean for all is asked for by name, and trends and cycles are of recordings.
+            return [], ()
+        counts = [len(periods)] if given else list(range(len(periods) + 1))
+        pairs = [(degree, n) for n in counts for degree in degrees]
+        if survey is not None:
+            length = survey.n_rows / max(survey.n_recordings, 1.0)
+            few = [(k, n) for k, n in pairs if (1 + k + 2 * n) * _ROWS_PER_PARAMETER <= length]
+            pairs = few or pairs[:1]
+        return pairs, periods
+
+
+@dataclass(frozen=True)
+class AskedMoments:
+    """What the sums told.
+
+    Attributes
+    ----------
+    moments
+        Of all rows, as treated; where recordings lost their own mean, the mean is that of all rows.
+    treatment
+        What was done to them; further questions must do the same (`federation.protocol.rows.treated`).
+    evidence
+        For the nuisances of recordings (`core.statistics.levels`); None if it was not looked at.
+    gains_evidence
+        For scales of sites' own, the same way; None if it was not looked at.
+    survey
+        The first look, or None.
+    n_disagreeing
+        Number of sites that do not fit.
+    spiky
+        Positions of variables whose far cells were taken out.
+    shape
+        Sums of `core.orders.nongaussian.shape_sums`, or None.
+    """
+
+    moments: Moments
+    treatment: Treatment = field(default_factory=Treatment)
+    evidence: float | None = None
+    gains_evidence: float | None = None
+    survey: Survey | None = None
+    n_disagreeing: int = 0
+    spiky: tuple[int, ...] = ()
+    shape: FloatArray | None = None
+
+    @property
+    def center(self) -> str:
+        """"none" or "recording"."""
+        return self.treatment.center
+
+
+@dataclass(frozen=True)
+class _Told:
+    """One answer to a question that tries nuisances."""
+
+    moments: Moments
+    treatment: Treatment
+    evidence: float | None
+    cost: float
+    n: float
+    shape: FloatArray | None = None
+
+
+def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
+    """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
+    asked = yield from asked_moments_program(variables, n_lags, Wishes(center))
+    return asked.moments
+
+
+def asked_moments_program(
+    variables: tuple[str, ...], n_lags: int, wishes: Wishes, shape: bool = False
+) -> ServerProgram[AskedMoments]:
+    """Decide what has to be done to the rows, and ask for their moments."""
+    survey, n_disagreeing, treatment = None, 0, Treatment()
+    spiky: tuple[int, ...] = ()
+    if wishes.needs_survey:
+        survey = yield from survey_program(variables, n_lags)
+        if wishes.on_disagreement != "ignore" and survey.n_sites >= 4:
+            n_disagreeing = yield from agreement_program(variables, n_lags, survey)
+            # Where many sites do not fit there are several kinds of sites, and no odd one.
+            is_few = 0 < n_disagreeing <= survey.n_sites / 3
+            treatment = replace(treatment, abstain=is_few and wishes.on_disagreement == "exclude")
+        treatment, spiky = yield from _without_spikes(variables, n_lags, wishes, survey, treatment)
+    told = yield from _told(variables, n_lags, wishes, survey, treatment, shape)
+    gains_evidence = None
+    if survey is not None and (wishes.gains == "site" or (wishes.gains == "auto" and survey.may_have_gains)):
+        scaled = yield from _told(
+            variables, n_lags, wishes, survey, replace(treatment, gains=survey.log_scales), False
+        )
+        gains_evidence = _evidence_for_gains(told, scaled, survey, len(variables))
+        if wishes.gains == "site" or gains_evidence > 0:
+            told = replace(scaled, shape=told.shape)
+    moments, treatment = told.moments, told.treatment
+    if treatment.row_model is not None:
+        moments, treatment = yield from _expected(variables, n_lags, told)
+    return AskedMoments(
+        moments, treatment, told.evidence, gains_evidence, survey, n_disagreeing, spiky, told.shape
+    )
+
+
+def _without_spikes(
+    variables: tuple[str, ...], n_lags: int, wishes: Wishes, survey: Survey, treatment: Treatment
+) -> ServerProgram[tuple[Treatment, tuple[int, ...]]]:
+    """The treatment with limits for the variables whose far cells are errors."""
+    suspects = (survey.far > _FAR_SHARE) & (survey.scales > 0)
+    if wishes.spikes == "keep" or (wishes.spikes == "auto" and not suspects.any()):
+        return treatment, ()
+    wrong = survey.scales > 0
+    if wishes.spikes == "auto":
+        wrong = yield from treated(spikes_program(variables, n_lags, survey, suspects), treatment)
+    if not wrong.any():
+        return treatment, ()
+    limits = np.where(wrong, survey.scales, 0.0)
+    return replace(treatment, limits=limits), tuple(np.flatnonzero(wrong).tolist())
+
+
+def _told(
+    variables: tuple[str, ...],
+    n_lags: int,
+    wishes: Wishes,
+    survey: Survey | None,
+    treatment: Treatment,
+    shape: bool,
+) -> ServerProgram[_Told]:
+    """Ask for moments, or for pairs where cells are empty, and choose the nuisances of recordings."""
+    pairs, periods = wishes.tried(survey)
+    if len(pairs) == 1 and wishes.is_given:
+        degree, n_cycles = pairs[0]
+        treatment = replace(treatment, center="recording", degree=degree, periods=periods[:n_cycles])
+        pairs = []
+    asked: dict[str, Any] = {
+        "n_lags": n_lags,
+        "variables": variables,
+        "try_degrees": tuple(degree for degree, _ in pairs),
+        "try_cycles": tuple(n for _, n in pairs),
+        "try_periods": periods,
+    }
+    has_gaps = survey is not None and wishes.missing == "fill" and (survey.n_empty > 0 or treatment.limits is not None)
+    d, q = len(variables), (n_lags + 1) * len(variables)
+    shapes: FloatArray | None = None
+    if has_gaps:
+        found = yield from treated(pairs_program(PairsQuestion(**asked)), treatment)
+        # Offsets and trends make pairs look worth little; off them they are worth what they are.
+        ns, n, mean = found.ns, max(found.ns), found.mean
+        ranks, log_gains = found.ranks, found.log_gains * n / found.n_rows
+        scatters = tuple(n * covariance for covariance in found.covariances)
+    else:
+        program = _moments_tried(MomentsQuestion(**asked, shape=shape), q)
+        common, tried, log_gains, shapes = yield from treated(program, treatment)
+        n, mean = common.n, common.mean
+        ns = (n,) * (1 + len(tried))
+        ranks = (1.0, *(rank for rank, _ in tried))
+        scatters = (common.scatter, *(scatter for _, scatter in tried))
+    best, evidence = _chosen(scatters, ranks, n, d, wishes)
+    is_own = best > 0 or treatment.center == "recording"
+    if best:
+        degree, n_cycles = pairs[best - 1]
+        treatment = replace(treatment, center="recording", degree=degree, periods=periods[:n_cycles])
+    if has_gaps:
+        centre = np.zeros(q) if is_own else mean
+        treatment = replace(treatment, row_model=np.vstack([centre, scatters[best] / n]))
+    moments = Moments(ns[best], mean, scatters[best] * (ns[best] / n))
+    # The density of scaled rows is that of the rows over their gains.
+    cost = _cost(scatters[best], n, ranks[best], d) - 2.0 * log_gains
+    return _Told(moments, treatment, evidence, cost, n, shapes)
+
+
+def _moments_tried(
+    question: MomentsQuestion, q: int
+) -> ServerProgram[tuple[Moments, list[tuple[float, FloatArray]], float, FloatArray | None]]:
+    """Moments about the common mean, rank and scatter off each nuisance tried, sum of log gains, and shapes."""
+    total = (yield Task(question)).value
+    size, step = sums_length(q), 1 + q * (q + 1) // 2
+    moments, rest = Moments.from_sums(total[:size], q), total[size:]
+    deviation = np.sqrt(np.maximum(np.diag(moments.scatter), 0.0) / max(moments.n, 1.0))
+    if np.any(np.abs(moments.mean) > FAR_FROM_ZERO * deviation):
+        origin = moments.mean
+        plain = replace(question, origin=origin, try_degrees=(), try_cycles=(), try_periods=(), shape=False)
+        moments = Moments.from_sums((yield Task(plain)).value[:size], q, origin)
+    if len(total) == size:
+        return moments, [], 0.0, None
+    n_tried = len(question.tried)
+    parts = rest[: n_tried * step].reshape(n_tried, step)
+    tried = [(float(part[0]), symmetric(part[1:], q)) for part in parts]
+    return moments, tried, float(rest[n_tried * step]), rest[n_tried * step + 1 :] if question.shape else None
+
+
+def _chosen(
+    scatters: tuple[FloatArray, ...], ranks: tuple[float, ...], n: float, d: int, wishes: Wishes
+) -> tuple[int, float | None]:
+    """Which of the scatters to take, and the evidence against a common mean (None if nothing was open)."""
+    if len(scatters) == 1:
+        return 0, None
+    found = [
+        evidence_for_nuisances(scatters[0], scatter, n, rank, d)
+        for scatter, rank in zip(scatters[1:], ranks[1:], strict=True)
+    ]
+    best = int(np.argmax(found)) + 1
+    if wishes.is_given:
+        return best, found[best - 1]
+    return (best if found[best - 1] > 0 else 0), found[best - 1]
+
+
+def _cost(scatter: FloatArray, n: float, rank: float, d: int) -> float:
+    """Minus twice the log-likelihood of the lagged regression, with its price, as in `core.statistics.levels`."""
+    free = max(n - rank - (len(scatter) - d), 1.0)
+    return n * (log_det_of_residuals(scatter, d) - d * float(np.log(free))) + d * rank * float(np.log(n))
+
+
+def _evidence_for_gains(told: _Told, scaled: _Told, survey: Survey, d: int) -> float:
+    """How much better rows are explained once every site is brought to one scale, at one parameter for each scale."""
+    n_gains = d * (survey.n_sites - 1)
+    return told.cost - scaled.cost - n_gains * float(np.log(told.n))
+
+
+def _expected(
+    variables: tuple[str, ...], n_lags: int, told: _Told
+) -> ServerProgram[tuple[Moments, Treatment]]:
+    """Expected moments given the cells that are there, until they hardly change."""
+    treatment, q, n = told.treatment, told.moments.q, told.moments.n
+    assert treatment.row_model is not None
+    mean = told.moments.mean
+    question = MomentsQuestion(n_lags=n_lags, variables=variables, origin=mean if treatment.center == "none" else None)
+    scatter = told.moments.scatter
+    for _ in range(_MOST_EM_SUMS):
+        answer = (yield Task(treatment.on(question))).value
+        found = Moments.from_sums(answer[: sums_length(q)], q, question.origin)
+        before = correlations(treatment.row_model[1:])[0]
+        centre = found.mean if treatment.center == "none" else np.zeros(q)
+        mean = found.mean if treatment.center == "none" else mean
+        treatment = replace(treatment, row_model=np.vstack([centre, found.scatter / found.n]))
+        scatter = found.scatter / found.n * n
+        if np.abs(correlations(found.scatter)[0] - before).max() < _SAME_CORRELATIONS:
+            break
+    return Moments(n, mean, scatter), treatment

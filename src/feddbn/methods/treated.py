@@ -1,0 +1,170 @@
+"""What is done to the rows before a fit: the arguments, and what a fit says about it.
+
+    center           "none", "recording" (a mean of its own), "auto"
+    detrend          degree of a polynomial in time of every recording, 0 for none, "auto"
+    period           one or several cycles of every recording, in rows, None for none, "auto" from spectra
+    gains            "none", "site" (every site's variables are brought to common scales), "auto"
+    spikes           "keep", "remove" (cells far from their neighbours in time are empty), "auto": if they are errors
+    missing          "fill" (rows count for what they hold), "drop" (rows with an empty cell are left out)
+    on_disagreement  "exclude" (a site that finds that it does not fit stays out), "warn", "ignore"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from feddbn.federation.programs.survey import notes_of
+from feddbn.federation.programs.treatment import AskedMoments, Wishes, periods_of
+from feddbn.federation.protocol.task import Federation
+from feddbn.methods.parameters import Rule, nothing, number, whole, word
+
+__all__ = ["TREATMENT_RULES", "site_notes", "treatment_sentences", "treatment_summary", "wishes_of"]
+
+
+def _several_periods() -> Rule:
+    one = number(2.0)
+
+    def holds(value: Any) -> bool:
+        is_list = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes))
+        return is_list and all(one.holds(item) for item in value)
+
+    return Rule(holds, ("a list of such",))
+
+
+TREATMENT_RULES: Mapping[str, Rule] = {
+    "detrend": whole(0) | word("auto"),
+    "period": number(2.0) | _several_periods() | nothing() | word("auto"),
+    "gains": word("auto", "none", "site"),
+    "spikes": word("auto", "keep", "remove"),
+    "missing": word("fill", "drop"),
+    "on_disagreement": word("exclude", "warn", "ignore"),
+}
+_TASKS = frozenset(("survey", "agreement", "spikes", "pairs"))
+
+
+def wishes_of(estimator: Any, federation: Federation) -> Wishes:
+    """Return what an estimator wants done to the rows; what its federation's sites do not answer is not asked for.
+
+    Under differential privacy noise is fitted to one matrix of products, so all that has to be found out stays open.
+    """
+    center = estimator.center if estimator.center in ("auto", "recording") else "none"
+    wishes = Wishes(
+        center,
+        estimator.detrend,
+        periods_of(estimator.period),
+        estimator.gains,
+        estimator.spikes,
+        estimator.missing,
+        estimator.on_disagreement,
+    )
+    tasks = federation.answered_tasks
+    if tasks is None or tasks >= _TASKS:
+        return wishes
+    return replace(
+        wishes,
+        center="none" if center == "auto" else center,
+        detrend=0 if wishes.detrend == "auto" else wishes.detrend,
+        period=() if isinstance(wishes.period, str) else wishes.period,
+        gains="none",
+        spikes="keep",
+        missing="drop",
+        on_disagreement="ignore",
+    )
+
+
+def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str, Any]:
+    """What was done to the rows and why, as plain values."""
+    done, survey = asked.treatment, asked.survey
+    return {
+        "center": done.center,
+        "degree": done.degree,
+        "periods": list(done.periods),
+        "evidence": asked.evidence,
+        "gains": "none" if done.gains is None else "site",
+        "gains_evidence": asked.gains_evidence,
+        "spikes": [variables[i] for i in asked.spiky],
+        "missing": "drop" if done.row_model is None else "fill",
+        "n_empty_cells": None if survey is None else int(survey.n_empty),
+        "n_rows": None if survey is None else int(survey.n_rows),
+        "n_effective": float(asked.moments.n),
+        "n_disagreeing": asked.n_disagreeing,
+        "left_out": asked.n_disagreeing if done.abstain else 0,
+    }
+
+
+def treatment_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[str]:
+    """What was found and done about it, each with the argument that decides otherwise."""
+    done, survey, found = asked.treatment, asked.survey, []
+    if asked.evidence is not None and asked.evidence > 0:
+        found.append(_own_sentence(asked))
+    if done.gains is not None and asked.gains_evidence is not None:
+        found.append(
+            f"sites measure on different scales (BIC {asked.gains_evidence:.0f} better with scales of their own), so each "
+            "was brought to the mean scale; weights are in that. gains='none' keeps the values as they are."
+        )
+    if asked.spiky:
+        names = ", ".join(variables[i] for i in asked.spiky)
+        found.append(
+            f"cells of {names} lie far from their neighbours in time and have no effect on anything, as errors of "
+            "measurement do; they were left out. spikes='keep' uses them."
+        )
+    if done.row_model is not None and survey is not None:
+        cells = survey.n_rows * len(variables)
+        found.append(
+            f"{survey.n_empty / cells:.1%} of the cells are empty; all rows were used for what they hold, and are worth "
+            f"{asked.moments.n:.0f} complete ones. missing='drop' uses complete rows only."
+        )
+    if asked.n_disagreeing and survey is not None:
+        found.append(_disagreement_sentence(asked, int(survey.n_sites)))
+    return found
+
+
+def _own_sentence(asked: AskedMoments) -> str:
+    done, better = asked.treatment, f"BIC {asked.evidence:.0f} better"
+    where = (
+        "intercepts are those of the average recording, `dbn_.at_level(mean)` has those of one (`feddbn forecast` uses "
+        "them)."
+    )
+    parts = []
+    if done.degree:
+        parts.append("trends" if done.degree == 1 else f"slow changes (a polynomial of degree {done.degree})")
+    if done.periods:
+        shown = ", ".join(f"{period:.4g}" for period in done.periods)
+        parts.append(f"cycles of {shown} rows")
+    if not parts:
+        return (
+            f"recordings differ in their means ({better} with means of their own), so each was centred on its own; {where} "
+            "center='none' keeps one mean for all."
+        )
+    return (
+        f"recordings have {' and '.join(parts)} of their own ({better}), which were taken off together with their means; "
+        f"{where} detrend=0 and period=None keep them."
+    )
+
+
+def _disagreement_sentence(asked: AskedMoments, n_sites: int) -> str:
+    n = asked.n_disagreeing
+    what = f"{n} of {n_sites} sites do not fit the others" if n > 1 else f"one of {n_sites} sites does not fit the others"
+    if asked.treatment.abstain:
+        return (
+            f"{what} and stayed out of the sums; its owner is told why. on_disagreement='warn' keeps it in, PFDBNL learns a "
+            "network for each site."
+        )
+    if n > n_sites / 3:
+        return f"{what}: there seem to be several kinds of sites, and one network for all is wrong for some. Use PFDBNL."
+    return f"{what}; its owner is told why. on_disagreement='exclude' leaves it out."
+
+
+def site_notes(federation: Federation) -> dict[str, tuple[str, ...]]:
+    """What sites found about themselves, of those that live in this process; elsewhere only their owners are told."""
+    found = {}
+    for name in federation.sites:
+        state = federation.state_of(name)
+        notes = () if state is None else notes_of(dict(state))
+        if notes:
+            found[name] = notes
+    return found

@@ -1,0 +1,202 @@
+"""Rows with missing cells stay in their segment; whoever cannot use them sees the rows of before."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feddbn.core.designs.complete import CompleteRows, CompleteSite, complete_blocks
+from feddbn.core.designs.lagged import Block, stretches
+from feddbn.data import CsvSite, ParquetSite, check_sites, missing_cells, read_sites, summary
+from feddbn.data.preflight import preflight, quick_warnings
+from feddbn.data.segments import MOST_EMPTY, Segmenter
+from feddbn.errors import DataError
+from feddbn.runtime.deployed.open_site import describe_data
+
+Row = tuple[int, float, float]
+
+
+def _holey(n: int, seed: int) -> np.ndarray:
+    """Rows with single missing cells, short and long runs of empty rows, also at both ends."""
+    rng = np.random.default_rng(seed)
+    values = np.column_stack([np.arange(float(n)), rng.normal(size=n)])
+    values[rng.random((n, 2)) < 0.15] = np.nan
+    for start in rng.integers(0, n, size=5):
+        values[start : start + rng.integers(1, 2 * MOST_EMPTY)] = np.nan
+    values[: rng.integers(0, 3)] = np.nan
+    return values
+
+
+def _segments(blocks: list[Block]) -> list[list[tuple[float, ...]]]:
+    """Segments as lists of (time, values, label)."""
+    found: list[list[tuple[float, ...]]] = []
+    for block in blocks:
+        if block.starts_segment:
+            found.append([])
+        for k, row in enumerate(block.values):
+            assert block.time is not None
+            label = () if block.labels is None else (float(block.labels[k]),)
+            found[-1].append((block.time + k, *np.nan_to_num(row, nan=-1e9).tolist(), *label))
+    return found
+
+
+def _by_hand(values: np.ndarray, times: np.ndarray, unlabelled: np.ndarray) -> list[list[int]]:
+    """Row numbers of the segments, row after row."""
+    found: list[list[int]] = []
+    current: list[int] = []
+    waiting: list[int] = []
+    for t, row in enumerate(values):
+        is_gap = t > 0 and times[t] > times[t - 1] + 1
+        if is_gap or unlabelled[t]:
+            found, current, waiting = [*found, current] if current else found, [], []
+        if unlabelled[t]:
+            continue
+        if np.isnan(row).all():
+            waiting = [*waiting, t] if current else []
+            if len(waiting) > MOST_EMPTY:
+                found, current, waiting = [*found, current], [], []
+        else:
+            current, waiting = [*current, *waiting, t], []
+    return [*found, current] if current else found
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("with_times", [False, True])
+def test_segments_are_those_found_row_by_row_whatever_the_batches(seed: int, with_times: bool) -> None:
+    rng = np.random.default_rng([seed, 1])
+    n = 150
+    values = _holey(n, seed)
+    ticks = np.cumsum(np.where(rng.random(n) < 0.03, 3, 1)) * 7
+    times = (ticks - ticks[0]) // 7 if with_times else np.arange(n)
+    unlabelled = rng.random(n) < 0.03
+    labels = np.arange(float(n))
+    expected = [
+        [(float(times[t]), *np.nan_to_num(values[t], nan=-1e9).tolist(), labels[t]) for t in segment]
+        for segment in _by_hand(values, times, unlabelled)
+    ]
+    for cuts in ([], [50], sorted(rng.integers(1, n, size=12).tolist()), list(range(1, n))):
+        segmenter = Segmenter("recording 'r'", ("a", "b"), 7 if with_times else None, "keep")
+        blocks = [
+            block
+            for a, b in pairwise([0, *cuts, n])
+            for block in segmenter.feed(
+                values[a:b], ticks[a:b] if with_times else None, labels[a:b], unlabelled[a:b]
+            )
+        ]
+        assert _segments(blocks) == expected
+        assert segmenter.n_dropped == n - sum(map(len, expected))
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("p", [0, 1, 3])
+def test_without_incomplete_rows_kept_data_are_dropped_data(seed: int, p: int) -> None:
+    table = pd.DataFrame(_holey(120, seed), columns=["a", "b"])
+    kept = read_sites({"A": table}, missing="keep")["A"]
+    dropped = read_sites({"A": table})["A"]
+    ours = [s for r in CompleteSite(kept).recordings() for s in stretches(r.blocks(), p)]
+    theirs = [s for r in dropped.recordings() for s in stretches(r.blocks(), p)]
+    assert [s.time for s in ours] == [s.time for s in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+        assert one.starts_segment == other.starts_segment
+
+
+def test_blocks_that_go_on_are_cut_where_a_row_is_left_out() -> None:
+    x = np.arange(12.0)[:, None]
+    x[[3, 4, 8]] = np.nan
+    labels = np.arange(12)
+    blocks = [
+        Block(x[:4], labels=labels[:4]),
+        Block(x[4:5], False, labels[4:5]),
+        Block(x[5:7], False, labels[5:7]),
+        Block(x[7:], False, labels[7:]),
+    ]
+    found = list(complete_blocks(blocks))
+    assert [b.values[:, 0].tolist() for b in found] == [[0, 1, 2], [5, 6], [7], [9, 10, 11]]
+    assert [b.starts_segment for b in found] == [True, True, False, True]
+    assert [b.time for b in found] == [0, 5, 7, 9]
+    assert [b.labels.tolist() for b in found if b.labels is not None] == [[0, 1, 2], [5, 6], [7], [9, 10, 11]]
+    whole = Block(np.ones((3, 1)))
+    assert next(complete_blocks([whole])) is whole
+
+
+def test_a_site_counts_what_is_missing() -> None:
+    values = np.arange(20.0).reshape(10, 2)
+    values[4, 1] = np.nan
+    values[7] = np.nan
+    values[9] = np.nan
+    sites = read_sites({"A": values}, missing="keep")
+    assert summary(sites, n_lags=1).loc["A"].to_dict() == {
+        "recordings": 1,
+        "segments": 1,
+        "rows": 9,
+        "usable_rows": 8,
+        "dropped_rows": 1,
+        "complete_rows": 4,
+        "missing_percent": pytest.approx(100 * 3 / 18),
+    }
+    n_rows, missing = missing_cells(sites["A"])
+    assert n_rows == 9
+    assert missing.tolist() == [1, 2]
+    assert (
+        "9 of 10 rows, the others left out for missing values (16.7 % of their cells missing, 7 rows complete)"
+        in (describe_data(sites["A"]))
+    )
+    dropped = read_sites({"A": values})
+    assert summary(dropped, n_lags=1).loc["A", "complete_rows"] == 4
+    assert "7 of 10 rows, the others left out" in describe_data(dropped["A"])
+
+
+def test_files_read_in_batches_keep_the_same_rows(tmp_path: Path) -> None:
+    table = pd.DataFrame(_holey(300, 3), columns=["a", "b"])
+    table.to_csv(tmp_path / "a.csv", index=False)
+    table.to_parquet(tmp_path / "a.parquet", index=False)
+    memory = read_sites({"A": table}, missing="keep")["A"]
+    expected = _segments([b for r in memory.recordings() for b in r.blocks()])
+    for cls, name in ((CsvSite, "a.csv"), (ParquetSite, "a.parquet")):
+        site = cls(tmp_path / name, batch_rows=7, missing="keep")
+        assert _segments([b for r in site.recordings() for b in r.blocks()]) == expected
+        assert site.n_dropped_rows == memory.n_dropped_rows > 0
+
+
+def test_a_site_with_nothing_but_empty_rows_is_refused() -> None:
+    sites = read_sites({"A": np.full((5, 2), np.nan)}, missing="keep")
+    with pytest.raises(DataError, match="site 'A' has no usable row"):
+        check_sites(sites, 1)
+
+
+def test_infinite_values_and_asked_for_errors_are_refused_as_before() -> None:
+    with pytest.raises(DataError, match="infinite value in column 'x1' at row 1"):
+        read_sites({"A": np.array([[1.0, np.nan], [1.0, np.inf]])}, missing="keep")
+
+
+def test_checks_of_a_fit_look_at_the_cells_that_are_there() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(200, 4))
+    values[rng.random(values.shape) < 0.3] = np.nan
+    values[5:9, 1] = -999.0
+    values[:, 0] = np.arange(200.0)
+    sites = read_sites({"A": values}, missing="keep")
+    table = summary(sites, 1)
+    words = " ".join(quick_warnings({"A": values}, sites, table, 1, ()))
+    assert "-999" in words
+    assert "'x0'" in words
+    assert "rows can be used" in words
+    assert "rows can be used" not in " ".join(quick_warnings({"A": values}, sites, table, 1, (), False))
+
+
+def test_the_check_counts_rows_as_the_method_uses_them() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(200, 3))
+    values[rng.random(values.shape) < 0.3] = np.nan
+    assert "usable-rows" in {finding.what for finding in preflight({"A": values})}
+    assert "usable-rows" not in {finding.what for finding in preflight({"A": values}, whole_rows=False)}
+
+
+def test_a_view_has_the_name_of_its_recording() -> None:
+    recording = next(iter(read_sites({"A": np.ones((3, 1))})["A"].recordings()))
+    assert CompleteRows(recording).name == recording.name
