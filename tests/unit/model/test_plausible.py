@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import feddbn
 from feddbn.errors import DataError, HistoryWarning
 from feddbn.model.dbn import DBN
 from feddbn.model.plausible import doubts
@@ -91,18 +90,3 @@ def test_times_go_on() -> None:
     assert list(network().forecast(x, 2).mean.index) == [1, 2]
     months = network().forecast(x.set_axis(pd.period_range("2020-01", periods=50, freq="M")), 1).mean
     assert str(months.index[0]) == "2024-03"
-
-
-def test_held_out_rows_are_judged_at_their_recording_level() -> None:
-    from feddbn.data import read_sites
-    from feddbn.method_table import get_method
-    from feddbn.methods.comparison import compare
-
-    fed = feddbn.simulate(d=4, n_sites=4, n_samples=1200, random_state=3)
-    rng = np.random.default_rng(0)
-    moved = {name: frames[0] + rng.normal(50, 20, 4) for name, frames in fed.sites.items()}
-    methods = [get_method("fdbnl")]
-    (plain,) = compare(read_sites(fed.sites), methods, {"center": "recording"}, held_out=0.3)
-    (own,) = compare(read_sites(moved), methods, {}, held_out=0.3)
-    assert own.estimator.center_ == "recording"
-    assert own.held_out == pytest.approx(plain.held_out, abs=1e-6)

@@ -1,4 +1,4 @@
-"""A study picks its variables by name from what a site offers; what a site keeps can be opened by every command."""
+"""Several modules: a study picks its variables by name; what a site keeps can be opened by every command."""
 
 from __future__ import annotations
 
