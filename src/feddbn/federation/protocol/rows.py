@@ -100,7 +100,11 @@ class RowsQuestion(Question):
     def log_gain(self, data: SiteData) -> float:
         """Sum over variables of the logs of a site's gains; 0 without any."""
         site = self.treated(data)
-        return float(np.log(site.gains).sum()) if isinstance(site, TreatedSite) and site.gains is not None else 0.0
+        return (
+            float(np.log(site.gains).sum())
+            if isinstance(site, TreatedSite) and site.gains is not None
+            else 0.0
+        )
 
     def abstains(self, state: Mapping[str, np.ndarray]) -> bool:
         """Whether a site with this state has found that it does not fit, and is to answer with zeros."""

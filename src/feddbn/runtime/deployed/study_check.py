@@ -81,6 +81,12 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     if method is None:
         return ()
     given = study.parameters
+    if study.goal == "confidence":
+        return (
+            ("moments", "bootstrap-moments")
+            if given.get("center", "auto") == "auto"
+            else ("bootstrap-moments",)
+        )
     wanted = list(method.tasks)
     if any(given.get(name) == "auto" for name in _CHOSEN_BY_ROWS):
         wanted += [task for task in method.further_tasks if task.startswith("held-out")]

@@ -14,11 +14,14 @@ from feddbn.data import read_sites
 from feddbn.errors import FileError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Study, parse_study
+from feddbn.federation.protocol.study import Privacy, Study, check_goal, parse_study, study_from_json
+from feddbn.methods.confidence import edge_confidence
 from feddbn.methods.result import Result
 from feddbn.methods.truth import read_network
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.results import export_result
 from feddbn.runtime.deployed.store import FileStore
+from feddbn.runtime.deployed.study_check import tasks_of
 from support.faults import LocalExchange, MemoryJournal
 from support.wards import COLUMNS, ward
 
@@ -29,11 +32,14 @@ def tables() -> dict[str, pd.DataFrame]:
     return {name: ward(150, seed) for seed, name in enumerate(NAMES)}
 
 
-def run(tmp_path, frames, method, **parameters):
+def make_study(method, goal="network", confidence=None, **parameters):
+    values = {"name": "s", "method": method, "variables": COLUMNS[:3], "sites": NAMES}
+    return Study(**values, goal=goal, confidence=confidence or {}, parameters={"n_lags": 1, **parameters})
+
+
+def run(tmp_path, frames, method, **options):
     """Run a study over messages; every site keeps what it is to keep below `tmp_path`."""
-    study = Study(
-        name="s", method=method, variables=COLUMNS[:3], sites=NAMES, parameters={"n_lags": 1, **parameters}
-    )
+    study = make_study(method, **options)
     events = []
 
     def make(name):
@@ -61,7 +67,10 @@ def test_a_subset_in_another_order_is_read_by_name(tmp_path):
     np.testing.assert_array_equal(found.arrays["W"], expected.arrays["W"])
     np.testing.assert_array_equal(found.arrays["A"], expected.arrays["A"])
     said = [event.sentence for event in events if event.what == "agreed"]
-    assert "study 's', method fdbnl, 3 variables (pulse, pressure, breath), 3 sites, plain sums." in said
+    assert (
+        "study 's', method fdbnl (network), 3 variables (pulse, pressure, breath), 3 sites, plain sums."
+        in said
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"scale": "federated", "center": "recording"}])
@@ -110,3 +119,49 @@ def test_a_study_without_units_has_the_text_it_always_had():
         feddbn.errors.ParameterError, match="units names 'w', which is not one of the variables"
     ):
         parse_study(text + '[units]\nw = "1/min"')
+
+
+def test_confidence_is_a_study(tmp_path):
+    frames = tables()
+    how = {"replicates": 6, "seed": 3, "level": 0.8}
+    options = {"noise_variance": "free"}
+    result, _ = run(tmp_path, frames, "oneshot", goal="confidence", confidence=how, **options)
+    local = edge_confidence(
+        feddbn.OneShotDBN(n_lags=1, **options),
+        {name: frame[COLUMNS[:3]] for name, frame in frames.items()},
+        n_replicates=6,
+        random_state=3,
+        level=0.8,
+    )
+    found = pd.DataFrame(result.summary["edges"])
+    pd.testing.assert_frame_equal(found, local, check_dtype=False, atol=1e-9)
+    (tmp_path / "result.feddbn").write_bytes(result.to_bytes())
+    export_result(tmp_path)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "edges.csv"), local, check_dtype=False, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("study", "sentence"),
+    [
+        (
+            lambda: make_study("fdbnl", "confidence"),
+            "method 'fdbnl' cannot learn from resampled sums; use oneshot",
+        ),
+        (lambda: make_study("oneshot", "confidence", n_lags="auto"), "needs a number of lags"),
+        (
+            lambda: make_study("oneshot", "confidence").model_copy(update={"privacy": Privacy(epsilon=1.0)}),
+            "resampled sums carry no noise",
+        ),
+    ],
+)
+def test_a_study_of_confidence_that_cannot_be_is_refused_before_it_is_sent(study, sentence):
+    with pytest.raises(feddbn.errors.ParameterError, match=sentence):
+        check_goal(study())
+    assert tasks_of(make_study("oneshot", "confidence")) == ("moments", "bootstrap-moments")
+
+
+def test_a_study_of_a_network_has_the_text_it_always_had():
+    assert "goal" not in make_study("fdbnl").to_json()
+    assert "confidence" not in make_study("fdbnl").to_json()
+    again = study_from_json(make_study("oneshot", "confidence", {"seed": 4}).to_json())
+    assert again.confidence.seed == 4
