@@ -89,7 +89,7 @@ def forecast(
 def _tell(past: History) -> None:
     """Say from where the forecast goes on, if that is not simply the end of the file."""
     for found in past.remarks:
-        remark(f"note: {found.sentence}; {as_options(found.cure)}.")
+        remark(f"note: {found.sentence.rstrip('.')}; {as_options(found.cure)}.")
     if past.n_after:
         last = "" if past.last is None else f" ({past.last})"
         moments = "1 moment" if past.n_after == 1 else f"{past.n_after} moments"

@@ -36,6 +36,8 @@ _NUMBERS = ("integer", "decimal")
 # Differences that rounding leaves are not worth a word.
 _EXACT = 1e-4
 _ALIKE = 0.01
+_NEAR = 1e-3
+_INSTANTS = (_DAY, 3600 * 10**9, 60 * 10**9, 10**9, 10**8, 10**7, 10**6)
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ class StepCounter:
         chosen = near[int(counts[near[1]].sum() > counts[near[0]].sum())]
         if chosen.sum() == 1:
             return int(steps[chosen][0]), True
-        return round(float(np.average(steps[chosen], weights=counts[chosen]))), False
+        return _plain(float(np.average(steps[chosen], weights=counts[chosen])), self._unit), False
 
     def unevenness(self, clock: Clock, jitter: float) -> tuple[float, float] | None:
         """Return the share of the rows that are off their grid but within the tolerance, and by how much of the step.
@@ -231,3 +233,14 @@ class StepCounter:
         if not uneven.any():
             return None
         return float(counts[uneven].sum() / counts.sum()), float(off[uneven].max())
+
+
+def _plain(step: float, unit: str | None) -> int:
+    """Return the number that people would name for a mean of varying steps: 3600 s for 3599.97 s."""
+    digits = 10.0 ** (np.floor(np.log10(step)) - 2)
+    coarser = _INSTANTS if unit == "instant" else (10 * digits, digits)
+    for size in coarser:
+        nearest = round(step / size) * size
+        if nearest > 0 and abs(nearest - step) <= _NEAR * step:
+            return round(nearest)
+    return round(step)

@@ -61,6 +61,7 @@ def test_small_jitter_is_snapped_and_said() -> None:
     site = read_sites({"A": table(hours)}, time="t")["A"]
     assert lengths(site) == [100, 95]
     (remark,) = site.remarks
+    assert "the step of 0 days 01:00:00, by at most 0.3% of it" in remark.sentence
     assert remark.what == "uneven-times"
     assert "of the times in 't' are off the step" in remark.sentence
     block = list(next(iter(site.recordings())).blocks())[1]

@@ -132,3 +132,20 @@ def test_a_study_may_ask_for_some_columns_in_any_order(tmp_path):
     can, unused, _ = joined(tmp_path, variables=[names[2], names[0]])
     assert can.ok
     assert unused.text.startswith(f"not asked for: {names[1]}")
+
+
+def test_times_are_read_as_the_settings_say(tmp_path):
+    times = pd.date_range("2024-01-20", periods=200, freq="h").strftime("%d.%m.%Y %H:%M")
+    frame = ward(200).assign(when=times).sample(frac=1, random_state=0)
+    findings = checked(
+        tmp_path, frame, 'time = "when"\nsort = true\nday_first = true\nfreq = "1h"\njitter = 0.1\n'
+    )
+    assert set(findings) == {"settings", "data", "policy", "state"}
+    assert findings["data"].text == "1 recordings, 200 rows, 4 variables: pulse, pressure, breath, oxygen"
+
+
+def test_times_that_the_settings_do_not_explain_are_refused(tmp_path):
+    times = pd.date_range("2024-01-20", periods=200, freq="h").strftime("%d.%m.%Y %H:%M")
+    findings = checked(tmp_path, ward(200).assign(when=times), 'time = "when"\n')
+    assert findings["data"].ok is False
+    assert "in which the day stands first; give day_first=True" in findings["data"].text
