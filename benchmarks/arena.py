@@ -38,6 +38,7 @@ import feddbn
 from feddbn.errors import FeddbnError
 from feddbn.metrics import edge_scores
 from feddbn.sim import MESSES
+from feddbn.sim.mess import resolve_mess
 
 OURS = {"OneShotDBN": feddbn.OneShotDBN, "FDBNL": feddbn.FDBNL}
 METHODS = (*OURS, *LAGGED_PEERS)
@@ -107,7 +108,7 @@ SCENARIOS: dict[str, Scenario] = {
     "stuck": Scenario("one sensor of one site stuck for a quarter of the time", {"stuck": 0.25}),
     "sentinels": Scenario("-999 in 1 % of the cells", {"sentinels": 0.01}),
     "sum-column": Scenario("one more column, the sum of three", {"sum-column": 3.0}),
-    "duplicate": Scenario("one more column, a copy", {"duplicate": None}),
+    "duplicate": Scenario("one more column, a copy (it stands behind its original)", {"duplicate": None}),
     "slow-levels": Scenario("levels near a unit root (.97)", {"slow-levels": 0.97}),
     "autocorrelated-noise": Scenario("autocorrelated noise (.6)", {"autocorrelated-noise": 0.6}),
     "changing-noise": Scenario("noise variance changes with time", {"changing-noise": None}),
@@ -125,9 +126,11 @@ def scenario_of(text: str) -> tuple[str, Scenario]:
         return text, SCENARIOS[text]
     name, _, strength = text.partition("=")
     try:
-        return text, Scenario(text, {name: float(strength) if strength else None})
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no scenario and no NAME=STRENGTH") from None
+        mess = {name: float(strength) if strength else None}
+        resolve_mess(mess, d=2, n_lags=1)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no scenario (see --list): {error}") from None
+    return text, Scenario(text, mess)
 
 
 def seeds_of(text: str) -> tuple[int, ...]:
@@ -199,7 +202,7 @@ def run(world: World, scenarios: dict[str, Scenario], methods: list[str]) -> Ite
 def gist(sentence: str, n_words: int = 7) -> str:
     """The first words of a sentence without its names and numbers: equal for sentences about the same thing."""
     nameless = re.sub(r"'[^']*'(, '[^']*')*", "'..'", sentence)
-    return " ".join(re.sub(r"\bx?\d[\d.,%]*", "#", nameless).split()[:n_words])
+    return " ".join(re.sub(r"\b\w*\d[\w.,%]*", "#", nameless).split()[:n_words])
 
 
 def wrong_edges(trials: list[dict[str, Any]]) -> str:

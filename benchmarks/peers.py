@@ -64,7 +64,10 @@ def pcmci_plus_of_sites(recordings: list[np.ndarray], robust: bool = False) -> L
     test = RobustParCorr() if robust else ParCorr()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        frame = data_processing.DataFrame(data, analysis_mode="multiple", missing_flag=EMPTY)
+        if len(data) == 1:
+            frame = data_processing.DataFrame(data[0], missing_flag=EMPTY)
+        else:
+            frame = data_processing.DataFrame(data, analysis_mode="multiple", missing_flag=EMPTY)
         search = PCMCI(dataframe=frame, cond_ind_test=test, verbosity=0)
         graph = search.run_pcmciplus(tau_min=0, tau_max=1, pc_alpha=0.01)["graph"]
     return edges_of(graph)

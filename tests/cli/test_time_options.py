@@ -91,16 +91,25 @@ def test_a_forecast_says_when(run, model, stored, tmp_path):
     assert json.loads(told.stdout)["forecast"][0]["time"] == pytest.approx(0.72 * len(frame))
 
 
-def test_a_stale_end_is_told(run, model, stored, tmp_path):
-    frame = next(iter(model[1].values())).copy()
-    frame.iloc[-3:, 0] = np.nan
-    frame.assign(t=range(len(frame))).to_csv(tmp_path / "h.csv", index=False)
-    told = run("forecast", stored, tmp_path / "h.csv", "--time", "t", "--steps", 1, "--json")
-    assert f"the last usable row ({len(frame) - 4}) lies 3 moments before the end of the file" in told.stderr
-    assert json.loads(told.stdout)["forecast"][0]["time"] == len(frame) - 3
-    told = run("forecast", stored, tmp_path / "h.csv", "--steps", 1)
-    assert "the last usable row lies 3 moments before the end of the file" in told.stderr
-    assert "column 't' may be the time; --time t" in told.stderr
+def test_missing_cells_at_the_end_do_not_move_the_first_step(run, model, stored, tmp_path):
+    whole = next(iter(model[1].values()))
+    for hole, said in (
+        ((slice(-3, None), 0), "1 cells that are missing in the last rows were inferred"),
+        ((slice(-2, None), slice(None)), "the last 2 rows are empty; step 1 is the moment after them ("),
+    ):
+        frame = whole.copy()
+        frame.iloc[hole] = np.nan
+        expected = model[0].dbn_.forecast(frame, 1).mean.to_numpy()[0]
+        frame.assign(t=range(len(frame))).to_csv(tmp_path / "h.csv", index=False)
+        told = run("forecast", stored, tmp_path / "h.csv", "--time", "t", "--steps", 1, "--json")
+        assert said in told.stderr
+        rows = json.loads(told.stdout)["forecast"]
+        assert rows[0]["time"] == len(frame)
+        np.testing.assert_allclose([row["mean"] for row in rows], expected, atol=1e-10)
+        told = run("forecast", stored, tmp_path / "h.csv", "--steps", 1, "--json")
+        rows = json.loads(told.stdout)["forecast"]
+        np.testing.assert_allclose([row["mean"] for row in rows], expected, atol=1e-10)
+        assert "column 't' may be the time; --time t" in told.stderr
 
 
 def test_a_history_in_other_units_is_told_and_a_mixed_one_refused(run, refuses, model, stored, tmp_path):

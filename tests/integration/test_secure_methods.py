@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.data import read_sites
-from feddbn.federation.programs.statistics import moments_program
+from feddbn.federation.programs.treatment import moments_program
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
 from feddbn.methods.fdbnl import FDBNL

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ COMMANDS = {
     "arena": [
         "--list",
         "--d 3 --sites 2 --rows 60 --seeds 1-2 --scenarios none spikes=0.1 missing=0.9 --methods OneShotDBN --out {out}",
+        "--d 3 --sites 2 --rows 60 --seeds 1 --scenarios offsets --methods OneShotDBN FDBNL --strength 5",
     ],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],
@@ -53,18 +53,6 @@ ON_REAL_DATA = {
 
 # Whatever a small setting leads to is not the subject.
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture
-def script(monkeypatch):
-    """Import a script of the folder; what it imported is forgotten afterwards."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    before = set(sys.modules)
-    yield import_module
-    for name in set(sys.modules) - before:
-        if Path(getattr(sys.modules[name], "__file__", None) or "/").parent == BENCHMARKS:
-            del sys.modules[name]
 
 
 def test_every_script_of_the_folder_is_run_here():

@@ -3,7 +3,7 @@
 import numpy as np
 
 from feddbn.core.graphs.status import Status
-from feddbn.federation.programs.statistics import moments_program
+from feddbn.federation.programs.treatment import moments_program
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.parameters import a_federation, number, whole
 from feddbn.methods.registry import Method, register_method

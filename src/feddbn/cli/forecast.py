@@ -69,6 +69,8 @@ def forecast(
         )
         dbn = dbn.at_level(past.mean)
     ahead = dbn.do(_held(do), past.rows, steps, interval)
+    if ahead.n_inferred and not past.n_empty:
+        remark(f"note: {ahead.n_inferred} cells that are missing in the last rows were inferred.")
     table = ahead.to_frame().drop(columns="time")
     moments = past.times(steps)
     if moments is not None:
@@ -90,12 +92,11 @@ def _tell(past: History) -> None:
     """Say from where the forecast goes on, if that is not simply the end of the file."""
     for found in past.remarks:
         remark(f"note: {found.sentence.rstrip('.')}; {as_options(found.cure)}.")
-    if past.n_after:
+    if past.n_empty:
         last = "" if past.last is None else f" ({past.last})"
-        moments = "1 moment" if past.n_after == 1 else f"{past.n_after} moments"
+        rows = "row is" if past.n_empty == 1 else f"{past.n_empty} rows are"
         remark(
-            f"note: the last usable row{last} lies {moments} before the end of the file, so step 1 is the moment after "
-            "it and not after the end."
+            f"note: the last {rows} empty; step 1 is the moment after them{last}, inferred from the rows before."
         )
 
 

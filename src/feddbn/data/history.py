@@ -34,19 +34,19 @@ class History:
     Attributes
     ----------
     rows
-        (n, d) rows after its last gap.
+        (n, d) rows after its last gap, NaN where a cell is missing.
     mean, n_rows
-        Mean and number of all usable rows.
-    n_after
-        Moments between the last usable row and the last row of the file; 0 if the file ends with a usable row.
+        Mean of the present cells, and number of rows that have some.
+    n_empty
+        How many rows at its very end have no value.
     last
-        The time of the last usable row, or None without times.
+        The time of the last row, or None without times.
     """
 
     rows: FloatArray
     mean: FloatArray
     n_rows: int
-    n_after: int
+    n_empty: int
     last: Any = None
     clock: Clock | None = None
     remarks: tuple[Remark, ...] = ()
@@ -77,7 +77,7 @@ def read_history(path: Path, variables: Sequence[str], **read: Any) -> History:
     A file whose other columns show that it holds several recordings, or rows out of order, is refused.
     """
     where = f"history={str(path)!r}"
-    layout = Layout(**read, variables=tuple(variables))
+    layout = Layout(**read, variables=tuple(variables), missing="keep")
     sites, clocks = _Reader(layout, STREAM_BYTES).read(path)
     recordings = [recording for site in sites.values() for recording in site.recordings()]
     if len(recordings) != 1:
@@ -89,27 +89,32 @@ def read_history(path: Path, variables: Sequence[str], **read: Any) -> History:
     clock = next(iter(clocks.values()), None)
     frame, own = tidy_frame(open_table(path).frame(), layout, where)
     if own.time is None or clock is None or clock.step is None:
-        return History(rows, mean, n_rows, len(frame) - 1 - end, remarks=remarks)
-    column = frame[own.time]
-    order = order_of(column, where, own.day_first) if own.sort else None
-    column = column if order is None else column.iloc[order]
-    ticks = Grid(clock.step, own.tolerance).snap(clock.ticks(column, where))
-    moments = (ticks - ticks[0]) // clock.step
-    last = parse_times(column, where, own.day_first)[int(np.searchsorted(moments, end))]
-    return History(rows, mean, n_rows, int(moments[-1]) - end, last, clock, remarks)
+        n_empty, last = len(frame) - 1 - end, None
+    else:
+        column = frame[own.time]
+        order = order_of(column, where, own.day_first) if own.sort else None
+        column = column if order is None else column.iloc[order]
+        ticks = Grid(clock.step, own.tolerance).snap(clock.ticks(column, where))
+        n_empty = int((ticks[-1] - ticks[0]) // clock.step) - end
+        last = parse_times(column, where, own.day_first)[-1]
+    # Reading cuts empty rows at the end, but time has gone on.
+    rows = np.concatenate([rows, np.full((n_empty, len(variables)), np.nan)])
+    return History(rows, mean, n_rows, n_empty, last, clock, remarks)
 
 
 def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArray, int, int]:
-    """Return the rows after the last gap, the mean and number of all rows, and at which moment the last one is."""
+    """Return the rows after the last gap, the mean and number of all rows, and at which moment the last of them is."""
     pieces: list[FloatArray] = []
-    total, n_rows, end = np.zeros(d), 0, -1
+    total, count, n_rows, end = np.zeros(d), np.zeros(d), 0, -1
     for block in recording.blocks():
-        total, n_rows = total + block.values.sum(axis=0), n_rows + len(block.values)
+        is_there = ~np.isnan(block.values)
+        total, count = total + np.nansum(block.values, axis=0), count + is_there.sum(axis=0)
+        n_rows += int(is_there.any(axis=1).sum())
         pieces = [block.values] if block.starts_segment else [*pieces, block.values]
         end = (end + 1 if block.time is None else block.time) + len(block.values) - 1
     if not n_rows:
         raise DataError(f"{where} has no usable row; a forecast goes on from its last ones.")
-    return np.concatenate(pieces), total / n_rows, n_rows, end
+    return np.concatenate(pieces), total / np.maximum(count, 1), n_rows, end
 
 
 def _other_columns(path: Path, layout: Layout, where: str) -> tuple[Remark, ...]:

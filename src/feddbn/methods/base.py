@@ -215,7 +215,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
         declared = [name for name in read.values() if isinstance(name, str)]
-        self.warnings_ += quick_warnings(data, sites, self.sites_, n_lags, declared)
+        whole_rows = getattr(self, "missing", "drop") != "fill"
+        self.warnings_ += quick_warnings(data, sites, self.sites_, n_lags, declared, whole_rows)
         federation = simulated(sites)
         with one_thread():
             run(federation, sites)

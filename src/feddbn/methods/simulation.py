@@ -131,15 +131,6 @@ def simulate(
         They act in the order of that list, each with randomness of its own: networks and noise are those of the same
         seed without mess, as far as the mess leaves them.
 
-    Notes
-    -----
-    What counts as an edge under a mess: an edge of the network that drives the data. Drifts, gaps, units, hidden causes
-    and new orders of columns change no truth. An edge that stops half-way or is not linear is an edge, with its weight at
-    the start. "slow-levels" adds edges of variables to themselves. "sum-column" and "duplicate" add a
-    column, with an edge of weight 1 within a moment from every column it is made of. At sites that see every other row,
-    the truth is that of all rows. `noise_variances` of a truth are those of the network's own noise, without hidden
-    causes and with the variance of an ordinary site.
-
     Returns
     -------
     SimulatedFederation
@@ -148,6 +139,16 @@ def simulate(
     ------
     ParameterError
         If an argument is impossible.
+
+    Notes
+    -----
+    What counts as an edge under a mess: an edge of the network that drives the data. Drifts, gaps, units, hidden
+    causes, the memory of noise and new orders of columns change no truth. An edge that stops half-way or is not
+    linear is an edge, with its weight at the start. "slow-levels" adds edges of variables to themselves. "sum-column"
+    and "duplicate" add a column, with an edge of weight 1 within a moment from every column it is made of (which of
+    two exact copies came first, data cannot tell). At sites that see every other row, the truth is that of all rows.
+    `noise_variances` of a truth are those of the network's own noise, without hidden causes and with the variance of
+    an ordinary site.
 
     Examples
     --------

@@ -84,7 +84,7 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
         "degree": done.degree,
         "periods": list(done.periods),
         "evidence": asked.evidence,
-        "gains": "none" if done.gains is None else "site",
+        "gains": "none" if done.log_scales is None else "site",
         "gains_evidence": asked.gains_evidence,
         "spikes": [variables[i] for i in asked.spiky],
         "missing": "drop" if done.row_model is None else "fill",
@@ -101,7 +101,7 @@ def treatment_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[s
     done, survey, found = asked.treatment, asked.survey, []
     if asked.evidence is not None and asked.evidence > 0:
         found.append(_own_sentence(asked))
-    if done.gains is not None and asked.gains_evidence is not None:
+    if done.log_scales is not None and asked.gains_evidence is not None:
         found.append(
             f"sites measure on different scales (BIC {asked.gains_evidence:.0f} better with scales of their own), so each "
             "was brought to the mean scale; weights are in that. gains='none' keeps the values as they are."

@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import DataError, HistoryWarning, ParameterError
+from feddbn.errors import HistoryWarning, ParameterError
 from feddbn.model.dynamics import companion, impact, stationary_mean
 from feddbn.model.inputs import (
     RandomState,
@@ -33,6 +33,7 @@ from feddbn.model.inputs import (
 from feddbn.model.network import Network
 from feddbn.model.noise import Noise, draw_noise
 from feddbn.model.plausible import check_order, doubts
+from feddbn.model.state import State, known_state, last_state
 
 __all__ = ["Forecast", "Held", "IntervalMethod", "forecast", "sample_paths"]
 
@@ -64,6 +65,9 @@ class Forecast:
         (steps, d) frame of exact standard deviations of the forecast error.
     interval
         Probability that the interval of one variable at one step covers it, or None.
+    n_inferred
+        How many cells of the last n_lags rows of the history were missing. They are inferred from all present
+        ones; `sd` and the bounds include what that leaves open.
     """
 
     mean: pd.DataFrame
@@ -71,6 +75,7 @@ class Forecast:
     upper: pd.DataFrame | None
     sd: pd.DataFrame
     interval: float | None
+    n_inferred: int = 0
 
     def to_frame(self) -> pd.DataFrame:
         """Tidy frame: step, time, variable, mean, sd and, if asked for, lower and upper."""
@@ -105,8 +110,9 @@ def forecast(
     Parameters
     ----------
     history
-        At least n_lags rows, oldest first; None starts from the mean of a stationary process. Rows in other
-        units, of another level or in another order than the network describes are warned of
+        At least n_lags rows, oldest first; None starts from the mean of a stationary process. Cells may be
+        missing (NaN), also whole rows: step 1 is the moment after the last row, whether or not that has values.
+        Rows in other units, of another level or in another order than the network describes are warned of
         (`HistoryWarning`).
     held
         Variable -> one value for every step, or one per step (NaN: not held at that step).
@@ -133,16 +139,17 @@ def forecast(
         return pd.DataFrame(array, index=index, columns=list(dbn.variables))
 
     if level is None:
-        return Forecast(frame(mean), None, None, frame(sd), None)
+        return Forecast(frame(mean), None, None, frame(sd), None, start.n_inferred)
     if method == "analytic":
         reach = ndtri(0.5 + level / 2) * sd
         lower, upper = mean - reach, mean + reach
     else:
         n_paths = positive_int(n_paths, "n_paths", 2)
-        shocks = draw_noise(noise, dbn.noise_variances, (n_paths, steps), random_generator(random_state))
-        paths = _run(dbn, start, values, shocks)
+        rng = random_generator(random_state)
+        shocks = draw_noise(noise, dbn.noise_variances, (n_paths, steps), rng)
+        paths = _run(dbn, _drawn(start, n_paths, rng), values, shocks)
         lower, upper = np.quantile(paths, [0.5 - level / 2, 0.5 + level / 2], axis=0)
-    return Forecast(frame(mean), frame(lower), frame(upper), frame(sd), level)
+    return Forecast(frame(mean), frame(lower), frame(upper), frame(sd), level, start.n_inferred)
 
 
 def sample_paths(
@@ -157,22 +164,25 @@ def sample_paths(
     """(n_paths, steps, d) independent futures of one history."""
     start = _start(dbn, history)
     shocks = draw_noise(noise, dbn.noise_variances, (n_paths, steps), rng)
-    return _run(dbn, start, _held_values(dbn, held or {}, steps), shocks)
+    return _run(dbn, _drawn(start, n_paths, rng), _held_values(dbn, held or {}, steps), shocks)
 
 
-def _start(dbn: Network, history: Rows | None) -> FloatArray:
-    """(p, d) rows x_{t-p}, ..., x_{t-1}, oldest first."""
+def _start(dbn: Network, history: Rows | None) -> State:
+    """The rows x_{t-p}, ..., x_{t-1} before the first step, and how sure they are."""
     p = dbn.n_lags
     if history is None:
-        return np.tile(stationary_mean(dbn), (p, 1)) if p else np.zeros((0, dbn.d))
+        return known_state(np.tile(stationary_mean(dbn), (p, 1)) if p else np.zeros((0, dbn.d)))
     check_order(history)
-    rows = rows_of(history, dbn.variables, "history")
-    if len(rows) < p:
-        raise DataError(f"history needs at least n_lags={p} rows, got {len(rows)}.")
-    last = rows[len(rows) - p :]
-    if not np.all(np.isfinite(last)):
-        raise DataError(f"history contains NaN or infinity in its last {p} rows; fill or drop them.")
-    return last
+    return last_state(dbn, rows_of(history, dbn.variables, "history"))
+
+
+def _drawn(start: State, n_paths: int, rng: np.random.Generator) -> FloatArray:
+    """(n_paths, p, d) rows to start from: all the same unless some of their cells were missing."""
+    if start.n_inferred == 0:
+        return start.rows[None]
+    e, V = np.linalg.eigh(start.covariance)
+    draws = rng.normal(size=(n_paths, len(e))) @ (V * np.sqrt(np.maximum(e, 0.0))).T
+    return np.asarray(start.rows + draws.reshape(n_paths, *start.rows.shape)[:, ::-1])
 
 
 def _held_values(dbn: Network, held: Held, steps: int) -> FloatArray:
@@ -222,12 +232,12 @@ def _surgeries(dbn: Network, values: FloatArray) -> list[_Surgery]:
     return [done[row.tobytes()] for row in values]
 
 
-def _propagate(dbn: Network, start: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _propagate(dbn: Network, start: State, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(steps, d) mean and variance: s_t = s_{t-1} F_t + e_t, P_t = F_t' P_{t-1} F_t + Q_t."""
     d, steps = dbn.d, len(values)
-    mean = _run(dbn, start, values, np.zeros((1, steps, d)))[0]
+    mean = _run(dbn, start.rows[None], values, np.zeros((1, steps, d)))[0]
     variance = np.empty((steps, d))
-    P = np.zeros((max(dbn.n_lags, 1) * d, max(dbn.n_lags, 1) * d))
+    P = start.covariance
     for t, now in enumerate(_surgeries(dbn, values)):
         F = companion(now.coefficients)
         P = F.T @ P @ F
@@ -237,7 +247,7 @@ def _propagate(dbn: Network, start: FloatArray, values: FloatArray) -> tuple[Flo
 
 
 def _run(dbn: Network, start: FloatArray, values: FloatArray, shocks: FloatArray) -> FloatArray:
-    """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (p, d)."""
+    """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (1 or n_paths, p, d)."""
     p, d = dbn.n_lags, dbn.d
     n_paths, steps = shocks.shape[:2]
     paths = np.empty((n_paths, p + steps, d))

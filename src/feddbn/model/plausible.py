@@ -50,15 +50,16 @@ def check_order(history: Rows) -> None:
 def doubts(dbn: Network, rows: FloatArray) -> list[str]:
     """Return sentences on what speaks against `rows` (n, d) being of the kind that the network describes."""
     rows = rows[-_MOST_ROWS:]
-    rows = rows[_last_gap(rows) :]
+    whole = rows[np.isfinite(rows).all(axis=1)]
     noise = np.sqrt(dbn.noise_variances)
     known = noise > 0
     p = dbn.n_lags
-    if not known.any() or len(rows) <= p:
+    if not known.any() or len(rows) < p or not len(whole):
         return []
-    if len(rows) - p < _FEW_ROWS:
-        return _far(dbn, rows)
     u = _residuals(dbn, rows)[:, known] / noise[known]
+    u = u[np.isfinite(u).all(axis=1)]
+    if len(u) < _FEW_ROWS:
+        return _far(dbn, whole)
     typical = np.median(np.abs(u), axis=0) / _MEDIAN
     root_mean = np.sqrt((u**2).mean(axis=0))
     large = typical > _FACTOR
@@ -78,18 +79,12 @@ def doubts(dbn: Network, rows: FloatArray) -> list[str]:
             f"{_listed(names, small)} varies {ratio:.2g} times as much as the network expects: check the units of history; "
             "the forecast may be worthless."
         )
-    elif _is_shuffled(dbn, rows, u):
+    elif _is_shuffled(dbn, whole, u):
         out.append(
             "the rows of history follow each other no better than in random order: sort them by time, and give one "
             "recording only; the forecast may be worthless."
         )
     return out
-
-
-def _last_gap(rows: FloatArray) -> int:
-    """Return where the last stretch without missing values begins."""
-    absent = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    return int(absent[-1]) + 1 if len(absent) else 0
 
 
 def _residuals(dbn: Network, rows: FloatArray) -> FloatArray:

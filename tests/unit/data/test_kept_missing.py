@@ -1,4 +1,4 @@
-"""Rows with missing cells stay in their segment; whoever cannot use them sees the rows of before."""
+"""Several modules: rows with missing cells stay in their segment; whoever cannot use them sees the rows of before."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_forecast_continues_the_times_of_the_history_and_matches_columns_by_name
         (
             lambda m: m.forecast(np.full((5, 3), np.nan), 2),
             DataError,
-            "history contains NaN or infinity in its last 2",
+            "history has no value at all",
         ),
         (lambda m: m.forecast(pd.DataFrame({"v0": [1.0]}), 2), DataError, "history lacks the column 'v1'"),
         (

@@ -54,10 +54,10 @@ def block_deviations(blocks: Iterable[Block]) -> Iterator[tuple[Block, FloatArra
         yield looked_at(waiting, waiting.values[:0])
 
 
-def limits_of(data: SiteData, common: FloatArray) -> FloatArray:
+def limits_of(data: SiteData, common: FloatArray, far: float = TAIL) -> FloatArray:
     """(d,) how far a cell may be from its running median: by the site's own scale, or if it has few cells the common one.
 
-    `common` has robust standard deviations of all sites together; 0 there sets no limit.
+    `common` has robust standard deviations of all sites together; 0 there sets no limit. `far` of them are too far.
     """
     d = len(data.variables)
     counts = np.zeros((d, 0))
@@ -68,7 +68,7 @@ def limits_of(data: SiteData, common: FloatArray) -> FloatArray:
     own = robust_scale(counts) if counts.size else np.zeros(d)
     enough = counts.sum(axis=1) >= OWN_SCALE_CELLS
     scale = np.where(enough & (own > 0), own, common)
-    return np.where((common > 0) & (scale > 0), TAIL * scale, np.inf)
+    return np.where((common > 0) & (scale > 0), far * scale, np.inf)
 
 
 def site_profile(data: SiteData, n_lags: int) -> tuple[FloatArray, float] | None:

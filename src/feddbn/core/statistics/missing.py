@@ -31,9 +31,11 @@ __all__ = [
     "known_n",
     "known_pairs",
     "observed_log_likelihood",
+    "pair_totals",
     "pairs_n",
     "pairwise_scatter",
     "pairwise_sums",
+    "products_about",
 ]
 
 # Values held at once while patterns are solved: about eight megabytes.
@@ -70,6 +72,24 @@ def pairwise_sums(rows: FloatArray, basis: FloatArray | None = None) -> tuple[Fl
         values[~present] = 0.0
     seen = present.astype(np.float64)
     return seen.T @ seen, values.T @ values
+
+
+def pair_totals(rows: FloatArray) -> FloatArray:
+    """(q, q) sums of column i over the rows that also have column j; the diagonal has those of all present cells."""
+    present = ~np.isnan(rows)
+    return np.where(present, rows, 0.0).T @ present.astype(np.float64)
+
+
+def products_about(
+    centre: FloatArray, counts: FloatArray, totals: FloatArray, products: FloatArray
+) -> FloatArray:
+    """(q, q) what `pairwise_sums` gives for ``rows - centre``, from the sums of `rows` and their `pair_totals`.
+
+    Two columns are present together in some rows only, whose means are not those of all: a product of means in place of
+    the totals would be off by a mean times the error of another, more than a covariance where means are large.
+    """
+    mixed = totals * centre[None, :]
+    return products - mixed - mixed.T + counts * np.outer(centre, centre)
 
 
 def pairwise_scatter(counts: FloatArray, products: FloatArray) -> tuple[FloatArray, float]:
@@ -134,7 +154,8 @@ def expected_moments(
         (q,) what it knows about the mean; None: 0. Not used with a basis.
     basis
         (n, k) nuisance columns of this recording. Their coefficients are estimated from the completed rows, under
-        `covariance`, until they settle; the result is of the rows off the basis and has mean 0.
+        `covariance`, until they settle; the result is of the rows off the basis and has mean 0. A column with no
+        more present cells than the basis has directions is explained completely; its cells count as missing.
     """
     kept = ~np.isnan(rows).all(axis=1)
     rows = rows[kept]
@@ -143,6 +164,12 @@ def expected_moments(
         return Moments.empty(q)
     Q = None if basis is None else _orthonormal(basis[kept])
     absent = np.isnan(rows)
+    if Q is not None:
+        n_present = n - absent.sum(axis=0)
+        thin = (n_present > 0) & (n_present <= Q.shape[1])
+        if thin.any():
+            assert basis is not None
+            return expected_moments(np.where(thin, np.nan, rows), covariance, None, basis[kept])
     if not absent.any():
         if Q is None:
             return Moments.of_rows(rows)

@@ -47,8 +47,8 @@ def far_sums(sizes: FloatArray, far: BoolArray) -> FloatArray:
     return np.concatenate([N.sum(axis=0), c.sum(axis=0), (c * c).sum(axis=0), *(pair.ravel() for pair in pairs)])
 
 
-def far_cells_are_errors(sums: FloatArray, suspects: BoolArray) -> BoolArray:
-    """(d,) for which of the suspects far cells are errors: of all of them, or of none.
+def far_cells_are_errors(sums: FloatArray, suspects: BoolArray) -> tuple[BoolArray, bool]:
+    """(d,) for which of the suspects far cells are errors, of all of them or of none; and whether shocks would have shown.
 
     Shocks of a variable that acts on nothing do not travel either, so the suspects are judged together.
     """
@@ -62,5 +62,8 @@ def far_cells_are_errors(sums: FloatArray, suspects: BoolArray) -> BoolArray:
     excess = ((now + after - (n_now + n_after) * mean) * other).sum(axis=1)[suspects].sum()
     count = ((n_now + n_after) * other).sum(axis=1)[suspects].sum()
     spread = ((n_now + n_after) * variance * other).sum(axis=1)[suspects].sum()
+    if count == 0:
+        return np.zeros(d, dtype=bool), False
     travels = excess > _SIZE * count and excess > _ERRORS * np.sqrt(spread)
-    return np.zeros(d, dtype=bool) if travels else suspects
+    is_sure = bool(_SIZE * count > _ERRORS * np.sqrt(spread))
+    return (np.zeros(d, dtype=bool) if travels else suspects), is_sure

@@ -202,7 +202,8 @@ def prepared_program(settings: ConsensusSettings, variables: tuple[str, ...]) ->
         found = Prepared(prepare(summary, d, settings.center, settings.scale), center)
     else:
         asked = yield from asked_moments_program(variables, settings.n_lags, wishes)
-        summary, rule = summary_of_moments(asked.moments, d), settings.center
+        # Sites weigh themselves by the rows they count.
+        summary, rule = replace(summary_of_moments(asked.moments, d), n=asked.n_rows), settings.center
         if asked.center == "recording":
             summary, rule = replace(summary, mean=np.zeros_like(summary.mean)), "recording"
         preparation = prepare(summary, d, rule, settings.scale)

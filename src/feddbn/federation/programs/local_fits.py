@@ -67,8 +67,18 @@ def local_fits_program(
     settings: ConsensusSettings, variables: tuple[str, ...], constraints: EdgeConstraints, answer: str
 ) -> ServerProgram[tuple[FloatArray, tuple[str, ...]]]:
     """Ask every site for one local fit; the result is the sum of what they answer and who contributed."""
+    known = {item.name for item in fields(LocalFitQuestion)}
+    given = {item.name: getattr(settings, item.name) for item in fields(settings) if item.name in known}
+    if settings.wishes.has_time:
+        # Trends and cycles given by name; nothing is found out from sums, as every site is on its own.
+        degree, periods = settings.detrend, settings.wishes.period
+        given |= {
+            "center": "recording",
+            "degree": 0 if isinstance(degree, str) else degree,
+            "periods": () if isinstance(periods, str) else periods,
+        }
     question = LocalFitQuestion(
-        **{item.name: getattr(settings, item.name) for item in fields(settings)},
+        **given,
         variables=variables,
         answer=answer,
         allowed=constraints.allowed.astype(float),
@@ -90,8 +100,9 @@ def local_fit_of_state(
 
 
 def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]:
+    names = {item.name for item in fields(question)}
     settings = ConsensusSettings(
-        **{item.name: getattr(question, item.name) for item in fields(ConsensusSettings)}
+        **{item.name: getattr(question, item.name) for item in fields(ConsensusSettings) if item.name in names}
     )
     constraints = EdgeConstraints(question.allowed > 0.5, question.required > 0.5)
     state, moments = asked_moments(here, question)

@@ -12,7 +12,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.gram import nuisance_basis, whole_rows
-from feddbn.core.statistics.missing import pairwise_scatter, pairwise_sums
+from feddbn.core.statistics.missing import pair_totals, pairwise_scatter, pairwise_sums, products_about
 from feddbn.core.statistics.moments import symmetric, upper_triangle
 from feddbn.federation.programs.statistics import FAR_FROM_ZERO, TryingQuestion, training_parts
 from feddbn.federation.protocol.question import array
@@ -76,11 +76,12 @@ def pairs_program(question: PairsQuestion) -> ServerProgram[Pairs]:
 def _read(total: FloatArray, question: PairsQuestion) -> Pairs:
     q = question.q
     size = q * (q + 1) // 2
-    (n_rows, log_gains), totals, rest = total[:2].tolist(), total[2 : 2 + q], total[2 + q :]
+    start = 2 + q * q
+    (n_rows, log_gains), totals, rest = total[:2].tolist(), total[2:start].reshape(q, q), total[start:]
     parts = rest.reshape(-1, 1 + 2 * size)
     counts, products = symmetric(parts[0, 1 : 1 + size], q), symmetric(parts[0, 1 + size :], q)
-    delta = totals / np.maximum(np.diag(counts), 1.0)
-    common = pairwise_scatter(counts, products - counts * np.outer(delta, delta))
+    delta = np.diag(totals) / np.maximum(np.diag(counts), 1.0)
+    common = pairwise_scatter(counts, products_about(delta, counts, totals, products))
     others = [pairwise_scatter(symmetric(p[1 : 1 + size], q), symmetric(p[1 + size :], q)) for p in parts[1:]]
     mean = delta if question.origin is None else delta + question.origin
     covariances, ns = zip(common, *others, strict=True)
@@ -91,7 +92,7 @@ def _pairs(here: Here, question: PairsQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     q, tried = question.q, question.tried
     size = q * (q + 1) // 2
-    total = np.zeros(2 + q + (1 + len(tried)) * (1 + 2 * size))
+    total = np.zeros(2 + q * q + (1 + len(tried)) * (1 + 2 * size))
     if question.abstains(here.state):
         return here.state, total
     origin = np.zeros(q) if question.origin is None else question.origin
@@ -102,7 +103,7 @@ def _pairs(here: Here, question: PairsQuestion) -> tuple[SiteState, FloatArray]:
         rows, times = rows[some] - origin, times[some]
         if not len(rows):
             continue
-        parts = [len(rows) * np.array([1.0, log_gain]), np.nansum(rows, axis=0), _part(rows, None)]
+        parts = [len(rows) * np.array([1.0, log_gain]), pair_totals(rows).ravel(), _part(rows, None)]
         parts += [_part(rows, nuisance_basis(nuisance, times)) for nuisance in tried]
         total += np.concatenate(parts)
     return here.state, total

@@ -24,7 +24,7 @@ from feddbn.core.designs.gram import nuisance_basis, nuisance_grams, recording_g
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.orders.nongaussian import shape_sums
-from feddbn.core.statistics.missing import expected_moments
+from feddbn.core.statistics.missing import expected_moments, known_pairs
 from feddbn.core.statistics.moments import Moments, upper_triangle
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.folds import training_part
@@ -98,7 +98,7 @@ class TryingQuestion(RowsQuestion):
     @property
     def is_trying(self) -> bool:
         """Whether something is to be decided by the answer: nuisances of recordings, or gains of sites."""
-        return bool(self.try_degrees) or self.gains is not None
+        return bool(self.try_degrees) or self.log_scales is not None
 
     @property
     def tried(self) -> tuple[Nuisance, ...]:
@@ -112,24 +112,27 @@ class MomentsQuestion(TryingQuestion):
     """Counts, totals and cross-products about an origin.
 
     What is tried adds the number of nuisance parameters and the same products off these nuisances. `shape` adds skewness
-    and kurtosis of every variable. `clip_bound` is the bound to which sites clip where they add noise.
+    and kurtosis of every variable, `known` how many complete rows those with empty cells are worth for each pair of columns
+    (`core.statistics.missing.known_pairs`). `clip_bound` is the bound to which sites clip where they add noise.
     """
 
     name = "moments"
     purpose = (
         "lagged means and cross-products of all variables, and if asked the same without means, trends and cycles of "
-        "recordings, and skewness and kurtosis"
+        "recordings, skewness and kurtosis, and how much rows with empty cells are worth"
     )
 
     origin: FloatArray | None = array("q", default=None)
     shape: bool = flag(default=False)
+    known: bool = flag(default=False)
     clip_bound: float | None = number(0.0, default=None)
 
 
 def moments_key(question: RowsQuestion, design: Design) -> FloatArray:
     """A digest of what the moments of a question depend on."""
     digest = hashlib.sha256(bytes.fromhex(design.digest) + np.array(question.fold, dtype=np.int64).tobytes())
-    for given in (question.limits, question.gains, question.row_model):
+    digest.update(str(question.far).encode())
+    for given in (question.limits, question.log_scales, question.row_model):
         digest.update(b"none" if given is None else np.ascontiguousarray(given).tobytes())
     return np.frombuffer(digest.digest(), dtype=np.uint8)
 
@@ -192,7 +195,20 @@ def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArr
         parts += [_tried(here, question, moments), [moments.n * question.log_gain(here.data)]]
     if question.shape:
         parts.append(_shapes(here.data) if moments.n else np.zeros(2 * question.d + 1))
+    if question.known:
+        parts.append(upper_triangle(_known(here, question, moments)))
     return state, np.concatenate(parts)
+
+
+def _known(here: Here, question: MomentsQuestion, moments: Moments) -> FloatArray:
+    """(q, q) how many complete rows a site's rows are worth for each pair of columns."""
+    q, row_model = question.q, question.row_model
+    if row_model is None or moments.n == 0:
+        return np.full((q, q), moments.n)
+    total = np.zeros((q, q))
+    for recording in training_parts(here.data, question):
+        total += known_pairs(whole_rows(question.design, recording)[0], row_model[1:])
+    return total
 
 
 def _tried(here: Here, question: MomentsQuestion, moments: Moments) -> FloatArray:
@@ -220,6 +236,8 @@ def _shapes(data: SiteData) -> FloatArray:
 def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[FloatArray]:
     if question.is_trying:
         raise ParameterError(f"try_degrees={question.try_degrees}: noise is fitted to one matrix of products, not more.")
+    if question.known:
+        raise ParameterError("known=True: noise is fitted to moments alone, not to what rows are worth.")
     if question.shape:
         raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
     if unit == "row":

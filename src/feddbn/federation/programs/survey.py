@@ -22,6 +22,7 @@ from feddbn.core.statistics.spikes import far_cells_are_errors, far_sums, far_su
 from feddbn.core.statistics.survey import (
     N_BINS,
     N_FREQUENCIES,
+    OWN_SCALE_CELLS,
     TAIL,
     bin_counts,
     periodogram,
@@ -135,6 +136,9 @@ def survey_program(variables: tuple[str, ...], n_lags: int) -> ServerProgram[Sur
     counts = counts.reshape(d, N_BINS)
     cells = np.maximum(counts.sum(axis=1), 1.0)
     length = rows / max(recordings, 1.0)
+    if rows < OWN_SCALE_CELLS * max(n_sites, recordings, 1.0):
+        # Most sites are too small to judge their cells; together they have a scale.
+        far = np.maximum(far, tail_counts(counts))
     periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
     return Survey(
         n_sites, rows, recordings, empty, robust_scale(counts), far / cells, periods, sums, squares
@@ -163,7 +167,9 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
         profile = found[0]
         state |= {"agreement.profile": profile, "agreement.rows": np.array(found[1])}
     head = [rows, recordings, empty, spectra, float(found is not None)]
-    parts = [head, tail_counts(counts), counts.ravel(), spectrum, profile, profile**2]
+    # A site with few cells has no scale of its own to judge them by.
+    judged = counts.sum(axis=1) >= OWN_SCALE_CELLS
+    parts = [head, np.where(judged, tail_counts(counts), 0.0), counts.ravel(), spectrum, profile, profile**2]
     return state, np.concatenate(parts)
 
 
@@ -199,8 +205,8 @@ def notes_of(state: SiteState) -> tuple[str, ...]:
 
 def spikes_program(
     variables: tuple[str, ...], n_lags: int, survey: Survey, suspects: BoolArray
-) -> ServerProgram[BoolArray]:
-    """(d,) for which of the suspects far cells are errors."""
+) -> ServerProgram[tuple[BoolArray, bool]]:
+    """(d,) for which of the suspects far cells are errors, and whether there were enough of them to be sure."""
     question = SpikesQuestion(n_lags=n_lags, variables=variables, scales=survey.scales)
     return far_cells_are_errors((yield Task(question)).value, suspects)
 

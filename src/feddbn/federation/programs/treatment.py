@@ -22,8 +22,10 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.nuisance import finite_numbers
 from feddbn.core.statistics.levels import evidence_for_nuisances, log_det_of_residuals
+from feddbn.core.statistics.missing import known_n
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
 from feddbn.core.statistics.scaling import correlations
+from feddbn.core.statistics.survey import TAIL
 from feddbn.federation.programs.pairs import PairsQuestion, pairs_program
 from feddbn.federation.programs.statistics import FAR_FROM_ZERO, MomentsQuestion
 from feddbn.federation.programs.survey import (
@@ -146,6 +148,9 @@ class AskedMoments:
         Positions of variables whose far cells were taken out.
     shape
         Sums of `core.orders.nongaussian.shape_sums`, or None.
+    n_rows
+        How many rows sites count in sums after these: where cells are empty more than `moments.n`, which is what they
+        are worth.
     """
 
     moments: Moments
@@ -156,6 +161,7 @@ class AskedMoments:
     n_disagreeing: int = 0
     spiky: tuple[int, ...] = ()
     shape: FloatArray | None = None
+    n_rows: float = 0.0
 
     @property
     def center(self) -> str:
@@ -199,16 +205,17 @@ def asked_moments_program(
     gains_evidence = None
     if survey is not None and (wishes.gains == "site" or (wishes.gains == "auto" and survey.may_have_gains)):
         scaled = yield from _told(
-            variables, n_lags, wishes, survey, replace(treatment, gains=survey.log_scales), False
+            variables, n_lags, wishes, survey, replace(treatment, log_scales=survey.log_scales), False
         )
         gains_evidence = _evidence_for_gains(told, scaled, survey, len(variables))
         if wishes.gains == "site" or gains_evidence > 0:
             told = replace(scaled, shape=told.shape)
     moments, treatment = told.moments, told.treatment
+    n_rows = moments.n
     if treatment.row_model is not None:
-        moments, treatment = yield from _expected(variables, n_lags, told)
+        moments, treatment, n_rows = yield from _expected(variables, n_lags, told)
     return AskedMoments(
-        moments, treatment, told.evidence, gains_evidence, survey, n_disagreeing, spiky, told.shape
+        moments, treatment, told.evidence, gains_evidence, survey, n_disagreeing, spiky, told.shape, n_rows
     )
 
 
@@ -219,13 +226,15 @@ def _without_spikes(
     suspects = (survey.far > _FAR_SHARE) & (survey.scales > 0)
     if wishes.spikes == "keep" or (wishes.spikes == "auto" and not suspects.any()):
         return treatment, ()
-    wrong = survey.scales > 0
+    wrong, is_sure = survey.scales > 0, True
     if wishes.spikes == "auto":
-        wrong = yield from treated(spikes_program(variables, n_lags, survey, suspects), treatment)
+        wrong, is_sure = yield from treated(spikes_program(variables, n_lags, survey, suspects), treatment)
     if not wrong.any():
         return treatment, ()
     limits = np.where(wrong, survey.scales, 0.0)
-    return replace(treatment, limits=limits), tuple(np.flatnonzero(wrong).tolist())
+    # Where many cells told that far ones are errors, nearer ones are, too.
+    far = TAIL / 2 if is_sure else TAIL
+    return replace(treatment, limits=limits, far=far), tuple(np.flatnonzero(wrong).tolist())
 
 
 def _told(
@@ -291,12 +300,14 @@ def _moments_tried(
         origin = moments.mean
         plain = replace(question, origin=origin, try_degrees=(), try_cycles=(), try_periods=(), shape=False)
         moments = Moments.from_sums((yield Task(plain)).value[:size], q, origin)
-    if len(total) == size:
-        return moments, [], 0.0, None
     n_tried = len(question.tried)
     parts = rest[: n_tried * step].reshape(n_tried, step)
     tried = [(float(part[0]), symmetric(part[1:], q)) for part in parts]
-    return moments, tried, float(rest[n_tried * step]), rest[n_tried * step + 1 :] if question.shape else None
+    rest = rest[n_tried * step :]
+    shapes = rest[len(rest) - 2 * question.d - 1 :] if question.shape else None
+    # Where something was tried, nuisances or gains, the sum of log gains comes between.
+    log_gains = float(rest[0]) if len(rest) > (0 if shapes is None else len(shapes)) else 0.0
+    return moments, tried, log_gains, shapes
 
 
 def _chosen(
@@ -329,21 +340,26 @@ def _evidence_for_gains(told: _Told, scaled: _Told, survey: Survey, d: int) -> f
 
 def _expected(
     variables: tuple[str, ...], n_lags: int, told: _Told
-) -> ServerProgram[tuple[Moments, Treatment]]:
-    """Expected moments given the cells that are there, until they hardly change."""
-    treatment, q, n = told.treatment, told.moments.q, told.moments.n
+) -> ServerProgram[tuple[Moments, Treatment, float]]:
+    """Expected moments given the cells that are there, until they hardly change; how they were asked for; their rows."""
+    treatment, q = told.treatment, told.moments.q
+    size = sums_length(q)
     assert treatment.row_model is not None
     mean = told.moments.mean
-    question = MomentsQuestion(n_lags=n_lags, variables=variables, origin=mean if treatment.center == "none" else None)
-    scatter = told.moments.scatter
-    for _ in range(_MOST_EM_SUMS):
+    origin = mean if treatment.center == "none" else None
+    question = MomentsQuestion(n_lags=n_lags, variables=variables, origin=origin, known=True)
+    for k in range(_MOST_EM_SUMS):
         answer = (yield Task(treatment.on(question))).value
-        found = Moments.from_sums(answer[: sums_length(q)], q, question.origin)
+        found = Moments.from_sums(answer[:size], q, question.origin)
+        assert treatment.row_model is not None
         before = correlations(treatment.row_model[1:])[0]
-        centre = found.mean if treatment.center == "none" else np.zeros(q)
         mean = found.mean if treatment.center == "none" else mean
-        treatment = replace(treatment, row_model=np.vstack([centre, found.scatter / found.n]))
-        scatter = found.scatter / found.n * n
-        if np.abs(correlations(found.scatter)[0] - before).max() < _SAME_CORRELATIONS:
+        is_same = np.abs(correlations(found.scatter)[0] - before).max() < _SAME_CORRELATIONS
+        if is_same or k == _MOST_EM_SUMS - 1:
+            # The treatment stays the one that gave these moments, so that sites give the same in later sums.
             break
-    return Moments(n, mean, scatter), treatment
+        centre = found.mean if treatment.center == "none" else np.zeros(q)
+        treatment = replace(treatment, row_model=np.vstack([centre, found.scatter / found.n]))
+    # Expected sums lose less than pairs do, so they are worth more rows than those.
+    n = known_n(symmetric(answer[len(answer) - q * (q + 1) // 2 :], q))
+    return Moments(n, mean, found.scatter / found.n * n), treatment, found.n

@@ -18,6 +18,7 @@ from feddbn.core.designs.cells import TreatedSite, limits_of, site_profile
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance
 from feddbn.core.designs.recordings import SiteData
+from feddbn.core.statistics.survey import TAIL
 from feddbn.federation.protocol.question import (
     MOST_LAGS,
     Question,
@@ -25,6 +26,7 @@ from feddbn.federation.protocol.question import (
     choice,
     flag,
     names,
+    number,
     numbers,
     whole,
     wholes,
@@ -46,7 +48,7 @@ class RowsQuestion(Question):
     fold
         (block, number of blocks, share in thousandths): only the rows before a held-out block count; see
         `federation.programs.folds`. Empty: all rows.
-    center, degree, periods, limits, gains, row_model, abstain
+    center, degree, periods, limits, far, log_scales, row_model, abstain
         See `Treatment`.
     """
 
@@ -56,7 +58,8 @@ class RowsQuestion(Question):
     degree: int = whole(0, 12, default=0)
     periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
     limits: FloatArray | None = array("d", default=None)
-    gains: FloatArray | None = array("d", default=None)
+    far: float = number(1.0, 1e6, default=TAIL)
+    log_scales: FloatArray | None = array("d", default=None)
     row_model: FloatArray | None = array("q and a mean", "q", default=None)
     abstain: bool = flag(default=False)
     fold: tuple[int, ...] = wholes(0, 1_000_000, default=())
@@ -86,15 +89,15 @@ class RowsQuestion(Question):
 
     def treated(self, data: SiteData) -> SiteData:
         """Return the site as this question wants its cells: wrong ones empty, in the federation's units."""
-        if self.limits is None and self.gains is None:
+        if self.limits is None and self.log_scales is None:
             return data
         places = [self.variables.index(name) for name in data.variables]
         if self.limits is not None:
-            data = TreatedSite(data, limits_of(data, self.limits[places]))
-        if self.gains is not None:
+            data = TreatedSite(data, limits_of(data, self.limits[places], self.far))
+        if self.log_scales is not None:
             found = site_profile(data, 0)
             if found is not None:
-                data = TreatedSite(data, gains=np.exp(self.gains[places] - found[0][: len(places)]))
+                data = TreatedSite(data, gains=np.exp(self.log_scales[places] - found[0][: len(places)]))
         return data
 
     def log_gain(self, data: SiteData) -> float:
@@ -143,9 +146,9 @@ class Treatment:
         "recording": every recording loses its own mean.
     degree, periods
         And a polynomial in time of its own, and cycles of these lengths in rows.
-    limits
-        (d,) robust standard deviations: cells that are far out by them (or by the site's own) are empty.
-    gains
+    limits, far
+        (d,) robust standard deviations: cells farther out than `far` of them, or of the site's own, are empty.
+    log_scales
         (d,) logs of standard deviations that every site's variables are brought to.
     row_model
         (q + 1, q) mean and covariance of rows, by which empty cells are filled in as expected; None: rows with empty cells
@@ -158,7 +161,8 @@ class Treatment:
     degree: int = 0
     periods: tuple[float, ...] = ()
     limits: FloatArray | None = None
-    gains: FloatArray | None = None
+    far: float = TAIL
+    log_scales: FloatArray | None = None
     row_model: FloatArray | None = None
     abstain: bool = False
 
@@ -176,7 +180,7 @@ class Treatment:
     def is_plain(self) -> bool:
         """Whether it asks for nothing but centring."""
         given = (self.degree, self.periods, self.abstain)
-        return not any(given) and self.limits is None and self.gains is None and self.row_model is None
+        return not any(given) and self.limits is None and self.log_scales is None and self.row_model is None
 
 
 UNTREATED = Treatment()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.designs.lagged import Block, lagged_rows
-from feddbn.core.statistics.levels import evidence_for_own_levels
+from feddbn.core.statistics.levels import evidence_for_nuisances
 
 
 def recordings(n_recordings, n_rows, offset, seed=0, d=3):
@@ -21,7 +21,7 @@ def evidence(found, n_lags=1):
     Z = np.concatenate(rows)
     within = sum((r - r.mean(axis=0)).T @ (r - r.mean(axis=0)) for r in rows)
     common = (Z - Z.mean(axis=0)).T @ (Z - Z.mean(axis=0))
-    return evidence_for_own_levels(common, within, len(Z), len(rows), found[0].shape[1]), rows
+    return evidence_for_nuisances(common, within, len(Z), len(rows), found[0].shape[1]), rows
 
 
 def criterion(rows, own, d):

@@ -14,9 +14,11 @@ from feddbn.core.statistics.missing import (
     known_n,
     known_pairs,
     observed_log_likelihood,
+    pair_totals,
     pairs_n,
     pairwise_scatter,
     pairwise_sums,
+    products_about,
 )
 from feddbn.core.statistics.moments import Moments
 
@@ -68,6 +70,14 @@ def test_pairwise_sums_without_a_basis_take_nothing_off() -> None:
     counts, products = pairwise_sums(rows)
     assert np.array_equal(counts, np.full((3, 3), 40.0))
     assert np.allclose(products, rows.T @ rows)
+
+
+def test_products_about_a_centre_are_those_of_centred_rows_even_far_from_zero() -> None:
+    rows, centre = _rows(300, 4, 0.3, mean=500.0), np.array([500.0, 499.0, 501.0, 0.0])
+    counts, products = pairwise_sums(rows)
+    moved = products_about(centre, counts, pair_totals(rows), products)
+    assert np.allclose(moved, pairwise_sums(rows - centre)[1], rtol=1e-7, atol=1e-5)
+    assert np.allclose(np.diag(pair_totals(rows)), np.nansum(rows, axis=0))
 
 
 def test_a_column_that_the_basis_explains_completely_counts_as_missing() -> None:
@@ -170,6 +180,17 @@ def test_a_basis_is_fitted_by_generalised_least_squares_on_the_present_cells() -
     assert np.array_equal(found.mean, np.zeros(3))
 
 
+def test_a_column_that_its_basis_explains_completely_tells_nothing() -> None:
+    rows, S, basis = _rows(30, 3, 0.1), _covariance(3), _trend(30)
+    rows[2:, 1] = np.nan
+    without = rows.copy()
+    without[:, 1] = np.nan
+    found, expected = expected_moments(rows, S, basis=basis), expected_moments(without, S, basis=basis)
+    assert found.n == expected.n
+    assert np.allclose(found.scatter, expected.scatter)
+    assert expected_moments(rows[:2], S, basis=basis[:2]).n == 0
+
+
 def test_the_log_likelihood_is_that_of_every_row_on_its_own() -> None:
     S, mean = _covariance(5) * np.outer(SCALE, SCALE), np.arange(5.0)
     rows = _rows(30, 5, 0.4) * SCALE + mean
@@ -189,16 +210,17 @@ def test_em_never_lowers_the_likelihood_and_ends_at_its_direct_maximum() -> None
         seen.append(observed_log_likelihood(rows, covariance, mean))
     assert np.all(np.diff(seen) >= -1e-9)
     places = np.tril_indices(3)
+    patterns = [np.array(p) for p in np.ndindex(2, 2, 2) if any(p)]
+    groups = [(p > 0, rows[(np.isnan(rows) == (p == 0)).all(axis=1)]) for p in patterns]
 
     def loss(theta: np.ndarray) -> float:
         L = np.zeros((3, 3))
         L[places] = theta[3:]
         S = L @ L.T + 1e-12 * np.eye(3)
         total = 0.0
-        for row in rows:
-            o = ~np.isnan(row)
-            if o.any():
-                total -= float(multivariate_normal.logpdf(row[o], theta[:3][o], S[np.ix_(o, o)]))
+        for o, some in groups:
+            if len(some):
+                total -= float(np.sum(multivariate_normal.logpdf(some[:, o], theta[:3][o], S[np.ix_(o, o)])))
         return total
 
     start = np.concatenate([np.nanmean(rows, axis=0), np.eye(3)[places]])

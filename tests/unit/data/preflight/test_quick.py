@@ -9,8 +9,8 @@ from feddbn import OneShotDBN
 from support.wards import stays, ward, wards
 
 
-def warned(data: object, **options: object) -> list[str]:
-    model = OneShotDBN(n_lags=1, noise_variance="free").fit(data, **options)
+def warned(data: object, missing: str = "fill", **options: object) -> list[str]:
+    model = OneShotDBN(n_lags=1, noise_variance="free", missing=missing).fit(data, **options)
     return [text for text in model.warnings_ if "Cure:" in text]
 
 
@@ -43,8 +43,9 @@ def test_a_fit_warns_of_an_index_that_it_ignores():
 
 def test_a_fit_warns_when_almost_no_row_can_be_used():
     data = {name: x.mask(np.random.default_rng(5).random(x.shape) < 0.3) for name, x in wards(4).items()}
-    (text,) = warned(data)
+    (text,) = warned(data, missing="drop")
     assert "rows can be used" in text
+    assert warned(data) == []
 
 
 def test_counts_and_switches_are_not_worth_a_warning_at_a_fit():

@@ -1,4 +1,4 @@
-"""Programs that cannot use missing cells answer for kept rows exactly what they answer for dropped ones."""
+"""Several modules: programs that cannot use missing cells answer for kept rows exactly what they do for dropped ones."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ from feddbn.data import read_sites
 from feddbn.errors import DataError, NotEnoughSites, ParameterError, ProtocolError
 from feddbn.federation.programs.statistics import (
     MomentsQuestion,
-    moments_program,
     prepare,
     summary_of_moments,
     summary_program,
 )
+from feddbn.federation.programs.treatment import moments_program
 from feddbn.federation.protocol.site import Guard, Here, Site, answer_of_one, site_task
 from feddbn.federation.protocol.task import Sum, Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
