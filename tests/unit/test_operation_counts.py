@@ -17,8 +17,10 @@ from feddbn.core.graphs.pruning import break_cycles
 from feddbn.core.orders.parent_sets import ParentSelection
 from feddbn.core.orders.parents import ParentRegressions
 from feddbn.core.statistics.moments import sums_length
+from feddbn.core.statistics.survey import N_BINS, N_FREQUENCIES, profile_length
 from feddbn.errors import UnitsWarning
 from feddbn.methods.fdbnl import FDBNL
+from feddbn.methods.treated import AS_THEY_ARE
 
 
 class Meter:
@@ -62,7 +64,7 @@ def test_fdbnl_takes_no_more_sums_and_evaluations_than_it_did(
 
 
 def test_a_round_of_fdbnl_sends_one_stack_of_weights_and_its_residuals(monkeypatch):
-    model, meter, _ = fitted(FDBNL(center="none"), monkeypatch, 10, 8, 400, 1)
+    model, meter, _ = fitted(FDBNL(**AS_THEY_ARE), monkeypatch, 10, 8, 400, 1)
     q, d = 20, 10
     summary = 8 * (1 + 2 * q + d)
     assert meter.n_sent == summary + model.n_rounds_ * 8 * (q * d + 1 + d)
@@ -72,17 +74,25 @@ def test_a_round_of_fdbnl_sends_one_stack_of_weights_and_its_residuals(monkeypat
 def test_cost_of_a_round_does_not_depend_on_rows_or_sites(monkeypatch):
     per_round = []
     for n_sites, n_samples in ((2, 200), (20, 2000)):
-        model, meter, _ = fitted(FDBNL(refit=False, center="none"), monkeypatch, 6, n_sites, n_samples, 2)
+        model, meter, _ = fitted(FDBNL(refit=False, **AS_THEY_ARE), monkeypatch, 6, n_sites, n_samples, 2)
         per_round.append((meter.n_sent - 8 * (1 + 24 + 6)) / model.n_rounds_)
     assert per_round[0] == per_round[1]
 
 
 def test_dynotears_needs_one_sum_of_second_moments(monkeypatch):
-    _, meter, n_evaluations = fitted(feddbn.Dynotears(), monkeypatch, 10, 5, 500, 3)
+    _, meter, n_evaluations = fitted(feddbn.Dynotears(**AS_THEY_ARE), monkeypatch, 10, 5, 500, 3)
     assert meter.n_sums == 1
-    # The products of all rows, and to tell levels apart those within recordings.
-    assert meter.n_sent == 8 * (sums_length(20) + 1 + 20 * 21 // 2)
+    assert meter.n_sent == 8 * sums_length(20)
     assert n_evaluations <= 290
+
+
+def test_looking_around_costs_two_sums_and_the_products_of_every_nuisance_tried(monkeypatch):
+    _, meter, _ = fitted(feddbn.Dynotears(), monkeypatch, 10, 5, 500, 3)
+    assert meter.n_sums == 3
+    survey = 5 + 10 + 10 * N_BINS + N_FREQUENCIES + 2 * profile_length(10, 1)
+    # A mean, a line and a cubic: the number of parameters and products of each, and one sum of log gains.
+    moments = sums_length(20) + 3 * (1 + 20 * 21 // 2) + 1
+    assert meter.n_sent == 8 * (survey + 1 + moments)
 
 
 def test_the_order_search_computes_no_more_regressions_than_it_did(monkeypatch):
@@ -101,7 +111,7 @@ def test_the_order_search_computes_no_more_regressions_than_it_did(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnitsWarning)
         feddbn.OneShotDBN().fit(fed.sites, observer=meter)
-    assert meter.n_sums == 1
+    assert meter.n_sums == 3
     assert 0 < counts["ParentRegressions"] <= 4760
     assert 0 < counts["ParentSelection"] <= 11260
 

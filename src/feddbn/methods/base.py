@@ -221,7 +221,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         with one_thread():
             run(federation, sites)
         self.site_notes_ = site_notes(federation)
-        self.warnings_ += [f"site {name!r}: {note}" for name, notes in self.site_notes_.items() for note in notes]
+        self.warnings_ += [
+            f"site {name!r}: {note}" for name, notes in self.site_notes_.items() for note in notes
+        ]
 
     def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
         return read_sites(data, missing="keep", **read)

@@ -134,7 +134,9 @@ def edge_confidence(
     center = str(getattr(estimator, "center", "none"))
     if center == "auto":
         # The same evidence as in a fit; resamples of rows with different levels would be confident about them.
-        center = run_program(asked_moments_program(names, int(estimator.n_lags), Wishes(center)), running).center
+        center = run_program(
+            asked_moments_program(names, int(estimator.n_lags), Wishes(center)), running
+        ).center
     program = bootstrap_program(
         len(names),
         int(estimator.n_lags),

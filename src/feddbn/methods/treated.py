@@ -1,18 +1,19 @@
 """What is done to the rows before a fit: the arguments, and what a fit says about it.
 
-    center           "none", "recording" (a mean of its own), "auto"
-    detrend          degree of a polynomial in time of every recording, 0 for none, "auto"
-    period           one or several cycles of every recording, in rows, None for none, "auto" from spectra
-    gains            "none", "site" (every site's variables are brought to common scales), "auto"
-    spikes           "keep", "remove" (cells far from their neighbours in time are empty), "auto": if they are errors
-    missing          "fill" (rows count for what they hold), "drop" (rows with an empty cell are left out)
-    on_disagreement  "exclude" (a site that finds that it does not fit stays out), "warn", "ignore"
+center           "none", "recording" (a mean of its own), "auto"
+detrend          degree of a polynomial in time of every recording, 0 for none, "auto"
+period           one or several cycles of every recording, in rows, None for none, "auto" from spectra
+gains            "none", "site" (every site's variables are brought to common scales), "auto"
+spikes           "keep", "remove" (cells far from their neighbours in time are empty), "auto": if they are errors
+missing          "fill" (rows count for what they hold), "drop" (rows with an empty cell are left out)
+on_disagreement  "exclude" (a site that finds that it does not fit stays out), "warn", "ignore"
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,14 @@ from feddbn.federation.programs.treatment import AskedMoments, Wishes, periods_o
 from feddbn.federation.protocol.task import Federation
 from feddbn.methods.parameters import Rule, nothing, number, whole, word
 
-__all__ = ["TREATMENT_RULES", "site_notes", "treatment_sentences", "treatment_summary", "wishes_of"]
+__all__ = [
+    "AS_THEY_ARE",
+    "TREATMENT_RULES",
+    "site_notes",
+    "treatment_sentences",
+    "treatment_summary",
+    "wishes_of",
+]
 
 
 def _several_periods() -> Rule:
@@ -43,6 +51,18 @@ TREATMENT_RULES: Mapping[str, Rule] = {
     "missing": word("fill", "drop"),
     "on_disagreement": word("exclude", "warn", "ignore"),
 }
+AS_THEY_ARE: Mapping[str, Any] = MappingProxyType(
+    {
+        "center": "none",
+        "detrend": 0,
+        "period": None,
+        "gains": "none",
+        "spikes": "keep",
+        "missing": "drop",
+        "on_disagreement": "ignore",
+    }
+)
+"""Arguments for rows that are used as they are: nothing is looked for, and no sum is spent on it."""
 _TASKS = frozenset(("survey", "agreement", "spikes", "pairs"))
 
 
@@ -148,7 +168,11 @@ def _own_sentence(asked: AskedMoments) -> str:
 
 def _disagreement_sentence(asked: AskedMoments, n_sites: int) -> str:
     n = asked.n_disagreeing
-    what = f"{n} of {n_sites} sites do not fit the others" if n > 1 else f"one of {n_sites} sites does not fit the others"
+    what = (
+        f"{n} of {n_sites} sites do not fit the others"
+        if n > 1
+        else f"one of {n_sites} sites does not fit the others"
+    )
     if asked.treatment.abstain:
         return (
             f"{what} and stayed out of the sums; its owner is told why. on_disagreement='warn' keeps it in, PFDBNL learns a "

@@ -20,7 +20,15 @@ from feddbn.core.designs.recordings import Recording
 from feddbn.core.designs.rows import design_rows, public_blocks
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 
-__all__ = ["Gram", "gram_of", "gram_sums_length", "nuisance_basis", "nuisance_grams", "recording_gram", "whole_rows"]
+__all__ = [
+    "Gram",
+    "gram_of",
+    "gram_sums_length",
+    "nuisance_basis",
+    "nuisance_grams",
+    "recording_gram",
+    "whole_rows",
+]
 
 
 def gram_sums_length(q: int) -> int:

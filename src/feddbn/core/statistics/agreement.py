@@ -51,7 +51,12 @@ class Comparison:
 
 
 def compared(
-    own: FloatArray, n: float, total: FloatArray, squares: FloatArray, n_sites: float, variables: Sequence[str]
+    own: FloatArray,
+    n: float,
+    total: FloatArray,
+    squares: FloatArray,
+    n_sites: float,
+    variables: Sequence[str],
 ) -> Comparison | None:
     """Compare a site's profile from `n` rows with the sums over `n_sites` sites, itself among them; None if they are few."""
     if n_sites < FEWEST_SITES:
@@ -72,13 +77,15 @@ def compared(
     sentences = []
     for i in np.flatnonzero(z2[scales] > _UNITS_Z**2):
         if max(factors[i] / usual, usual / factors[i]) > _UNITS_FACTOR:
-            sentences.append(_units_sentence(variables[i], float(factors[i])))
+            sentences.append(_units_sentence(variables[int(i)], float(factors[i])))
     if len(own) > d:
         variance = (own[links] - mean[links]) ** 2 / np.maximum(z2[links], 1e-300)
         distance = float(z2[links].mean())
         size = float(np.sqrt(np.mean((own[links] - mean[links]) ** 2)))
         is_other = distance > _CORRELATIONS_Z2 and size > _CORRELATIONS_SIZE
-        sentence = _links_sentence(_matrix(own[links]), _matrix(mean[links]), _matrix(variance), variables, is_other)
+        sentence = _links_sentence(
+            _matrix(own[links]), _matrix(mean[links]), _matrix(variance), variables, is_other
+        )
         sentences += [sentence] if sentence else []
     else:
         distance = 0.0

@@ -44,7 +44,9 @@ def far_sums(sizes: FloatArray, far: BoolArray) -> FloatArray:
     c = np.where(near, np.minimum(sizes, _MOST), 0.0)
     N, F = near.astype(float), far.astype(float)
     pairs = [F.T @ c, F.T @ N, F[:-1].T @ c[1:], F[:-1].T @ N[1:]]
-    return np.concatenate([N.sum(axis=0), c.sum(axis=0), (c * c).sum(axis=0), *(pair.ravel() for pair in pairs)])
+    return np.concatenate(
+        [N.sum(axis=0), c.sum(axis=0), (c * c).sum(axis=0), *(pair.ravel() for pair in pairs)]
+    )
 
 
 def far_cells_are_errors(sums: FloatArray, suspects: BoolArray) -> tuple[BoolArray, bool]:

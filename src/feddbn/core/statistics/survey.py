@@ -150,8 +150,6 @@ def periodogram(rest: FloatArray) -> tuple[FloatArray, float]:
     return total, number
 
 
-
-
 def profile_length(d: int, n_lags: int) -> int:
     """Return the length of `lagged_profile`."""
     q = (n_lags + 1) * d

@@ -102,7 +102,11 @@ def local_fit_of_state(
 def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]:
     names = {item.name for item in fields(question)}
     settings = ConsensusSettings(
-        **{item.name: getattr(question, item.name) for item in fields(ConsensusSettings) if item.name in names}
+        **{
+            item.name: getattr(question, item.name)
+            for item in fields(ConsensusSettings)
+            if item.name in names
+        }
     )
     constraints = EdgeConstraints(question.allowed > 0.5, question.required > 0.5)
     state, moments = asked_moments(here, question)

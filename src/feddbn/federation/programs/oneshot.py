@@ -42,7 +42,14 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.treatment import AskedMoments, Wishes, asked_moments_program
 from feddbn.federation.protocol.question import array
 from feddbn.federation.protocol.rows import RowsQuestion, treated
-from feddbn.federation.protocol.site import Here, Recording, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import (
+    Here,
+    Recording,
+    SiteState,
+    SiteTask,
+    one_by_one,
+    register_site_task,
+)
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [

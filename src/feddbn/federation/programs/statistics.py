@@ -4,7 +4,8 @@ Site tasks
 ----------
 ``summary``   count, totals, squares and lag-1 products: enough to centre and scale, nothing about pairs of variables
 ``moments``   count, totals and the whole lagged Gram matrix: enough for any linear model in one round; if asked the
-              same off nuisances of recordings, and with ``shape`` also skewness and kurtosis of every variable, which say whether the noise is worth a look
+              same off nuisances of recordings, and with ``shape`` skewness and kurtosis of every variable, which
+              say whether the noise is worth a look
 
 A site reads its rows once per design; the moments stay in its state.
 """
@@ -18,8 +19,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.design import Design
 from feddbn.core.designs.complete import CompleteRows
+from feddbn.core.designs.design import Design
 from feddbn.core.designs.gram import nuisance_basis, nuisance_grams, recording_gram, whole_rows
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.rows import design_rows
@@ -92,8 +93,12 @@ class TryingQuestion(RowsQuestion):
     def check(self) -> None:
         """There is a number of cycles for each degree."""
         super().check()
-        if len(self.try_degrees) != len(self.try_cycles) or max(self.try_cycles, default=0) > len(self.try_periods):
-            raise self.wrong("'try_degrees' and 'try_cycles' must be of one length, and of cycles that are named")
+        if len(self.try_degrees) != len(self.try_cycles) or max(self.try_cycles, default=0) > len(
+            self.try_periods
+        ):
+            raise self.wrong(
+                "'try_degrees' and 'try_cycles' must be of one length, and of cycles that are named"
+            )
 
     @property
     def is_trying(self) -> bool:
@@ -192,7 +197,7 @@ def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArr
     state, moments = asked_moments(here, question)
     parts = [moments.to_sums(question.origin)]
     if question.is_trying:
-        parts += [_tried(here, question, moments), [moments.n * question.log_gain(here.data)]]
+        parts += [_tried(here, question, moments), np.array([moments.n * question.log_gain(here.data)])]
     if question.shape:
         parts.append(_shapes(here.data) if moments.n else np.zeros(2 * question.d + 1))
     if question.known:
@@ -235,7 +240,9 @@ def _shapes(data: SiteData) -> FloatArray:
 
 def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[FloatArray]:
     if question.is_trying:
-        raise ParameterError(f"try_degrees={question.try_degrees}: noise is fitted to one matrix of products, not more.")
+        raise ParameterError(
+            f"try_degrees={question.try_degrees}: noise is fitted to one matrix of products, not more."
+        )
     if question.known:
         raise ParameterError("known=True: noise is fitted to moments alone, not to what rows are worth.")
     if question.shape:

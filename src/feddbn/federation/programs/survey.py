@@ -36,7 +36,16 @@ from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["AgreementQuestion", "SpikesQuestion", "agreement_program", "Survey", "SurveyQuestion", "notes_of", "spikes_program", "survey_program"]
+__all__ = [
+    "AgreementQuestion",
+    "SpikesQuestion",
+    "Survey",
+    "SurveyQuestion",
+    "agreement_program",
+    "notes_of",
+    "spikes_program",
+    "survey_program",
+]
 
 _MOST_COLUMNS = 160
 """Beyond this many columns of a row, sites are compared by correlations within a moment only."""
@@ -140,9 +149,7 @@ def survey_program(variables: tuple[str, ...], n_lags: int) -> ServerProgram[Sur
         # Most sites are too small to judge their cells; together they have a scale.
         far = np.maximum(far, tail_counts(counts))
     periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
-    return Survey(
-        n_sites, rows, recordings, empty, robust_scale(counts), far / cells, periods, sums, squares
-    )
+    return Survey(n_sites, rows, recordings, empty, robust_scale(counts), far / cells, periods, sums, squares)
 
 
 def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray]:
@@ -166,7 +173,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     if found is not None:
         profile = found[0]
         state |= {"agreement.profile": profile, "agreement.rows": np.array(found[1])}
-    head = [rows, recordings, empty, spectra, float(found is not None)]
+    head = np.array([rows, recordings, empty, spectra, float(found is not None)])
     # A site with few cells has no scale of its own to judge them by.
     judged = counts.sum(axis=1) >= OWN_SCALE_CELLS
     parts = [head, np.where(judged, tail_counts(counts), 0.0), counts.ravel(), spectrum, profile, profile**2]
@@ -183,13 +190,20 @@ def agreement_program(variables: tuple[str, ...], n_lags: int, survey: Survey) -
 
 def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, FloatArray]:
     state = {
-        key: value for key, value in here.state.items() if key not in ("agreement.abstains", "agreement.notes")
+        key: value
+        for key, value in here.state.items()
+        if key not in ("agreement.abstains", "agreement.notes")
     }
     own = state.get("agreement.profile")
     found = None
     if own is not None and len(own) == len(question.total):
         found = compared(
-            own, float(state["agreement.rows"]), question.total, question.squares, question.n_sites, question.variables
+            own,
+            float(state["agreement.rows"]),
+            question.total,
+            question.squares,
+            question.n_sites,
+            question.variables,
         )
     if found is not None and found.objects:
         text = "\n".join(found.sentences).encode()

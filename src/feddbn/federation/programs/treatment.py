@@ -90,7 +90,11 @@ class Wishes:
     @property
     def needs_survey(self) -> bool:
         """Whether anything is left to the data beyond levels and trends, which one sum tells."""
-        is_open = "auto" in (self.period, self.gains, self.spikes) or self.gains == "site" or self.spikes == "remove"
+        is_open = (
+            "auto" in (self.period, self.gains, self.spikes)
+            or self.gains == "site"
+            or self.spikes == "remove"
+        )
         return is_open or self.missing == "fill" or self.on_disagreement != "ignore"
 
     @property
@@ -112,7 +116,7 @@ class Wishes:
     def tried(self, survey: Survey | None) -> tuple[list[tuple[int, int]], tuple[float, ...]]:
         """(degree, number of cycles) of each nuisance to try, and the cycles; nothing if nothing is open."""
         given = not isinstance(self.period, str)
-        periods: tuple[float, ...] = tuple(self.period) if given else (survey.periods if survey else ())
+        periods = self.period if not isinstance(self.period, str) else (survey.periods if survey else ())
         degrees = AUTO_DEGREES if self.detrend == "auto" else (int(self.detrend),)
         if self.center == "none" and not self.has_time:
             # One mean for all is asked for by name, and trends and cycles are of recordings.
@@ -165,7 +169,7 @@ class AskedMoments:
 
     @property
     def center(self) -> str:
-        """"none" or "recording"."""
+        """Whose mean was taken off: "none" or "recording"."""
         return self.treatment.center
 
 
@@ -258,7 +262,11 @@ def _told(
         "try_cycles": tuple(n for _, n in pairs),
         "try_periods": periods,
     }
-    has_gaps = survey is not None and wishes.missing == "fill" and (survey.n_empty > 0 or treatment.limits is not None)
+    has_gaps = (
+        survey is not None
+        and wishes.missing == "fill"
+        and (survey.n_empty > 0 or treatment.limits is not None)
+    )
     d, q = len(variables), (n_lags + 1) * len(variables)
     shapes: FloatArray | None = None
     if has_gaps:
