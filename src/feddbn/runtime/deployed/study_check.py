@@ -23,7 +23,7 @@ from feddbn.runtime.deployed.store import AUDIT
 __all__ = ["spent_epsilon", "study_remarks", "tasks_of", "why_refused"]
 
 # What a method asks for only if the data or its other settings call for it.
-_PERHAPS = ("residual-features", "summary")
+_PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
 _CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
 
 

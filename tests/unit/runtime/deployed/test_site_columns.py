@@ -125,7 +125,9 @@ def test_confidence_is_a_study(tmp_path):
     frames = tables()
     how = {"replicates": 6, "seed": 3, "level": 0.8}
     options = {"noise_variance": "free"}
-    result, _ = run(tmp_path, frames, "oneshot", goal="confidence", confidence=how, **options)
+    result, events = run(tmp_path, frames, "oneshot", goal="confidence", confidence=how, **options)
+    asked = {event.task for event in events if event.what.startswith("executed")}
+    assert asked == set(tasks_of(make_study("oneshot", "confidence")))
     local = edge_confidence(
         feddbn.OneShotDBN(n_lags=1, **options),
         {name: frame[COLUMNS[:3]] for name, frame in frames.items()},
