@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,6 +88,17 @@ def _preflight(settings: SiteSettings, n_lags: int) -> list[Finding]:
         return []
     # Only a refusal keeps a site from taking part; everything else is for its owner to judge.
     return [
-        Finding(f"data: {one.what}", None, f"{one.severity}: {one.sentence} Cure: {one.cure}.")
+        Finding(f"data: {one.what}", None, f"{one.severity}: {one.sentence} Cure: {_as_settings(one.cure)}.")
         for one in found
     ]
+
+
+def _as_settings(cure: str) -> str:
+    """Return a cure with arguments written as lines of the settings file."""
+    cure = re.sub(r"\b(sort|day_first)=(True|False)", lambda found: f"{found[1]} = {found[2].lower()}", cure)
+    cure = re.sub(r"\bjitter=(\d(?:\.\d+)?)", r"jitter = \1", cure)
+    return re.sub(r"\b(series|time|label)=(?:'([^']*)'|([^\s,;.)]+))", _line, cure)
+
+
+def _line(found: re.Match[str]) -> str:
+    return f'{found[1]} = "{found[2] or found[3]}"'

@@ -29,7 +29,7 @@ def test_clean_data_add_no_line(tmp_path):
 def test_glued_patients_are_told_and_do_not_keep_the_site_out(tmp_path):
     findings = checked(tmp_path, stays())
     assert findings["data: glued"].ok is None
-    assert "series=patient time=hour" in findings["data: glued"].text
+    assert 'series = "patient" time = "hour"' in findings["data: glued"].text
     assert findings["data"].ok
 
 
@@ -100,7 +100,9 @@ def test_everything_that_a_site_would_refuse_is_said_at_once(tmp_path):
     assert "asks for variables that this site does not offer: lactate, potassium" in text
     assert "this site allows at most 2" in text
     assert "does not allow the method 'FDBNL'" in text
-    asked = text.partition("will ask for the tasks ")[2].partition(", which this site's policy does not list")[0]
+    asked = text.partition("will ask for the tasks ")[2].partition(
+        ", which this site's policy does not list"
+    )[0]
     assert {"fdbnl-step", "held-out-loss", "held-out-sums"} <= set(asked.split(", "))
     assert "moments" not in asked.split(", ")
     assert "secure aggregation, which is not set up at this site" in text

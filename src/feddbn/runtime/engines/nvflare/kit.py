@@ -38,14 +38,14 @@ _BUILDERS = "nvflare.lighter.impl"
 # A site whose server is just starting can miss the answer to its registration, and NVFlare then ends the site:
 # it is started again. A participant that ends by itself without an error stays down.
 _KEEP_RUNNING = r"""
-stop() { kill -TERM "$child" 2>/dev/null; wait "$child"; exit 0; }
+stop() { [ -n "$!" ] && kill -TERM "$!" 2>/dev/null && wait "$!"; exit 0; }
 trap stop INT TERM
 while true; do
-  bash "$1" --once & child=$!
-  wait "$child" && exit 0
+  bash "$1" --once &
+  wait "$!" && exit 0
   echo "feddbn: the process ended with an error; it is started again." >&2
-  sleep "${FEDDBN_RESTART_S:-5}" & child=$!
-  wait "$child"
+  sleep "${FEDDBN_RESTART_S:-5}" &
+  wait "$!"
 done
 """
 _KEY = """
