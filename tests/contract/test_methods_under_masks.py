@@ -47,7 +47,9 @@ def test_masks_do_not_change_the_network(name):
 
 def resampled(make, resampling="bootstrap"):
     federation = make({name: Site(name, data) for name, data in read_sites(MADE.sites).items()})
-    program = bootstrap_program(5, 1, 30, resampling=resampling, block_length=5, seed=4)
+    program = bootstrap_program(
+        tuple(f"x{i}" for i in range(5)), 1, 30, resampling=resampling, block_length=5, seed=4
+    )
     return run_program(program, federation)
 
 

@@ -23,9 +23,11 @@ from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResultWarning
 from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
 from feddbn.federation.programs.treatment import Wishes, asked_moments_program
+from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.method_table import METHODS
 from feddbn.methods.base import simulated
+from feddbn.methods.treated import wishes_of
 from feddbn.model.dbn import DBN
 
 __all__ = ["MomentsEstimator", "confidence_table", "edge_confidence"]
@@ -131,23 +133,25 @@ def edge_confidence(
         )
     running = _federation(sites, federation, variables)
     names = running.variables
-    center = str(getattr(estimator, "center", "none"))
-    if center == "auto":
-        # The same evidence as in a fit; resamples of rows with different levels would be confident about them.
-        center = run_program(
-            asked_moments_program(names, int(estimator.n_lags), Wishes(center)), running
-        ).center
+    # The same treatment as in a fit; resamples of rows with different levels would be confident about them.
+    wishes = wishes_of(estimator, running) if hasattr(estimator, "on_disagreement") else Wishes()
+    asked = None
+    if not wishes.is_settled:
+        asked = run_program(asked_moments_program(names, int(estimator.n_lags), wishes), running)
+    treatment = Treatment(center=wishes.center) if asked is None else asked.treatment
     program = bootstrap_program(
-        len(names),
+        names,
         int(estimator.n_lags),
         int(n_replicates),
         resampling=method,
         block_length=int(block_length) if is_length else str(block_length),
         unit=unit,
         seed=int(random_state),
-        center="recording" if center == "recording" else "none",
+        center=treatment.center,
     )
-    resampled = run_program(program, running)
+    resampled = run_program(treated(program, treatment), running)
+    if asked is not None and asked.n_rows > asked.moments.n:
+        resampled = resampled.worth(asked.moments.n / asked.n_rows)
     full, stacks = _refit(estimator, resampled, names, n_jobs, progress)
     table = confidence_table(full, stacks, level=level, threshold=threshold)
     table.attrs.update(
@@ -208,7 +212,7 @@ def _federation(sites: Any, federation: Federation | None, variables: Sequence[s
     if federation is None:
         if sites is None:
             raise ParameterError("give the data of the sites, or a federation.")
-        return simulated(read_sites(sites, variables=variables))
+        return simulated(read_sites(sites, variables=variables, missing="keep"))
     if sites is not None:
         raise ParameterError("give sites or a federation, not both.")
     if variables is not None and tuple(variables) != federation.variables:

@@ -45,6 +45,7 @@ _FACTS = {
     "objective_": "objective",
     "score_": "score",
     "center_": "center",
+    "treatment_": "treatment",
     "noise_variance_": "noise_variance",
     "reason_": "reason",
     "order_": "order",

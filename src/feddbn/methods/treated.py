@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.federation.programs.survey import notes_of
 from feddbn.federation.programs.treatment import AskedMoments, Wishes, periods_of
+from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
 from feddbn.methods.parameters import Rule, nothing, number, whole, word
 
@@ -188,7 +188,7 @@ def site_notes(federation: Federation) -> dict[str, tuple[str, ...]]:
     found = {}
     for name in federation.sites:
         state = federation.state_of(name)
-        notes = () if state is None else notes_of(dict(state))
+        notes = () if state is None else notes_of(state)
         if notes:
             found[name] = notes
     return found

@@ -26,8 +26,8 @@ def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[fl
     n_spectra, length
         How many were averaged, and the mean length of a recording: peaks are as wide as one over it.
 
-    A peak must exceed the median of its neighbours, a few widths to either side, by six standard errors. Noise with
-    resonances has broad hills, whose neighbours are as high.
+    A peak must exceed the medians of its neighbours, a few widths to either side, by six standard errors. Noise with a
+    memory or with resonances has slopes and broad hills, where the neighbours of one side are as high.
     """
     n = len(spectrum)
     width = max(1.0, 2.0 * (n - 1) / max(length, 2.0))
@@ -39,8 +39,8 @@ def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[fl
         if spectrum[k] < spectrum[max(low, 0) : high + 1].max():
             continue
         far = round(_NEIGHBOURS * width)
-        around = np.r_[spectrum[max(low - far, round(width)) : low], spectrum[high + 1 : high + 1 + far]]
-        base = float(np.median(around))
+        sides = spectrum[max(low - far, round(width)) : low], spectrum[high + 1 : high + 1 + far]
+        base = max(float(np.median(side)) for side in sides if len(side))
         ratio = spectrum[k] / base
         if ratio > 1.0 + _ERRORS / np.sqrt(n_spectra):
             found.append((float(ratio), _period(spectrum, k, width)))

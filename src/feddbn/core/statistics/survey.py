@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from scipy.ndimage import median_filter
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.lagged import stack_lags
@@ -58,8 +57,22 @@ def deviations(values: FloatArray) -> FloatArray:
     """(n, d) distance of each cell from the median of the cells around it in time; NaN where a cell is empty."""
     absent = np.isnan(values)
     filled = _interpolated(values, absent) if absent.any() else values
-    middle = median_filter(filled, size=(min(_WINDOW, max(len(values), 1)), 1), mode="mirror")
-    return np.abs(values - middle)
+    return np.abs(values - _running_median(filled))
+
+
+def _running_median(values: FloatArray) -> FloatArray:
+    """Medians of the rows around each row, which are mirrored at the ends."""
+    reach = min(_WINDOW // 2, len(values) - 1)
+    if reach < 1:
+        return values
+    padded = np.concatenate([values[reach:0:-1], values, values[-2 : -2 - reach : -1]])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1, axis=0)
+    # Windows are views, but what is sorted is a copy seven times as large as the rows: piece by piece.
+    pieces = [
+        np.partition(windows[i : i + _PIECE], reach, axis=2)[..., reach]
+        for i in range(0, len(values), _PIECE)
+    ]
+    return np.concatenate(pieces)
 
 
 def _interpolated(values: FloatArray, absent: BoolArray) -> FloatArray:

@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.complete import CompleteSite
 from feddbn.core.designs.design import Design
+from feddbn.core.designs.filled import FilledSite
 from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.lagged import CHUNK_ROWS
 from feddbn.core.designs.rows import design_rows
@@ -43,7 +44,8 @@ from feddbn.core.statistics.resampling import (
     resample_counts,
 )
 from feddbn.errors import MissingExtra, ProtocolError
-from feddbn.federation.protocol.question import MOST_LAGS, Question, array, choice, whole
+from feddbn.federation.protocol.question import array, choice, whole
+from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import (
     Here,
     Recording,
@@ -70,6 +72,13 @@ class ResampledMoments:
 
     full: Moments
     replicates: tuple[Moments, ...]
+
+    def worth(self, share: float) -> ResampledMoments:
+        """The same where a row is worth a share of a complete one."""
+        full, *others = (
+            Moments(m.n * share, m.mean, m.scatter * share) for m in (self.full, *self.replicates)
+        )
+        return ResampledMoments(full, tuple(others))
 
 
 @dataclass(frozen=True)
@@ -122,7 +131,7 @@ def resampling_plan(site: SiteData, n_lags: int, block_length: int | str, unit: 
 
 
 def bootstrap_program(
-    d: int,
+    variables: tuple[str, ...],
     n_lags: int,
     n_replicates: int,
     *,
@@ -133,6 +142,7 @@ def bootstrap_program(
     center: str = "none",
 ) -> ServerProgram[ResampledMoments]:
     """Ask for the mean, then for stacked sums of resamples about it."""
+    d = len(variables)
     q = (n_lags + 1) * d
     length = sums_length(q)
     per_task = max(1, _FLOATS_PER_TASK // length)
@@ -140,6 +150,7 @@ def bootstrap_program(
     def task(origin: FloatArray, first: int, stop: int) -> Task:
         question = BootstrapQuestion(
             n_lags=n_lags,
+            variables=variables,
             first=first,
             stop=stop,
             resampling=resampling,
@@ -169,16 +180,16 @@ def bootstrap_program(
 
 
 @dataclass(frozen=True, kw_only=True)
-class BootstrapQuestion(Question):
+class BootstrapQuestion(RowsQuestion):
     """Sums of the replicates first..stop-1; `block_length` counts where `block_rule` is "given".
 
-    ``center="recording"`` takes every recording's own mean off its rows first.
+    Nuisances of recordings are taken off, and empty cells are drawn where there is a model of rows, before rows are
+    resampled.
     """
 
     name = "bootstrap-moments"
     purpose = "count, totals and cross-products of resampled lagged rows"
 
-    n_lags: int = whole(0, MOST_LAGS)
     first: int = whole(-1)
     stop: int = whole(0)
     resampling: str = choice(*RESAMPLINGS)
@@ -186,28 +197,32 @@ class BootstrapQuestion(Question):
     block_length: int = whole(default=0)
     unit: str = choice(*UNITS)
     seed: int = whole()
-    center: str = choice("none", "recording", default="none")
     origin: FloatArray = array("q")
 
     def check(self) -> None:
         """There is something to answer, and a length where one is given."""
+        super().check()
         if self.first >= self.stop or (self.block_rule == "given" and self.block_length < 1):
             raise self.wrong("'first' must be below 'stop', and a given block_length at least 1")
 
 
 def _answer(here: Here, question: BootstrapQuestion) -> tuple[SiteState, FloatArray]:
-    design, origin = Design.linear(here.data.variables, question.n_lags), question.origin
-    q = design.q
-    if len(origin) != q:
-        raise question.wrong(f"'origin' must have {q} numbers for this site's variables")
+    question.require_variables(here.data)
+    design, q = Design.linear(question.variables, question.n_lags), question.q
     first, stop = question.first, question.stop
     length = question.block_length if question.block_rule == "given" else question.block_rule
-    plan = resampling_plan(here.data, question.n_lags, length, question.unit)
+    if question.abstains(here.state):
+        return here.state, np.zeros((stop - first) * sums_length(q))
+    site = question.treated(here.data)
+    if question.nuisance.has_time or question.row_model is not None:
+        site = FilledSite(site, question.nuisance, question.row_model, question.seed)
+        question = replace(question, center="none", degree=0, periods=())
+    plan = resampling_plan(site, question.n_lags, length, question.unit)
     counts = np.stack(
         [plan.counts(question.resampling, question.seed, replicate) for replicate in range(first, stop)]
     )
     total = np.zeros((stop - first, sums_length(q)))
-    for index, sums in _block_sums(here.data, design, plan, question):
+    for index, sums in _block_sums(site, design, plan, question):
         total += counts[:, index] @ sums
     return here.state, total.ravel()
 

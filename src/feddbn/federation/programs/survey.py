@@ -33,7 +33,14 @@ from feddbn.core.statistics.survey import (
 )
 from feddbn.federation.protocol.question import array, number
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import (
+    Here,
+    SiteState,
+    SiteTask,
+    one_by_one,
+    register_site_task,
+    with_notes,
+)
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
@@ -42,7 +49,6 @@ __all__ = [
     "Survey",
     "SurveyQuestion",
     "agreement_program",
-    "notes_of",
     "spikes_program",
     "survey_program",
 ]
@@ -189,32 +195,14 @@ def agreement_program(variables: tuple[str, ...], n_lags: int, survey: Survey) -
 
 
 def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, FloatArray]:
-    state = {
-        key: value
-        for key, value in here.state.items()
-        if key not in ("agreement.abstains", "agreement.notes")
-    }
-    own = state.get("agreement.profile")
-    found = None
+    state = {key: value for key, value in here.state.items() if key != "agreement.abstains"}
+    own, found = state.get("agreement.profile"), None
     if own is not None and len(own) == len(question.total):
-        found = compared(
-            own,
-            float(state["agreement.rows"]),
-            question.total,
-            question.squares,
-            question.n_sites,
-            question.variables,
-        )
-    if found is not None and found.objects:
-        text = "\n".join(found.sentences).encode()
-        state |= {"agreement.abstains": np.ones(1), "agreement.notes": np.frombuffer(text, dtype=np.uint8)}
-    return state, np.array([float(found is not None and found.objects)])
-
-
-def notes_of(state: SiteState) -> tuple[str, ...]:
-    """What a site found about itself, in words for its owner."""
-    notes = state.get("agreement.notes")
-    return () if notes is None else tuple(bytes(notes).decode().split("\n"))
+        n = float(state["agreement.rows"])
+        found = compared(own, n, question.total, question.squares, question.n_sites, question.variables)
+    if found is None or not found.objects:
+        return with_notes(state, ()), np.zeros(1)
+    return {**with_notes(state, found.sentences), "agreement.abstains": np.ones(1)}, np.ones(1)
 
 
 def spikes_program(

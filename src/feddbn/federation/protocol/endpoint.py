@@ -35,7 +35,7 @@ from feddbn.federation.protocol.messages import (
     refusal,
     task_from,
 )
-from feddbn.federation.protocol.site import Guard, Site, SiteData
+from feddbn.federation.protocol.site import Guard, Site, SiteData, notes_of
 from feddbn.federation.protocol.store_format import RecordStore, SiteRecord, Snapshot
 from feddbn.federation.protocol.study import Study, StudyResult, personal_result, study_from_json
 from feddbn.federation.protocol.task import Task
@@ -292,6 +292,8 @@ class SiteEndpoint:
             after = Snapshot(request.seq, dict(self._site.state))
             record = replace(record, previous=base, current=after, digest=digest, vector=vector, opened=())
             self._commit(record)
+            for note in notes_of(after.state) if notes_of(after.state) != notes_of(base.state) else ():
+                self._tell("note", request, task=task.name, sentence=note)
         self._tell(step.value, request, task=task.name)
         assert record.vector is not None
         return record.vector

@@ -36,15 +36,31 @@ __all__ = [
     "SiteState",
     "SiteTask",
     "answer_together",
+    "notes_of",
     "one_by_one",
     "register_site_task",
     "site_task",
     "sum_of_units",
     "task_from_fields",
+    "with_notes",
 ]
 
 SiteState = dict[str, np.ndarray]
 Memo = dict[str, Any]
+_NOTES = "notes"
+
+
+def with_notes(state: SiteState, notes: Sequence[str]) -> SiteState:
+    """A state that tells the site's owner these sentences, and no others; they never leave the site."""
+    rest = {key: value for key, value in state.items() if key != _NOTES}
+    text = "\n".join(notes).encode()
+    return {**rest, _NOTES: np.frombuffer(text, dtype=np.uint8)} if notes else rest
+
+
+def notes_of(state: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """What a site's programs have to tell its owner."""
+    notes = state.get(_NOTES)
+    return () if notes is None else tuple(bytes(notes).decode().split("\n"))
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,8 @@ def open_site(
             log.info("run %r began: %s", event.run_id, event.sentence)
         elif event.what == "finished":
             log.info("run %r has ended; its result is in %s", event.run_id, settings.state / event.run_id)
+        elif event.what == "note":
+            log.warning("about the data of this site: %s", event.sentence)
         if event.run_id and run_directory(settings.state, event.run_id, create=False).is_dir():
             values = {k: v for k, v in vars(event).items() if k != "error"}
             EventLog(run_directory(settings.state, event.run_id) / "events.jsonl").write(values)

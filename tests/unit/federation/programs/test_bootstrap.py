@@ -33,7 +33,7 @@ def memory_site(seed: int, lengths: list[int], d: int = 3, level: float = 0.0) -
 
 def run(sites: dict[str, MemorySite], n_replicates: int = 6, **options: object) -> ResampledMoments:
     federation = InProcessFederation({name: Site(name, data) for name, data in sites.items()})
-    return run_program(bootstrap_program(3, LAGS, n_replicates, **options), federation)  # type: ignore[arg-type]
+    return run_program(bootstrap_program(tuple("abc"), LAGS, n_replicates, **options), federation)  # type: ignore[arg-type]
 
 
 def pooled(sites: dict[str, MemorySite], replicate: int, resampling: str, unit: str, seed: int) -> Moments:
@@ -160,6 +160,7 @@ def test_politis_white_says_which_extra_is_missing(monkeypatch: pytest.MonkeyPat
 
 GOOD = {
     "n_lags": 2,
+    "variables": ("a", "b", "c"),
     "first": -1,
     "stop": 1,
     "resampling": "bootstrap",
@@ -179,7 +180,7 @@ GOOD = {
         ({"resampling": "jackknife"}, "'resampling' is 'jackknife', but it must be one of"),
         ({"stop": -1}, "'stop' is -1, but it must be a whole number from 0"),
         ({"stop": 0, "first": 0}, "'first' must be below 'stop'"),
-        ({"n_lags": 1}, "'origin' must have 6 numbers"),
+        ({"n_lags": 1}, "'origin' has shape .*must have length 6"),
         ({"nonce": 1}, "task 'bootstrap-moments' has no parameter 'nonce'"),
     ],
 )
@@ -194,7 +195,7 @@ def test_malformed_tasks_are_refused(change: dict[str, object], sentence: str) -
 
 def test_a_sum_of_the_wrong_length_is_refused() -> None:
     federation = InProcessFederation({"s": Site("s", memory_site(0, [50]))})
-    program = bootstrap_program(3, LAGS, 2)
+    program = bootstrap_program(tuple("abc"), LAGS, 2)
     first = next(program)
     program.send(federation.sum(first))
     with pytest.raises(ProtocolError, match="the sum of 3 replicates has shape"):

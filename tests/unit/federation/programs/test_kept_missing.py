@@ -47,6 +47,7 @@ QUESTIONS: list[Question] = [
     ),
     BootstrapQuestion(
         n_lags=P,
+        variables=NAMES,
         first=-1,
         stop=2,
         resampling="bootstrap",

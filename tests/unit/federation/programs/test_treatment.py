@@ -1,0 +1,162 @@
+import numpy as np
+import pytest
+
+import feddbn
+from feddbn.data import read_sites
+from feddbn.errors import ParameterError, ProtocolError
+from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.survey import survey_program
+from feddbn.federation.programs.treatment import Wishes, asked_moments_program, periods_of
+from feddbn.federation.protocol.rows import Treatment
+from feddbn.federation.protocol.site import Site, notes_of
+from feddbn.federation.protocol.task import run_program
+from feddbn.runtime.simulated.in_process import InProcessFederation
+
+AUTO = Wishes("auto", "auto", "auto", "auto", "auto", "fill", "exclude")
+
+
+def made(mess=None, seed=20, n_sites=8, rows=200, d=6):
+    return feddbn.simulate(
+        d=d, n_sites=n_sites, n_samples=n_sites * rows, mean_degree=2, random_state=seed, mess=mess
+    )
+
+
+def asked(sites, wishes=AUTO, n_lags=1):
+    data = read_sites(sites, missing="keep")
+    federation = InProcessFederation({name: Site(name, site) for name, site in data.items()})
+    return run_program(asked_moments_program(federation.variables, n_lags, wishes), federation), federation
+
+
+def pooled(sites, basis=None):
+    """Scatter of all lagged rows off the columns that `basis(times)` gives for each recording."""
+    total = 0.0
+    for tables in sites.values():
+        for table in tables:
+            x = table.to_numpy()
+            Z, t = np.hstack([x[1:], x[:-1]]), np.arange(1, len(x))
+            B = basis(t)
+            Z = Z - B @ np.linalg.lstsq(B, Z, rcond=None)[0]
+            total = total + Z.T @ Z
+    return total
+
+
+def test_clean_rows_stay_as_they_are():
+    fed = made()
+    found, _ = asked(fed.sites)
+    assert found.treatment.is_plain
+    assert found.center == "none"
+    assert found.n_disagreeing == 0
+    plain, _ = asked(fed.sites, Wishes())
+    assert np.array_equal(found.moments.scatter, plain.moments.scatter)
+
+
+def test_trends_and_cycles_are_found_and_taken_off_as_by_least_squares():
+    fed = made({"trend": None, "cycle": None, "offsets": None})
+    found, _ = asked(fed.sites)
+    treatment = found.treatment
+    assert treatment.center == "recording"
+    assert treatment.degree == 1
+    assert treatment.periods == (24.0,)
+
+    def basis(t):
+        return np.stack([np.ones(len(t)), t, np.sin(2 * np.pi * t / 24), np.cos(2 * np.pi * t / 24)], axis=1)
+
+    np.testing.assert_allclose(found.moments.scatter, pooled(fed.sites, basis), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_short_recordings_are_not_detrended(seed):
+    found, _ = asked(feddbn.simulate(d=5, n_sites=64, n_samples=512, random_state=seed).sites)
+    assert found.treatment.is_plain
+    assert found.center == "none"
+
+
+def test_given_nuisances_cost_no_further_matrix():
+    fed = made()
+    found, _ = asked(fed.sites, Wishes("recording", 2, (12.0,)))
+    assert found.treatment.degree == 2
+    assert found.treatment.periods == (12.0,)
+    assert found.evidence is None
+
+    def basis(t):
+        angle = 2 * np.pi * t / 12
+        return np.stack([np.ones(len(t)), t, t**2, np.sin(angle), np.cos(angle)], axis=1)
+
+    np.testing.assert_allclose(found.moments.scatter, pooled(fed.sites, basis), rtol=1e-6, atol=1e-6)
+
+
+def test_gains_bring_sites_to_one_scale():
+    fed = made("gains")
+    found, _ = asked(fed.sites)
+    assert found.treatment.log_scales is not None
+    assert found.gains_evidence > 0
+    _, federation = asked(made().sites)
+    question = found.treatment.on(MomentsQuestion(n_lags=1, variables=federation.variables))
+    scales = []
+    for site in read_sites(fed.sites).values():
+        rows = np.concatenate([b.values for r in question.treated(site).recordings() for b in r.blocks()])
+        scales.append(np.log(rows.std(axis=0)))
+    assert np.std(scales, axis=0).max() < 0.1
+
+
+def test_spikes_are_taken_out_and_heavy_tails_are_not():
+    assert asked(made("spikes").sites)[0].spiky == tuple(range(6))
+    assert asked(made("heavy-tails").sites)[0].spiky == ()
+    kept, _ = asked(made("spikes").sites, Wishes("auto", spikes="keep", missing="fill"))
+    assert kept.treatment.limits is None
+    removed, _ = asked(made().sites, Wishes(spikes="remove", missing="fill"))
+    assert removed.treatment.limits is not None
+
+
+@pytest.mark.parametrize("mess", ["other-units", "mixed-columns"])
+def test_an_odd_site_stays_out_and_only_its_owner_is_told(mess):
+    fed = made(mess)
+    found, federation = asked(fed.sites)
+    assert found.n_disagreeing == 1
+    assert found.treatment.abstain
+    told = [name for name in federation.sites if notes_of(federation.state_of(name))]
+    assert len(told) == 1
+    others = {name: tables for name, tables in fed.sites.items() if name != told[0]}
+    without, _ = asked(others, Wishes(found.center))
+    np.testing.assert_allclose(found.moments.scatter, without.moments.scatter)
+    kept, _ = asked(fed.sites, Wishes("auto", on_disagreement="warn"))
+    assert kept.n_disagreeing == 1
+    assert not kept.treatment.abstain
+
+
+def test_the_survey_sends_no_total_and_no_product_of_the_data():
+    """Adding a constant to a recording changes nothing that a site tells in its first look."""
+    fed = made(n_sites=4)
+    shifted = {name: [t + 1000.0 for t in tables] for name, tables in fed.sites.items()}
+    looks = []
+    for sites in (fed.sites, shifted):
+        data = read_sites(sites)
+        federation = InProcessFederation({name: Site(name, site) for name, site in data.items()})
+        answers = []
+        run_program(
+            survey_program(federation.variables, 1), federation, lambda _, s, a=answers: a.append(s.value)
+        )
+        looks.append(answers[0])
+    np.testing.assert_allclose(looks[0], looks[1], rtol=1e-6, atol=1e-6)
+
+
+def test_periods_are_given_as_one_or_several_numbers():
+    assert periods_of(None) == ()
+    assert periods_of(24) == (24.0,)
+    assert periods_of([24, 168.0]) == (24.0, 168.0)
+    assert periods_of("auto") == "auto"
+    with pytest.raises(ParameterError, match="period"):
+        periods_of([np.inf])
+
+
+def test_a_trend_without_means_of_recordings_is_no_question():
+    with pytest.raises(ProtocolError, match="need center='recording'"):
+        MomentsQuestion(n_lags=1, variables=("a",), degree=1)
+    with pytest.raises(ProtocolError, match="must be of one length"):
+        MomentsQuestion(n_lags=1, variables=("a",), try_degrees=(1,))
+
+
+def test_a_treatment_fits_questions_about_fewer_lags():
+    model = np.vstack([np.zeros(4), np.eye(4)])
+    question = Treatment(row_model=model).on(MomentsQuestion(n_lags=0, variables=("a", "b")))
+    assert question.row_model.shape == (3, 2)
