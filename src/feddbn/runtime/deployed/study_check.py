@@ -24,6 +24,7 @@ __all__ = ["spent_epsilon", "study_remarks", "tasks_of", "why_refused"]
 
 # What a method asks for only if the data or its other settings call for it.
 _PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
+_OF_NETWORKS = ("unit-norms", "residual-features")
 _CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
 
 
@@ -82,11 +83,7 @@ def tasks_of(study: Study) -> tuple[str, ...]:
         return ()
     given = study.parameters
     if study.goal == "confidence":
-        return (
-            ("moments", "bootstrap-moments")
-            if given.get("center", "auto") == "auto"
-            else ("bootstrap-moments",)
-        )
+        return *(task for task in method.tasks if task not in _OF_NETWORKS), "bootstrap-moments"
     wanted = list(method.tasks)
     if any(given.get(name) == "auto" for name in _CHOSEN_BY_ROWS):
         wanted += [task for task in method.further_tasks if task.startswith("held-out")]
