@@ -131,6 +131,10 @@ class ResultWarning(UserWarning):
     """Advice on a result, which carries the same sentence in its warnings."""
 
 
+class HistoryWarning(UserWarning):
+    """A history does not look like what a network was learned from."""
+
+
 class UnitsWarning(ResultWarning):
     """A result depends on the units the variables are measured in."""
 

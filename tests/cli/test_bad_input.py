@@ -59,7 +59,7 @@ def test_only_missing_values(refuses, two_sites, tmp_path):
 
 def test_wrong_column(refuses, two_sites, tmp_path):
     text = fit(refuses, two_sites(), tmp_path, "--time", "hour")
-    assert "has no column 'hour', which time= asks for" in text
+    assert "has no column 'hour', which --time asks for" in text
 
 
 def test_missing_variable(refuses, two_sites, tmp_path):
@@ -252,10 +252,17 @@ def test_real_process_shows_the_traceback_with_debug(tmp_path):
     assert DataError.__module__ in done.stderr
 
 
-@pytest.mark.parametrize("text", ["lambda_w", "lambda_w=high", "lambda_w="])
-def test_a_grid_that_is_not_numbers(text):
+@pytest.mark.parametrize("text", ["lambda_w", "=1", "lambda_w="])
+def test_a_grid_without_a_name_or_values(text):
     from feddbn.cli.select import _grid
     from feddbn.errors import ParameterError
 
     with pytest.raises(ParameterError, match="must look like key=v1,v2"):
         _grid([text])
+
+
+def test_a_grid_of_words_says_what_can_be_chosen(refuses, federation):
+    text = refuses("select", federation, "-g", "center=none,recording")
+    assert "grid names 'center', which held-out rows cannot choose" in text
+    assert "-p center=auto chooses it from the first sum" in text
+    assert "contains 'high'; give numbers" in refuses("select", federation, "-g", "lambda_w=high")

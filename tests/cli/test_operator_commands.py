@@ -31,7 +31,7 @@ def run(*arguments, **options):
 def kits(tmp_path_factory):
     pytest.importorskip("nvflare")
     place = tmp_path_factory.mktemp("kits")
-    names = ("--server", "localhost", "--site", "north", "--site", "south")
+    names = ("--server", "localhost", "--site", "north", "--site", "south", "--site", "west")
     done = run("federation", "init", place / "fed", *names, "--port", "1", "--admin-port", "2")
     assert done.exit_code == 0, done.output
     return place / "fed" / "kits"
@@ -109,7 +109,7 @@ def test_site_check_says_what_is_wrong_and_what_is_right(kits, tmp_path):
     study.write_text(STUDY.replace('"v"', '"w"'))
     done = run("site", "check", "--kit", kit, "--study", study, "--json")
     findings = {f["what"]: f for f in json.loads(done.output)}
-    assert "missing here: w; not in the study: v" in findings["study"]["text"]
+    assert "does not offer: w; it has u, v" in findings["study"]["text"]
     assert "server" in run("site", "check", "--kit", kit).output
 
 
@@ -284,3 +284,41 @@ def test_flower_kits_have_keys_only_their_owner_can_read(tmp_path):
         "north",
     )
     assert "already holds the kits of a federation" in " ".join(again.output.split())
+
+
+def test_kits_tell_people_the_commands_of_this_package(kits):
+    for name, command in (
+        ("localhost", "feddbn server start --kit localhost"),
+        ("north", "feddbn site check --kit north --study study.toml"),
+        ("lead@example.org", "feddbn submit study.toml --kit lead@example.org --wait"),
+    ):
+        assert command in (kits / name / "readme.txt").read_text()
+        others = [path for path in (kits / name).rglob("*") if path.suffix == ".txt"]
+        assert others == [kits / name / "readme.txt"]
+
+
+def test_a_job_is_described_in_words():
+    pytest.importorskip("nvflare")
+    from nvflare.apis.job_def import RunStatus
+
+    from feddbn.runtime.engines.nvflare.client import _job
+
+    for status in RunStatus:
+        job = _job({"job_name": "first", "job_id": "1", "status": status.value})
+        assert job.status == status.value
+        assert job.words == job.words.lower()
+        assert ":" not in job.words.replace("started:", "")
+    failed = _job({"job_name": "first", "status": "FINISHED:EXECUTION_EXCEPTION"})
+    assert failed.words == "stopped; `feddbn results first` says why, `feddbn resume first` goes on"
+
+
+def test_unusual_tasks_are_told_before_a_study_is_sent(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY.replace('method = "fdbnl"', 'method = "pfdbnl"') + 'mu = "auto"\n')
+    assert read_study(path).parameters["mu"] == "auto"
+    done = run("submit", path, "--kit", "nowhere")
+    assert "asks for held-out-loss, held-out-sums, which a site answers only if" in done.stderr
+    path.write_text(STUDY + 'center = "banana"\n')
+    done = run("submit", path, "--kit", "nowhere")
+    assert done.exit_code == 2
+    assert "center='banana' is not known; choose 'auto', 'none', 'federated' or 'recording'" in done.stderr

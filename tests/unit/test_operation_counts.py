@@ -74,7 +74,9 @@ def test_a_round_of_fdbnl_sends_one_stack_of_weights_and_its_residuals(monkeypat
 def test_cost_of_a_round_does_not_depend_on_rows_or_sites(monkeypatch):
     per_round = []
     for n_sites, n_samples in ((2, 200), (20, 2000)):
-        model, meter, _ = fitted(FDBNL(refit=False, scale="none", **AS_THEY_ARE), monkeypatch, 6, n_sites, n_samples, 2)
+        model, meter, _ = fitted(
+            FDBNL(refit=False, scale="none", **AS_THEY_ARE), monkeypatch, 6, n_sites, n_samples, 2
+        )
         per_round.append((meter.n_sent - 8 * (1 + 24 + 6)) / model.n_rounds_)
     assert per_round[0] == per_round[1]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddbn.cli.options import Data, Freq, Json, Series, SiteColumn, Time, Variables, column_options
+from feddbn.cli.options import Data, Json, reads_data
 from feddbn.cli.terminal import print_json, print_table, say
+from feddbn.cli.wording import as_options
 from feddbn.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -16,18 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
-_OPTION = re.compile(r"\b(site|series|time|variables|freq)=('[^']*'|[^\s,;)]*)")
 
-
+@reads_data
 def check(
     data: Data,
     n_lags: Annotated[int, typer.Option("--lags", help="Number of lags of the model to come.")] = 1,
-    site: SiteColumn = None,
-    series: Series = None,
-    time: Time = None,
-    variables: Variables = None,
-    freq: Freq = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
 ) -> None:
     """Look for what would make a network wrong, and say what cures it; nothing is learned or written.
 
@@ -38,7 +34,7 @@ def check(
 
     if n_lags < 0:
         raise ParameterError(f"--lags {n_lags} must be a whole number of at least 0.")
-    findings = preflight(data, n_lags, **column_options(site, series, time, variables, freq))
+    findings = preflight(data, n_lags, **read)
     if as_json:
         print_json([vars(finding) for finding in findings])
     else:
@@ -60,13 +56,7 @@ def _print(findings: list[Finding]) -> None:
         first = same[0]
         where = "all" if first.site is None else first.site
         where += f" and {len(same) - 1} more" if len(same) > 1 else ""
-        rows.append([first.severity, where, f"{first.sentence}\n-> {_as_options(first.cure)}"])
+        rows.append([first.severity, where, f"{first.sentence}\n-> {as_options(first.cure)}"])
     print_table(["level", "site", "finding -> cure"], rows, n_text=3)
     counts = {level: sum(row[0] == level for row in rows) for level in ("error", "warning", "note")}
     say(", ".join(f"{n} {level}{'' if n == 1 else 's'}" for level, n in counts.items() if n) + ".")
-
-
-def _as_options(cure: str) -> str:
-    """Return a cure with arguments written as options of the command line."""
-    cure = re.sub(r"\bcenter=", "-p center=", cure)
-    return _OPTION.sub(lambda found: f"--{found[1]} {found[2]}" if found[2] else f"--{found[1]}", cure)

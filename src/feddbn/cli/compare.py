@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from feddbn.cli.options import (
     Data,
-    Freq,
     Json,
     Params,
-    Series,
-    SiteColumn,
-    Time,
-    Variables,
-    column_options,
     parse_n_lags,
     parse_params,
+    reads_data,
 )
 from feddbn.cli.terminal import number, print_json, print_table, progress, say
 from feddbn.method_table import get_method
@@ -30,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["compare", "print_scores"]
 
 
+@reads_data
 def compare(
     data: Data,
     truth: Annotated[Path | None, typer.Option(help="truth.json of simulated data.")] = None,
@@ -45,12 +41,9 @@ def compare(
     ] = None,
     n_lags: Annotated[str | None, typer.Option(help="Number of lags.")] = None,
     param: Params = None,
-    site: SiteColumn = None,
-    series: Series = None,
-    time: Time = None,
-    variables: Variables = None,
-    freq: Freq = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
 ) -> None:
     """Learn with several methods from the same data and show how good each is.
 
@@ -62,7 +55,7 @@ def compare(
     from feddbn.methods.comparison import default_methods
     from feddbn.methods.truth import read_truth
 
-    sites = read_sites(data, **column_options(site, series, time, variables, freq))
+    sites = read_sites(data, **read)
     true = None if truth is None else read_truth(truth)
     methods = [get_method(name) for name in method] if method else default_methods(true, personal)
     parameters = parse_params(param)

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from feddbn.cli.options import (
     Data,
-    Freq,
     Json,
     Params,
-    Series,
-    SiteColumn,
-    Time,
-    Variables,
-    column_options,
     either,
     parse_n_lags,
     parse_params,
+    reads_data,
 )
 from feddbn.cli.terminal import print_frame, print_json, progress, say, write_csv
 from feddbn.errors import ResultWarning
@@ -32,6 +27,7 @@ _MOST_EDGES = 20
 _ABLE = either(method.name for method in METHODS.values() if method.resamples)
 
 
+@reads_data
 def confidence(
     data: Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the table.")] = Path("edges.csv"),
@@ -48,12 +44,9 @@ def confidence(
     level: Annotated[float, typer.Option(help="Coverage of the interval of a weight.")] = 0.9,
     seed: Annotated[int, typer.Option(help="The same seed and data give the same table.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes for the refits.")] = 1,
-    site: SiteColumn = None,
-    series: Series = None,
-    time: Time = None,
-    variables: Variables = None,
-    freq: Freq = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
 ) -> None:
     """Learn again from resamples of every site's rows and count how often each edge comes back.
 
@@ -68,7 +61,7 @@ def confidence(
     if n_lags is not None:
         parameters["n_lags"] = parse_n_lags(n_lags)
     estimator = make_estimator(method, parameters)
-    sites = read_sites(data, **column_options(site, series, time, variables, freq))
+    sites = read_sites(data, **read)
     length = int(block_length) if block_length.lstrip("-").isdigit() else block_length
     with progress("refits", total=max(replicates, 1)) as (_, part), warnings.catch_warnings():
         # `feddbn fit` gives this advice; a table of probabilities cannot act on it.

@@ -10,19 +10,15 @@ import typer
 
 from feddbn.cli.options import (
     Data,
-    Freq,
     Json,
     Params,
-    Series,
-    SiteColumn,
-    Time,
-    Variables,
-    column_options,
     parse_n_lags,
     parse_params,
+    reads_data,
 )
 from feddbn.cli.shared_edges import print_shared_edges
 from feddbn.cli.terminal import number, print_json, print_table, progress, remark, say, short
+from feddbn.cli.wording import as_options
 from feddbn.errors import ParameterError, ResultWarning
 from feddbn.method_table import METHODS, default_method, get_method
 
@@ -34,6 +30,7 @@ __all__ = ["fit", "print_result"]
 _MOST_EDGES = 20
 
 
+@reads_data
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the result.")] = Path(
@@ -65,12 +62,9 @@ def fit(
     min_count: Annotated[
         int, typer.Option(help="Personal methods: hide how many sites have an edge if they are fewer.")
     ] = 1,
-    site: SiteColumn = None,
-    series: Series = None,
-    time: Time = None,
-    variables: Variables = None,
-    freq: Freq = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
 ) -> None:
     """Learn a network from the data of several sites and write it to a JSON file.
 
@@ -83,7 +77,6 @@ def fit(
     from feddbn.model.dbn import DBN
 
     chosen = get_method(method or default_method())
-    columns = column_options(site, series, time, variables, freq)
     true = None if truth is None else read_truth(truth)
     parameters = _parameters(n_lags, lambda_w, lambda_a, forbid, require, param)
     if min_count < 1:
@@ -91,7 +84,7 @@ def fit(
     with progress(chosen.label) as (watch, _), warnings.catch_warnings():
         # The result carries these sentences and they are printed from there.
         warnings.simplefilter("ignore", ResultWarning)
-        estimator = fit_method(chosen, data, parameters, true, watch, **columns)
+        estimator = fit_method(chosen, data, parameters, true, watch, **read)
     result = Result.from_estimator(estimator, truth=true if isinstance(true, DBN) else None)
     result.save(out)
     report = estimator.shared_edges(min_count) if hasattr(estimator, "shared_edges") else None
@@ -154,7 +147,7 @@ def print_result(result: Result) -> None:
     say(f"{within} edges within a moment, {lagged} lagged.")
     _print_edges(result)
     for warning in result.warnings:
-        remark(f"note: {warning}")
+        remark(f"note: {as_options(warning)}")
 
 
 def _print_edges(result: Result) -> None:

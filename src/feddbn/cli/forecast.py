@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feddbn.cli.options import Freq, Json, Network, OfSite, Time, parse_variables
+from feddbn.cli.options import (
+    DayFirst,
+    Freq,
+    Jitter,
+    Json,
+    Network,
+    OfSite,
+    Sort,
+    Time,
+    column_options,
+    parse_variables,
+)
 from feddbn.cli.terminal import print_frame, print_json, remark, say, write_csv
-from feddbn.errors import DataError, ParameterError
+from feddbn.cli.wording import as_options
+from feddbn.errors import ParameterError
 
 if TYPE_CHECKING:
-    from feddbn.core.arrays import FloatArray
-    from feddbn.model.dbn import DBN
+    from feddbn.data.history import History
 
 __all__ = ["forecast"]
 
@@ -35,33 +46,58 @@ def forecast(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write all of it as CSV.")] = None,
     time: Time = None,
     freq: Freq = None,
+    sort: Sort = False,
+    jitter: Jitter = None,
+    day_first: DayFirst = None,
     as_json: Json = False,
 ) -> None:
     """Forecast the moments after a recording, with intervals; --do shows what holding a variable would do."""
+    from feddbn.data.history import read_history
     from feddbn.methods.truth import has_own_levels, read_network
     from feddbn.model.inputs import variable_index
 
     dbn = read_network(network, of)
     names = parse_variables(variables) or list(dbn.variables)
     shown = {dbn.variables[variable_index(name, dbn.variables, "--variables")] for name in names}
-    rows, mean, n_rows = _last_rows(history, dbn, time, freq)
+    read = column_options(time=time, freq=freq, sort=sort, jitter=jitter, day_first=day_first)
+    past = read_history(history, dbn.variables, **{k: v for k, v in read.items() if k != "variables"})
+    _tell(past)
     if has_own_levels(network):
         remark(
-            f"note: the network was learned about each recording's own level; this one's is the mean of its {n_rows} rows."
+            f"note: the network was learned about each recording's own level; this one's is the mean of its "
+            f"{past.n_rows} rows."
         )
-        dbn = dbn.at_level(mean)
-    ahead = dbn.do(_held(do), rows, steps, interval)
+        dbn = dbn.at_level(past.mean)
+    ahead = dbn.do(_held(do), past.rows, steps, interval)
+    if ahead.n_inferred and not past.n_empty:
+        remark(f"note: {ahead.n_inferred} cells that are missing in the last rows were inferred.")
     table = ahead.to_frame().drop(columns="time")
+    moments = past.times(steps)
+    if moments is not None:
+        text = [moment if isinstance(moment, (int, float)) else str(moment) for moment in moments]
+        table.insert(1, "time", [text[step - 1] for step in table["step"]])
     if out is not None:
         write_csv(table, out)
     table = table[table["variable"].isin(shown)]
     if as_json:
         print_json({"interval": interval, "forecast": table})
         return
-    columns = ["variable", "step", "mean", "lower", "upper"]
+    columns = ["variable", "step", *(["time"] if moments is not None else []), "mean", "lower", "upper"]
     print_frame(table.sort_values("variable", kind="stable")[columns], f"{interval:.0%} intervals")
     if out is not None:
         say(f"Forecast: {out}")
+
+
+def _tell(past: History) -> None:
+    """Say from where the forecast goes on, if that is not simply the end of the file."""
+    for found in past.remarks:
+        remark(f"note: {found.sentence.rstrip('.')}; {as_options(found.cure)}.")
+    if past.n_empty:
+        last = "" if past.last is None else f" ({past.last})"
+        rows = "row is" if past.n_empty == 1 else f"{past.n_empty} rows are"
+        remark(
+            f"note: the last {rows} empty; step 1 is the moment after them{last}, inferred from the rows before."
+        )
 
 
 def _held(texts: list[str] | None) -> dict[str | int, float]:
@@ -75,26 +111,3 @@ def _held(texts: list[str] | None) -> dict[str | int, float]:
         if not sign or not name.strip():
             raise ParameterError(f"--do {text!r} must look like VARIABLE=VALUE, for example --do x3=1.5.")
     return held
-
-
-def _last_rows(
-    path: Path, dbn: DBN, time: str | None, freq: str | None
-) -> tuple[FloatArray, FloatArray, int]:
-    """The rows that a forecast goes on from (the recording's end, back to its last gap), its mean and number of rows."""
-    import numpy as np
-
-    from feddbn.cli.options import column_options
-    from feddbn.data import read_sites
-
-    sites = read_sites(path, **{**column_options(None, None, time, None, freq), "variables": dbn.variables})
-    recordings = [recording for site in sites.values() for recording in site.recordings()]
-    if len(recordings) != 1:
-        raise DataError(f"history={str(path)!r} holds {len(recordings)} recordings; give the file of one.")
-    pieces: list[FloatArray] = []
-    total, n_rows = np.zeros(dbn.d), 0
-    for block in recordings[0].blocks():
-        total, n_rows = total + block.values.sum(axis=0), n_rows + len(block.values)
-        pieces = [block.values] if block.starts_segment else [*pieces, block.values]
-    if sum(map(len, pieces)) == 0:
-        raise DataError(f"history={str(path)!r} has no usable row; a forecast goes on from its last ones.")
-    return np.concatenate(pieces), total / n_rows, n_rows

@@ -21,6 +21,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from feddbn.cli.terminal import complain, remark, say
+from feddbn.cli.wording import as_options
 from feddbn.errors import FeddbnError, missing_extra
 
 __all__ = ["COMMANDS", "app", "main"]
@@ -109,10 +110,10 @@ class CommandGroup(TyperGroup):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default", UserWarning)
-                warnings.showwarning = lambda message, *_, **__: remark(f"note: {message}")
+                warnings.showwarning = lambda message, *_, **__: remark(f"note: {as_options(str(message))}")
                 return super().invoke(ctx)
         except FeddbnError as error:
-            complain(str(error))
+            complain(as_options(str(error)))
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             complain("interrupted.")

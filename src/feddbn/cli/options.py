@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +15,16 @@ from feddbn.errors import ParameterError
 
 __all__ = [
     "Data",
+    "DayFirst",
     "Freq",
+    "Jitter",
     "Json",
     "Network",
     "OfSite",
     "Params",
     "Series",
     "SiteColumn",
+    "Sort",
     "Time",
     "Variables",
     "column_options",
@@ -27,6 +32,7 @@ __all__ = [
     "parse_n_lags",
     "parse_params",
     "parse_variables",
+    "reads_data",
 ]
 
 _COLUMNS = "Columns of the data"
@@ -54,6 +60,27 @@ Variables = Annotated[
 Freq = Annotated[
     str | None,
     typer.Option("--freq", help='Step from row to row, such as 1 or "1h".', rich_help_panel=_COLUMNS),
+]
+Sort = Annotated[
+    bool, typer.Option("--sort", help="Put rows in the order of their times first.", rich_help_panel=_COLUMNS)
+]
+Jitter = Annotated[
+    float | None,
+    typer.Option(
+        "--jitter",
+        help="Share of the step by which times may be off, such as 0.1; 0.05 by default.",
+        rich_help_panel=_COLUMNS,
+        show_default=False,
+    ),
+]
+DayFirst = Annotated[
+    bool | None,
+    typer.Option(
+        "--day-first/--month-first",
+        help="How dates such as 01/02/2024 are written.",
+        rich_help_panel=_COLUMNS,
+        show_default=False,
+    ),
 ]
 Network = Annotated[Path, typer.Argument(help="A result or a stored network.", show_default=False)]
 OfSite = Annotated[
@@ -115,14 +142,60 @@ def parse_variables(text: str | None) -> list[str] | None:
 
 
 def column_options(
-    site: str | None, series: str | None, time: str | None, variables: str | None, freq: str | None
+    site: str | None = None,
+    series: str | None = None,
+    time: str | None = None,
+    variables: str | None = None,
+    freq: str | None = None,
+    sort: bool = False,
+    jitter: float | None = None,
+    day_first: bool | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `feddbn.data.read_sites`."""
-    step: int | str | None = int(freq) if freq is not None and freq.isdigit() else freq
     return {
         "site": site,
         "series": series,
         "time": time,
         "variables": parse_variables(variables),
-        "freq": step,
+        "freq": _step(freq),
+        "sort": sort,
+        "jitter": jitter,
+        "day_first": day_first,
     }
+
+
+def _step(text: str | None) -> int | float | str | None:
+    """A number, or text such as 1h."""
+    for kind in (int, float):
+        try:
+            return kind(text)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            continue
+    return text
+
+
+def reads_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say how data are read; its argument `read` gets them for `read_sites`."""
+    kinds = (SiteColumn, Series, Time, Variables, Freq, Sort, Jitter, DayFirst)
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for (name, default), kind in zip(_defaults(column_options).items(), kinds, strict=True)
+    ]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        read = column_options(**{one.name: given.pop(one.name) for one in options})
+        command(**given, read=read)
+
+    own = inspect.signature(command, eval_str=True)
+    kept = [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.parameters.values() if p.name != "read"
+    ]
+    del run.__wrapped__
+    run.__signature__ = own.replace(parameters=[*kept, *options])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in [*kept, *options]}
+    return run
+
+
+def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    return {name: p.default for name, p in inspect.signature(function).parameters.items()}

@@ -9,16 +9,11 @@ import typer
 
 from feddbn.cli.options import (
     Data,
-    Freq,
     Json,
     Params,
-    Series,
-    SiteColumn,
-    Time,
-    Variables,
-    column_options,
     either,
     parse_params,
+    reads_data,
 )
 from feddbn.cli.terminal import number, print_json, print_table, progress, say
 from feddbn.errors import ParameterError
@@ -30,6 +25,7 @@ _PENALTIES = [0.1, 0.05, 0.025]
 _ABLE = either(method.name for method in METHODS.values() if method.selects)
 
 
+@reads_data
 def select(
     data: Data,
     grid: Annotated[
@@ -48,12 +44,9 @@ def select(
     ] = 0.3,
     rule: Annotated[str, typer.Option(help="one-standard-error or best.")] = "one-standard-error",
     param: Params = None,
-    site: SiteColumn = None,
-    series: Series = None,
-    time: Time = None,
-    variables: Variables = None,
-    freq: Freq = None,
     as_json: Json = False,
+    *,
+    read: dict[str, Any],
 ) -> None:
     """Choose parameters by the loss on later rows of every site; only sums of losses are used.
 
@@ -65,10 +58,9 @@ def select(
     chosen = get_method(method)
     estimator = make_estimator(chosen.name, parse_params(param))
     candidates = _grid(grid) if grid else default_grid(chosen)
-    columns = {k: v for k, v in column_options(site, series, time, variables, freq).items() if v is not None}
     options = {"n_blocks": n_blocks, "share": share, "rule": rule}
     with progress(f"{chosen.label}: select") as (watch, _):
-        found = selection.select(estimator, data, candidates, observer=watch, **options, **columns)
+        found = selection.select(estimator, data, candidates, observer=watch, **options, **read)
     if as_json:
         print_json(found.to_dict())
         return
@@ -99,17 +91,16 @@ def _grid(texts: list[str]) -> dict[str, list[Any]]:
     grid: dict[str, list[Any]] = {}
     for text in texts:
         key, sign, values = text.partition("=")
-        try:
-            grid[key.strip().replace("-", "_")] = [_number(value) for value in values.split(",")]
-        except ValueError:
-            sign = ""
-        if not sign:
+        grid[key.strip().replace("-", "_")] = [_number(value.strip()) for value in values.split(",")]
+        if not sign or not key.strip() or "" in values.split(","):
             raise ParameterError(f"--grid {text!r} must look like key=v1,v2,..., for example -g n_lags=1,2.")
     return grid
 
 
-def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -33,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def read_study(path: Path) -> Study:
     """Return the study in a file, its method's parameters checked."""
-    from feddbn.federation.protocol.study import check_noise, check_sites, study_method
+    from feddbn.federation.protocol.study import check_goal, check_noise, check_sites, study_method
     from feddbn.method_table import find_method
     from feddbn.runtime.deployed.settings import load_programs
 
@@ -46,6 +46,7 @@ def read_study(path: Path) -> Study:
     load_programs(("feddbn.methods.studies",))
     find_method(study.method, offered=True)
     study_method(study.method).check(study.parameters)
+    check_goal(study)
     check_noise(study)
     check_sites(study)
     return study
@@ -61,10 +62,24 @@ def submit(
 ) -> None:
     """Send a study to the federation."""
     plan = read_study(study)
+    _tell_tasks(plan)
     run_id = run or f"{plan.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     session = _session(kit)
     session.claim(plan, run_id)
     _send(session, plan, run_id, wait, out, as_json)
+
+
+def _tell_tasks(study: Study) -> None:
+    """Say which tasks of the study the sites' owners have to allow by name."""
+    from feddbn.privacy.policy import SitePolicy
+    from feddbn.runtime.deployed.study_check import tasks_of
+
+    unusual = [task for task in tasks_of(study) if task not in SitePolicy().tasks]
+    if unusual:
+        remark(
+            f"note: this study asks for {', '.join(unusual)}, which a site answers only if `tasks` of its policy lists "
+            "them; ask the owners first, `feddbn site check --study` tells them."
+        )
 
 
 def resume(
@@ -84,7 +99,7 @@ def stop(run: Annotated[str, typer.Argument(help="The run.")], kit: Kit) -> None
     with _session(kit) as session:
         job = session.job_of(run)
         if job.has_ended:
-            raise StateError(f"run {run!r} has ended already; its status is {job.status}.")
+            raise StateError(f"run {run!r} has ended already, so there is nothing to stop: {job.words}.")
         session.abort(job.job)
     typer.echo(f"run {run} was stopped.")
 
@@ -109,7 +124,7 @@ def status(
     for job in jobs:
         progress = found.get(job.job, {})
         present = ", ".join(progress.get("present", []))
-        table.add_row(job.run, job.status, str(progress.get("sums", "")), present)
+        table.add_row(job.run, job.words, str(progress.get("sums", "")), present)
     Terminal().print(table)
 
 
@@ -123,7 +138,7 @@ def results(
     with _session(kit) as session:
         job = session.job_of(run)
         if not job.has_ended:
-            raise StateError(f"run {run!r} has not ended; its status is {job.status}.")
+            raise StateError(f"run {run!r} has not ended: {job.words}.")
         _fetch(session, job.job, run, out, as_json)
 
 

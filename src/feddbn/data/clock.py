@@ -1,11 +1,11 @@
-"""Times as whole numbers, and the step between neighbouring rows.
+"""The step between neighbouring rows, and times counted in it.
 
 The rule
 --------
-- Integers (also floats that are whole), datetimes with or without a time zone, ISO 8601 text and pandas
-  periods are times.
+- What is a time is decided in `feddbn.data.times`.
 - The step is `freq` if given; otherwise the most common difference of neighbouring rows over all recordings
-  of the site (the smallest of equally common ones), for integers as for datetimes.
+  of the site (the smallest of equally common ones), for numbers as for dates. Where differences vary so that
+  more of them lie within the tolerance (`feddbn.data.grid`) of their median, it is the mean of these.
 - A larger difference is a gap. A smaller one is an error: the series is irregular, and a lag would have no
   meaning.
 - Calendar steps: ``freq="MS"``, ``"QS"``, ``"YS"`` (or their ends) count months, ``"B"`` counts working
@@ -21,54 +21,75 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from feddbn.data.times import DECIMAL, IntArray, decimal_ticks, instants, parse_times
 from feddbn.errors import DataError, ParameterError
 
 __all__ = ["Clock", "Freq", "StepCounter", "parse_freq"]
 
-Freq = str | int | pd.Timedelta | pd.DateOffset | np.timedelta64 | None
-IntArray = NDArray[np.int64]
+Freq = str | int | float | pd.Timedelta | pd.DateOffset | np.timedelta64 | None
 
 _DAY = 86_400 * 10**9
 _MONTHS = {"MonthBegin": 1, "MonthEnd": 1, "QuarterBegin": 3, "QuarterEnd": 3, "YearBegin": 12, "YearEnd": 12}
 _MOST_STEPS = 20_000
+_NUMBERS = ("integer", "decimal")
+# Differences that rounding leaves are not worth a word.
+_EXACT = 1e-4
+_ALIKE = 0.01
+_NEAR = 1e-3
+_INSTANTS = (_DAY, 3600 * 10**9, 60 * 10**9, 10**9, 10**8, 10**7, 10**6)
 
 
 @dataclass(frozen=True)
 class Clock:
-    """How to count time: `step` in `unit`: integer, instant (ns), wall (local ns), month or business."""
+    """How to count time: `step` in `unit`: integer, decimal (billionths), instant (ns), wall (local ns), month or business.
+
+    `is_exact` is False where the step is a mean of differences that vary; `day_first` says how dates are written.
+    """
 
     unit: str
     step: int | None
+    is_exact: bool = True
+    day_first: bool | None = None
 
     def ticks(self, column: pd.Series, where: str) -> IntArray:
         """(n,) whole numbers that grow by `step` from one row to the next where no row is missing."""
-        times = _parse(column, where)
-        if self.unit == "integer":
-            if not isinstance(times, np.ndarray):
+        times = parse_times(column, where, self.day_first)
+        if self.unit in _NUMBERS:
+            if isinstance(times, pd.DatetimeIndex):
                 raise DataError(
                     f"{where} has dates in time column {column.name!r}, but freq= or another recording "
-                    "speaks of whole numbers; "
-                    "give freq as text such as '1h', 'D' or 'MS'."
+                    "speaks of numbers; give freq as text such as '1h', 'D' or 'MS'."
                 )
-            return times
-        if isinstance(times, np.ndarray):
+            return times if self.unit == "integer" else decimal_ticks(times, column.name, where)  # type: ignore[return-value]
+        if not isinstance(times, pd.DatetimeIndex):
             raise DataError(
-                f"{where} has whole numbers in time column {column.name!r}, but freq= or another recording "
-                "speaks of dates; "
-                "convert the column with pandas.to_datetime."
+                f"{where} has numbers in time column {column.name!r}, but freq= or another recording "
+                "speaks of dates; convert the column with pandas.to_datetime."
             )
         if self.unit == "instant":
-            return _instants(times)
+            return instants(times)
         local = times.tz_localize(None)
         if self.unit == "wall":
-            return _instants(local)
+            return instants(local)
         if self.unit == "month":
             return np.asarray(local.year * 12 + local.month, dtype=np.int64)
         return np.asarray(
             np.busday_count("1970-01-01", local.to_numpy().astype("datetime64[D]")), dtype=np.int64
         )
+
+    def is_like(self, other: Clock) -> bool:
+        """Whether a lag means the same on both; steps that are means of varying ones may differ by a hundredth."""
+        if self.step is None or other.step is None:
+            return True
+        if (self.unit in _NUMBERS) != (other.unit in _NUMBERS):
+            return False
+        mine, its = (
+            c.step * (DECIMAL if c.unit == "integer" else 1) for c in (self, other) if c.step is not None
+        )
+        if self.is_exact and other.is_exact:
+            return mine == its
+        return abs(mine - its) <= _ALIKE * max(mine, its)
 
     def describe(self) -> str:
         """Return the step in words."""
@@ -76,6 +97,8 @@ class Clock:
             return "an unknown step"
         if self.unit in ("instant", "wall"):
             return str(pd.Timedelta(self.step, unit="ns"))
+        if self.unit == "decimal":
+            return f"{self.step / DECIMAL:.6g} units"
         noun = {"integer": "unit", "month": "month", "business": "working day"}[self.unit]
         return f"{self.step} {noun}{'' if self.step == 1 else 's'}"
 
@@ -87,19 +110,17 @@ def parse_freq(freq: Freq) -> Clock | None:
     if isinstance(freq, np.timedelta64):
         # numpy counts a duration among its integers.
         freq = pd.Timedelta(freq)
-    if isinstance(freq, (bool, float)):
-        raise ParameterError(
-            f"freq={freq!r} is not a step; give a whole number, or text such as '1h', 'D' or 'MS'."
-        )
-    if isinstance(freq, (int, np.integer)):
-        if freq < 1:
-            raise ParameterError(f"freq={freq!r} is not a step; give a whole number of at least 1.")
-        return Clock("integer", int(freq))
+    if isinstance(freq, (int, float, np.integer, np.floating)):
+        if isinstance(freq, bool) or not 1 / DECIMAL <= freq < np.inf:
+            raise ParameterError(
+                f"freq={freq!r} is not a step; give a positive number, or text such as '1h', 'D' or 'MS'."
+            )
+        return Clock("integer", int(freq)) if freq == int(freq) else Clock("decimal", round(freq * DECIMAL))
     try:
         offset: Any = pd.tseries.frequencies.to_offset(freq)
     except (ValueError, TypeError):
         raise ParameterError(
-            f"freq={freq!r} is not a step; give a whole number, or text such as '1h', 'D' or 'MS'."
+            f"freq={freq!r} is not a step; give a positive number, or text such as '1h', 'D' or 'MS'."
         ) from None
     kind, n = type(offset).__name__, int(offset.n)
     clock: Clock | None = None
@@ -122,28 +143,17 @@ def parse_freq(freq: Freq) -> Clock | None:
 class StepCounter:
     """Finds a site's clock from the differences of neighbouring times; memory stays bounded."""
 
-    def __init__(self) -> None:
+    def __init__(self, day_first: bool | None = None) -> None:
+        self._day_first = day_first
         self._counts: Counter[int] = Counter()
-        self._units: set[str] = set()
+        self._unit: str | None = None
         self._has_zone = False
         self._recording: object = None
         self._last: int | None = None
 
     def feed(self, recording: object, column: pd.Series, where: str) -> None:
         """Count the steps of the next rows of a recording."""
-        times = _parse(column, where)
-        integer = isinstance(times, np.ndarray)
-        self._units.add("integer" if integer else "instant")
-        if len(self._units) > 1:
-            raise DataError(
-                f"{where} has whole numbers in time column {column.name!r} where others have dates; use one "
-                "kind."
-            )
-        if isinstance(times, np.ndarray):
-            ticks = times
-        else:
-            self._has_zone = self._has_zone or times.tz is not None
-            ticks = _instants(times)
+        ticks = self._ticks(column, where)
         if recording != self._recording:
             self._recording, self._last = recording, None
         if self._last is not None:
@@ -156,70 +166,81 @@ class StepCounter:
         if len(self._counts) > _MOST_STEPS:
             self._counts = Counter(dict(self._counts.most_common(_MOST_STEPS // 2)))
 
-    def clock(self) -> Clock:
-        """Return the clock whose step is the most common difference."""
-        unit = next(iter(self._units), "integer")
+    def _ticks(self, column: pd.Series, where: str) -> IntArray:
+        times = parse_times(column, where, self._day_first)
+        if isinstance(times, pd.DatetimeIndex):
+            unit, self._has_zone = "instant", self._has_zone or times.tz is not None
+        else:
+            unit = "integer" if times.dtype == np.int64 else "decimal"
+        if self._unit is not None and (unit in _NUMBERS) != (self._unit in _NUMBERS):
+            raise DataError(
+                f"{where} has numbers in time column {column.name!r} where others have dates; use one kind."
+            )
+        if isinstance(times, pd.DatetimeIndex):
+            self._unit = unit
+            return instants(times)
+        if unit == "decimal" and self._unit == "integer":
+            # The first fraction: what was counted before is counted in billionths from now on.
+            self._counts = Counter({step * DECIMAL: count for step, count in self._counts.items()})
+            self._last = None if self._last is None else self._last * DECIMAL
+        self._unit = "decimal" if "decimal" in (unit, self._unit) else unit
+        return np.asarray(times) if self._unit == "integer" else decimal_ticks(times, column.name, where)
+
+    def clock(self, jitter: float = 0.0, declared: Clock | None = None) -> Clock:
+        """Return the clock of these times; a `declared` step of whole numbers also counts numbers with a fraction."""
+        unit = self._unit or "integer"
+        if declared is not None:
+            if declared.unit == "integer" and unit == "decimal":
+                return Clock("decimal", (declared.step or 1) * DECIMAL, True, declared.day_first)
+            return declared
         if not self._counts:
-            return Clock(unit, None)
-        most = max(self._counts.values())
-        step = min(s for s, count in self._counts.items() if count == most)
+            return Clock(unit, None, True, self._day_first)
+        step, is_exact = self._step(jitter)
         if unit == "instant" and self._has_zone and step % _DAY == 0:
             unit = "wall"
-        return Clock(unit, step)
+        return Clock(unit, step, is_exact, self._day_first)
+
+    def _step(self, jitter: float) -> tuple[int, bool]:
+        steps = np.array(sorted(self._counts), dtype=np.int64)
+        counts = np.array([self._counts[s] for s in steps.tolist()])
+        common = int(steps[np.argmax(counts)])
+        if jitter == 0 or 2 * counts.max() >= counts.sum():
+            return common, True
+        middle = int(steps[np.searchsorted(np.cumsum(counts), counts.sum() / 2)])
+        near = [np.abs(steps - anchor) <= jitter * anchor for anchor in (common, middle)]
+        chosen = near[int(counts[near[1]].sum() > counts[near[0]].sum())]
+        if chosen.sum() == 1:
+            return int(steps[chosen][0]), True
+        return _plain(float(np.average(steps[chosen], weights=counts[chosen])), self._unit), False
+
+    def unevenness(self, clock: Clock, jitter: float) -> tuple[float, float] | None:
+        """Return the share of the rows that are off their grid but within the tolerance, and by how much of the step.
+
+        None if there are none, or where time is counted by the calendar.
+        """
+        if (
+            clock.step is None
+            or not self._counts
+            or clock.unit not in ("integer", "decimal", "instant", "wall")
+        ):
+            return None
+        steps = np.array(list(self._counts), dtype=np.float64)
+        if clock.unit == "decimal" and self._unit == "integer":
+            steps *= DECIMAL
+        counts = np.array(list(self._counts.values()))
+        off = np.abs(steps / clock.step - 1)
+        uneven = (off > _EXACT) & (off <= jitter)
+        if not uneven.any():
+            return None
+        return float(counts[uneven].sum() / counts.sum()), float(off[uneven].max())
 
 
-def _instants(times: pd.DatetimeIndex) -> IntArray:
-    return np.asarray(times.as_unit("ns").asi8, dtype=np.int64)
-
-
-def _parse(column: pd.Series, where: str) -> IntArray | pd.DatetimeIndex:
-    """Whole numbers as int64, anything that is a date as DatetimeIndex; a DataError for everything else."""
-    name = column.name
-    absent = column.isna().to_numpy()
-    if absent.any():
-        raise DataError(
-            f"{where} has a missing time in column {name!r} at row {int(np.flatnonzero(absent)[0])} (counted "
-            "from 0); "
-            "fill it or remove the row."
-        )
-    dtype = column.dtype
-    if isinstance(dtype, pd.PeriodDtype):
-        return np.asarray(pd.PeriodIndex(column).asi8, dtype=np.int64)
-    if pd.api.types.is_bool_dtype(dtype):
-        raise DataError(f"{where} has true/false values in time column {name!r}; use whole numbers or dates.")
-    if pd.api.types.is_integer_dtype(dtype):
-        return column.to_numpy(dtype=np.int64)
-    if pd.api.types.is_float_dtype(dtype):
-        floats = column.to_numpy(dtype=float)
-        whole = (
-            floats.astype(np.int64) if np.isfinite(floats).all() and (np.abs(floats) < 2**53).all() else None
-        )
-        if whole is None or (whole != floats).any():
-            raise DataError(
-                f"{where} has fractional times in column {name!r}; use whole numbers (for example "
-                "milliseconds) or dates."
-            )
-        return whole
-    try:
-        if isinstance(dtype, pd.DatetimeTZDtype) or pd.api.types.is_datetime64_dtype(dtype):
-            times = pd.DatetimeIndex(column)
-        else:
-            times = _from_text(column)
-        return times.as_unit("ns")
-    except (ValueError, TypeError, OverflowError):
-        raise DataError(
-            f"{where} has times in column {name!r} that are neither whole numbers nor dates; write dates as "
-            "2024-01-31 or "
-            "2024-01-31T12:00, or convert the column with pandas.to_datetime."
-        ) from None
-
-
-def _from_text(column: pd.Series) -> pd.DatetimeIndex:
-    # Text with offsets is read as UTC throughout, so that a batch with one offset and a batch with two agree.
-    try:
-        times = pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601"))
-        if times.tz is None:
-            return times
-    except ValueError:
-        pass
-    return pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601", utc=True))
+def _plain(step: float, unit: str | None) -> int:
+    """Return the number that people would name for a mean of varying steps: 3600 s for 3599.97 s."""
+    digits = 10.0 ** (np.floor(np.log10(step)) - 2)
+    coarser = _INSTANTS if unit == "instant" else (10 * digits, digits)
+    for size in coarser:
+        nearest = round(step / size) * size
+        if nearest > 0 and abs(nearest - step) <= _NEAR * step:
+            return round(nearest)
+    return round(step)

@@ -6,7 +6,7 @@ Error messages name sites, recordings, columns and row positions, never a value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.data.clock import Clock, Freq, parse_freq
+from feddbn.data.grid import check_jitter
 from feddbn.data.segments import MISSING
 from feddbn.errors import DataError, ParameterError
 
@@ -22,7 +23,10 @@ __all__ = ["Layout", "frame_values", "names_of_keys", "quoted", "row_labels", "t
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns that are not variables, the chosen variables, and the rules for time and missing values."""
+    """The columns that are not variables, the chosen variables, and the rules for time and missing values.
+
+    Its fields are the arguments of `feddbn.data.read_sites`, where they are explained.
+    """
 
     site: str | None = None
     series: str | None = None
@@ -31,6 +35,9 @@ class Layout:
     variables: tuple[str, ...] | None = None
     freq: Freq = None
     missing: str = "drop"
+    sort: bool = False
+    jitter: float | None = None
+    day_first: bool | None = None
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING:
@@ -51,7 +58,14 @@ class Layout:
                     f"variables= contains {quoted(clash)}, which site=, series=, time= or label= uses "
                     "already."
                 )
+        for name, value, allowed in (
+            ("sort", self.sort, (True, False)),
+            ("day_first", self.day_first, (True, False, None)),
+        ):
+            if not any(value is one for one in allowed):
+                raise ParameterError(f"{name}={value!r} must be {' or '.join(map(repr, allowed[:2]))}.")
         parse_freq(self.freq)
+        check_jitter(self.jitter)
 
     @property
     def keys(self) -> dict[str, str | None]:
@@ -61,7 +75,13 @@ class Layout:
     @property
     def clock(self) -> Clock | None:
         """The clock that freq= asks for, or None."""
-        return parse_freq(self.freq)
+        clock = parse_freq(self.freq)
+        return None if clock is None else replace(clock, day_first=self.day_first)
+
+    @property
+    def tolerance(self) -> float:
+        """By which share of the step a distance in time may be off."""
+        return check_jitter(self.jitter)
 
     def require_keys(self, columns: Sequence[str], where: str) -> None:
         """Raise if a column named by an argument is not there."""
@@ -135,9 +155,7 @@ def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.Data
         name = str(frame.index.name or "index")
         if name not in frame.columns:
             frame = frame.rename_axis(index=name).reset_index()
-            layout = Layout(
-                layout.site, layout.series, name, layout.label, layout.variables, layout.freq, layout.missing
-            )
+            layout = replace(layout, time=name)
     columns = frame.columns.tolist()
     names = [str(name) for name in columns]
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.recordings import Recording, SiteData
 
-__all__ = ["AlignedSite", "ArrayRecording", "MemorySite"]
+__all__ = ["AlignedSite", "ArrayRecording", "MemorySite", "Remark"]
+
+
+class Remark(NamedTuple):
+    """What a person should know about how a site was read: a code, a sentence, what changes it."""
+
+    what: str
+    sentence: str
+    cure: str
 
 
 @dataclass(frozen=True)
@@ -25,11 +34,15 @@ class ArrayRecording:
 
 @dataclass(frozen=True)
 class MemorySite:
-    """A site's recordings in memory; `n_dropped_rows` were left out (missing values) when they were read."""
+    """A site's recordings in memory; `n_dropped_rows` were left out (missing values) when they were read.
+
+    `remarks` say what was decided on reading.
+    """
 
     variables: tuple[str, ...]
     items: Sequence[ArrayRecording]
     n_dropped_rows: int = 0
+    remarks: tuple[Remark, ...] = ()
 
     def recordings(self) -> Iterator[ArrayRecording]:
         """Yield the recordings."""
@@ -47,6 +60,11 @@ class AlignedSite:
     def n_dropped_rows(self) -> int:
         """Rows the underlying site dropped."""
         return int(getattr(self.site, "n_dropped_rows", 0))
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What was decided when the underlying site was read."""
+        return tuple(getattr(self.site, "remarks", ()))
 
     def recordings(self) -> Iterator[Recording]:
         """Yield the recordings with reordered columns."""

@@ -14,11 +14,13 @@ from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.data.clock import Clock, Freq, StepCounter
+from feddbn.data.grid import Grid
 from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels, tidy_frame, unnamed
-from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
+from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite, Remark
 from feddbn.data.segments import Segmenter
-from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, index_files
+from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, index_files, uneven_times
 from feddbn.data.tables import ParquetTable, data_files, open_table, stem
+from feddbn.data.times import order_of
 from feddbn.errors import DataError, FileError, ParameterError
 
 __all__ = ["STREAM_BYTES", "read_sites"]
@@ -55,6 +57,9 @@ def read_sites(
     missing: str = "drop",
     stream_bytes: int = STREAM_BYTES,
     same_variables: bool = True,
+    sort: bool = False,
+    jitter: float | None = None,
+    day_first: bool | None = None,
 ) -> dict[str, SiteData]:
     """Return site name -> its recordings, with the same variables in the same order everywhere.
 
@@ -75,7 +80,7 @@ def read_sites(
         Columns to use, in this order; by default every column that has no other role. Sites are aligned by
         name. Arrays have x0, x1, ... unless `variables` names all their columns.
     freq
-        Expected step from row to row: a whole number, or text such as "1h", "D", "MS"; by default the most
+        Expected step from row to row: a number, or text such as "1h", "D", "MS"; by default the most
         common step of each site, which must then be the same for all. A larger step starts a new segment; a
         smaller one is an error.
     label
@@ -88,9 +93,18 @@ def read_sites(
         A site whose files are larger than this together stays on disk and is read in batches.
     same_variables
         False leaves every site with the variables it has.
+    sort
+        True puts the rows of every recording in the order of their times, which reads files of any size at
+        once; otherwise rows that are not in order are refused.
+    jitter
+        By which share of the step the distance of two neighbouring rows may be off, less than 0.5. By
+        default 0.05, and where it was needed the site says so (`remarks`); 0 allows nothing.
+    day_first
+        How dates such as 01/02/2024 are meant: True for the day first, False for the month. By default such
+        dates are refused; 2024-02-01 is always read.
     """
     chosen = None if variables is None else tuple(str(name) for name in _listed(variables))
-    layout = Layout(site, series, time, label, chosen, freq, missing)
+    layout = Layout(site, series, time, label, chosen, freq, missing, sort, jitter, day_first)
     found, clocks = _Reader(layout, stream_bytes).read(data)
     if not found:
         raise DataError("data has no sites; give at least one.")
@@ -204,7 +218,8 @@ class _Reader:
         text = [key for key in (layout.site, layout.series) if key is not None]
         tables = [open_table(file, text) for file in files]
         kinds = {type(table) for table in tables}
-        if len(kinds) == 1 and sum(file.stat().st_size for file in files) > self.stream_bytes:
+        is_large = sum(file.stat().st_size for file in files) > self.stream_bytes
+        if len(kinds) == 1 and is_large and not layout.sort:
             cls = ParquetSite if kinds == {ParquetTable} else CsvSite
             streamed = cls(files, name=name, layout=layout)
             self._note_clock(name, streamed)
@@ -232,7 +247,7 @@ class _Reader:
         text = [key for key in (self.layout.site, self.layout.series) if key is not None]
         table = open_table(path, text)
         origin = f"file {path.name!r}"
-        if path.stat().st_size <= self.stream_bytes:
+        if path.stat().st_size <= self.stream_bytes or self.layout.sort:
             return self._long(table.frame(), origin, stem(path))
         cls = ParquetSite if isinstance(table, ParquetTable) else CsvSite
         layout = cls(path, name=path.name, layout=self.layout).layout
@@ -261,32 +276,43 @@ class _Reader:
             for key, rows in frame.groupby(names_of_keys(frame[own.series], "series", place), sort=False):
                 collected.append(_Series(f"{prefix}{key}", rows, own))
         assert variables is not None
-        clock = self._clock(name, collected)
+        if layout.sort:
+            collected = [_sorted(item, where) for item in collected]
+        clock, remarks = self._clock(name, collected)
         items, n_dropped = [], 0
         for item in collected:
             at = f"recording {item.name!r} of {where}"
             has_time = item.layout.time is not None
             step = clock.step if clock is not None and has_time else None
             cutter = Segmenter(at, variables, step, layout.missing, item.layout.time or "time")
-            ticks = clock.ticks(item.frame[item.layout.time], at) if clock is not None and has_time else None
+            ticks = None
+            if clock is not None and has_time:
+                raw = clock.ticks(item.frame[item.layout.time], at)
+                ticks = Grid(step, layout.tolerance).snap(raw)
             labels, unlabelled = row_labels(item.frame, item.layout.label)
             blocks = tuple(cutter.feed(frame_values(item.frame, variables, at), ticks, labels, unlabelled))
             items.append(ArrayRecording(item.name, blocks))
             n_dropped += cutter.n_dropped
-        return MemorySite(variables, tuple(items), n_dropped)
+        return MemorySite(variables, tuple(items), n_dropped, remarks)
 
-    def _clock(self, name: str, collected: list[_Series]) -> Clock | None:
+    def _clock(self, name: str, collected: list[_Series]) -> tuple[Clock | None, tuple[Remark, ...]]:
         timed = [(i, item) for i, item in enumerate(collected) if item.layout.time is not None]
         if not timed:
-            return None
-        clock = self.layout.clock
-        if clock is None:
-            counter = StepCounter()
-            for i, item in timed:
-                counter.feed(i, item.frame[item.layout.time], f"recording {item.name!r} of site {name!r}")
-            clock = counter.clock()
+            return None, ()
+        counter = StepCounter(self.layout.day_first)
+        for i, item in timed:
+            counter.feed(i, item.frame[item.layout.time], f"recording {item.name!r} of site {name!r}")
+        clock = counter.clock(self.layout.tolerance, self.layout.clock)
         self.clocks[name] = clock
-        return clock
+        return clock, uneven_times(counter, clock, timed[0][1].layout)
+
+
+def _sorted(item: _Series, where: str) -> _Series:
+    time = item.layout.time
+    if time is None:
+        raise ParameterError("sort=True needs times to sort by; name their column with time=.")
+    order = order_of(item.frame[time], f"recording {item.name!r} of {where}", item.layout.day_first)
+    return item if order is None else replace(item, frame=item.frame.iloc[order])
 
 
 def _as_frame(table: pd.DataFrame | np.ndarray, layout: Layout, where: str) -> tuple[pd.DataFrame, Layout]:
@@ -315,16 +341,13 @@ def _as_frame(table: pd.DataFrame | np.ndarray, layout: Layout, where: str) -> t
 
 def _require_one_step(clocks: Mapping[str, Clock]) -> None:
     known = {name: clock for name, clock in clocks.items() if clock.step is not None}
-    if len({(clock.unit == "integer", clock.step) for clock in known.values()}) > 1:
-        (first, a), *rest = known.items()
-        other, b = next(
-            (n, c) for n, c in rest if (c.unit == "integer", c.step) != (a.unit == "integer", a.step)
-        )
-        raise DataError(
-            f"site {first!r} has a row every {a.describe()} but site {other!r} every {b.describe()}, so one "
-            "lag would mean "
-            "different things; resample one of them, or give the expected step with freq=."
-        )
+    for other, b in known.items():
+        first, a = next(iter(known.items()))
+        if not a.is_like(b):
+            raise DataError(
+                f"site {first!r} has a row every {a.describe()} but site {other!r} every {b.describe()}, so one "
+                "lag would mean different things; resample one of them, or give the expected step with freq=."
+            )
 
 
 def _align(sites: dict[str, SiteData], layout: Layout) -> dict[str, SiteData]:

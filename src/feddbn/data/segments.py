@@ -215,9 +215,8 @@ class Segmenter:
                 )
             raise DataError(
                 f"{self.where} has a time in column {self.time!r} at row {row} (counted from 0) that is "
-                "earlier than the "
-                f"row before; sort the rows by {self.time!r}, or name the column that tells recordings apart "
-                "with series=."
+                f"earlier than the row before; sort the rows by {self.time!r} or give sort=True, or name the column "
+                "that tells recordings apart with series=."
             )
         if self.step is None:
             return np.zeros(len(ticks), dtype=bool)
@@ -229,7 +228,7 @@ class Segmenter:
             raise DataError(
                 f"{self.where} has times in column {self.time!r} at rows {row - 1} and {row} (counted from "
                 "0) that are closer "
-                "than the sampling step; resample to a regular step or give the right one with freq= "
-                "(for example freq='MS' for months)."
+                "than the sampling step; resample to a regular step, give the right one with freq= "
+                "(for example freq='MS' for months), or allow uneven steps with jitter= (for example jitter=0.2)."
             )
         return np.asarray(steps > self.step)

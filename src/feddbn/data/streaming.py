@@ -26,12 +26,14 @@ import numpy as np
 
 from feddbn.core.designs.lagged import Block
 from feddbn.data.clock import Clock, Freq, StepCounter
+from feddbn.data.grid import Grid
 from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels
+from feddbn.data.memory import Remark
 from feddbn.data.segments import Segmenter
 from feddbn.data.tables import CsvTable, Cursor, ParquetTable, Table, stem
 from feddbn.errors import DataError, FileError, ParameterError
 
-__all__ = ["CsvSite", "FileIndex", "FileSite", "ParquetSite", "index_files"]
+__all__ = ["CsvSite", "FileIndex", "FileSite", "ParquetSite", "index_files", "uneven_times"]
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -48,10 +50,26 @@ class _Run:
 
 @dataclass(frozen=True)
 class FileIndex:
-    """Where a site's recordings are, and its clock (None without times)."""
+    """Where a site's recordings are, its clock (None without times), and what to know about its times."""
 
     runs: tuple[_Run, ...]
     clock: Clock | None
+    remarks: tuple[Remark, ...] = ()
+
+
+def uneven_times(counter: StepCounter, clock: Clock, layout: Layout) -> tuple[Remark, ...]:
+    """Return a remark if rows were taken as evenly spaced that are not quite, and nobody asked for it."""
+    found = None if layout.jitter is not None else counter.unevenness(clock, layout.tolerance)
+    if found is None:
+        return ()
+    share, most = found
+    text = (
+        f"{max(share, 0.001):.1%} of the times in {layout.time!r} are off the step of {clock.describe()}, by at most "
+        f"{max(most, 0.001):.1%} of it, and were taken as even."
+    )
+    return (
+        Remark("uneven-times", text, "jitter=0 refuses such times, jitter=0.2 allows a fifth of the step"),
+    )
 
 
 def index_files(
@@ -63,7 +81,7 @@ def index_files(
     for number, table in enumerate(tables):
         prefix = f"{stem(table.path)}/" if len(tables) > 1 else ""
         keys = [name for name in (layout.site, layout.series) if name is not None]
-        time = layout.time if layout.clock is None else None
+        time = layout.time
         if not keys and time is None:
             runs.setdefault("", []).append(_Run(stem(table.path), number, 0, table.n_rows()))
             continue
@@ -100,13 +118,16 @@ def index_files(
                 else:
                     mine[-1] = replace(mine[-1], stop=row + stop)
                 if time is not None:
-                    counter = counters.setdefault(site, StepCounter())
+                    counter = counters.setdefault(site, StepCounter(layout.day_first))
                     counter.feed((number, mine[-1].start), frame[time].iloc[start:stop], where)
             row += len(frame)
     found = {}
     for site, its_runs in runs.items():
-        clock = layout.clock if layout.time is not None else None
-        found[site] = FileIndex(tuple(its_runs), counters[site].clock() if site in counters else clock)
+        if site not in counters:
+            found[site] = FileIndex(tuple(its_runs), None)
+            continue
+        clock = counters[site].clock(layout.tolerance, layout.clock)
+        found[site] = FileIndex(tuple(its_runs), clock, uneven_times(counters[site], clock, layout))
     return found
 
 
@@ -181,6 +202,11 @@ class FileSite(ABC):
         found = index_files(self._tables, self.layout, f"site {self.name!r}", self.batch_rows)
         return found.get("", FileIndex((), self.layout.clock))
 
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What was decided about the times."""
+        return self.index.remarks
+
     @cached_property
     def n_dropped_rows(self) -> int:
         """Number of rows left out for missing values; the first use reads all rows once."""
@@ -223,12 +249,13 @@ class FileRecording:
 
     def _feed(self, segmenter: Segmenter) -> Iterator[Block]:
         layout, clock = self._site.layout, self._site.index.clock
+        grid = Grid(None if clock is None else clock.step, layout.tolerance)
         row = self._run.start
         while (frame := self._cursor.read(row, self._run.stop)) is not None:
             values = frame_values(frame, self._site.variables, segmenter.where)
             ticks = None
             if layout.time is not None and clock is not None:
-                ticks = clock.ticks(frame[layout.time], segmenter.where)
+                ticks = grid.snap(clock.ticks(frame[layout.time], segmenter.where))
             labels, unlabelled = row_labels(frame, layout.label)
             row += len(frame)
             yield from segmenter.feed(values, ticks, labels, unlabelled)

@@ -104,6 +104,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         variables: list[str] | None = None,
         freq: Any = None,
         label: str | None = None,
+        sort: bool = False,
+        jitter: float | None = None,
+        day_first: bool | None = None,
         observer: Observer | None = None,
     ) -> Any:
         """Learn from `data` and return self.
@@ -113,6 +116,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         data
             Anything `feddbn.data.read_sites` takes: a dict from site name to recordings, one long DataFrame with
             `site`, `series` and `time` columns, or a path. None with ``federation=``: the sites have the data.
+        site, series, time, variables, freq, label, sort, jitter, day_first
+            Which columns are what, and how times are read: see `feddbn.data.read_sites`.
         observer
             Called after every sum with the task and the answer; for progress bars.
         """
@@ -123,6 +128,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
             "variables": variables,
             "freq": freq,
             "label": label,
+            "sort": sort,
+            "jitter": jitter,
+            "day_first": day_first,
         }
 
         def run(federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
@@ -182,7 +190,11 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         `longest_lag` replaces n_lags where several numbers of lags will be tried.
         """
         if self.federation is not None:
-            given = ["data", *read] if data is not None else [k for k, v in read.items() if v is not None]
+            given = (
+                ["data", *read]
+                if data is not None
+                else [k for k, v in read.items() if v not in (None, False)]
+            )
             if given:
                 raise ParameterError(
                     f"{given[0]} must be None when federation= is given: the federation's sites hold the data."

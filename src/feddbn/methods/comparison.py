@@ -125,7 +125,15 @@ def compare(
         seconds = time.perf_counter() - before
         line = Compared(method, estimator, seconds, None, None)
         scores = None if truth is None else _scores(truth, line.networks)
-        tested = None if test is None or not method.predicts else held_out_score(line.networks, test)
+        tested = (
+            None
+            if test is None or not method.predicts
+            else held_out_score(
+                line.networks,
+                test,
+                _levels(learn) if getattr(estimator, "center_", None) == "recording" else None,
+            )
+        )
         yield Compared(method, estimator, seconds, scores, tested)
 
 
@@ -173,19 +181,42 @@ def _segments(blocks: Iterable[Block]) -> Iterator[FloatArray]:
         yield np.concatenate(pending)
 
 
-def held_out_score(found: DBN | Mapping[str, DBN], test: Mapping[str, Sequence[FloatArray]]) -> float:
+def _levels(learn: Mapping[str, SiteData]) -> dict[str, list[FloatArray | None]]:
+    """Return for every segment the mean of the rows that its recording was learned from; None if there are none."""
+    found: dict[str, list[FloatArray | None]] = {}
+    for name, site in learn.items():
+        found[name] = []
+        for recording in site.recordings():
+            segments = [block.values for block in recording.blocks()]
+            n_rows = sum(map(len, segments))
+            mean = sum(rows.sum(axis=0) for rows in segments) / n_rows if n_rows else None
+            found[name] += [mean] * len(segments)
+    return found
+
+
+def held_out_score(
+    found: DBN | Mapping[str, DBN],
+    test: Mapping[str, Sequence[FloatArray]],
+    levels: Mapping[str, Sequence[FloatArray | None]] | None = None,
+) -> float:
     """Return the mean Gaussian log-likelihood of a row, with the noise variances of these very rows.
 
         log |det(I - W)| - 1/2 sum_j (log(2 pi v_j) + 1),     v_j the mean squared residual of variable j
 
     The variances are taken from the rows because not every method estimates them; that favours none. The
-    determinant is 1 for an acyclic W and charges those that keep cycles.
+    determinant is 1 for an acyclic W and charges those that keep cycles. Where every recording was centred on
+    its own mean, `levels` has that mean for every segment.
     """
     squares: FloatArray | float = 0.0
     n_rows, log_det = 0, 0.0
     for site, segments in test.items():
         dbn = found if isinstance(found, DBN) else found[site]
-        residuals = [_residuals(dbn, rows) for rows in segments if len(rows) > dbn.n_lags]
+        means = [None] * len(segments) if levels is None else levels[site]
+        residuals = [
+            _residuals(dbn if mean is None else dbn.at_level(mean), rows)
+            for rows, mean in zip(segments, means, strict=True)
+            if len(rows) > dbn.n_lags
+        ]
         count = sum(map(len, residuals))
         squares = squares + sum((r * r).sum(axis=0) for r in residuals)
         log_det += count * float(np.linalg.slogdet(np.eye(dbn.d) - dbn.W)[1])

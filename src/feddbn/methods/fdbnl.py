@@ -221,6 +221,9 @@ class FDBNL(ConsensusEstimator):
         Lists of (from, to, lag); names or positions; "*" is every variable.
     center
         "auto", "none", "federated" (on the means of all sites) or "recording" (each on its own).
+    detrend, period, gains, spikes, missing, on_disagreement
+        What else is done to the rows first, by default what the evidence asks for (`treatment_`, `warnings_`); see
+        `methods.treated` and docs/preparing-data.md.
     scale
         What penalties and thresholds act on; weights are reported in the units of the data either way. "federated":
         variables scaled to unit variance; "none": the units of the data, as in the paper, where equal noise variances

@@ -21,13 +21,8 @@ from feddbn.core.statistics.scaling import safe_roots
 from feddbn.core.statistics.unit_roots import slow_warnings
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
-from feddbn.errors import DataError, ParameterError, UnitsWarning
+from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.federation.programs.checked_oneshot import ResidualReport, checked_oneshot_program
-from feddbn.federation.programs.lagged_posterior import (
-    LaggedOptions,
-    feature_candidates,
-    lagged_posterior_program,
-)
 from feddbn.federation.programs.oneshot import (
     NonGaussianReport,
     OneShotOptions,
@@ -38,9 +33,10 @@ from feddbn.federation.programs.oneshot import (
 from feddbn.federation.programs.treatment import Wishes
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator, label_column
-from feddbn.methods.edge_ranking import FEATURES, SMOOTHING, lagged_edge_table, selection_table
+from feddbn.methods.edge_ranking import FEATURES, SMOOTHING
 from feddbn.methods.edge_table import edge_table, path_table
 from feddbn.methods.link_table import open_edges, orientation_table, with_links
+from feddbn.methods.oneshot_features import fit_features
 from feddbn.methods.parameters import (
     Rule,
     a_federation,
@@ -142,8 +138,9 @@ class OneShotDBN(DBNEstimator):
         Number of lags, and the score of each number tried (None unless "auto").
     noise_variance_, reason_
         "equal" or "free", and why.
-    center_
-        "none" or "recording": which means were taken off.
+    center_, treatment_, site_notes_
+        "none" or "recording": which means were taken off; all that was done to the rows and why; what sites of this
+        process found about themselves.
     orientation_
         DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's ends
         exchanged scores. 0 means that the data cannot tell.
@@ -284,7 +281,7 @@ class OneShotDBN(DBNEstimator):
     ) -> None:
         options = self._options()
         if self._has_features:
-            self._fit_features(federation, observer)
+            fit_features(self, federation, observer)
             return
         tasks = federation.answered_tasks
         if tasks is not None and "residual-features" not in tasks:
@@ -329,35 +326,6 @@ class OneShotDBN(DBNEstimator):
 
     def _label_column(self, label: str | None) -> str | None:
         return label_column(self.center_by, label)
-
-    def _fit_features(self, federation: Federation, observer: Observer | None) -> None:
-        """Lagged effects through feature maps: the average over parent sets is the model."""
-        names, d = self._variables, len(self._variables)
-        if d < 2:
-            raise DataError(f"edges need at least 2 variables, got {d}.")
-        allowed = self._constraints().allowed[d:]
-        options = LaggedOptions(
-            self.n_lags, feature_candidates(self.features, self.smoothing, d), self.center_by
-        )
-        result, seconds = self._run(lagged_posterior_program(names, allowed, options), federation, observer)
-        probability, weight = result.posterior.probability, result.weights()
-        present = (probability > 0.5) & allowed
-        A = np.where(present, weight, 0.0).reshape(self.n_lags, d, d)
-        own, variances = result.own_past(present)
-        A[:, np.arange(d), np.arange(d)] = own
-        dbn = DBN(np.zeros((d, d)), A, names, np.zeros(d), variances)
-        self._set_network(dbn, dbn)
-        self.status_ = Status.EXACT
-        self.n_lags_, self.lag_scores_, self.lambda_path_ = self.n_lags, None, None
-        self.order_ = list(names)
-        self.noise_variance_, self.reason_ = "free", result.reason
-        self.orientation_ = orientation_table((), names)
-        self.features_, self.smoothing_ = result.chosen.candidate.features, result.chosen.candidate.smoothing
-        self.selection_ = selection_table(result)
-        self.edge_probabilities_ = with_links(lagged_edge_table(probability, weight, names, allowed), names)
-        self.units_ = self.nongaussian_ = self.residuals_ = None
-        self.score_ = -2 * result.posterior.log_marginal_likelihood
-        self.n_rounds_, self.n_samples_ = len(seconds), round(result.chosen.n)
 
     def _options(self) -> OneShotOptions:
         is_auto = isinstance(self.n_lags, str)

@@ -91,6 +91,8 @@ class PFDBNL(DBNEstimator):
         Sites that were not part of any round; they get the shared network.
     n_rounds_, status_, history_, objective_
         How the fit went.
+    center_values_, scale_values_
+        (q,) what was taken off the lagged columns of all sites, and what they were divided by.
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {
@@ -268,6 +270,7 @@ class PFDBNL(DBNEstimator):
         assert run.status is not None
         shared = self._directed(network(fit.shared, fit.preparation, variables, fit.target_loss), fit)
         self._set_network(shared, network(run.shared, fit.preparation, variables))
+        self.center_values_, self.scale_values_ = fit.preparation.center, fit.preparation.scale
         self.objective_ = fit.objective
         self.n_rounds_ = run.round
         self.status_ = run.status

@@ -246,10 +246,16 @@ def write_json(stored: Mapping[str, Any], path: str | Path) -> Path:
 
 
 def read_json(path: str | Path) -> Mapping[str, Any]:
-    """Return the object in a JSON file."""
+    """Return the object in a JSON file, or the result in a ``.feddbn`` file of a deployment."""
     where = f"file {str(path)!r}"
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        content = Path(path).read_bytes()
+        if content.startswith(b"FEDDBN"):
+            # Imported here: a command that reads JSON does not wait for it.
+            from feddbn.methods.stored import read_stored
+
+            return read_stored(Path(path), content)
+        text = content.decode("utf-8")
     except FileNotFoundError:
         raise FileError(f"{where} does not exist; check the path.") from None
     except UnicodeDecodeError:

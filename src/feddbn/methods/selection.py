@@ -188,6 +188,11 @@ def select(
             f"{type(estimator).__name__} cannot be selected by held-out loss; choose one of {able}."
         )
     unknown = [name for name in grid if name not in AUTO_GRIDS]
+    if "center" in unknown:
+        raise ParameterError(
+            "grid names 'center', which held-out rows cannot choose: a recording's own mean is not known before it is "
+            "seen; leave it out, center='auto' chooses it from the first sum."
+        )
     if unknown or not grid:
         raise ParameterError(
             f"grid names {', '.join(unknown) or 'nothing'}; it may name {', '.join(AUTO_GRIDS)}."

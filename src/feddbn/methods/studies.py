@@ -6,16 +6,18 @@ fitted on the federation that the server of the study provides.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from feddbn.federation.protocol.study import StudyMethod, StudyResult, register_study_method
+from feddbn.errors import ResultWarning
+from feddbn.federation.protocol.study import Confidence, StudyMethod, StudyResult, register_study_method
 from feddbn.federation.protocol.task import Federation
 from feddbn.method_table import METHODS, Method
 from feddbn.methods.registry import make_estimator
-from feddbn.methods.result import Result
+from feddbn.methods.result import Result, plain
 
 __all__ = ["register_for_studies"]
 
@@ -37,6 +39,9 @@ def register_for_studies(method: Method) -> None:
             "intercept": fitted.dbn_.intercept,
             "noise_variances": fitted.dbn_.noise_variances,
         }
+        if method.is_personal:
+            # A site's own network is in these units; with them it can read what it kept.
+            arrays |= {"center": fitted.center_values_, "scale": fitted.scale_values_}
         summary = {
             "method": method.name,
             "variables": list(fitted.dbn_.variables),
@@ -48,7 +53,36 @@ def register_for_studies(method: Method) -> None:
             {key: np.asarray(value, dtype=np.float64) for key, value in arrays.items()}, summary
         )
 
-    register_study_method(StudyMethod(method.name, run, check, takes_noise=method.takes_noise))
+    def confidence(parameters: Mapping[str, Any], how: Confidence, federation: Federation) -> StudyResult:
+        return _edges(make_estimator(method.name, parameters), how, federation, method.name)
+
+    tried = confidence if method.resamples else None
+    register_study_method(
+        StudyMethod(method.name, run, check, takes_noise=method.takes_noise, confidence=tried)
+    )
+
+
+def _edges(estimator: Any, how: Confidence, federation: Federation, method: str) -> StudyResult:
+    """Return how far each edge can be trusted: a table, from resamples that every site draws by itself."""
+    # Imported here: only some studies ask for it.
+    from feddbn.methods.confidence import edge_confidence
+
+    with warnings.catch_warnings():
+        # A study of the network gives this advice; a table of probabilities cannot act on it.
+        warnings.simplefilter("ignore", ResultWarning)
+        table = edge_confidence(
+            estimator,
+            n_replicates=how.replicates,
+            block_length=how.block_length,
+            method=how.resampling,
+            random_state=how.seed,
+            federation=federation,
+            unit=how.unit,
+            level=how.level,
+        )
+    edges = [plain(row) for row in table.to_dict("records")]
+    names = list(federation.variables)
+    return StudyResult({}, {"method": method, "variables": names, "edges": edges, "how": how.model_dump()})
 
 
 for _method in METHODS.values():

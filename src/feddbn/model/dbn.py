@@ -213,7 +213,10 @@ class DBN(Network):
     # How well it fits.
 
     def residuals(self, data: Rows | Sequence[Rows]) -> FloatArray:
-        """(n, d) residuals of every usable row; a list is one uninterrupted stretch an item."""
+        """(n, d) residuals of every usable row; a list is one uninterrupted stretch an item.
+
+        Of a recording with a level of its own: ``dbn.at_level(rows.mean())``, here and in the two below.
+        """
         return np.concatenate(residuals.residual_segments(self, data))
 
     def log_likelihood(self, data: Rows | Sequence[Rows]) -> float:

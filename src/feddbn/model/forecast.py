@@ -8,6 +8,7 @@ through the companion form.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -17,7 +18,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import ParameterError
+from feddbn.errors import HistoryWarning, ParameterError
 from feddbn.model.dynamics import companion, impact, stationary_mean
 from feddbn.model.inputs import (
     RandomState,
@@ -31,6 +32,7 @@ from feddbn.model.inputs import (
 )
 from feddbn.model.network import Network
 from feddbn.model.noise import Noise, draw_noise
+from feddbn.model.plausible import check_order, doubts
 from feddbn.model.state import State, known_state, last_state
 
 __all__ = ["Forecast", "Held", "IntervalMethod", "forecast", "sample_paths"]
@@ -110,6 +112,8 @@ def forecast(
     history
         At least n_lags rows, oldest first; None starts from the mean of a stationary process. Cells may be
         missing (NaN), also whole rows: step 1 is the moment after the last row, whether or not that has values.
+        Rows in other units, of another level or in another order than the network describes are warned of
+        (`HistoryWarning`).
     held
         Variable -> one value for every step, or one per step (NaN: not held at that step).
     interval, method
@@ -120,6 +124,9 @@ def forecast(
     """
     steps = positive_int(steps, "steps")
     start = _start(dbn, history)
+    if history is not None:
+        for sentence in doubts(dbn, rows_of(history, dbn.variables, "history")):
+            warnings.warn(sentence, HistoryWarning, stacklevel=4)
     values = _held_values(dbn, held or {}, steps)
     if method not in ("analytic", "simulation"):
         raise ParameterError(f"method must be 'analytic' or 'simulation', got {method!r}.")
@@ -165,6 +172,7 @@ def _start(dbn: Network, history: Rows | None) -> State:
     p = dbn.n_lags
     if history is None:
         return known_state(np.tile(stationary_mean(dbn), (p, 1)) if p else np.zeros((0, dbn.d)))
+    check_order(history)
     return last_state(dbn, rows_of(history, dbn.variables, "history"))
 
 
@@ -254,13 +262,21 @@ def _run(dbn: Network, start: FloatArray, values: FloatArray, shocks: FloatArray
 
 
 def _time_index(history: Rows | None, steps: int) -> pd.Index:
-    """Times of the forecast: continued where the history has regular times, else 1, 2, ..., steps."""
-    if (
-        isinstance(history, pd.DataFrame)
-        and isinstance(history.index, pd.DatetimeIndex)
-        and len(history) >= 3
-    ):
-        frequency = history.index.freq or pd.infer_freq(history.index)
-        if frequency is not None:
-            return pd.date_range(history.index[-1], periods=steps + 1, freq=frequency)[1:]
+    """Times of the forecast: continued where the history has regular times, else 1, 2, ..., steps.
+
+    Dates are times; so are numbers in an index that has a name.
+    """
+    if isinstance(history, pd.DataFrame) and len(history) >= 3:
+        index = history.index
+        if isinstance(index, pd.DatetimeIndex):
+            frequency = index.freq or pd.infer_freq(index)
+            if frequency is not None:
+                return pd.date_range(index[-1], periods=steps + 1, freq=frequency, name=index.name)[1:]
+        elif isinstance(index, pd.PeriodIndex):
+            return pd.period_range(index[-1], periods=steps + 1, freq=index.freq, name=index.name)[1:]
+        elif index.name is not None and pd.api.types.is_numeric_dtype(index.dtype):
+            step = np.diff(index.to_numpy()[-3:])
+            if step[0] > 0 and np.isclose(step[0], step[1], rtol=1e-6):
+                later: pd.Index = pd.Index(index[-1] + step[-1] * np.arange(1, steps + 1), name=index.name)
+                return later
     return pd.RangeIndex(1, steps + 1, name="step")

@@ -114,3 +114,14 @@ def test_an_unknown_method_lists_the_known_ones():
 def test_an_unknown_parameter_without_a_near_name_lists_the_known_ones():
     with pytest.raises(ParameterError, match="has no parameter 'qqq'; it has n_lags"):
         make_estimator("fdbnl", {"qqq": 1})
+
+
+def test_held_out_rows_are_judged_at_their_recording_level():
+    fed = simulate(d=4, n_sites=4, n_samples=1200, random_state=3)
+    rng = np.random.default_rng(0)
+    moved = {name: frames[0] + rng.normal(50, 20, 4) for name, frames in fed.sites.items()}
+    methods = [get_method("fdbnl")]
+    (plain,) = compare(read_sites(fed.sites), methods, {"center": "recording"}, held_out=0.3)
+    (own,) = compare(read_sites(moved), methods, {}, held_out=0.3)
+    assert own.estimator.center_ == "recording"
+    assert own.held_out == pytest.approx(plain.held_out, abs=1e-6)

@@ -7,21 +7,20 @@ profiles only. A second pass reads the data as a fit would, so that its refusals
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from feddbn.data.checks import check_sites, summary
-from feddbn.data.clock import Freq
 from feddbn.data.layout import Layout
 from feddbn.data.preflight.between import check_between, check_columns, shape
 from feddbn.data.preflight.dynamics import check_dynamics
 from feddbn.data.preflight.finding import SEVERITIES, Finding, named
 from feddbn.data.preflight.keys import check_index, check_keys
 from feddbn.data.preflight.profile import SiteProfile, profile_sites
-from feddbn.data.preflight.quick import quick_warnings
+from feddbn.data.preflight.quick import quick_warnings, remarked
 from feddbn.data.preflight.raw import chunks
 from feddbn.data.preflight.usable import few_usable
 from feddbn.data.preflight.values import centred, check_values, sentinels
@@ -38,22 +37,18 @@ def preflight(
     data: Any,
     n_lags: int = 1,
     *,
-    site: str | None = None,
-    series: str | None = None,
-    time: str | None = None,
-    variables: Sequence[str] | None = None,
-    freq: Freq = None,
-    label: str | None = None,
     whole_rows: bool = True,
+    **read: Any,
 ) -> list[Finding]:
-    """Return what was found in `data`, errors first; the arguments are those of `feddbn.data.read_sites`.
+    """Return what was found in `data`, errors first; `read` are the arguments of `feddbn.data.read_sites`.
 
     `whole_rows` says whether the method needs rows without missing cells, or uses the cells that are there.
 
     Counts are of all rows; trends, cycles, spikes and comparisons look at a bounded part of each recording. Nothing here
     needs more memory for more rows.
     """
-    layout = Layout(site, series, time, label, None if variables is None else tuple(variables), freq)
+    chosen = read.get("variables")
+    layout = Layout(**{**read, "variables": None if chosen is None else tuple(chosen)})
     sites = profile_sites(chunks(data, layout))
     out: list[Finding] = []
     keys: set[str] = set()
@@ -66,15 +61,7 @@ def preflight(
         out += about + _header(profile)
     glued = {str(f.site) for f in out if f.what in ("glued", "shuffled-time", "ignored-index")}
     out += _values(sites, keys, glued)
-    read = {
-        "site": site,
-        "series": series,
-        "time": time,
-        "variables": variables,
-        "freq": freq,
-        "label": label,
-        "missing": "drop" if whole_rows else "keep",
-    }
+    read = {**read, "missing": "drop" if whole_rows else "keep"}
     out = _explained(out, _usable(data, n_lags, read, whole_rows))
     return sorted(out, key=lambda finding: -SEVERITIES.index(finding.severity))
 
@@ -149,6 +136,7 @@ def _usable(data: Any, n_lags: int, read: dict[str, Any], whole_rows: bool) -> l
         return [_refusal(error)]
     out = []
     for name, row in table.iterrows():
+        out += remarked(str(name), sites[str(name)])
         try:
             check_sites({str(name): sites[str(name)]}, n_lags)
         except DataError as error:

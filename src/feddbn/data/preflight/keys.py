@@ -139,7 +139,7 @@ def _finding(site: SiteProfile, name: str, found: Role) -> Finding:
         return Finding("undeclared-time", "warning", text, cure, site.name, columns=(name,))
     if found.kind == "shuffled":
         text = f"{name!r} looks like a time, but the rows are not in its order, so a lag would mean nothing."
-        cure = f"sort the rows by {name!r}, then {declare}"
+        cure = f"{declare} sort=True"
         return Finding("shuffled-time", "warning", text, cure, site.name, columns=(name,))
     if found.kind == "rising":
         text = (
@@ -168,11 +168,10 @@ def _finding(site: SiteProfile, name: str, found: Role) -> Finding:
 def _declare(site: SiteProfile, name: str) -> str:
     """Return the option that makes the column a time, with what a fit needs to read it."""
     one, j = next(iter(site.column(name)))
-    if one.is_date[j]:
-        return f"{option('time', name)} (dates written as 2024-01-31 or 2024-01-31T12:00)"
-    head = one.head[:, j]
     return option("time", name) + (
-        "" if (head == np.rint(head)).all() else " (in whole numbers, such as milliseconds)"
+        " (dates as 2024-01-31T12:00, others with day_first=True or day_first=False)"
+        if one.is_date[j]
+        else ""
     )
 
 

@@ -21,7 +21,7 @@ from feddbn.data.preflight.raw import recorded
 from feddbn.data.preflight.usable import few_usable
 from feddbn.data.preflight.values import CODES, check_codes, is_code, sentinels
 
-__all__ = ["quick_warnings"]
+__all__ = ["quick_warnings", "remarked"]
 
 _ROWS = 2000
 _FEW_ROWS = 64
@@ -50,6 +50,8 @@ def quick_warnings(
         Whether the method needs rows without missing cells, or uses the cells that are there.
     """
     found = list(_ignored_levels(data, declared))
+    for name, site in sites.items():
+        found += remarked(name, site)
     starts = {name: _beginning(site) for name, site in sites.items()}
     for name in _suspicious({name: start[0] for name, start in starts.items() if start is not None}):
         start = starts[name]
@@ -60,6 +62,13 @@ def quick_warnings(
     for k in np.flatnonzero(usable < _NEAR_EMPTY * rows).tolist():
         found += few_usable(str(table.index[k]), table.iloc[k], n_lags, _NEAR_EMPTY, whole_rows)
     return _sentences(found)
+
+
+def remarked(name: str, site: SiteData) -> list[Finding]:
+    """Return what was decided when the site was read."""
+    return [
+        Finding(what, "note", sentence, cure, name) for what, sentence, cure in getattr(site, "remarks", ())
+    ]
 
 
 def _ignored_levels(data: Any, declared: Collection[str]) -> Iterable[Finding]:

@@ -22,6 +22,7 @@ import numpy as np
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode
+from feddbn.data.memory import AlignedSite
 from feddbn.errors import AggregationError, FeddbnError, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.fence import Step, decide
 from feddbn.federation.protocol.messages import (
@@ -34,12 +35,12 @@ from feddbn.federation.protocol.messages import (
     refusal,
     task_from,
 )
-from feddbn.federation.protocol.site import Guard, Site, notes_of
+from feddbn.federation.protocol.site import Guard, Site, SiteData, notes_of
 from feddbn.federation.protocol.store_format import RecordStore, SiteRecord, Snapshot
 from feddbn.federation.protocol.study import Study, StudyResult, personal_result, study_from_json
 from feddbn.federation.protocol.task import Task
 
-__all__ = ["SiteEndpoint", "SiteEvent", "StudyCheck", "agree"]
+__all__ = ["SiteEndpoint", "SiteEvent", "StudyCheck", "agree", "chosen_variables", "unit_differences"]
 
 StudyCheck = Callable[[Study], None]
 Answer = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
@@ -76,17 +77,39 @@ def agree(study: Study, site: str, variables: Sequence[str], version: str) -> No
     if study.n_lags is not None and study.n_lags < 0:
         raise SiteRefused(f"the study asks for n_lags = {study.n_lags}; it must be 0 or more.")
     missing = [name for name in study.variables if name not in variables]
-    extra = [name for name in variables if name not in study.variables]
-    if study.some_variables_may_be_missing:
-        missing = [] if len(missing) < len(study.variables) else missing
-    if missing or extra:
-        parts = [f"missing here: {', '.join(missing)}"] if missing else []
-        parts += [f"not in the study: {', '.join(extra)}"] if extra else []
+    if study.some_variables_may_be_missing and len(missing) < len(study.variables):
+        return
+    if missing:
+        has = ", ".join(variables[:10]) + (", ..." if len(variables) > 10 else "")
         raise SiteRefused(
-            f"the variables of study {study.name!r} and of this site differ ({'; '.join(parts)})."
+            f"the study {study.name!r} asks for variables that this site does not offer: {', '.join(missing)}; it has "
+            f"{has}. Add the columns to the site's data (or to `variables` in its settings), rename them, or leave them "
+            "out of the study."
         )
-    if not missing and not study.some_variables_may_be_missing and tuple(variables) != study.variables:
-        raise SiteRefused(f"the variables of study {study.name!r} and of this site are in another order.")
+
+
+def chosen_variables(study: Study, variables: Sequence[str]) -> tuple[str, ...]:
+    """Return the study's variables that a site has, in the study's order."""
+    return tuple(name for name in study.variables if name in variables)
+
+
+def unit_differences(study: Study, units: Mapping[str, str]) -> list[str]:
+    """Return "variable: study's unit, site's unit" where both say one and they are not the same text."""
+    return [
+        f"{name} in {unit} instead of {units[name]}"
+        for name, unit in study.units.items()
+        if name in units and units[name].strip() != unit.strip()
+    ]
+
+
+def _announcement(study: Study, variables: Sequence[str]) -> str:
+    """Return what a study will do here, in one line for the people at the site."""
+    how = "secure aggregation" if study.privacy.secure_aggregation else "plain sums"
+    noise = "" if study.privacy.epsilon is None else f", epsilon {study.privacy.epsilon:g}"
+    return (
+        f"study {study.name!r}, method {study.method} ({study.goal}), {len(variables)} variables ({', '.join(variables[:8])}"
+        f"{', ...' if len(variables) > 8 else ''}), {len(study.sites)} sites, {how}{noise}."
+    )
 
 
 class SiteEndpoint:
@@ -105,6 +128,9 @@ class SiteEndpoint:
     masked
         Makes, for a run, the function that answers the messages of secure aggregation; None refuses studies
         that ask for it. In such a study no vector leaves in any other way.
+    read
+        Reads the site's data with some of its variables only: rows that lack another one then count. Without it the
+        columns are picked from what was read.
     keep
         Called at the end with (run id, result, personal arrays): writes to the site's own disk.
     on_event
@@ -119,6 +145,7 @@ class SiteEndpoint:
         checks: Sequence[StudyCheck] = (),
         guards: Callable[[str, Study], Sequence[Guard]] | None = None,
         masked: MakeMasked | None = None,
+        read: Callable[[tuple[str, ...]], SiteData] | None = None,
         keep: Callable[[str, StudyResult, Mapping[str, np.ndarray]], None] | None = None,
         on_event: Callable[[SiteEvent], None] | None = None,
         max_bytes: int = MAX_MESSAGE_BYTES,
@@ -134,6 +161,8 @@ class SiteEndpoint:
         }
         self._guards = guards
         self._masked = masked
+        self._whole = site.data
+        self._read = read or (lambda names: AlignedSite(names, self._whole))
         self._masking: tuple[str, Callable[[bytes], bytes]] | None = None
         self._asked: tuple[Request, SiteRecord] | None = None
         self._keep = keep
@@ -198,11 +227,16 @@ class SiteEndpoint:
 
     def _join(self, run_id: str, study: Study) -> None:
         self._agreed = (run_id, study)
+        names = chosen_variables(study, tuple(self._whole.variables))
+        if names != tuple(self._site.data.variables):
+            data = self._whole if names == tuple(self._whole.variables) else self._read(names)
+            # Another site as far as programs go: what it remembers is of other columns.
+            self._site = self._site.with_data(data)
         if self._guards is not None:
             self._site.guards = tuple(self._guards(run_id, study))
 
     def _agree(self, study: Study, version: str) -> None:
-        agree(study, self.name, self._site.data.variables, version)
+        agree(study, self.name, tuple(self._whole.variables), version)
         if study.privacy.secure_aggregation and self._masked is None:
             raise SiteRefused("the study asks for secure aggregation, which is not set up at this site.")
         for check in self._checks:
@@ -233,7 +267,9 @@ class SiteEndpoint:
         self._join(request.run_id, study)
         # A handshake begins a segment; the server's end of secure aggregation begins anew, so does ours.
         self._masking = None
-        self._tell("agreed", request, task=study.method)
+        self._tell(
+            "agreed", request, task=study.method, sentence=_announcement(study, self._site.data.variables)
+        )
         return {"version": __version__, "last": record.current.seq}, {}
 
     def _task(self, request: Request, record: SiteRecord) -> Answer:

@@ -222,6 +222,12 @@ class Site:
         self.state: SiteState = {}
         self._memo: Memo = {}
 
+    def with_data(self, data: SiteData) -> Site:
+        """Return the same site, guards and state with other data and nothing remembered."""
+        site = Site(self.name, data, self.guards)
+        site.state = self.state
+        return site
+
     @property
     def here(self) -> Here:
         """What a program may read."""

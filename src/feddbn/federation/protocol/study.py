@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
@@ -26,10 +26,12 @@ from feddbn.federation.protocol.task import Federation
 
 __all__ = [
     "Attendance",
+    "Confidence",
     "Privacy",
     "Study",
     "StudyMethod",
     "StudyResult",
+    "check_goal",
     "check_noise",
     "check_sites",
     "parse_study",
@@ -77,8 +79,23 @@ class Attendance(_Strict):
     max_wait_s: float = Field(default=600.0, ge=0)
 
 
+class Confidence(_Strict):
+    """How edges are tried out where a study's goal is "confidence": as the arguments of ``edge_confidence``."""
+
+    replicates: int = Field(default=100, ge=2, le=10_000)
+    resampling: Literal["bootstrap", "stability"] = "bootstrap"
+    block_length: int | Literal["auto", "politis-white"] = "auto"
+    unit: Literal["auto", "recordings", "blocks"] = "auto"
+    level: float = Field(default=0.9, gt=0, lt=1)
+    seed: int = Field(default=0, ge=0)
+
+
 class Study(_Strict):
-    """One study, as written in its TOML file."""
+    """One study, as written in its TOML file.
+
+    `units` may say in which unit a variable is meant; a site that says another one for its data does not take part.
+    The `goal` is a network, or how far each of its edges can be trusted.
+    """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
     method: str
@@ -88,6 +105,9 @@ class Study(_Strict):
     privacy: Privacy = Field(default_factory=Privacy)
     attendance: Attendance = Field(default_factory=Attendance)
     some_variables_may_be_missing: bool = False
+    units: dict[str, str] = Field(default_factory=dict)
+    goal: Literal["network", "confidence"] = "network"
+    confidence: Confidence = Field(default_factory=Confidence)
 
     @field_validator("variables", "sites")
     @classmethod
@@ -95,6 +115,13 @@ class Study(_Strict):
         if len(set(names)) != len(names):
             raise ValueError("a name appears twice")
         return names
+
+    @model_validator(mode="after")
+    def _units_of_variables(self) -> Study:
+        odd = [name for name in self.units if name not in self.variables]
+        if odd:
+            raise ValueError(f"units names {odd[0]!r}, which is not one of the variables")
+        return self
 
     @property
     def n_lags(self) -> int | None:
@@ -104,7 +131,13 @@ class Study(_Strict):
 
     def to_json(self) -> str:
         """Return the canonical text: equal studies give equal text."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        values = self.model_dump(mode="json")
+        # A study that uses none of these has the text that it had before there were any.
+        if not self.units:
+            del values["units"]
+        if self.goal == "network":
+            del values["goal"], values["confidence"]
+        return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @property
     def digest(self) -> str:
@@ -197,12 +230,22 @@ class StudyMethod:
         Raises `ParameterError` for impossible parameters; run before anything is sent.
     takes_noise
         Whether it asks only for sums that sites can protect by noise (see `federation.programs.private_moments`).
+    confidence
+        ``(parameters, how, federation) -> result`` of a study that asks how far edges can be trusted, or None.
     """
 
     name: str
     run: Run
     check: Callable[[Parameters], None] = lambda parameters: None
     takes_noise: bool = False
+    confidence: Callable[[Parameters, Confidence, Federation], StudyResult] | None = None
+
+    def run_study(self, study: Study, federation: Federation) -> StudyResult:
+        """Return what the study asks for."""
+        check_goal(study)
+        if study.goal == "network" or self.confidence is None:
+            return self.run(study.parameters, federation)
+        return self.confidence(study.parameters, study.confidence, federation)
 
 
 _METHODS: dict[str, StudyMethod] = {}
@@ -240,6 +283,28 @@ def study_method(name: str) -> StudyMethod:
         raise ParameterError(
             f"method {name!r} is not known; this version has: {', '.join(study_methods())}."
         ) from None
+
+
+def check_goal(study: Study) -> None:
+    """Refuse a study of confidence that its method, its lags or its noise do not allow."""
+    if study.goal == "network":
+        return
+    if study_method(study.method).confidence is None:
+        able = (
+            ", ".join(name for name in study_methods() if _METHODS[name].confidence is not None)
+            or "no method"
+        )
+        raise ParameterError(
+            f"goal = 'confidence': method {study.method!r} cannot learn from resampled sums; use {able}."
+        )
+    if study.privacy.epsilon is not None:
+        raise ParameterError(
+            "goal = 'confidence': resampled sums carry no noise; remove epsilon, or leave the study."
+        )
+    if study.parameters.get("n_lags") == "auto":
+        raise ParameterError(
+            "goal = 'confidence' needs a number of lags; set n_lags to the one that was chosen."
+        )
 
 
 def check_noise(study: Study) -> None:

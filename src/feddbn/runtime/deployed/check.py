@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from feddbn._version import __version__
 from feddbn.data.preflight import preflight
 from feddbn.errors import FeddbnError
-from feddbn.federation.protocol.endpoint import agree
 from feddbn.federation.protocol.study import Study
-from feddbn.runtime.deployed.open_site import describe_data, read_data, study_checks
+from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.deployed.open_site import describe_data, read_data
 from feddbn.runtime.deployed.protection import describe_policy, read_policy
 from feddbn.runtime.deployed.settings import SiteSettings, read_site_settings
+from feddbn.runtime.deployed.study_check import study_remarks, why_refused
 
 __all__ = ["Finding", "check_settings"]
 
@@ -46,10 +47,7 @@ def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
         policy = read_policy(settings.policy)
         out.append(Finding("policy", None, describe_policy(policy)))
         if study is not None:
-            agree(study, settings.name, data.variables, __version__)
-            for check in study_checks(settings, policy):
-                check(study)
-            out.append(Finding("study", True, f"this site can join {study.name!r}"))
+            out += _check_study(settings, policy, tuple(data.variables), study)
     except FeddbnError as error:
         out.append(Finding("study" if out else "data", False, str(error)))
         if len(out) == 1:
@@ -64,22 +62,43 @@ def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
     return out
 
 
+def _check_study(
+    settings: SiteSettings, policy: SitePolicy, variables: tuple[str, ...], study: Study
+) -> list[Finding]:
+    """Return every reason for which the site would refuse the study; if there is none, what its owner should know."""
+    refused = why_refused(settings, policy, variables, study)
+    if refused:
+        return [Finding("study", False, sentence) for sentence in refused]
+    remarks = [
+        Finding("study: note", None, text) for text in study_remarks(settings, policy, variables, study)
+    ]
+    return [Finding("study", True, f"this site can join {study.name!r}"), *remarks]
+
+
 def _preflight(settings: SiteSettings, n_lags: int) -> list[Finding]:
     """Return what the site's own data show by themselves; it is told here and nowhere else."""
     try:
         found = preflight(
             {settings.name: settings.data},
             n_lags,
-            series=settings.series or None,
-            time=settings.time or None,
-            variables=settings.variables or None,
-            label=settings.label or None,
+            **settings.reading,
         )
     except FeddbnError:
         # The data cannot be opened, which is said already.
         return []
     # Only a refusal keeps a site from taking part; everything else is for its owner to judge.
     return [
-        Finding(f"data: {one.what}", None, f"{one.severity}: {one.sentence} Cure: {one.cure}.")
+        Finding(f"data: {one.what}", None, f"{one.severity}: {one.sentence} Cure: {_as_settings(one.cure)}.")
         for one in found
     ]
+
+
+def _as_settings(cure: str) -> str:
+    """Return a cure with arguments written as lines of the settings file."""
+    cure = re.sub(r"\b(sort|day_first)=(True|False)", lambda found: f"{found[1]} = {found[2].lower()}", cure)
+    cure = re.sub(r"\bjitter=(\d(?:\.\d+)?)", r"jitter = \1", cure)
+    return re.sub(r"\b(series|time|label)=(?:'([^']*)'|([^\s,;.)]+))", _line, cure)
+
+
+def _line(found: re.Match[str]) -> str:
+    return f'{found[1]} = "{found[2] or found[3]}"'

@@ -19,7 +19,7 @@ from feddbn._version import __version__
 from feddbn.errors import ProtocolError
 from feddbn.federation.protocol.exchange import Exchange
 from feddbn.federation.protocol.messages import NEVER, Request, digest_of, encode_request
-from feddbn.federation.protocol.study import Study, StudyResult, study_method
+from feddbn.federation.protocol.study import Study, StudyResult, check_goal, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell
 from feddbn.runtime.deployed.attendance import Roll
@@ -150,9 +150,10 @@ def run_study(coordinator: Coordinator, study: Study) -> tuple[StudyResult, tupl
     """Return the result of a study and who received it: handshake, program, personal results."""
     method = study_method(study.method)
     method.check(study.parameters)
+    check_goal(study)
     federation: Federation = coordinator
     if study.privacy.epsilon is not None:
         federation = noise_aware(coordinator, study)
     coordinator.hello()
-    result = method.run(study.parameters, federation)
+    result = method.run_study(study, federation)
     return result, coordinator.finish(result)

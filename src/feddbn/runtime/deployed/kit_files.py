@@ -13,6 +13,19 @@ from feddbn.runtime.deployed.protection import default_policy_text
 __all__ = ["kits_below", "write_secret", "write_site_files"]
 
 
+_MORE = (
+    "# What else can be said about the data; remove the # where it applies.",
+    '# variables = ["heart_rate", "lactate"]   # columns that studies may use; all if left out',
+    '# series = "patient"                      # the column that tells recordings apart',
+    '# time = "when"                           # the column with the time',
+    "# sort = true                             # rows are not in the order of time",
+    "# day_first = true                        # dates such as 31.01.2024",
+    "# [units]                                 # compared with what a study means; this table comes last",
+    '# heart_rate = "1/min"',
+    "",
+)
+
+
 def kits_below(directory: Path) -> Path:
     """Return the new directory for the kits of a federation, not yet made."""
     root = Path(directory).resolve() / "kits"
@@ -41,7 +54,7 @@ def write_site_files(places: Mapping[str, Path], above: str = "") -> None:
     for site, place in places.items():
         lines = [f'name = "{site}"', f'data = "{above}data"', f'state = "{above}state"']
         lines += ['policy = "policy.toml"', 'identity = "identity.key"', 'peers = "peers.toml"']
-        settings = "\n".join([*lines, "max_lags = 10", "keep_days = 30", ""])
+        settings = "\n".join([*lines, "max_lags = 10", "keep_days = 30", "", *_MORE])
         (place / "feddbn_site.toml").write_text(settings, encoding="utf-8")
         (place / "policy.toml").write_text(default_policy_text(), encoding="utf-8")
         (place / "peers.toml").write_text("".join(peers), encoding="utf-8")

@@ -7,7 +7,7 @@ import logging
 from feddbn.data.checks import summary
 from feddbn.data.read import read_sites
 from feddbn.errors import FileError, SiteRefused
-from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCheck
+from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCheck, unit_differences
 from feddbn.federation.protocol.site import Site, SiteData
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.policy import SitePolicy
@@ -18,17 +18,12 @@ from feddbn.runtime.deployed.store import EventLog, FileStore, prune_runs, run_d
 __all__ = ["describe_data", "open_site", "read_data", "study_checks"]
 
 
-def read_data(settings: SiteSettings) -> SiteData:
-    """Return the site's recordings."""
-    found = read_sites(
-        {settings.name: settings.data},
-        series=settings.series or None,
-        time=settings.time or None,
-        variables=settings.variables or None,
-        label=settings.label or None,
-        missing="keep",
-    )
-    return found[settings.name]
+def read_data(settings: SiteSettings, variables: tuple[str, ...] | None = None) -> SiteData:
+    """Return the site's recordings, with these of its variables."""
+    read = settings.reading
+    if variables is not None:
+        read["variables"] = variables
+    return read_sites({settings.name: settings.data}, missing="keep", **read)[settings.name]
 
 
 def describe_data(data: SiteData) -> str:
@@ -62,7 +57,15 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
         n_sites, masked = len(study.sites), privacy.secure_aggregation
         policy.check_study(study.method, n_sites, masked, privacy.epsilon, privacy.unit)
 
-    return [lags, rules]
+    def units(study: Study) -> None:
+        differ = unit_differences(study, settings.units)
+        if differ:
+            raise SiteRefused(
+                f"the study {study.name!r} and this site name other units ({'; '.join(differ)}); convert the data, or "
+                "correct `units` in the study or in the site's settings."
+            )
+
+    return [lags, rules, units]
 
 
 def open_site(
@@ -94,6 +97,10 @@ def open_site(
             log.error("unexpected error in run %r", event.run_id, exc_info=event.error)
         elif event.what == "refused":
             log.warning("refused: %s", event.sentence)
+        elif event.what == "agreed":
+            log.info("run %r began: %s", event.run_id, event.sentence)
+        elif event.what == "finished":
+            log.info("run %r has ended; its result is in %s", event.run_id, settings.state / event.run_id)
         elif event.what == "note":
             log.warning("about the data of this site: %s", event.sentence)
         if event.run_id and run_directory(settings.state, event.run_id, create=False).is_dir():
@@ -106,6 +113,7 @@ def open_site(
         checks=study_checks(settings, policy),
         guards=protection.guards,
         masked=masked,
+        read=lambda names: read_data(settings, names),
         keep=store.keep,
         on_event=tell,
         max_bytes=settings.max_message_mb * 2**20,

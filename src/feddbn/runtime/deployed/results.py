@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ def read_outcome(directory: Path) -> dict[str, Any]:
 def export_result(directory: Path) -> StudyResult | None:
     """Return the result in ``result.feddbn``, written as .npz and .json beside it; None if there is none.
 
-    ``result.json`` is what the other commands read; a network is also written as ``dbn.json``.
+    ``result.json`` is what the other commands read; a network is also written as ``dbn.json``, and a table of edges as
+    ``edges.csv``.
     """
     path = Path(directory) / "result.feddbn"
     if not path.exists():
@@ -56,4 +58,10 @@ def export_result(directory: Path) -> StudyResult | None:
         undirected = [(str(source), str(target)) for source, target in pairs]
         dbn = DBN(arrays["W"], arrays["A"], names, arrays["intercept"], arrays["noise_variances"], undirected)
         path.with_name("dbn.json").write_text(json_text(dbn), encoding="utf-8")
+    edges = result.summary.get("edges")
+    if isinstance(edges, list) and edges:
+        with open(path.with_name("edges.csv"), "w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(edges[0]))
+            writer.writeheader()
+            writer.writerows(edges)
     return result

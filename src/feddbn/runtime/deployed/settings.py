@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import tomllib
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -44,6 +44,10 @@ class SiteSettings(_Settings):
         Columns to use, in order; empty means all numeric columns.
     series, time, label
         Names of the columns that tell recordings apart, order the rows and label them, or empty.
+    freq, sort, jitter, day_first
+        How times are read, as in `feddbn.data.read_sites`.
+    units
+        Variable -> the unit it is measured in here, in words; compared with what a study declares.
     policy
         The site's policy file, or empty for the default policy.
     max_lags
@@ -60,10 +64,22 @@ class SiteSettings(_Settings):
     series: str = ""
     time: str = ""
     label: str = ""
+    freq: int | float | str | None = None
+    sort: bool = False
+    jitter: float | None = None
+    day_first: bool | None = None
+    units: dict[str, str] = Field(default_factory=dict)
     policy: Path | None = None
     max_lags: int = Field(default=10, ge=0)
     identity: Path | None = None
     peers: Path | None = None
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The arguments of `feddbn.data.read_sites` that these settings give."""
+        named = {"series": self.series, "time": self.time, "label": self.label, "variables": self.variables}
+        times = {"freq": self.freq, "sort": self.sort, "jitter": self.jitter, "day_first": self.day_first}
+        return {key: value or None for key, value in named.items()} | times
 
 
 class ServerSettings(_Settings):

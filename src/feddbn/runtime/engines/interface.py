@@ -39,7 +39,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Job:
-    """One attempt of the engine at a run; `status` is in the engine's words."""
+    """One attempt of the engine at a run; `status` is in the engine's words, `said` in ours."""
 
     run: str
     job: str
@@ -48,6 +48,12 @@ class Job:
     duration: str
     is_running: bool
     has_ended: bool
+    said: str = ""
+
+    @property
+    def words(self) -> str:
+        """How it stands, for people."""
+        return self.said or self.status
 
 
 class Session(ABC):

@@ -57,11 +57,11 @@ def test_measurements_have_no_other_role(column):
     ("column", "what", "cure"),
     [
         (hours(), "undeclared-time", "time=extra,"),
-        (0.72 * hours(), "undeclared-time", "whole numbers"),
+        (0.72 * hours(), "undeclared-time", "time=extra,"),
         (
             pd.date_range("2024-01-01", periods=N, freq="D").strftime("%d/%m/%Y"),
             "undeclared-time",
-            "2024-01-31",
+            "day_first=True",
         ),
         (np.random.default_rng(0).permutation(N), "shuffled-time", "sort"),
         (np.repeat(["ann", "bob", "eve", "joe"], N // 4), "glued", "series=extra"),

@@ -72,8 +72,7 @@ def send(endpoint, task=WALK, seq=0, after=-1, run_id="run-1"):
             "9.9",
             f"the server runs feddbn 9.9, this site {__version__}; install the same version on both",
         ),
-        (make_study(variables=("u", "w")), __version__, r"differ \(missing here: w; not in the study: v\)"),
-        (make_study(variables=("v", "u")), __version__, "are in another order"),
+        (make_study(variables=("u", "w")), __version__, "does not offer: w; it has u, v. Add the columns"),
         (make_study(sites=("b",)), __version__, "the study 's' does not name the site 'a'"),
         (make_study(parameters={"n_lags": -1}), __version__, "n_lags = -1; it must be 0 or more"),
         (

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from feddbn.federation.protocol.study import Study
+from feddbn.method_table import METHODS
 from feddbn.runtime.deployed.check import Finding, check_settings
 from support.wards import stays, ward
 
@@ -25,7 +29,7 @@ def test_clean_data_add_no_line(tmp_path):
 def test_glued_patients_are_told_and_do_not_keep_the_site_out(tmp_path):
     findings = checked(tmp_path, stays())
     assert findings["data: glued"].ok is None
-    assert "series=patient time=hour" in findings["data: glued"].text
+    assert 'series = "patient" time = "hour"' in findings["data: glued"].text
     assert findings["data"].ok
 
 
@@ -44,3 +48,111 @@ def test_data_that_are_not_there_have_one_line(tmp_path):
     path = tmp_path / "site.toml"
     path.write_text('name = "north"\ndata = "data"\nstate = "state"\n', encoding="utf-8")
     assert [finding.what for finding in check_settings(path)] == ["settings", "data", "state"]
+
+
+PARAMETERS = {"n_lags": 1}
+
+
+def joined(
+    tmp_path: Path, more: str = "", frame: pd.DataFrame | None = None, policy: str = "", **study: Any
+) -> list[Finding]:
+    """What `site check --study` says about a study of the ward's own columns."""
+    frame = ward(200) if frame is None else frame
+    (tmp_path / "data").mkdir()
+    frame.to_csv(tmp_path / "data" / "one.csv", index=False)
+    (tmp_path / "policy.toml").write_text(
+        f"require_masking = false\nmin_sites = 2\n{policy}", encoding="utf-8"
+    )
+    path = tmp_path / "site.toml"
+    lines = ['name = "north"', 'data = "data"', 'state = "state"', 'policy = "policy.toml"', more]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    values = {"name": "s", "method": "fdbnl", "variables": list(frame.columns), "sites": ["north", "south"]}
+    plan = Study(**{**values, "parameters": PARAMETERS, **study})
+    return [finding for finding in check_settings(path, plan) if finding.what.startswith("study")]
+
+
+def refusals(findings: list[Finding]) -> str:
+    assert all(finding.ok is False for finding in findings)
+    return " ".join(finding.text for finding in findings)
+
+
+def test_a_study_that_fits_is_joined_and_its_rows_are_counted(tmp_path):
+    frame = ward(200)
+    frame.iloc[50, 0] = None
+    can, rows = joined(tmp_path, frame=frame)
+    assert can.ok
+    assert rows.text.startswith(
+        "199 of 200 rows can be used with n_lags = 1, 197 of them without an empty cell; 0.1 %"
+    )
+
+
+def test_everything_that_a_site_would_refuse_is_said_at_once(tmp_path):
+    text = refusals(
+        joined(
+            tmp_path,
+            more="max_lags = 2",
+            policy='tasks = ["moments"]\nmethods = ["OneShotDBN"]',
+            variables=["pulse", "lactate", "potassium"],
+            parameters={"n_lags": 3, "lambda_w": "auto"},
+            privacy={"secure_aggregation": True},
+        )
+    )
+    assert "asks for variables that this site does not offer: lactate, potassium" in text
+    assert "this site allows at most 2" in text
+    assert "does not allow the method 'FDBNL'" in text
+    asked = text.partition("will ask for the tasks ")[2].partition(
+        ", which this site's policy does not list"
+    )[0]
+    assert {"fdbnl-step", "held-out-loss", "held-out-sums"} <= set(asked.split(", "))
+    assert "moments" not in asked.split(", ")
+    assert "secure aggregation, which is not set up at this site" in text
+
+
+def test_units_are_compared_by_name(tmp_path):
+    units = '[units]\npulse = "1/min"\npressure = "mmHg"\n'
+    text = refusals(joined(tmp_path, more=units, units={"pulse": "1/s", "pressure": "mmHg"}))
+    assert "(pulse in 1/s instead of 1/min); convert the data" in text
+
+
+def test_units_that_one_side_leaves_out_are_told(tmp_path):
+    can, *remarks = joined(tmp_path, more='[units]\npulse = "1/min"\n', units={"pressure": "mmHg"})
+    assert can.ok
+    text = " ".join(remark.text for remark in remarks)
+    assert "the study means pressure in mmHg; say it in `units`" in text
+    assert "does not say the units of pulse" in text
+
+
+def test_too_few_rows_and_a_spent_budget_are_refusals(tmp_path):
+    text = refusals(joined(tmp_path, frame=ward(3), parameters={"n_lags": 5}))
+    assert "n_lags=5 needs at least 6" in text
+
+
+def test_a_task_that_may_be_asked_for_is_told(tmp_path):
+    tasks = [task for task in METHODS["oneshot"].tasks if task != "residual-features"]
+    can, remark, _ = joined(tmp_path, method="oneshot", policy=f"tasks = {json.dumps(tasks)}")
+    assert can.ok
+    assert "it may ask for residual-features" in remark.text
+
+
+def test_a_study_may_ask_for_some_columns_in_any_order(tmp_path):
+    names = list(ward(200).columns)
+    can, unused, _ = joined(tmp_path, variables=[names[2], names[0]])
+    assert can.ok
+    assert unused.text.startswith(f"not asked for: {names[1]}")
+
+
+def test_times_are_read_as_the_settings_say(tmp_path):
+    times = pd.date_range("2024-01-20", periods=200, freq="h").strftime("%d.%m.%Y %H:%M")
+    frame = ward(200).assign(when=times).sample(frac=1, random_state=0)
+    findings = checked(
+        tmp_path, frame, 'time = "when"\nsort = true\nday_first = true\nfreq = "1h"\njitter = 0.1\n'
+    )
+    assert set(findings) == {"settings", "data", "policy", "state"}
+    assert findings["data"].text == "1 recordings, 200 rows, 4 variables: pulse, pressure, breath, oxygen"
+
+
+def test_times_that_the_settings_do_not_explain_are_refused(tmp_path):
+    times = pd.date_range("2024-01-20", periods=200, freq="h").strftime("%d.%m.%Y %H:%M")
+    findings = checked(tmp_path, ward(200).assign(when=times), 'time = "when"\n')
+    assert findings["data"].ok is False
+    assert "in which the day stands first; give day_first=True" in findings["data"].text

@@ -22,6 +22,20 @@ from feddbn.runtime.engines.nvflare.topics import PROGRESS_TOPIC
 __all__ = ["Console", "write_job"]
 
 _RUNNING, _DONE = "RUNNING", "FINISHED"
+_WHY = "`feddbn results {run}` says why, `feddbn resume {run}` goes on"
+_WORDS = {
+    "SUBMITTED": "waits to be started",
+    "APPROVED": "waits to be started",
+    "DISPATCHED": "is being started",
+    "RUNNING": "running",
+    "FINISHED:COMPLETED": "finished",
+    "FINISHED:ABORTED": "stopped on request; `feddbn resume {run}` goes on",
+    "FINISHED:EXECUTION_EXCEPTION": f"stopped; {_WHY}",
+    "FINISHED:ABNORMAL": f"stopped; {_WHY}",
+    "FINISHED:CAN_NOT_SCHEDULE": "could not be started: sites were missing; `feddbn resume {run}` tries again",
+    "FINISHED:FAILED_TO_RUN": "could not be started; `feddbn resume {run}` tries again",
+    "FINISHED:ABANDONED": "was given up; `feddbn resume {run}` goes on",
+}
 _COLLAB = "nvflare.collab.runtime"
 
 
@@ -188,14 +202,16 @@ def _lead_of(kit: Path) -> dict[str, Any]:
 
 def _job(row: Any) -> Job:
     status = str(row.get("status"))
+    run = str(row.get("job_name") or row.get("name"))
     return Job(
-        run=str(row.get("job_name") or row.get("name")),
+        run=run,
         job=str(row.get("job_id")),
         status=status,
         submitted=str(row.get("submit_time") or row.get("submit_time_iso") or ""),
         duration=str(row.get("duration") or ""),
         is_running=status == _RUNNING,
         has_ended=status.startswith(_DONE),
+        said=_WORDS.get(status, status.lower()).format(run=run),
     )
 
 

@@ -38,16 +38,46 @@ _BUILDERS = "nvflare.lighter.impl"
 # A site whose server is just starting can miss the answer to its registration, and NVFlare then ends the site:
 # it is started again. A participant that ends by itself without an error stays down.
 _KEEP_RUNNING = r"""
-stop() { kill -TERM "$child" 2>/dev/null; wait "$child"; exit 0; }
+stop() { [ -n "$!" ] && kill -TERM "$!" 2>/dev/null && wait "$!"; exit 0; }
 trap stop INT TERM
 while true; do
-  bash "$1" --once & child=$!
-  wait "$child" && exit 0
+  bash "$1" --once &
+  wait "$!" && exit 0
   echo "feddbn: the process ended with an error; it is started again." >&2
-  sleep "${FEDDBN_RESTART_S:-5}" & child=$!
-  wait "$child"
+  sleep "${FEDDBN_RESTART_S:-5}" &
+  wait "$!"
 done
 """
+_KEY = """
+This directory holds a private key: nobody but its owner may have it. Scripts in startup are the engine's own and are
+not run by hand; they would leave a process that nobody stops.
+"""
+# NVFlare's own text tells people to run start.sh, which leaves a loop behind.
+_README = {
+    "server": """The server of a federation.
+
+  feddbn server start --kit {name}      runs it in the foreground until it is stopped (Ctrl-C, or systemd)
+"""
+    + _KEY,
+    "site": """The site {name} of a federation.
+
+1. Put the data into data/: CSV or Parquet files, one column per variable, one file per recording. What else can be said
+   about them (columns with times and recordings, units) goes into local/feddbn_site.toml.
+2. Read local/policy.toml: what this site allows. Everything else is refused.
+3. feddbn site check --kit {name}                       says what is wrong, before anything leaves
+   feddbn site check --kit {name} --study study.toml    says what this site would refuse of a study
+4. feddbn site start --kit {name}                       runs it in the foreground until it is stopped (Ctrl-C, or systemd)
+
+Runs, results and the audit log of what left are kept in state/.
+"""
+    + _KEY,
+    "lead": """The kit of a federation's lead.
+
+  feddbn status --kit {name}                       which sites are connected, which runs there are
+  feddbn submit study.toml --kit {name} --wait     sends a study and fetches its result
+"""
+    + _KEY,
+}
 
 
 def _project(plan: FederationPlan) -> dict[str, Any]:
@@ -116,6 +146,11 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     for site in plan.sites:
         _harden_site(kits[site])
     write_site_files({site: kits[site] / "local" for site in plan.sites}, above="../")
+    for participant, kit in kits.items():
+        role = {plan.server: "server", plan.admin: "lead"}.get(participant, "site")
+        for old in (kit / "readme.txt", kit / "startup" / "readme.txt"):
+            old.unlink(missing_ok=True)
+        (kit / "readme.txt").write_text(_README[role].format(name=participant), encoding="utf-8")
     return kits
 
 

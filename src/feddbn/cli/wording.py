@@ -1,0 +1,29 @@
+"""Sentences of the library, with its arguments written as options of the command line."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["as_options"]
+
+# An argument with its value, or bare as in "choose columns with variables=".
+_VALUE = r"('[^']*'|\[[^\]]*\]|(?:[^\s,;.)\]]|\.(?=\d))*)"
+_OPTION = re.compile(rf"(?<![\w-])(site|series|time|variables|freq|jitter)={_VALUE}")
+_SWITCH = re.compile(r"(?<![\w-])(sort=True|day_first=True|day_first=False)\b")
+# At the start of a sentence it is what was given, in whatever way; later on it is advice.
+_PARAMETER = re.compile(rf"(?<!^)(?<![\w-])(?<!-p )(center)={_VALUE}")
+_SWITCHES = {"sort=True": "--sort", "day_first=True": "--day-first", "day_first=False": "--month-first"}
+
+
+def as_options(sentence: str) -> str:
+    """Return the sentence with ``variables=`` as ``--variables``, ``center='x'`` as ``-p center=x``, and so on."""
+    sentence = _SWITCH.sub(lambda found: _SWITCHES[found[1]], sentence)
+    sentence = _PARAMETER.sub(lambda found: f"-p {found[1]}={found[2].strip(chr(39))}", sentence)
+    return _OPTION.sub(lambda found: f"--{found[1]} {_plain(found[2])}".rstrip(), sentence)
+
+
+def _plain(value: str) -> str:
+    """A list as the option takes it: names with commas between them."""
+    if value.startswith("["):
+        return repr(",".join(part.strip().strip("'\"") for part in value[1:-1].split(",")))
+    return value

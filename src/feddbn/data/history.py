@@ -1,0 +1,134 @@
+"""The recording that a forecast goes on from: its last rows, its mean, and the times that come next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.recordings import Recording
+from feddbn.data.clock import Clock
+from feddbn.data.grid import Grid
+from feddbn.data.layout import Layout, tidy_frame
+from feddbn.data.memory import Remark
+from feddbn.data.preflight.keys import check_keys
+from feddbn.data.preflight.profile import profile_sites
+from feddbn.data.preflight.raw import chunks
+from feddbn.data.read import STREAM_BYTES, _Reader
+from feddbn.data.tables import open_table
+from feddbn.data.times import DECIMAL, order_of, parse_times
+from feddbn.errors import DataError
+
+__all__ = ["History", "read_history"]
+
+
+@dataclass(frozen=True)
+class History:
+    """The end of one recording.
+
+    Attributes
+    ----------
+    rows
+        (n, d) rows after its last gap, NaN where a cell is missing.
+    mean, n_rows
+        Mean of the present cells, and number of rows that have some.
+    n_empty
+        How many rows at its very end have no value.
+    last
+        The time of the last row, or None without times.
+    """
+
+    rows: FloatArray
+    mean: FloatArray
+    n_rows: int
+    n_empty: int
+    last: Any = None
+    clock: Clock | None = None
+    remarks: tuple[Remark, ...] = ()
+
+    def times(self, steps: int) -> list[Any] | None:
+        """Return the times of the next moments, or None if they are not known."""
+        clock = self.clock
+        if self.last is None or clock is None or clock.step is None:
+            return None
+        ahead = [k * clock.step for k in range(1, steps + 1)]
+        if clock.unit == "integer":
+            return [int(self.last) + k for k in ahead]
+        if clock.unit == "decimal":
+            return [round(float(self.last) + k / DECIMAL, 9) for k in ahead]
+        if clock.unit == "month":
+            return [self.last + pd.DateOffset(months=k) for k in ahead]
+        if clock.unit == "business":
+            return [self.last + pd.offsets.BDay(k) for k in ahead]
+        if clock.unit == "wall" and self.last.tz is not None:
+            local = self.last.tz_localize(None)
+            return [(local + pd.Timedelta(k, unit="ns")).tz_localize(self.last.tz) for k in ahead]
+        return [self.last + pd.Timedelta(k, unit="ns") for k in ahead]
+
+
+def read_history(path: Path, variables: Sequence[str], **read: Any) -> History:
+    """Return the end of the one recording in a file; `read` are time, freq, sort, jitter and day_first of `read_sites`.
+
+    A file whose other columns show that it holds several recordings, or rows out of order, is refused.
+    """
+    where = f"history={str(path)!r}"
+    layout = Layout(**read, variables=tuple(variables), missing="keep")
+    sites, clocks = _Reader(layout, STREAM_BYTES).read(path)
+    recordings = [recording for site in sites.values() for recording in site.recordings()]
+    if len(recordings) != 1:
+        raise DataError(f"{where} holds {len(recordings)} recordings; give the file of one.")
+    remarks = _other_columns(path, layout, where)
+    (site,) = sites.values()
+    remarks += tuple(getattr(site, "remarks", ()))
+    rows, mean, n_rows, end = _end(recordings[0], len(variables), where)
+    clock = next(iter(clocks.values()), None)
+    frame, own = tidy_frame(open_table(path).frame(), layout, where)
+    if own.time is None or clock is None or clock.step is None:
+        n_empty, last = len(frame) - 1 - end, None
+    else:
+        column = frame[own.time]
+        order = order_of(column, where, own.day_first) if own.sort else None
+        column = column if order is None else column.iloc[order]
+        ticks = Grid(clock.step, own.tolerance).snap(clock.ticks(column, where))
+        n_empty = int((ticks[-1] - ticks[0]) // clock.step) - end
+        last = parse_times(column, where, own.day_first)[-1]
+    # Reading cuts empty rows at the end, but time has gone on.
+    rows = np.concatenate([rows, np.full((n_empty, len(variables)), np.nan)])
+    return History(rows, mean, n_rows, n_empty, last, clock, remarks)
+
+
+def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArray, int, int]:
+    """Return the rows after the last gap, the mean and number of all rows, and at which moment the last of them is."""
+    pieces: list[FloatArray] = []
+    total, count, n_rows, end = np.zeros(d), np.zeros(d), 0, -1
+    for block in recording.blocks():
+        is_there = ~np.isnan(block.values)
+        total, count = total + np.nansum(block.values, axis=0), count + is_there.sum(axis=0)
+        n_rows += int(is_there.any(axis=1).sum())
+        pieces = [block.values] if block.starts_segment else [*pieces, block.values]
+        end = (end + 1 if block.time is None else block.time) + len(block.values) - 1
+    if not n_rows:
+        raise DataError(f"{where} has no usable row; a forecast goes on from its last ones.")
+    return np.concatenate(pieces), total / np.maximum(count, 1), n_rows, end
+
+
+def _other_columns(path: Path, layout: Layout, where: str) -> tuple[Remark, ...]:
+    """Refuse a file whose other columns show several recordings or disorder; tell of a column that may be a time."""
+    assert layout.variables is not None
+    remarks = []
+    for profile in profile_sites(chunks(path, layout)).values():
+        for found in check_keys(profile):
+            if set(found.columns) <= set(layout.variables):
+                continue
+            if found.what in ("glued", "shuffled-time"):
+                raise DataError(
+                    f"{where}: {found.sentence} Give the file of one recording, in the order of time."
+                )
+            if found.what == "undeclared-time" and layout.time is None:
+                remarks.append(Remark("times", f"column {found.columns[0]!r} may be the time", found.cure))
+    return tuple(remarks)
