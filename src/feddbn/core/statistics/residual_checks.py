@@ -46,6 +46,7 @@ LEVEL = 0.001
 MEMORY_LEVEL = 0.01
 """The same for memory, whatever its size: its p-value is too large by several times where nothing is wrong."""
 _LEAST_VARIANCE = 1e-6
+_ENOUGH_PAIRS = 30
 _LARGE_INFLATION = 1.25
 _LARGE_ARCH = 0.15
 _LARGE_RATIO = 2.0
@@ -322,7 +323,10 @@ def _volatility(
     now, before = sums.now / pairs[:, None], sums.before / pairs[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = sums.squares / pairs[:, None, None] / (now[:, :, None] * before[:, None, :])
-    ratio = np.where(np.isfinite(ratio), ratio, 1.0) - 2.0 * correlations**2
+    # Only of correlations that are more than chance.
+    explained = np.maximum(correlations**2 - 4.0 / pairs[:, None, None], 0.0)
+    is_known = np.isfinite(ratio) & (pairs >= _ENOUGH_PAIRS)[:, None, None]
+    ratio = np.where(is_known, ratio - 2.0 * explained, 1.0)
     spread = np.sqrt(np.maximum(kurtosis - 1.0, 1e-3))
     correlation = (ratio - 1.0) / np.outer(spread, spread)
     z = correlation * np.sqrt(pairs)[:, None, None]
