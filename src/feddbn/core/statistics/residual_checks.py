@@ -46,6 +46,7 @@ LEVEL = 0.001
 MEMORY_LEVEL = 0.01
 """The same for memory, whatever its size: its p-value is too large by several times where nothing is wrong."""
 _LEAST_VARIANCE = 1e-6
+_ENOUGH_PAIRS = 30
 _LARGE_INFLATION = 1.25
 _LARGE_ARCH = 0.15
 _LARGE_RATIO = 2.0
@@ -179,7 +180,7 @@ class ResidualChecks:
     kurtosis, skewness, tails_p
         (d,) fourth and third standardised moments (3 and 0 for a Gaussian); smallest Jarque-Bera p-value.
     arch
-        (d,) correlation of each residual's square with that a row before.
+        (d,) correlation of each residual's square with that a row before, beyond what autocorrelation explains.
     volatility, shared, volatility_p
         (d,) mean product of a residual's square with those of others and of earlier rows, and the mean for two residuals
         of one row: 1 if variances are constant; p-value that squares do not go together.
@@ -276,7 +277,7 @@ def check_residuals(sums: ResidualSums, weights: FloatArray | None = None) -> Re
     kurtosis = np.where(varies, np.diag(sums.squares[0]) / n / (square / n) ** 2, 3.0)
     skewness = (sums.cubes / n - 3 * sums.totals / n * square / n) / root**3
     jarque_bera = n / 6 * (skewness**2 + (kurtosis - 3) ** 2 / 4)
-    arch, volatility, shared, volatility_p = _volatility(sums, kurtosis, pairs)
+    arch, volatility, shared, volatility_p = _volatility(sums, kurtosis, pairs, correlations)
     thirds, thirds_p = _thirds(sums, kurtosis)
     spread, spread_p = _spread(sums, kurtosis)
     return ResidualChecks(
@@ -311,17 +312,21 @@ def _echoes(sums: ResidualSums, weights: FloatArray) -> FloatArray:
 
 
 def _volatility(
-    sums: ResidualSums, kurtosis: FloatArray, pairs: FloatArray
+    sums: ResidualSums, kurtosis: FloatArray, pairs: FloatArray, correlations: FloatArray
 ) -> tuple[FloatArray, FloatArray, float, float]:
     """Own correlations of squares a row apart, mean products of squares, those of a row, and the p-value that these are 1.
 
-    The correlation of squares of independent residuals times the root of their number is standard normal.
+    The correlation of squares of independent residuals times the root of their number is standard normal. Where
+    residuals themselves correlate by r, their squares do for that reason alone: a mean product of 1 + 2 r^2 is no more.
     """
     d = len(kurtosis)
     now, before = sums.now / pairs[:, None], sums.before / pairs[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = sums.squares / pairs[:, None, None] / (now[:, :, None] * before[:, None, :])
-    ratio = np.where(np.isfinite(ratio), ratio, 1.0)
+    # Only of correlations that are more than chance.
+    explained = np.maximum(correlations**2 - 4.0 / pairs[:, None, None], 0.0)
+    is_known = np.isfinite(ratio) & (pairs >= _ENOUGH_PAIRS)[:, None, None]
+    ratio = np.where(is_known, ratio - 2.0 * explained, 1.0)
     spread = np.sqrt(np.maximum(kurtosis - 1.0, 1e-3))
     correlation = (ratio - 1.0) / np.outer(spread, spread)
     z = correlation * np.sqrt(pairs)[:, None, None]

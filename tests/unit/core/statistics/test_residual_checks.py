@@ -78,7 +78,10 @@ def test_autocorrelation_and_arch_are_those_of_statsmodels():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             engle = tools.het_arch(u[:, j], nlags=1)[0]
-        assert 399 * checks.arch[j] ** 2 == pytest.approx(engle, rel=0.1, abs=0.1)
+        # Gaussian residuals that correlate by r have squares that correlate by r^2.
+        explained = 2 * max(checks.autocorrelation[j] ** 2 - 4 / 399, 0.0) / (checks.kurtosis[j] - 1)
+        assert 399 * (checks.arch[j] + explained) ** 2 == pytest.approx(engle, rel=0.1, abs=0.1)
+    assert abs(checks.arch[0]) < 0.1 < checks.arch[1]
     box = tools.acorr_ljungbox(u[:, 0], lags=[1])["lb_pvalue"].iloc[0]
     assert box < 1e-4
     assert checks.memory_p < 1e-4
@@ -126,7 +129,7 @@ def test_inflation_is_how_much_a_score_varies_more_than_least_squares_believes()
     white = (x**2 * e**2).sum() / ((x**2).sum() * (e**2).mean())
     checks = check_residuals(pooled([standardised(u)]))
     assert white == pytest.approx((0.3**2 + 1.7**2) / 2, rel=0.05)
-    assert checks.shared == pytest.approx(white, rel=1e-9)
+    assert checks.shared == pytest.approx(white, rel=1e-3)
     assert checks.inflation == pytest.approx(white, rel=0.1)
     assert "volatility" in violations(checks)
 
