@@ -43,17 +43,27 @@ def test_infinite_value(refuses, two_sites, tmp_path):
     assert "infinit" in text
 
 
-def test_missing_values_are_dropped_and_counted(run, two_sites, tmp_path):
+def test_missing_values_are_counted(run, two_sites, tmp_path):
     directory = two_sites(lambda f: f.assign(v=f["v"].where(f.index != 7)))
     outcome = run("fit", directory, "-m", "fdbnl", "-o", tmp_path / "r.json", "--time", "day", "--json")
     assert outcome.exit_code == 0, outcome.output
     sites = {site["name"]: site for site in json.loads(outcome.stdout)["sites"]}
-    assert sites["b"]["dropped_rows"] == 1
-    assert sites["b"]["usable_rows"] == sites["a"]["usable_rows"] - 2
+    assert sites["b"]["usable_rows"] == sites["a"]["usable_rows"]
+    assert sites["b"]["complete_rows"] == sites["a"]["complete_rows"] - 2
+    assert 0 < sites["b"]["missing_percent"] < 1
+
+
+def test_a_site_without_one_of_the_values_counts_for_the_others(run, two_sites, tmp_path):
+    directory = two_sites(lambda f: f.assign(v=np.nan))
+    outcome = run("fit", directory, "-m", "fdbnl", "-o", tmp_path / "r.json", "--time", "day")
+    assert outcome.exit_code == 0
+    assert "16.7% of the cells are empty; all rows were used for what they hold" in outcome.output
 
 
 def test_only_missing_values(refuses, two_sites, tmp_path):
-    text = fit(refuses, two_sites(lambda f: f.assign(v=np.nan)), tmp_path, "--time", "day")
+    text = fit(
+        refuses, two_sites(lambda f: f.assign(u=np.nan, v=np.nan, w=np.nan)), tmp_path, "--time", "day"
+    )
     assert "site 'b' has no usable row" in text
 
 
@@ -184,7 +194,7 @@ def test_truth_of_other_variables(refuses, run, two_sites, federation, tmp_path)
 
 
 def test_output_that_is_a_directory(refuses, two_sites, tmp_path):
-    text = refuses("fit", two_sites(), "-m", "fdbnl", "-o", tmp_path)
+    text = refuses("fit", two_sites(), "-m", "fdbnl", "-o", tmp_path, "--time", "day")
     assert "cannot be written: it is a directory" in text
 
 

@@ -22,7 +22,8 @@ from feddbn.core.threads import one_thread
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResultWarning
 from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
-from feddbn.federation.programs.treatment import Wishes, asked_moments_program
+from feddbn.federation.programs.treatment import asked_moments_program
+from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.method_table import METHODS

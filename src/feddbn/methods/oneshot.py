@@ -30,7 +30,7 @@ from feddbn.federation.programs.oneshot import (
     learn_from_moments,
     oneshot_program,
 )
-from feddbn.federation.programs.treatment import Wishes
+from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator, label_column
 from feddbn.methods.edge_ranking import FEATURES, SMOOTHING

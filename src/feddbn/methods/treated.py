@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.federation.programs.treatment import AskedMoments, Wishes, periods_of
+from feddbn.federation.programs.treatment import AskedMoments
+from feddbn.federation.programs.wishes import Wishes, periods_of
 from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
 from feddbn.methods.parameters import Rule, nothing, number, whole, word

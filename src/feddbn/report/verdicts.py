@@ -7,8 +7,7 @@ what would be needed, never a guess.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,23 +16,12 @@ from feddbn.errors import ParameterError
 from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
 from feddbn.report.record import ReportRecord
+from feddbn.report.residual_verdict import are_contradicted, residuals_verdict
+from feddbn.report.verdict import Level, Verdict, number, sentence
 
 __all__ = ["Level", "Verdict", "verdicts"]
 
 _SHOWN_LINKS = 4
-Level = Literal["good", "caution", "bad", "unknown"]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One question, its short answer, the evidence and what to do."""
-
-    key: str
-    question: str
-    level: Level
-    answer: str
-    detail: str = ""
-    advice: str = ""
 
 
 def verdicts(record: ReportRecord) -> list[Verdict]:
@@ -44,7 +32,7 @@ def verdicts(record: ReportRecord) -> list[Verdict]:
         _empty(record),
         _rows(record),
         _certainty(record),
-        _residuals(record),
+        residuals_verdict(record),
         _acyclic(record.dbn),
         _stable(record.dbn),
         _revealed(record),
@@ -56,7 +44,7 @@ def _converged(record: ReportRecord) -> Verdict:
     question = "Did it converge?"
     rounds = "" if record.n_rounds is None else f" after {_count(record.n_rounds, 'round')}"
     evidence = _last_round(record)
-    message = _sentence(record.status_message)
+    message = sentence(record.status_message)
     if record.status_name == "EXACT" or (record.converged is None and _is_direct(record)):
         detail = "The answer comes from sums of statistics without iteration between server and sites."
         return Verdict("converged", question, "good", "There was nothing to iterate.", detail)
@@ -98,7 +86,7 @@ def _order(record: ReportRecord) -> Verdict:
     facts = record.diagnostics
     noise = str(facts.get("noise_variance") or record.parameters.get("noise_variance") or "").lower()
     sensitive = facts.get("scale_sensitive")
-    share = _number(facts.get("varsortability"))
+    share = number(facts.get("varsortability"))
     evidence = ""
     if share is not None:
         scale = "0.5: scales say nothing; 1: causes always vary less than effects"
@@ -190,10 +178,10 @@ def _why_empty(record: ReportRecord) -> tuple[list[str], str]:
     settings, facts = record.parameters, record.diagnostics
     reasons: list[str] = []
     advice = "Lower lambda_w and lambda_a, or let `select` choose them."
-    largest = _number(facts.get("largest_raw_weight"))
-    threshold = max(_number(settings.get("w_threshold")) or 0.0, _number(settings.get("a_threshold")) or 0.0)
-    strongest_penalty = _number(facts.get("lambda_max"))
-    used = max(_number(settings.get("lambda_w")) or 0.0, _number(settings.get("lambda_a")) or 0.0)
+    largest = number(facts.get("largest_raw_weight"))
+    threshold = max(number(settings.get("w_threshold")) or 0.0, number(settings.get("a_threshold")) or 0.0)
+    strongest_penalty = number(facts.get("lambda_max"))
+    used = max(number(settings.get("lambda_w")) or 0.0, number(settings.get("lambda_a")) or 0.0)
     if largest and threshold and largest < threshold:
         reasons.append(f"The threshold {threshold:g} removed every weight; the largest was {largest:.3g}.")
         advice = "Lower w_threshold and a_threshold."
@@ -249,7 +237,7 @@ def _certainty(record: ReportRecord) -> Verdict | None:
         )  # fmt: skip
     sure, unsure = int((known >= 0.9).sum()), int((known < 0.5).sum())
     detail = f"{_count(sure, 'edge')} of {len(known)} at probability 0.9 or more; {unsure} below 0.5."
-    if _are_contradicted(record):
+    if are_contradicted(record):
         return Verdict(
             "certainty", question, "caution", "Less sure than the probabilities say.",
             f"{detail} They hold if the model does, which the residuals contradict.",
@@ -258,59 +246,6 @@ def _certainty(record: ReportRecord) -> Verdict | None:
     return Verdict(
         "certainty", question, level, "Mostly sure." if level == "good" else "Many are uncertain.", detail
     )
-
-
-_CONTRADICTIONS = {
-    "memory": "residuals go along with earlier ones (p {memory_p:.1g})",
-    "dependence": "residuals of the same row correlate (up to {dependence:.2f})",
-    "volatility": "the noise's variance changes from row to row (evidence counts {n_effective:,.0f} of {n_rows:,} rows)",
-    "thirds": "the noise's variance changes over the recordings (by a factor of up to {variance_ratio:.1f})",
-    "spread": "recordings differ in their noise's variance",
-    "tails": "the noise has heavy tails (kurtosis up to {kurtosis:.0f})",
-}
-
-
-def _residuals(record: ReportRecord) -> Verdict | None:
-    """What the method found when it looked at its residuals; None if it did not."""
-    facts = record.diagnostics.get("residuals")
-    if not isinstance(facts, Mapping):
-        return None
-    question = "Do the residuals fit the model?"
-    found = [name for name in facts.get("violations") or () if name in _CONTRADICTIONS]
-    told = [_told(name, facts) for name in found]
-    memory = _number(facts.get("noise_memory"))
-    if memory is not None:
-        told.append(f"the noise's memory of {memory:.2f} was taken off before learning")
-    if _number(facts.get("n_lags_added")):
-        told.append("a lag was added, which leaves residuals without memory")
-    detail = _sentence("; ".join(told))
-    if _are_contradicted(record):
-        advice = "Edges, also those at a probability near 1, may stand for something else: read the warnings below."
-        return Verdict("residuals", question, "bad", "No.", detail, advice)
-    if found:
-        advice = "Read the warnings below before relying on single edges."
-        return Verdict("residuals", question, "caution", "Not quite.", detail, advice)
-    return Verdict(
-        "residuals",
-        question,
-        "good",
-        "Yes.",
-        detail or "They remember nothing, and their variance is steady.",
-    )
-
-
-def _told(name: str, facts: Mapping[str, Any]) -> str:
-    """The contradiction with its numbers, without them if the result does not say."""
-    try:
-        return _CONTRADICTIONS[name].format(**facts)
-    except (KeyError, TypeError, ValueError):
-        return _CONTRADICTIONS[name].split(" (")[0]
-
-
-def _are_contradicted(record: ReportRecord) -> bool:
-    """Whether residuals say that edges may stand for something else."""
-    facts = record.diagnostics.get("residuals")
-    return isinstance(facts, Mapping) and bool({"memory", "dependence"} & set(facts.get("violations") or ()))
 
 
 def _acyclic(dbn: DBN) -> Verdict | None:
@@ -352,11 +287,11 @@ def _stable(dbn: DBN) -> Verdict | None:
 def _revealed(record: ReportRecord) -> Verdict:
     question = "What did the server learn about one site?"
     privacy: Mapping[str, Any] = record.privacy or {}
-    epsilon = _number(privacy.get("epsilon"))
+    epsilon = number(privacy.get("epsilon"))
     hidden = bool(privacy.get("secure_aggregation"))
     spent = ""
     if epsilon is not None:
-        delta = _number(privacy.get("delta"))
+        delta = number(privacy.get("delta"))
         spent = (
             f"Differential privacy bounds what they say: epsilon {epsilon:.3g}"
             + (f" at delta {delta:.1g}" if delta is not None else "")
@@ -404,17 +339,5 @@ def _last_round(record: ReportRecord) -> str:
     return "In the last round: " + ", ".join(parts) + "." if parts else ""
 
 
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        return None
-    number = float(value)
-    return number if np.isfinite(number) else None
-
-
 def _count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".") if text else ""

@@ -91,6 +91,7 @@ def test_noise_that_is_not_gaussian_settles_directions_and_says_so():
     assert found["presence"] == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
 def test_equal_variances_leave_nothing_open():
     fed = feddbn.simulate(d=5, n_sites=3, n_samples=900, random_state=1)
     model = OneShotDBN().fit(fed.sites)

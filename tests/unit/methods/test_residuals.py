@@ -10,6 +10,7 @@ from feddbn.errors import ResidualsWarning, UnitsWarning
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.result import Result
 from feddbn.methods.simulation import simulate
+from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.runtime.simulated.in_process import InProcessFederation
@@ -99,7 +100,7 @@ def test_every_violation_has_its_sentence():
 
     sites, _ = made(changing)
     sites["s0"] = [sites["s0"][0] * 3]
-    model = fitted(sites)
+    model = fitted(sites, **AS_THEY_ARE)
     assert {"volatility", "thirds", "spread", "tails"} <= set(model.residuals_.violations)
     assert model.residuals_.n_effective < 0.8 * model.residuals_.n_rows
     said = " ".join(model.warnings_)
@@ -117,7 +118,7 @@ def test_masks_change_nothing_and_noise_leaves_it_out():
     here = {name: Site(name, data) for name, data in read_sites(sites).items()}
     plain = fitted(None, federation=InProcessFederation(here))
     masked = fitted(None, federation=secure_federation(here))
-    assert plain.n_rounds_ == masked.n_rounds_ == 4
+    assert plain.n_rounds_ == masked.n_rounds_ == 6
     assert masked.residuals_.noise_memory == pytest.approx(plain.residuals_.noise_memory, abs=1e-6)
     np.testing.assert_allclose(masked.W_, plain.W_, atol=1e-7)
     noisy = private_federation(here, 50.0, clip=500.0, rng=np.random.default_rng(0))

@@ -39,7 +39,7 @@ def test_policy_that_is_not_understood_is_an_error(text, sentence):
     [
         (
             ("rows", [], 1, True),
-            "does not allow the task 'rows'; its policy lists tasks = moments, unit-norms, ",
+            "does not allow the task 'rows'; its policy lists tasks = survey, agreement, spikes, pairs, moments, ",
         ),
         (
             ("moments", ["squares"], 1, True),

@@ -18,7 +18,7 @@ noise that remembers leaves one at lag 1: one number for all variables finds the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from scipy.special import chdtrc, erfc
@@ -257,10 +257,23 @@ def largest_z_p(z: FloatArray) -> float:
     return min(1.0, z.size * float(erfc(size / np.sqrt(2.0))))
 
 
-def check_residuals(sums: ResidualSums, weights: FloatArray | None = None) -> ResidualChecks:
-    """Return what summed residuals say; `weights` are those of `echo_weights`, None to leave echoes out."""
+def check_residuals(
+    sums: ResidualSums, weights: FloatArray | None = None, own_share: float = 0.0
+) -> ResidualChecks:
+    """Return what summed residuals say.
+
+    Parameters
+    ----------
+    weights
+        Those of `echo_weights`, None to leave echoes out.
+    own_share
+        Number of nuisance parameters of recordings per row. Residuals off a mean of T rows have autocorrelations of -1/T
+        without any memory, which is taken into account.
+    """
     n, d = float(sums.counts[0]), len(sums.totals)
     square = np.diag(sums.products[0])
+    expected = own_share * sums.counts[1:, None, None] / n * np.diag(square)
+    sums = replace(sums, products=np.concatenate([sums.products[:1], sums.products[1:] + expected]))
     # Of a variable that follows from its causes no residual is left, and none has no shape.
     varies = square > 1e-6 * n
     square = np.where(varies, square, n)

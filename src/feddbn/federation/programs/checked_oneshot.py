@@ -40,7 +40,8 @@ from feddbn.federation.programs.oneshot import (
     oneshot_program,
 )
 from feddbn.federation.programs.residual_checks import residual_checks_program
-from feddbn.federation.programs.treatment import Wishes, moments_program
+from feddbn.federation.programs.treatment import moments_program
+from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram
 
@@ -159,7 +160,9 @@ def _checked(
     )
     C, _, variances = refit(fit.learned_from, support)
     weights = echo_weights(C[:d], C[d:].reshape(p, d, d), variances, p + 1)
-    return check_residuals(sums, weights), may_add
+    asked = outcome.asked
+    own_share = 0.0 if asked is None or not asked.n_rows else asked.rank / asked.n_rows
+    return check_residuals(sums, weights, own_share), may_add
 
 
 def _explain_memory(

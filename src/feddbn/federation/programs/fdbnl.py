@@ -30,7 +30,8 @@ from feddbn.federation.programs.statistics import (
     summary_of_moments,
     summary_program,
 )
-from feddbn.federation.programs.treatment import AskedMoments, Wishes, asked_moments_program, periods_of
+from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
+from feddbn.federation.programs.wishes import Wishes, periods_of
 from feddbn.federation.protocol.question import array, choice, number, whole
 from feddbn.federation.protocol.record import Record
 from feddbn.federation.protocol.rows import RowsQuestion, treated

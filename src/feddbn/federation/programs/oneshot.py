@@ -39,7 +39,8 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data.checks import check_variances
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.treatment import AskedMoments, Wishes, asked_moments_program
+from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
+from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.question import array
 from feddbn.federation.protocol.rows import RowsQuestion, treated
 from feddbn.federation.protocol.site import (

@@ -13,19 +13,18 @@ and nothing is to be found out, it is that one alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.nuisance import finite_numbers
 from feddbn.core.statistics.levels import evidence_for_nuisances, log_det_of_residuals
 from feddbn.core.statistics.missing import known_n
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
 from feddbn.core.statistics.scaling import correlations
 from feddbn.core.statistics.survey import TAIL
+from feddbn.errors import DataError
 from feddbn.federation.programs.pairs import PairsQuestion, pairs_program
 from feddbn.federation.programs.statistics import FAR_FROM_ZERO, MomentsQuestion
 from feddbn.federation.programs.survey import (
@@ -34,100 +33,16 @@ from feddbn.federation.programs.survey import (
     spikes_program,
     survey_program,
 )
+from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["AUTO_DEGREES", "AskedMoments", "Wishes", "asked_moments_program", "moments_program", "periods_of"]
+__all__ = ["AskedMoments", "asked_moments_program", "moments_program"]
 
-AUTO_DEGREES = (0, 1, 3)
-"""Polynomials in time that "auto" tries."""
-_ROWS_PER_PARAMETER = 8.0
 _FAR_SHARE = 2e-4
 _SAME_CORRELATIONS = 0.01
+_NOTHING_LEFT = 1e-12
 _MOST_EM_SUMS = 6
-
-
-def periods_of(period: float | Sequence[float] | str | None) -> tuple[float, ...] | str:
-    """Cycles as a user gives them: none, one, several, or "auto"."""
-    if isinstance(period, str):
-        return period
-    if period is None:
-        return ()
-    given = [period] if isinstance(period, (int, float)) else period
-    return finite_numbers(list(given), "period")
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the user wants done to the rows; "auto" leaves it to the evidence.
-
-    Attributes
-    ----------
-    center
-        "none": one mean for all; "recording": every recording has its own; "auto".
-    detrend
-        Degree of a polynomial in time of every recording; 0: none; "auto".
-    period
-        Cycles of every recording, in rows; "auto".
-    gains
-        "none"; "site": every site's variables are brought to common scales; "auto".
-    spikes
-        "keep"; "remove": cells far from their neighbours in time are empty; "auto": if they are errors.
-    missing
-        "drop": rows with an empty cell are left out; "fill": they are used for what they hold.
-    on_disagreement
-        "exclude": a site that finds that it does not fit stays out; "warn": it is only counted; "ignore": nobody looks.
-    """
-
-    center: str = "none"
-    detrend: int | str = 0
-    period: tuple[float, ...] | str = ()
-    gains: str = "none"
-    spikes: str = "keep"
-    missing: str = "drop"
-    on_disagreement: str = "ignore"
-
-    @property
-    def needs_survey(self) -> bool:
-        """Whether anything is left to the data beyond levels and trends, which one sum tells."""
-        is_open = (
-            "auto" in (self.period, self.gains, self.spikes)
-            or self.gains == "site"
-            or self.spikes == "remove"
-        )
-        return is_open or self.missing == "fill" or self.on_disagreement != "ignore"
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether nothing is left to find out, and nothing but centring to be done."""
-        is_plain = self.center != "auto" and self.detrend == 0 and self.period == ()
-        return is_plain and not self.needs_survey
-
-    @property
-    def is_given(self) -> bool:
-        """Whether recordings are to lose a nuisance of their own in any case."""
-        return self.center == "recording" or self.has_time
-
-    @property
-    def has_time(self) -> bool:
-        """Whether a trend or cycle is wished for by name."""
-        return self.detrend not in (0, "auto") or (self.period != "auto" and bool(self.period))
-
-    def tried(self, survey: Survey | None) -> tuple[list[tuple[int, int]], tuple[float, ...]]:
-        """(degree, number of cycles) of each nuisance to try, and the cycles; nothing if nothing is open."""
-        given = not isinstance(self.period, str)
-        periods = self.period if not isinstance(self.period, str) else (survey.periods if survey else ())
-        degrees = AUTO_DEGREES if self.detrend == "auto" else (int(self.detrend),)
-        if self.center == "none" and not self.has_time:
-            # One mean for all is asked for by name, and trends and cycles are of recordings.
-            return [], ()
-        counts = [len(periods)] if given else list(range(len(periods) + 1))
-        pairs = [(degree, n) for n in counts for degree in degrees]
-        if survey is not None:
-            length = survey.n_rows / max(survey.n_recordings, 1.0)
-            few = [(k, n) for k, n in pairs if (1 + k + 2 * n) * _ROWS_PER_PARAMETER <= length]
-            pairs = few or pairs[:1]
-        return pairs, periods
 
 
 @dataclass(frozen=True)
@@ -155,6 +70,8 @@ class AskedMoments:
     n_rows
         How many rows sites count in sums after these: where cells are empty more than `moments.n`, which is what they
         are worth.
+    rank
+        Number of nuisance parameters of one variable over all recordings, as far as it is known.
     """
 
     moments: Moments
@@ -166,6 +83,7 @@ class AskedMoments:
     spiky: tuple[int, ...] = ()
     shape: FloatArray | None = None
     n_rows: float = 0.0
+    rank: float = 0.0
 
     @property
     def center(self) -> str:
@@ -183,6 +101,7 @@ class _Told:
     cost: float
     n: float
     shape: FloatArray | None = None
+    rank: float = 0.0
 
 
 def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
@@ -219,7 +138,16 @@ def asked_moments_program(
     if treatment.row_model is not None:
         moments, treatment, n_rows = yield from _expected(variables, n_lags, told)
     return AskedMoments(
-        moments, treatment, told.evidence, gains_evidence, survey, n_disagreeing, spiky, told.shape, n_rows
+        moments,
+        treatment,
+        told.evidence,
+        gains_evidence,
+        survey,
+        n_disagreeing,
+        spiky,
+        told.shape,
+        n_rows,
+        told.rank,
     )
 
 
@@ -282,6 +210,7 @@ def _told(
         ns = (n,) * (1 + len(tried))
         ranks = (1.0, *(rank for rank, _ in tried))
         scatters = (common.scatter, *(scatter for _, scatter in tried))
+    _require_noise(scatters, variables)
     best, evidence = _chosen(scatters, ranks, n, d, wishes)
     is_own = best > 0 or treatment.center == "recording"
     if best:
@@ -293,7 +222,10 @@ def _told(
     moments = Moments(ns[best], mean, scatters[best] * (ns[best] / n))
     # The density of scaled rows is that of the rows over their gains.
     cost = _cost(scatters[best], n, ranks[best], d) - 2.0 * log_gains
-    return _Told(moments, treatment, evidence, cost, n, shapes)
+    rank = ranks[best] if best else 0.0
+    if is_own and not best and survey is not None:
+        rank = survey.n_recordings * (1 + treatment.degree + 2 * len(treatment.periods))
+    return _Told(moments, treatment, evidence, cost, n, shapes, rank)
 
 
 def _moments_tried(
@@ -316,6 +248,18 @@ def _moments_tried(
     # Where something was tried, nuisances or gains, the sum of log gains comes between.
     log_gains = float(rest[0]) if len(rest) > (0 if shapes is None else len(shapes)) else 0.0
     return moments, tried, log_gains, shapes
+
+
+def _require_noise(scatters: tuple[FloatArray, ...], variables: tuple[str, ...]) -> None:
+    """Refuse a variable that is nothing but a line or a cycle of every recording."""
+    d = len(variables)
+    total = np.diag(scatters[0])[:d]
+    for scatter in scatters[2:]:
+        for i in np.flatnonzero((np.diag(scatter)[:d] < _NOTHING_LEFT * total) & (total > 0)):
+            raise DataError(
+                f"variable {variables[int(i)]!r} only follows time, as a clock, a counter or an index does; name it "
+                "with time=, or leave it out with variables=."
+            )
 
 
 def _chosen(

@@ -20,6 +20,7 @@ def test_a_fit_of_clean_data_says_nothing(seed):
 
 
 @pytest.mark.filterwarnings("ignore::feddbn.errors.DependentColumnsWarning")
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
 def test_a_fit_warns_of_glued_patients_and_not_once_they_are_declared():
     data = {"north": stays(), "south": stays(8)}
     (text,) = warned(data)

@@ -6,7 +6,7 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.federation.programs.checked_oneshot import checked_oneshot_program
 from feddbn.federation.programs.oneshot import OneShotOptions, oneshot_program
-from feddbn.federation.programs.treatment import Wishes
+from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation

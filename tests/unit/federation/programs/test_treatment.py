@@ -6,7 +6,8 @@ from feddbn.data import read_sites
 from feddbn.errors import ParameterError, ProtocolError
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.programs.survey import survey_program
-from feddbn.federation.programs.treatment import Wishes, asked_moments_program, periods_of
+from feddbn.federation.programs.treatment import asked_moments_program
+from feddbn.federation.programs.wishes import Wishes, periods_of
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.site import Site, notes_of
 from feddbn.federation.protocol.task import run_program

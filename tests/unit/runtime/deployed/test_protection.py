@@ -80,7 +80,7 @@ def test_everything_that_left_is_in_a_chain_that_survives_a_restart(tmp_path):
     lines = audit(place)
     assert verify_chain(lines).is_intact
     tasks = [entry.task for entry in parse_entries(lines)]
-    assert tasks == ["moments"] + ["fdbnl-step"] * (len(tasks) - 1)
+    assert tasks == ["survey", "moments"] + ["fdbnl-step"] * (len(tasks) - 2)
     assert len(tasks) >= 5
     assert {entry.protection for entry in parse_entries(lines)} == {"none"}
 
@@ -102,7 +102,7 @@ def test_under_masks_the_log_says_so(tmp_path):
             r"only under secure aggregation \(require_masking in its policy\)",
         ),
         (OPEN + 'methods = ["FDBNL"]\n', make_study(), "does not allow the method 'OneShotDBN'"),
-        (OPEN + 'tasks = ["summary"]\n', make_study(), "does not allow the task 'moments'"),
+        (OPEN + 'tasks = ["summary"]\n', make_study(), "does not allow the task 'survey'"),
         (OPEN + "max_epsilon = 1.0\n", make_study(), "the study announces no noise at all"),
         (
             OPEN + "max_epsilon = 1.0\n",

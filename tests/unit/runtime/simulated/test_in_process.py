@@ -169,8 +169,7 @@ def test_answers_that_add_up_do(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(
         answer_of_one(program, here, task.question)[1], answer.value, rtol=1e-12, atol=1e-12
     )
-    first = heard[1][0].question
-    assert isinstance(first, StepQuestion)
+    first = next(task.question for task, _ in heard if isinstance(task.question, StepQuestion))
     assert first.round == 0
     assert program.adds_up(first) == ()
 
