@@ -39,8 +39,9 @@ ENTRY_POINTS = "feddbn.methods"
 # What a server can read from messages that nothing protects, in short and in a sentence.
 _MOMENTS = ("Its second moments.", "What a site sends in one round is its second moments.")
 _ROUNDS = (
-    "Possibly its second moments.",
-    "Plain messages of an iterative method determine a site's second moments after a few rounds.",
+    "Its second moments.",
+    "Before the rounds a site sends its second moments; without that sum, plain messages of an iterative method determine "
+    "them after a few rounds.",
 )
 _NETWORK = ("Its own network.", "What a site sends is the network it learned alone.")
 _UNITS = "comparable units, or variables are scaled and some directions within a moment stay open"
