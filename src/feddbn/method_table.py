@@ -154,8 +154,8 @@ _ROWS = (
         reveals="its part of a first look (deviations, spectra, correlations) and of one sum: rows, means, second moments of "
         "`[x_t, ..., x_{t-p}]` over all rows and without means and trends of recordings, skewness and kurtosis of each "
         "variable; then of one of products of residuals and of their squares",
-        rounds="4, of which the third is learned from; more where cells are empty or far out, scales of sites differ, "
-        "residuals remember or the noise is not Gaussian",
+        rounds="4 (3 with fewer than four sites or few rows), of which the last but one is learned from; more "
+        "where cells are empty or far out, scales of sites differ, residuals remember or the noise is not Gaussian",
         gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_`",
         citation="this package; docs/oneshot.md",
         aliases=("oneshotdbn", "one-shot"),
