@@ -82,6 +82,7 @@ def wishes_of(estimator: Any, federation: Federation) -> Wishes:
         estimator.missing,
         estimator.on_disagreement,
     )
+    wishes = wishes.among(len(federation.sites))
     tasks = federation.answered_tasks
     if tasks is None or tasks >= _TASKS:
         return wishes

@@ -199,14 +199,14 @@ class Prepared:
 
 
 def prepared_program(
-    settings: ConsensusSettings, variables: tuple[str, ...], *, one_network: bool = True
+    settings: ConsensusSettings, variables: tuple[str, ...], n_sites: int, *, one_network: bool = True
 ) -> ServerProgram[Prepared]:
     """Ask for means and variances; with ``center="auto"`` whether recordings have levels of their own, with
     ``scale="auto"`` whether noise differs.
 
     These take a sum of moments instead of a summary; the rounds' sums tell the server as much.
     """
-    d, wishes = len(variables), settings.wishes
+    d, wishes = len(variables), settings.wishes.among(n_sites)
     if wishes.is_settled:
         center = "recording" if settings.center == "recording" else "none"
         if settings.scale == "auto":
@@ -234,7 +234,7 @@ def fdbnl_program(
     settings: ConsensusSettings, variables: tuple[str, ...], constraints: EdgeConstraints, n_sites: int
 ) -> ServerProgram[ConsensusFit]:
     """Yield the tasks of one FDBNL run; the result is a `ConsensusFit`."""
-    prepared = yield from prepared_program(settings, variables)
+    prepared = yield from prepared_program(settings, variables, n_sites)
     rounds = _rounds_program(settings, variables, constraints, n_sites, prepared)
     return (yield from treated(rounds, prepared.preparation.treatment))
 

@@ -31,7 +31,7 @@ from feddbn.core.statistics.survey import (
     tail_counts,
     without_slow_part,
 )
-from feddbn.federation.protocol.question import array, number
+from feddbn.federation.protocol.question import array, flag, number
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import (
     Here,
@@ -64,8 +64,10 @@ class SurveyQuestion(RowsQuestion):
     name = "survey"
     purpose = (
         "how many cells are empty or far from their neighbours in time, spectra, and sums of correlations and log standard "
-        "deviations of single sites"
+        "deviations of single sites, if asked"
     )
+
+    profiles: bool = flag(default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +131,7 @@ class Survey:
     def may_have_gains(self) -> bool:
         """Whether the scales of sites differ more than chance allows."""
         d = len(self.scales)
-        if self.n_sites < 3:
+        if self.n_sites < FEWEST_SITES:
             return False
         spread = self.squares[:d] / self.n_sites - self.log_scales**2
         # The log of a standard deviation of n rows varies by 1/(2n); neighbouring rows tell less.
@@ -140,10 +142,12 @@ def _profile_lags(d: int, n_lags: int) -> int:
     return n_lags if (n_lags + 1) * d <= _MOST_COLUMNS else 0
 
 
-def survey_program(variables: tuple[str, ...], n_lags: int) -> ServerProgram[Survey]:
-    """Ask for a first look."""
+def survey_program(
+    variables: tuple[str, ...], n_lags: int, *, profiles: bool = True
+) -> ServerProgram[Survey]:
+    """Ask for a first look; `profiles` are what sites are compared by."""
     d = len(variables)
-    total = (yield Task(SurveyQuestion(n_lags=n_lags, variables=variables))).value
+    total = (yield Task(SurveyQuestion(n_lags=n_lags, variables=variables, profiles=profiles))).value
     rows, recordings, empty, n_spectra, n_sites = total[:5].tolist()
     sizes = (d, d * N_BINS, N_FREQUENCIES)
     far, counts, spectrum = np.split(total[5 : 5 + sum(sizes)], np.cumsum(sizes)[:-1])
@@ -173,7 +177,8 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
             spectrum, spectra = spectrum + power, spectra + number_of
         recordings += rows > n_before
     lags = _profile_lags(d, question.n_lags)
-    found, length = site_profile(here.data, lags), profile_length(d, lags)
+    found = site_profile(here.data, lags) if question.profiles else None
+    length = profile_length(d, lags) if question.profiles else 0
     state = {key: value for key, value in here.state.items() if not key.startswith("agreement.")}
     profile = np.zeros(length)
     if found is not None:

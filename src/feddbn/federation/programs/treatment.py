@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.core.statistics.levels import evidence_for_nuisances, log_det_of_residuals
 from feddbn.core.statistics.missing import known_n
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
@@ -117,8 +118,8 @@ def asked_moments_program(
     survey, n_disagreeing, treatment = None, 0, Treatment()
     spiky: tuple[int, ...] = ()
     if wishes.needs_survey:
-        survey = yield from survey_program(variables, n_lags)
-        if wishes.on_disagreement != "ignore" and survey.n_sites >= 4:
+        survey = yield from survey_program(variables, n_lags, profiles=wishes.needs_profiles)
+        if wishes.on_disagreement != "ignore" and survey.n_sites >= FEWEST_SITES:
             n_disagreeing = yield from agreement_program(variables, n_lags, survey)
             # Where many sites do not fit there are several kinds of sites, and no odd one.
             is_few = 0 < n_disagreeing <= survey.n_sites / 3

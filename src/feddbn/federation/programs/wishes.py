@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feddbn.core.designs.nuisance import finite_numbers
+from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.federation.programs.survey import Survey
 
 __all__ = ["AUTO_DEGREES", "Wishes", "periods_of"]
@@ -64,6 +65,18 @@ class Wishes:
             or self.spikes == "remove"
         )
         return is_open or self.missing == "fill" or self.on_disagreement != "ignore"
+
+    @property
+    def needs_profiles(self) -> bool:
+        """Whether sites have to be compared: for their scales, or to find one that does not fit."""
+        return self.gains != "none" or self.on_disagreement != "ignore"
+
+    def among(self, n_sites: int) -> Wishes:
+        """The same for a federation of this size: few sites are not compared, as sums and squares would tell them apart."""
+        if n_sites >= FEWEST_SITES:
+            return self
+        gains = "none" if self.gains == "auto" else self.gains
+        return replace(self, gains=gains, on_disagreement="ignore")
 
     @property
     def is_settled(self) -> bool:

@@ -167,7 +167,7 @@ def personal_program(
         "n_slots": settings.n_clusters,
     }
     if not is_partial:
-        prepared = yield from prepared_program(settings, variables, one_network=False)
+        prepared = yield from prepared_program(settings, variables, len(sites), one_network=False)
         setup = _Setup(settings, constraints, prepared.preparation, {**common, "center": prepared.center})
         fit = yield from treated(_fit_program(setup, rng, run_number), prepared.preparation.treatment)
         return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
