@@ -7,6 +7,7 @@ gains            "none", "site" (every site's variables are brought to common sc
 spikes           "keep", "remove" (cells far from their neighbours in time are empty), "auto": if they are errors
 missing          "fill" (rows count for what they hold), "drop" (rows with an empty cell are left out)
 on_disagreement  "exclude" (a site that finds that it does not fit stays out), "warn", "ignore"
+exogenous        names of variables that only act on others: nothing above is decided by what they look like
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.programs.wishes import Wishes, periods_of
 from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
-from feddbn.methods.parameters import Rule, nothing, number, whole, word
+from feddbn.methods.parameters import Rule, names_of_variables, nothing, number, whole, word
 
 __all__ = [
     "AS_THEY_ARE",
@@ -51,6 +52,7 @@ TREATMENT_RULES: Mapping[str, Rule] = {
     "spikes": word("auto", "keep", "remove"),
     "missing": word("fill", "drop"),
     "on_disagreement": word("exclude", "warn", "ignore"),
+    "exogenous": names_of_variables(),
 }
 AS_THEY_ARE: Mapping[str, Any] = MappingProxyType(
     {
@@ -81,6 +83,7 @@ def wishes_of(estimator: Any, federation: Federation) -> Wishes:
         estimator.spikes,
         estimator.missing,
         estimator.on_disagreement,
+        tuple(estimator.exogenous or ()),
     )
     tasks = federation.answered_tasks
     if tasks is None or tasks >= _TASKS:
@@ -114,6 +117,7 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
         "n_effective": float(asked.moments.n),
         "n_disagreeing": asked.n_disagreeing,
         "left_out": asked.n_disagreeing if done.abstain else 0,
+        "exogenous": list(asked.inputs),
     }
 
 
@@ -132,6 +136,12 @@ def treatment_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[s
         found.append(
             f"cells of {names} lie far from their neighbours in time and have no effect on anything, as errors of "
             "measurement do; they were left out. spikes='keep' uses them."
+        )
+    if asked.far_kept:
+        names = ", ".join(variables[i] for i in asked.far_kept)
+        found.append(
+            f"cells of {names} lie far from their neighbours in time; they may be what pulses of the inputs "
+            f"({', '.join(asked.inputs)}) did, so they were kept. spikes='remove' leaves them out."
         )
     if done.row_model is not None and survey is not None:
         cells = survey.n_rows * len(variables)
