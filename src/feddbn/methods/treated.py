@@ -144,11 +144,17 @@ def treatment_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[s
             f"({', '.join(asked.inputs)}) did, so they were kept. spikes='remove' leaves them out."
         )
     if done.row_model is not None and survey is not None:
-        cells = survey.n_rows * len(variables)
-        found.append(
-            f"{survey.n_empty / cells:.1%} of the cells are empty; all rows were used for what they hold, and are worth "
-            f"{asked.moments.n:.0f} complete ones. missing='drop' uses complete rows only."
+        worth = (
+            f"all rows were used for what they hold, and are worth {asked.moments.n:.0f} complete ones. missing='drop' uses "
+            "complete rows only."
         )
+        share = survey.n_empty / (survey.n_rows * len(variables))
+        also = " besides those that were left out" if asked.spiky else ""
+        if share:
+            size = f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
+            found.append(f"{size} of the cells are empty{also}; {worth}")
+        else:
+            found.append(f"no cell was empty before some were left out; {worth}")
     if asked.n_disagreeing and survey is not None:
         found.append(_disagreement_sentence(asked, int(survey.n_sites)))
     return found

@@ -294,7 +294,7 @@ def _limits(constraints: EdgeConstraints, n_lags: int, d: int, inputs: Sequence[
     q = (n_lags + 1) * d
     if q > len(allowed):
         known = allowed[d:].reshape(-1, d, d)
-        further = known.any(axis=0) if len(known) else np.ones((d, d), dtype=bool)
+        further = np.array(known.any(axis=0) if len(known) else np.ones((d, d)), dtype=bool)
         further[:, list(inputs)] = False
         n_more = q // d - len(allowed) // d
         allowed = np.concatenate([allowed, np.tile(further, (n_more, 1))])
