@@ -179,7 +179,8 @@ def _own_sentence(asked: AskedMoments) -> str:
         )
     return (
         f"recordings have {' and '.join(parts)} of their own ({better}), which were taken off together with their means; "
-        f"{where} detrend=0 and period=None keep them."
+        "intercepts are those of the average recording, and `feddbn forecast` goes on along a recording's own course "
+        "(`model.courses.fit_course`). detrend=0 and period=None keep them."
     )
 
 

@@ -6,8 +6,9 @@ course of the coming moments is added.
 
 Rules of the file
 -----------------
-- A cycle goes on for ever. A line goes on at most as far as the recording is long, and stays at that level then. Polynomials of
-  a higher degree do not go on: outside the rows they were fitted to they mean nothing, so their last level is held.
+- A cycle goes on for ever. A line goes on at most as far as the recording is long, and stays at that level then.
+  Polynomials of a higher degree do not go on: outside the rows they were fitted to they mean nothing, so their last level
+  is held.
 - What is held back in this way is said (`Course.remarks`).
 - A variable with too few cells for a course has its mean.
 """

@@ -75,7 +75,7 @@ def _evidence(value: object) -> str:
     found = number(value)
     if found is None:
         return "not looked at, or as asked"
-    return f"BIC {abs(found):,.0f} {'better' if found > 0 else 'worse'} with their own"
+    return f"BIC {abs(found):,.0f} {'better' if found > 0 else 'worse'} with each its own"
 
 
 def _course(facts: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Known inputs: they only act on others, and nothing is decided by what they look like."""
+"""Several modules: known inputs, which only act on others, and by which nothing is decided."""
 
 import warnings
 
@@ -171,3 +171,24 @@ def test_names_are_checked():
         feddbn.OneShotDBN(exogenous=["a", "b", "u", "c", "d", "e"]).fit(data)
     with pytest.raises(ParameterError, match="required_edges"):
         feddbn.OneShotDBN(exogenous=["u"], required_edges=[("a", "u", 1)]).fit(data)
+
+
+def test_a_study_and_a_command_name_inputs():
+    from feddbn.cli.options import parse_params
+
+    assert parse_params(["exogenous=u, v"]) == {"exogenous": ["u", "v"]}
+    assert parse_params(['exogenous=["u"]', "center=none"]) == {"exogenous": ["u"], "center": "none"}
+    assert parse_params(["exogenous=None"]) == {"exogenous": None}
+
+
+def test_spikes_that_were_left_out_are_not_counted_as_empty_from_the_start():
+    rng = np.random.default_rng(5)
+    data = {name: frame[NAMES].copy() for name, frame in sites(n=300).items()}
+    for frame in data.values():
+        for j in range(5):
+            frame.iloc[rng.integers(0, 300, 3), j] += 60.0
+    model = fitted(feddbn.OneShotDBN(), data)
+    assert model.treatment_["spikes"]
+    told = " ".join(model.warnings_)
+    assert "0.0% of the cells" not in told
+    assert "no cell was empty before some were left out" in told

@@ -39,7 +39,7 @@ def test_all_that_was_done_is_listed_with_its_evidence():
     rows = {what: (done, why) for what, done, why in treatment_rows(record())}
     assert rows["Means, trends, cycles"] == (
         "every recording lost its own mean, line, cycles of 24 rows",
-        "BIC 1,234 better with their own",
+        "BIC 1,234 better with each its own",
     )
     assert rows["Scales of sites"][0] == "every site was brought to the mean scale"
     assert rows["Far cells"][0] == "left out as errors: x1"

@@ -159,8 +159,8 @@ def _units(
     more = "larger" if factors[largest] > 0 else "smaller"
     text = f"{named(chosen)}: the spread is up to {factor:.2g} times {more} than at the other sites; the units may differ."
     cure = (
-        "use one unit everywhere; a fit leaves such a site out (on_disagreement=exclude), or brings all sites to one scale if "
-        "many differ (gains=auto)"
+        "use one unit everywhere; a fit leaves such a site out (on_disagreement=exclude), or brings all sites to one "
+        "scale if many differ (gains=auto)"
     )
     return Finding("units", "warning", text, cure, site, columns=chosen)
 
@@ -216,7 +216,7 @@ def _baselines(columns: tuple[str, ...], shapes: list[SiteShape], within: FloatA
         return []
     chosen = tuple(name for name, flag in zip(columns, differ, strict=True) if flag)
     text = f"{named(chosen)}: recordings differ in their means by more than chance, which looks like effects."
-    cure = "nothing: fits centre each recording where this shows (center=auto), and `feddbn forecast` goes on from its own level"
+    cure = "nothing: fits centre each recording where this shows (center=auto), and forecasts go on from its own level"
     return [Finding("baselines", "note", text, cure, columns=chosen)]
 
 

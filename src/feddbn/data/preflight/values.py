@@ -194,8 +194,8 @@ def _shapes(site: SiteProfile, rows: FloatArray) -> list[Finding]:
     if few:
         text = f"{named(few)} {'has' if len(few) == 1 else 'have'} few values (yes/no, codes, counts)."
         cure = (
-            "read edges to them as linear trends; name what is only set from outside with exogenous=, and leave codes without "
-            "an order out with variables="
+            "read edges to them as linear trends; name what is only set from outside with exogenous=, and leave codes "
+            "without an order out with variables="
         )
         out.append(Finding("few-values", "note", text, cure, site.name, columns=tuple(few)))
     return out

@@ -288,7 +288,7 @@ def _is_mirrored(outcome: OneShotOutcome) -> bool:
     return 2 * int(np.count_nonzero(C[:d] * C[d : 2 * d] < 0)) > n_edges
 
 
-def _limits(constraints: EdgeConstraints, n_lags: int, d: int, inputs: Sequence[int]) -> EdgeConstraints:
+def _limits(constraints: EdgeConstraints, n_lags: int, d: int, inputs: Sequence[int] = ()) -> EdgeConstraints:
     """The constraints over this many lags; what no known lag allows, a further one does not either."""
     allowed, required = constraints.allowed, constraints.required
     q = (n_lags + 1) * d
