@@ -58,7 +58,7 @@ AS_THEY_ARE: Mapping[str, Any] = MappingProxyType(
     {
         "center": "none",
         "detrend": 0,
-        "period": None,
+        "period": (),
         "gains": "none",
         "spikes": "keep",
         "missing": "drop",
