@@ -112,7 +112,7 @@ def fit_course(
     if t.shape != (len(values),) or not np.all(np.diff(t) > 0):
         raise ParameterError(f"times must be {len(values)} increasing numbers, one for each row.")
     there = np.isfinite(values)
-    empty = [name for name, some in zip(names, there.any(axis=0), strict=True) if not some]
+    empty = [name for j, name in enumerate(names) if not there[:, j].any()]
     if empty:
         raise DataError(f"rows has no value of {empty[0]!r}; a course is fitted to present cells.")
     known = np.flatnonzero(there.any(axis=1))
@@ -158,16 +158,14 @@ def forecast_along(
     steps = positive_int(steps, "steps")
     rows = rows_of(history, dbn.variables, "history")
     last = course.span[1] if end is None else float(end)
-    rest = rows - course.at(last - np.arange(len(rows), dtype=np.float64)[::-1])
+    rest: Rows = rows - course.at(last - np.arange(len(rows), dtype=np.float64)[::-1])
     if isinstance(history, pd.DataFrame):
         rest = pd.DataFrame(rest, index=history.index, columns=list(dbn.variables))
     ahead = course.at(last + np.arange(1.0, steps + 1))
     # Off its course a recording has the level 0.
     found = dbn.at_level(np.zeros(dbn.d)).do(_off(held or {}, ahead, dbn.variables), rest, steps, **options)
-    moved = {"mean": found.mean + ahead}
-    if found.lower is not None and found.upper is not None:
-        moved |= {"lower": found.lower + ahead, "upper": found.upper + ahead}
-    return replace(found, **moved)
+    lower, upper = (None if bound is None else bound + ahead for bound in (found.lower, found.upper))
+    return replace(found, mean=found.mean + ahead, lower=lower, upper=upper)
 
 
 def _off(held: Held, ahead: FloatArray, variables: tuple[str, ...]) -> Held:
