@@ -46,6 +46,8 @@ class Wishes:
         "drop": rows with an empty cell are left out; "fill": they are used for what they hold.
     on_disagreement
         "exclude": a site that finds that it does not fit stays out; "warn": it is only counted; "ignore": nobody looks.
+    inputs
+        Names of variables that only act on others: they may be anything, so nothing is decided by what they look like.
     """
 
     center: str = "none"
@@ -55,6 +57,11 @@ class Wishes:
     spikes: str = "keep"
     missing: str = "drop"
     on_disagreement: str = "ignore"
+    inputs: tuple[str, ...] = ()
+
+    def input_places(self, variables: Sequence[str]) -> tuple[int, ...]:
+        """Positions of the inputs among the variables."""
+        return tuple(j for j, name in enumerate(variables) if name in self.inputs)
 
     @property
     def needs_survey(self) -> bool:

@@ -172,7 +172,12 @@ def personal_program(
         fit = yield from treated(_fit_program(setup, rng, run_number), prepared.preparation.treatment)
         return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
     preparation, fill, scale = yield from entry_moments_program(
-        variables, sites, lags, settings.center, settings.scale
+        variables,
+        sites,
+        lags,
+        settings.center,
+        settings.scale,
+        settings.wishes.input_places(variables),
     )
     check_summary(variables, preparation)
     setup = _Setup(settings, constraints, preparation, {**common, "fill": fill})
