@@ -8,8 +8,8 @@
 A wrong edge of W is a pair of variables whose edge differs from the truth, so a reversed edge and one without a direction
 count 1 (`feddbn.metrics`, SHD); of A, an entry that differs. "sure" are the edges of `edge_probabilities_` with probability
 .95 or more; a sure edge is wrong if the truth has none from there to there at that lag. Nothing is told about the mess and
-nothing is tuned. The others get every site centred: PCMCI+ (ParCorr; robust: RobustParCorr) all sites as such, alpha .01, empty
-cells flagged; VARLiNGAM all rows one below the other, empty cells interpolated in time, threshold .1.
+nothing is tuned. The others get every site centred: PCMCI+ (ParCorr; robust: RobustParCorr) all sites as such, alpha .01,
+empty cells flagged; VARLiNGAM all rows one below the other, empty cells interpolated in time, threshold .1.
 """
 
 from __future__ import annotations
