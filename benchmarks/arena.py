@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import csv
 import os
-import re
 import time
 import warnings
 from collections import Counter
@@ -31,6 +30,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from arena_words import gist
 from peers import LAGGED_PEERS, installed
 from settings import federation
 from timing import Size, Table
@@ -198,12 +198,6 @@ def run(world: World, scenarios: dict[str, Scenario], methods: list[str]) -> Ite
             fed = world.draw(scenario, seed)
             for name in methods:
                 yield {"scenario": key, "seed": seed, "method": name, **trial(name, fed)}
-
-
-def gist(sentence: str, n_words: int = 7) -> str:
-    """The first words of a sentence without its names and numbers: equal for sentences about the same thing."""
-    nameless = re.sub(r"'[^']*'(, '[^']*')*", "'..'", sentence)
-    return " ".join(re.sub(r"\b\w*\d[\w.,%]*", "#", nameless).split()[:n_words])
 
 
 def wrong_edges(trials: list[dict[str, Any]]) -> str:
