@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("nvflare")
 from feddbn.federation.protocol.study import StudyResult
+from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.engines.registry import engine_of
 from support.conformance import PARAMETERS, assert_same, in_process, plans
 from support.nvflare_federation import SERVER, NVFlareFederation
@@ -27,8 +28,13 @@ def previous(tmp_path_factory, frames):
 
 
 def test_studies_of_every_method_run_under_the_stored_policy(previous, frames):
+    """Studies that do not look around first: tasks that did not exist are not allowed by a policy of that time."""
     variables = next(iter(frames.values())).columns
-    studies = {f"{name}-masked": plans(SITES, variables, (name,))[f"{name}-masked"] for name in PARAMETERS}
+    studies = {}
+    for name, parameters in PARAMETERS.items():
+        check = {"check_residuals": False} if name == "oneshot" else {}
+        plain = {**parameters, **AS_THEY_ARE, **check}
+        studies[f"{name}-masked"] = plans(SITES, variables, (name,), parameters=plain)[f"{name}-masked"]
     jobs = {name: previous.console.submit(study, name) for name, study in studies.items()}
     data = {site: previous.kits[site] / "data" for site in SITES}
     for name, job in jobs.items():

@@ -22,7 +22,10 @@ TESTS = Path(__file__).parents[1]
 SERVER = "localhost"
 POLICY = """
 methods = ["FDBNL", "PFDBNL", "OneShotDBN", "walk"]
-tasks = ["summary", "moments", "residual-features", "fdbnl-step", "personal-step", "personal-finish", "walk"]
+tasks = [
+  "survey", "agreement", "spikes", "pairs", "summary", "moments", "residual-features", "residual-checks",
+  "fdbnl-step", "personal-step", "personal-finish", "walk",
+]
 features = ["linear"]
 min_sites = 2
 require_masking = false

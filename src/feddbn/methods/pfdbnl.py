@@ -73,8 +73,10 @@ class PFDBNL(DBNEstimator):
         As in `FDBNL`; `tol` bounds the residuals of the rounds, personal weights are then solved exactly.
     w_threshold, a_threshold, refit
         As in `FDBNL`, applied by each site to its own graph; the refit keeps the pull and drops the L1 penalty.
-    forbidden_edges, required_edges, center, scale, acyclicity, federation
+    forbidden_edges, required_edges, center, detrend, period, spikes, missing, scale, acyclicity, federation
         As in `FDBNL`.
+    gains, on_disagreement
+        As in `FDBNL`, but sites with networks of their own have scales of their own, and none is left out.
     random_state
         Seed of the draws of participants.
 
@@ -138,7 +140,7 @@ class PFDBNL(DBNEstimator):
         center: str = "auto",
         detrend: int | str = "auto",
         period: float | Sequence[float] | str | None = "auto",
-        gains: str = "auto",
+        gains: str = "none",
         spikes: str = "auto",
         missing: str = "fill",
         on_disagreement: str = "warn",

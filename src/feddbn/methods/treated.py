@@ -56,7 +56,7 @@ AS_THEY_ARE: Mapping[str, Any] = MappingProxyType(
     {
         "center": "none",
         "detrend": 0,
-        "period": None,
+        "period": (),
         "gains": "none",
         "spikes": "keep",
         "missing": "drop",
