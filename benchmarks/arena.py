@@ -2,14 +2,15 @@
 
     python benchmarks/arena.py --methods OneShotDBN
     python benchmarks/arena.py --scenarios none offsets spikes=0.02 --seeds 700-702 --out arena
+    python benchmarks/arena.py --read ours/arena.csv peers/arena.csv    # one table of earlier runs
     python benchmarks/arena.py --quick
     python benchmarks/arena.py --list
 
 A wrong edge of W is a pair of variables whose edge differs from the truth, so a reversed edge and one without a direction
 count 1 (`feddbn.metrics`, SHD); of A, an entry that differs. "sure" are the edges of `edge_probabilities_` with probability
 .95 or more; a sure edge is wrong if the truth has none from there to there at that lag. Nothing is told about the mess and
-nothing is tuned. PCMCI+ (ParCorr; robust: RobustParCorr) gets every site centred, alpha .01; VARLiNGAM all complete rows,
-threshold .1.
+nothing is tuned. The others get every site centred: PCMCI+ (ParCorr; robust: RobustParCorr) all sites as such, alpha .01,
+empty cells flagged; VARLiNGAM all rows one below the other, empty cells interpolated in time, threshold .1.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ from __future__ import annotations
 import argparse
 import csv
 import os
-import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+from arena_words import gist
 from peers import LAGGED_PEERS, installed
 from settings import federation
 from timing import Size, Table
@@ -199,19 +200,16 @@ def run(world: World, scenarios: dict[str, Scenario], methods: list[str]) -> Ite
                 yield {"scenario": key, "seed": seed, "method": name, **trial(name, fed)}
 
 
-def gist(sentence: str, n_words: int = 7) -> str:
-    """The first words of a sentence without its names and numbers: equal for sentences about the same thing."""
-    nameless = re.sub(r"'[^']*'(, '[^']*')*", "'..'", sentence)
-    return " ".join(re.sub(r"\b\w*\d[\w.,%]*", "#", nameless).split()[:n_words])
-
-
 def wrong_edges(trials: list[dict[str, Any]]) -> str:
     done = [t for t in trials if "refused" not in t]
     refused = f"refused {len(trials) - len(done)} of {len(trials)}" if len(done) < len(trials) else ""
     if not done:
-        return refused
+        return refused or "-"
     means = " / ".join(f"{np.mean([t[part] for t in done]):.1f}" for part in ("w", "a"))
-    return f"{means} ({refused})" if refused else means
+    both = [t["w"] + t["a"] for t in done]
+    spread = f"{min(both)}-{max(both)}" if len(both) > 1 else ""
+    remark = ", ".join(part for part in (spread, refused) if part)
+    return f"{means} ({remark})" if remark else means
 
 
 def words(trials: list[dict[str, Any]]) -> str:
@@ -239,7 +237,8 @@ def summary(
     ]
     note = (
         f"d={world.d}, {world.n_sites} sites of {world.rows} rows, |weights| {world.weights[0]:g} to {world.weights[1]:g}, "
-        f"seeds {', '.join(map(str, world.seeds))}. Means of wrong edges of W / A; a reversed edge counts 1. "
+        f"seeds {', '.join(map(str, world.seeds))}. Means of wrong edges of W / A "
+        f"(both together, fewest-most over seeds); a reversed edge counts 1. "
         f"Wrong of the sure: OneShotDBN's edges at probability {SURE:g} or more. "
         f"Seconds: CPU time of a fit, {' / '.join(methods)}."
     )
@@ -254,7 +253,9 @@ def summary(
                 for name in ours
             ),
             sureness(of.get("OneShotDBN", [])),
-            " / ".join(f"{np.mean([t['seconds'] for t in of[name]]):.1f}" for name in methods),
+            " / ".join(
+                f"{np.mean([t['seconds'] for t in of[name]]):.1f}" if of[name] else "-" for name in methods
+            ),
         )
     return table
 
@@ -282,28 +283,33 @@ def tables(size: Size) -> Iterator[Table]:
     yield table
 
 
-def write_csv(trials: list[dict[str, Any]], path: Path) -> None:
-    """One line per fit, with whole sentences."""
-    columns = [
-        "scenario",
-        "seed",
-        "method",
-        "w",
-        "a",
-        "w_fp_fn",
-        "n_w",
-        "n_a",
-        "sure",
-        "sure_wrong",
-        "seconds",
-    ]
+COLUMNS = ["scenario", "seed", "method", "w", "a", "w_fp_fn", "n_w", "n_a", "sure", "sure_wrong", "seconds"]
+
+
+def noted(trials: Iterable[dict[str, Any]], path: Path) -> Iterator[dict[str, Any]]:
+    """The trials, each also a line of a CSV file as soon as it is there, with whole sentences."""
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*columns, "warnings", "refused"], restval="", extrasaction="ignore")
+        writer = csv.DictWriter(file, [*COLUMNS, "warnings", "refused"], restval="", extrasaction="ignore")
         writer.writeheader()
         for t in trials:
             writer.writerow(
                 {**t, "warnings": " | ".join(t.get("warnings", [])), "seconds": f"{t['seconds']:.3f}"}
             )
+            file.flush()
+            yield t
+
+
+def read_trials(path: Path) -> Iterator[dict[str, Any]]:
+    """What `noted` wrote."""
+    with path.open(newline="") as file:
+        for line in csv.DictReader(file):
+            found: dict[str, Any] = {key: line[key] for key in ("scenario", "method")}
+            found |= {"seed": int(line["seed"]), "seconds": float(line["seconds"])}
+            if line["refused"]:
+                yield {**found, "refused": line["refused"]}
+                continue
+            numbers = {key: int(float(line[key])) for key in COLUMNS[3:-1]}
+            yield {**found, **numbers, "warnings": [s for s in line["warnings"].split(" | ") if s]}
 
 
 def main() -> None:
@@ -321,6 +327,7 @@ def main() -> None:
     )
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--out", type=Path, help="folder for arena.md and arena.csv")
+    parser.add_argument("--read", type=Path, nargs="+", help="arena.csv of earlier runs, instead of running")
     parser.add_argument(
         "--quick", action="store_true", help="below a minute: OneShotDBN, one seed, six scenarios"
     )
@@ -347,15 +354,23 @@ def main() -> None:
             )
             for key, s in scenarios.items()
         }
-    methods, left_out = chosen(options.methods)
-    trials = list(run(world, scenarios, methods))
-    table = summary(world, scenarios, methods, trials)
-    table.note += left_out if set(methods) != set(options.methods) else ""
-    print(table.text(), flush=True)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
+    if options.read:
+        trials = [t for path in options.read for t in read_trials(path)]
+        world = replace(world, seeds=tuple(sorted({t["seed"] for t in trials})))
+        scenarios = {key: scenario_of(key)[1] for key in dict.fromkeys(t["scenario"] for t in trials)}
+        methods, left_out = [name for name in METHODS if name in {t["method"] for t in trials}], ""
+    else:
+        methods, left_out = chosen(options.methods)
+        found = run(world, scenarios, methods)
+        trials = list(noted(found, options.out / "arena.csv") if options.out else found)
+        left_out = left_out if set(methods) != set(options.methods) else ""
+    table = summary(world, scenarios, methods, trials)
+    table.note += left_out
+    print(table.text(), flush=True)
+    if options.out:
         (options.out / "arena.md").write_text(table.text())
-        write_csv(trials, options.out / "arena.csv")
 
 
 if __name__ == "__main__":

@@ -67,6 +67,7 @@ def test_a_fit_that_is_refused_and_a_peer_that_fails_are_rows_too(arena, monkeyp
     assert theirs["refused"] == "ZeroDivisionError: no rows"
     assert arena.wrong_edges([ours]) == "refused 1 of 1"
     assert arena.wrong_edges([ours, {"w": 2, "a": 1}]) == "2.0 / 1.0 (refused 1 of 2)"
+    assert arena.wrong_edges([{"w": 2, "a": 1}, {"w": 1, "a": 0}]) == "1.5 / 0.5 (1-3)"
 
 
 def test_sentences_about_the_same_thing_have_one_gist(arena):
@@ -85,3 +86,16 @@ def test_scenarios_and_seeds_are_read_from_words(arena):
     for word in ("sunspots", "spikes=many", "spikes=7"):
         with pytest.raises(ArgumentTypeError, match="is no scenario"):
             arena.scenario_of(word)
+
+
+def test_what_a_run_wrote_is_read_again(arena, tmp_path):
+    fed = feddbn.simulate(d=3, n_sites=2, n_samples=80, mean_degree=2)
+    trials = [
+        {"scenario": "none", "seed": 3, "method": "FDBNL", **arena.trial("FDBNL", fed)},
+        {"scenario": "none", "seed": 3, "method": "OneShotDBN", "seconds": 0.5, "refused": "too few rows"},
+    ]
+    written = list(arena.noted(iter(trials), tmp_path / "arena.csv"))
+    again = list(arena.read_trials(tmp_path / "arena.csv"))
+    assert written == trials
+    assert again[1] == trials[1]
+    assert again[0] == {**trials[0], "seconds": round(trials[0]["seconds"], 3)}

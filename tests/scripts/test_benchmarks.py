@@ -11,7 +11,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ENGINES = ["runtime_kill", "runtime_latency", "runtime_soak"]
-USED_BY_OTHERS = ["naive", "peers", "pictures", "rankings", "settings", "timing", "violations"]
+USED_BY_OTHERS = ["arena_words", "naive", "peers", "pictures", "rankings", "settings", "timing", "violations"]
 PARTS_OF_RUN = ["against_naive", "against_peers", "arena", "oneshot_cost", "scaling"]
 # These put their own clocks into the package, so they get a process of their own.
 ALONE = {"run": ["--tiny", "--out", "{out}"], "profile_methods": ["3"]}

@@ -138,6 +138,12 @@ def treatment_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[s
             f"cells of {names} lie far from their neighbours in time and have no effect on anything, as errors of "
             "measurement do; they were left out. spikes='keep' uses them."
         )
+    if asked.bursts:
+        names = ", ".join(variables[i] for i in asked.bursts)
+        found.append(
+            f"cells of {names} lie far from their neighbours in time, often several in a row, as bursts do and errors of "
+            "measurement seldom; they were kept. If they are errors, leave them empty, or use spikes='remove'."
+        )
     if asked.far_kept:
         names = ", ".join(variables[i] for i in asked.far_kept)
         found.append(

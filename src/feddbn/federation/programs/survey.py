@@ -19,7 +19,7 @@ from feddbn.core.designs.cells import block_deviations, limits_of, site_profile
 from feddbn.core.statistics.agreement import FEWEST_SITES, compared
 from feddbn.core.statistics.cycles import cycles_in
 from feddbn.core.statistics.known_inputs import outputs_of
-from feddbn.core.statistics.spikes import far_cells_are_errors, far_sums, far_sums_length
+from feddbn.core.statistics.spikes import FarCells, far_cells_are_errors, far_sums, far_sums_length
 from feddbn.core.statistics.survey import (
     N_BINS,
     N_FREQUENCIES,
@@ -90,7 +90,10 @@ class SpikesQuestion(RowsQuestion):
     """How much other cells deviate around far ones; `scales` are robust standard deviations."""
 
     name = "spikes"
-    purpose = "how much cells deviate from their neighbours in time, around cells that are far from theirs"
+    purpose = (
+        "how much cells deviate from their neighbours in time, around cells that are far from theirs, and how many far "
+        "cells are neighbours"
+    )
 
     scales: FloatArray = array("d")
 
@@ -249,8 +252,8 @@ def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, Floa
 
 def spikes_program(
     variables: tuple[str, ...], n_lags: int, survey: Survey, suspects: BoolArray
-) -> ServerProgram[tuple[BoolArray, bool]]:
-    """(d,) for which of the suspects far cells are errors, and whether there were enough of them to be sure."""
+) -> ServerProgram[FarCells]:
+    """What the far cells of the suspects are."""
     question = SpikesQuestion(n_lags=n_lags, variables=variables, scales=survey.scales)
     return far_cells_are_errors((yield Task(question)).value, suspects)
 
@@ -262,10 +265,10 @@ def _spikes(here: Here, question: SpikesQuestion) -> tuple[SiteState, FloatArray
         return here.state, total
     limits = limits_of(here.data, question.scales)
     for recording in here.data.recordings():
-        for _, deviation in block_deviations(recording.blocks()):
+        for block, deviation in block_deviations(recording.blocks()):
             # Without a limit there is no scale either: such a variable has no far cells and is not looked at.
             sizes = np.where(np.isfinite(limits), TAIL * deviation / limits, np.nan)
-            total += far_sums(sizes, deviation > limits)
+            total += far_sums(sizes, deviation > limits, block.values)
     return here.state, total
 
 

@@ -66,6 +66,8 @@ class AskedMoments:
         Number of sites that do not fit.
     spiky
         Positions of variables whose far cells were taken out.
+    bursts
+        Positions of variables whose far cells stay, since they come several rows at a time.
     shape
         Sums of `core.orders.nongaussian.shape_sums`, or None.
     n_rows
@@ -92,6 +94,7 @@ class AskedMoments:
     rank: float = 0.0
     inputs: tuple[str, ...] = ()
     far_kept: tuple[int, ...] = ()
+    bursts: tuple[int, ...] = ()
 
     @property
     def center(self) -> str:
@@ -124,6 +127,7 @@ def asked_moments_program(
     """Decide what has to be done to the rows, and ask for their moments."""
     survey, n_disagreeing, treatment = None, 0, Treatment()
     spiky: tuple[int, ...] = ()
+    bursts: tuple[int, ...] = ()
     if wishes.needs_survey:
         inputs = wishes.input_places(variables)
         survey = yield from survey_program(variables, n_lags, inputs, profiles=wishes.needs_profiles)
@@ -132,7 +136,7 @@ def asked_moments_program(
             # Where many sites do not fit there are several kinds of sites, and no odd one.
             is_few = 0 < n_disagreeing <= survey.n_sites / 3
             treatment = replace(treatment, abstain=is_few and wishes.on_disagreement == "exclude")
-        treatment, spiky = yield from _without_spikes(variables, n_lags, wishes, survey, treatment)
+        treatment, spiky, bursts = yield from _without_spikes(variables, n_lags, wishes, survey, treatment)
     told = yield from _told(variables, n_lags, wishes, survey, treatment, shape)
     gains_evidence = None
     if survey is not None and (wishes.gains == "site" or (wishes.gains == "auto" and survey.may_have_gains)):
@@ -158,27 +162,31 @@ def asked_moments_program(
         told.rank,
         wishes.inputs,
         survey.far_by_pulses if survey is not None and wishes.spikes == "auto" else (),
+        bursts,
     )
 
 
 def _without_spikes(
     variables: tuple[str, ...], n_lags: int, wishes: Wishes, survey: Survey, treatment: Treatment
-) -> ServerProgram[tuple[Treatment, tuple[int, ...]]]:
-    """The treatment with limits for the variables whose far cells are errors."""
+) -> ServerProgram[tuple[Treatment, tuple[int, ...], tuple[int, ...]]]:
+    """The treatment with limits for the variables whose far cells are errors; which these are, and which have bursts."""
     # What is done to a system may be a pulse, and what a pulse does may look like an error: both stay.
     is_output = np.isin(np.arange(len(variables)), survey.outputs)
     suspects = survey.has_far & is_output & (not survey.may_have_pulses)
     if wishes.spikes == "keep" or (wishes.spikes == "auto" and not suspects.any()):
-        return treatment, ()
+        return treatment, (), ()
     wrong, is_sure = (survey.scales > 0) & is_output, True
+    bursts: tuple[int, ...] = ()
     if wishes.spikes == "auto":
-        wrong, is_sure = yield from treated(spikes_program(variables, n_lags, survey, suspects), treatment)
+        found = yield from treated(spikes_program(variables, n_lags, survey, suspects), treatment)
+        wrong, is_sure = found.errors, found.is_sure
+        bursts = tuple(np.flatnonzero(found.bursts).tolist())
     if not wrong.any():
-        return treatment, ()
+        return treatment, (), bursts
     limits = np.where(wrong, survey.scales, 0.0)
     # Where many cells told that far ones are errors, nearer ones are, too.
     far = TAIL / 2 if is_sure else TAIL
-    return replace(treatment, limits=limits, far=far), tuple(np.flatnonzero(wrong).tolist())
+    return replace(treatment, limits=limits, far=far), tuple(np.flatnonzero(wrong).tolist()), bursts
 
 
 def _told(

@@ -109,6 +109,24 @@ def test_spikes_are_taken_out_and_heavy_tails_are_not():
     assert removed.treatment.limits is not None
 
 
+def test_bursts_stay_beside_errors_that_go_and_the_fit_says_both():
+    rng = np.random.default_rng(0)
+    sites = {name: [frame.copy() for frame in frames] for name, frames in made().sites.items()}
+    for (frame,) in sites.values():
+        for start in range(10, 190, 45):
+            frame.iloc[start : start + 2, 0] += rng.uniform(30, 60, size=2)
+            frame.iloc[start + 20, 1] += 40.0
+    found, _ = asked(sites)
+    assert found.bursts == (0,)
+    assert found.spiky == (1,)
+    said = [
+        sentence for sentence in feddbn.FDBNL(n_lags=1).fit(sites).warnings_ if "lie far from" in sentence
+    ]
+    assert [sentence.split(" lie")[0] for sentence in said] == ["cells of x1", "cells of x0"]
+    assert "left out" in said[0]
+    assert "they were kept" in said[1]
+
+
 @pytest.mark.parametrize("mess", ["other-units", "mixed-columns"])
 def test_an_odd_site_stays_out_and_only_its_owner_is_told(mess):
     fed = made(mess)

@@ -1,0 +1,43 @@
+"""A warning in one or two words, equal for sentences about the same thing."""
+
+from __future__ import annotations
+
+import re
+
+SHORT = {
+    "rests on equal noise variances": "units",
+    "differ in their means": "means",
+    "cycles of": "cycles",
+    "trends of their own": "trends",
+    "slow changes": "slow changes",
+    "on different scales": "scales",
+    "no effect on anything": "spikes",
+    "often several in a row": "bursts",
+    "of the cells are empty": "empty cells",
+    "like a code for missing": "codes",
+    "the noise is autocorrelated": "memory taken off",
+    "a lag was added": "lag added",
+    "residuals echo": "echo",
+    "residuals are autocorrelated": "memory",
+    "residuals of the same row": "dependence",
+    "variance of the noise changes": "changing variance",
+    "differ in the variance of their noise": "unequal recordings",
+    "heavy tails": "tails",
+    "near a unit root": "levels",
+    "act on variables scaled": "scaled",
+    "times as much": "other units, to the owner",
+    "the variables of this site": "columns, to the owner",
+    "does not fit": "odd site",
+    "is the sum of": "sum",
+    "is a copy of": "copy",
+}
+"""What a sentence holds -> what a table shows."""
+
+
+def gist(sentence: str, n_words: int = 7) -> str:
+    """The short form of a sentence, or its first words without its names and numbers."""
+    for part, short in SHORT.items():
+        if part in sentence:
+            return short
+    nameless = re.sub(r"'[^']*'(, '[^']*')*", "'..'", sentence)
+    return " ".join(re.sub(r"\b\w*\d[\w.,%]*", "#", nameless).split()[:n_words])
