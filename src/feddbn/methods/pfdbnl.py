@@ -99,6 +99,8 @@ class PFDBNL(DBNEstimator):
 
     rules: ClassVar[Mapping[str, Rule]] = {
         **CONSENSUS_RULES,
+        # Every site keeps a network of its own, so none is left out.
+        "on_disagreement": word("warn", "ignore"),
         "mu": replace(number(above=0, finite=False), passing=("positive (infinity gives one graph for all)",))
         | word("auto"),
         "participation": share_or_count(),

@@ -205,7 +205,7 @@ def _disagreement_sentence(asked: AskedMoments, n_sites: int) -> str:
         )
     if n > n_sites / 3:
         return f"{what}: there seem to be several kinds of sites, and one network for all is wrong for some. Use PFDBNL."
-    return f"{what}; its owner is told why. on_disagreement='exclude' leaves it out."
+    return f"{what}; its owner is told why. OneShotDBN and FDBNL leave it out with on_disagreement='exclude'."
 
 
 def site_notes(federation: Federation) -> dict[str, tuple[str, ...]]:

@@ -1,0 +1,52 @@
+"""A deployed site that does not fit the others tells its owner why, and nobody else."""
+
+import json
+import logging
+
+import feddbn
+from feddbn.federation.protocol.study import Study
+from feddbn.methods import studies  # noqa: F401
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.kit_files import write_site_files
+from feddbn.runtime.deployed.open_site import open_site
+from feddbn.runtime.deployed.settings import read_site_settings
+from support.faults import LocalExchange, MemoryJournal
+
+NAMES = ("a", "b", "c", "d", "e")
+
+
+def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, caplog):
+    made = feddbn.simulate(d=3, n_sites=5, n_samples=1000, random_state=4)
+    for name, (frame,) in zip(NAMES, made.sites.values(), strict=True):
+        (tmp_path / name / "data").mkdir(parents=True)
+        scaled = frame * [100, 1, 1] if name == "c" else frame
+        scaled.to_csv(tmp_path / name / "data" / "r.csv", index=False)
+    write_site_files({name: tmp_path / name for name in NAMES})
+    for name in NAMES:
+        (tmp_path / name / "policy.toml").write_text("require_masking = false\nmin_sites = 2\n")
+
+    def make(name):
+        settings = read_site_settings(tmp_path / name / "feddbn_site.toml")
+        return open_site(settings, name, logging.getLogger("test"))
+
+    study = Study(
+        name="s",
+        method="oneshot",
+        variables=("x0", "x1", "x2"),
+        sites=NAMES,
+        parameters={"n_lags": 1},
+        attendance={"when_missing": "abort"},
+    )
+    with caplog.at_level(logging.WARNING, logger="test"):
+        coordinator = Coordinator(LocalExchange(NAMES, make), study, "run-1", MemoryJournal(), pause_s=0.0)
+        result = run_study(coordinator, study)[0]
+    notes = {}
+    for name in NAMES:
+        lines = (tmp_path / name / "state" / "run-1" / "events.jsonl").read_text().splitlines()
+        notes[name] = [e["sentence"] for e in map(json.loads, lines) if e["what"] == "note"]
+    assert {name for name, said in notes.items() if said} == {"c"}
+    assert notes["c"][0].startswith("x0 varies ")
+    assert "about the data of this site: x0 varies" in caplog.text
+    told = json.dumps(result.summary)
+    assert "one of 5 sites does not fit" in told
+    assert "x0 varies" not in told
