@@ -39,8 +39,9 @@ ENTRY_POINTS = "feddbn.methods"
 # What a server can read from messages that nothing protects, in short and in a sentence.
 _MOMENTS = ("Its second moments.", "What a site sends in one round is its second moments.")
 _ROUNDS = (
-    "Possibly its second moments.",
-    "Plain messages of an iterative method determine a site's second moments after a few rounds.",
+    "Its second moments.",
+    "Before the rounds a site sends its second moments; without that sum, plain messages of an iterative method determine "
+    "them after a few rounds.",
 )
 _NETWORK = ("Its own network.", "What a site sends is the network it learned alone.")
 _UNITS = "comparable units, or variables are scaled and some directions within a moment stay open"
@@ -153,8 +154,8 @@ _ROWS = (
         reveals="its part of a first look (deviations, spectra, correlations) and of one sum: rows, means, second moments of "
         "`[x_t, ..., x_{t-p}]` over all rows and without means and trends of recordings, skewness and kurtosis of each "
         "variable; then of one of products of residuals and of their squares",
-        rounds="4, of which the third is learned from; more where cells are empty or far out, scales of sites differ, "
-        "residuals remember or the noise is not Gaussian",
+        rounds="4 (3 with fewer than four sites or few rows), of which the last but one is learned from; more "
+        "where cells are empty or far out, scales of sites differ, residuals remember or the noise is not Gaussian",
         gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_`",
         citation="this package; docs/oneshot.md",
         aliases=("oneshotdbn", "one-shot"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import networkx as nx
 import numpy as np
@@ -64,6 +65,34 @@ def test_a_forecast_of_a_recording_with_its_own_level_stays_there(run, tmp_path)
         table = pd.DataFrame(json.loads(told.stdout)["forecast"])
         last = table[table["step"] == 30]["mean"].to_numpy()
         np.testing.assert_allclose(last, frame.mean(), atol=0.5)
+
+
+def test_a_forecast_goes_on_along_the_recordings_own_trend_and_cycle(run, tmp_path):
+    rng, t = np.random.default_rng(1), np.arange(376)[:, None]
+    fed = feddbn.simulate(d=3, n_sites=5, n_samples=5 * 376, random_state=6)
+    data = {}
+    for name, frames in fed.sites.items():
+        cycle = rng.uniform(3, 5, 3) * np.sin(2 * np.pi * t / 24 + rng.uniform(0, 6, 3))
+        data[name] = frames[0].iloc[:376].reset_index(drop=True) + cycle + rng.normal(0, 0.03, 3) * t
+    model = feddbn.FDBNL().fit({name: frame.iloc[:352] for name, frame in data.items()})
+    assert model.treatment_["degree"] >= 1
+    assert model.treatment_["periods"] == pytest.approx([24], abs=0.3)
+    stored = Result.from_estimator(model).save(tmp_path / "result.json")
+    along, plain = [], []
+    for name, frame in data.items():
+        past, future = frame.iloc[:352], frame.iloc[352:].to_numpy()
+        past.to_csv(tmp_path / f"{name}.csv", index=False)
+        told = succeed(run("forecast", stored, tmp_path / f"{name}.csv", "--steps", 24, "--json"))
+        assert "own level, " in told.stderr
+        assert "cycles of" in told.stderr
+        table = pd.DataFrame(json.loads(told.stdout)["forecast"])
+        mean = table.pivot(index="step", columns="variable", values="mean")[list(frame.columns)]
+        along.append(np.square(mean.to_numpy() - future).mean())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            level = model.dbn_.at_level(past.mean()).forecast(past, 24).mean
+        plain.append(np.square(level.to_numpy() - future).mean())
+    assert np.mean(along) < 0.5 * np.mean(plain)
 
 
 def test_a_forecast_goes_on_after_the_last_gap(run, result, federation, tmp_path):

@@ -1,4 +1,7 @@
-"""A federation whose kits the previous version made runs studies with this one, nothing in the kits changed."""
+"""A federation whose kits the previous version made runs studies with this one, nothing in the kits changed.
+
+What the stored policy does not list is refused: what came later has to be allowed by the owners.
+"""
 
 import pytest
 
@@ -45,6 +48,14 @@ def test_studies_of_every_method_run_under_the_stored_policy(previous, frames):
         assert_same(found, in_process(studies[name], data))
         for site in SITES:
             assert (previous.state(site) / name / "result.feddbn").exists()
+
+
+def test_a_task_that_came_later_is_refused_by_name(previous, frames):
+    variables = next(iter(frames.values())).columns
+    job = previous.console.submit(plans(SITES, variables, ("oneshot",))["oneshot-masked"], "looking")
+    previous.console.wait(job)
+    outcome = (previous.console.fetch(job, previous.root / "out" / "looking") / "outcome.json").read_text()
+    assert "this site does not allow the task 'survey'; its policy lists tasks = summary, moments" in outcome
 
 
 def test_the_site_check_finds_nothing_wrong_with_such_a_kit(previous):

@@ -141,7 +141,8 @@ def print_result(result: Result) -> None:
     rows = f", {n_rows} usable rows" if n_rows else ""
     sizes = [_count(dbn.d, "variable"), _count(dbn.n_lags, "lag"), _count(len(result.sites), "site")]
     say(f"{result.method}: {', '.join(sizes)}{rows}")
-    rounds = "" if result.n_rounds is None else f" ({_count(result.n_rounds, 'round')})"
+    what = "sum" if result.status.get("name") == "EXACT" else "round"
+    rounds = "" if result.n_rounds is None else f" ({_count(result.n_rounds, what)})"
     say(f"The fit {result.status['message']}{rounds}.")
     within, lagged = np.count_nonzero(dbn.W), np.count_nonzero(dbn.A)
     say(f"{within} edges within a moment, {lagged} lagged.")

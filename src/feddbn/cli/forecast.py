@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -53,7 +53,8 @@ def forecast(
 ) -> None:
     """Forecast the moments after a recording, with intervals; --do shows what holding a variable would do."""
     from feddbn.data.history import read_history
-    from feddbn.methods.truth import has_own_levels, read_network
+    from feddbn.methods.truth import has_own_scales, own_course, read_network
+    from feddbn.model.courses import fit_course, forecast_along
     from feddbn.model.inputs import variable_index
 
     dbn = read_network(network, of)
@@ -62,13 +63,25 @@ def forecast(
     read = column_options(time=time, freq=freq, sort=sort, jitter=jitter, day_first=day_first)
     past = read_history(history, dbn.variables, **{k: v for k, v in read.items() if k != "variables"})
     _tell(past)
-    if has_own_levels(network):
+    lost, held = own_course(network), _held(do)
+    if has_own_scales(network):
         remark(
-            f"note: the network was learned about each recording's own level; this one's is the mean of its "
+            "note: sites were brought to one scale before learning, so weights and intervals are on the mean scale; a "
+            "recording in its site's own units is forecast as if it were on that."
+        )
+    if lost is None:
+        ahead = dbn.do(held, past.rows, steps, interval)
+    else:
+        course = fit_course(
+            past.values, lost["degree"], lost["periods"], times=past.moments, variables=dbn.variables
+        )
+        remark(
+            f"note: the network was learned about each recording's own {_what(lost)}; this one's is that of its "
             f"{past.n_rows} rows."
         )
-        dbn = dbn.at_level(past.mean)
-    ahead = dbn.do(_held(do), past.rows, steps, interval)
+        for sentence in course.remarks(steps):
+            remark(f"note: {sentence}")
+        ahead = forecast_along(dbn, course, past.rows, steps, end=past.end, held=held, interval=interval)
     if ahead.n_inferred and not past.n_empty:
         remark(f"note: {ahead.n_inferred} cells that are missing in the last rows were inferred.")
     table = ahead.to_frame().drop(columns="time")
@@ -86,6 +99,15 @@ def forecast(
     print_frame(table.sort_values("variable", kind="stable")[columns], f"{interval:.0%} intervals")
     if out is not None:
         say(f"Forecast: {out}")
+
+
+def _what(lost: dict[str, Any]) -> str:
+    parts = ["level"]
+    if lost["degree"]:
+        parts.append("trend" if lost["degree"] == 1 else "slow changes")
+    if lost["periods"]:
+        parts.append(f"cycles of {', '.join(f'{period:.4g}' for period in lost['periods'])} rows")
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _tell(past: History) -> None:

@@ -105,8 +105,14 @@ def either(names: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
+_NAMES = ("exogenous",)
+
+
 def parse_params(texts: list[str] | None) -> dict[str, Any]:
-    """Return key -> value; a value that is not JSON is text (True, False and None are read as in Python)."""
+    """Return key -> value; a value that is not JSON is text (True, False and None are read as in Python).
+
+    A list of names may be written with commas: exogenous=dose,valve.
+    """
     words = {"True": True, "False": False, "None": None}
     found: dict[str, Any] = {}
     for text in texts or ():
@@ -116,6 +122,9 @@ def parse_params(texts: list[str] | None) -> dict[str, Any]:
             raise ParameterError(f"--param {text!r} must look like key=value, for example -p max_rounds=500.")
         if key in found:
             raise ParameterError(f"--param gives {key!r} twice; keep one of them.")
+        if key in _NAMES and value not in words and not value.startswith("["):
+            found[key] = parse_variables(value)
+            continue
         if value in words:
             found[key] = words[value]
             continue

@@ -11,7 +11,9 @@ _VALUE = r"('[^']*'|\[[^\]]*\]|(?:[^\s,;.)\]]|\.(?=\d))*)"
 _OPTION = re.compile(rf"(?<![\w-])(site|series|time|variables|freq|jitter)={_VALUE}")
 _SWITCH = re.compile(r"(?<![\w-])(sort=True|day_first=True|day_first=False)\b")
 # At the start of a sentence it is what was given, in whatever way; later on it is advice.
-_PARAMETER = re.compile(rf"(?<!^)(?<![\w-])(?<!-p )(center)={_VALUE}")
+_PARAMETER = re.compile(
+    rf"(?<!^)(?<![\w-])(?<!-p )(center|detrend|period|gains|spikes|on_disagreement|exogenous)={_VALUE}"
+)
 _SWITCHES = {"sort=True": "--sort", "day_first=True": "--day-first", "day_first=False": "--month-first"}
 
 

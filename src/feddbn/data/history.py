@@ -37,6 +37,10 @@ class History:
         (n, d) rows after its last gap, NaN where a cell is missing.
     mean, n_rows
         Mean of the present cells, and number of rows that have some.
+    values, moments
+        (m, d) all rows of the recording, also those before gaps, and their (m,) times in rows since the first.
+    end
+        Time of the last of `rows` on the same clock.
     n_empty
         How many rows at its very end have no value.
     last
@@ -47,6 +51,9 @@ class History:
     mean: FloatArray
     n_rows: int
     n_empty: int
+    values: FloatArray
+    moments: FloatArray
+    end: int
     last: Any = None
     clock: Clock | None = None
     remarks: tuple[Remark, ...] = ()
@@ -86,6 +93,7 @@ def read_history(path: Path, variables: Sequence[str], **read: Any) -> History:
     (site,) = sites.values()
     remarks += tuple(getattr(site, "remarks", ()))
     rows, mean, n_rows, end = _end(recordings[0], len(variables), where)
+    values, moments = _all_rows(recordings[0])
     clock = next(iter(clocks.values()), None)
     frame, own = tidy_frame(open_table(path).frame(), layout, where)
     if own.time is None or clock is None or clock.step is None:
@@ -99,7 +107,18 @@ def read_history(path: Path, variables: Sequence[str], **read: Any) -> History:
         last = parse_times(column, where, own.day_first)[-1]
     # Reading cuts empty rows at the end, but time has gone on.
     rows = np.concatenate([rows, np.full((n_empty, len(variables)), np.nan)])
-    return History(rows, mean, n_rows, n_empty, last, clock, remarks)
+    return History(rows, mean, n_rows, n_empty, values, moments, end + n_empty, last, clock, remarks)
+
+
+def _all_rows(recording: Recording) -> tuple[FloatArray, FloatArray]:
+    """All rows, and at which moment each is."""
+    pieces, moments, end = [], [], -1
+    for block in recording.blocks():
+        first = end + 1 if block.time is None else block.time
+        pieces.append(block.values)
+        moments.append(first + np.arange(len(block.values), dtype=np.float64))
+        end = first + len(block.values) - 1
+    return np.concatenate(pieces), np.concatenate(moments)
 
 
 def _end(recording: Recording, d: int, where: str) -> tuple[FloatArray, FloatArray, int, int]:

@@ -278,6 +278,7 @@ class DBNEstimator(FederatedEstimator):
     n_lags: Any
     forbidden_edges: Iterable[Edge] | None
     required_edges: Iterable[Edge] | None
+    exogenous: Sequence[str] | None = None
 
     dbn_: DBN
     W_: FloatArray
@@ -309,15 +310,33 @@ class DBNEstimator(FederatedEstimator):
         return int(max(AUTO_GRIDS["n_lags"]))
 
     def _constraints(self) -> EdgeConstraints:
-        return EdgeConstraints.from_edges(
-            self._variables, self._largest_lag, self.forbidden_edges, self.required_edges
-        )
+        into_inputs: list[Edge] = [
+            ("*", j, lag) for j in self._inputs for lag in range(self._largest_lag + 1)
+        ]
+        forbidden = [*(self.forbidden_edges or ()), *into_inputs]
+        return EdgeConstraints.from_edges(self._variables, self._largest_lag, forbidden, self.required_edges)
+
+    @property
+    def _inputs(self) -> tuple[int, ...]:
+        """Positions of the variables that only act on others."""
+        names = self._variables
+        for name in self.exogenous or ():
+            if name not in names:
+                raise ParameterError(
+                    f"exogenous contains {name!r}, which is not a variable; the variables are {', '.join(names[:10])}."
+                )
+        found = tuple(j for j, name in enumerate(names) if name in (self.exogenous or ()))
+        if found and len(found) == len(names):
+            raise ParameterError(
+                "exogenous names all variables, so there is nothing to explain; leave some out."
+            )
+        return found
 
     def _say_moments(self, asked: AskedMoments | None) -> None:
         """Say what the first sums told: what was done to the rows, and which variables follow from others."""
         self._say_treatment(asked)
         if asked is not None:
-            found = dependences(asked.moments.scatter, asked.moments.n, len(self._variables))
+            found = dependences(asked.moments.scatter, asked.moments.n, len(self._variables), self._inputs)
             self._say_dependent([one.sentence(self._variables) for one in found])
 
     def _say_dependent(self, sentences: Sequence[str]) -> None:

@@ -75,7 +75,7 @@ class Dynotears(ConsensusEstimator):
         d = len(variables)
         settings = self._settings()
         summary = summary_of_moments(moments, d)
-        scale = choose_scale(settings.scale, d, moments)
+        scale = choose_scale(settings.scale, d, moments, inputs=settings.wishes.input_places(variables))
         preparation: Preparation = prepare(summary, d, center, scale.rule)
         check_summary(variables, preparation)
         options, _ = consensus_options(settings, preparation, self._constraints(), 1)

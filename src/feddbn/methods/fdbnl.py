@@ -113,6 +113,7 @@ class ConsensusEstimator(DBNEstimator):
         spikes: str = "auto",
         missing: str = "fill",
         on_disagreement: str = "exclude",
+        exogenous: Sequence[str] | None = None,
         scale: str = "auto",
         acyclicity: str = "expm",
         random_state: int | None = 0,
@@ -142,6 +143,7 @@ class ConsensusEstimator(DBNEstimator):
         self.spikes = spikes
         self.missing = missing
         self.on_disagreement = on_disagreement
+        self.exogenous = exogenous
         self.scale = scale
         self.acyclicity = acyclicity
         self.random_state = random_state
@@ -219,6 +221,9 @@ class FDBNL(ConsensusEstimator):
         Refit the chosen edges without penalty before thresholding; False is the paper's rule.
     forbidden_edges, required_edges
         Lists of (from, to, lag); names or positions; "*" is every variable.
+    exogenous
+        Names of known inputs: steps, pulses or any other signal. They only act on others: no edge leads into them, at no lag,
+        and nothing is decided by what they look like (docs/preparing-data.md).
     center
         "auto", "none", "federated" (on the means of all sites) or "recording" (each on its own).
     detrend, period, gains, spikes, missing, on_disagreement

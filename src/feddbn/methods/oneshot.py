@@ -16,6 +16,7 @@ from feddbn.core.graphs.status import Status
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions, UnitsCheck, refit
 from feddbn.core.orders.strength import explained_shares
+from feddbn.core.statistics.known_inputs import outputs_of
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.core.statistics.unit_roots import slow_warnings
@@ -112,6 +113,8 @@ class OneShotDBN(DBNEstimator):
         recording.
     forbidden_edges, required_edges
         ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
+    exogenous
+        Names of known inputs: steps, pulses or any other signal, which only act on others (docs/preparing-data.md).
     center
         "none": one intercept per variable; "recording": one for each; "auto": that if the evidence is for it (`center_`).
     scale
@@ -226,6 +229,7 @@ class OneShotDBN(DBNEstimator):
         spikes: str = "auto",
         missing: str = "fill",
         on_disagreement: str = "exclude",
+        exogenous: Sequence[str] | None = None,
         scale: str = "none",
         random_state: int | None = 0,
         check_residuals: bool | str = "auto",
@@ -253,6 +257,7 @@ class OneShotDBN(DBNEstimator):
         self.spikes = spikes
         self.missing = missing
         self.on_disagreement = on_disagreement
+        self.exogenous = exogenous
         self.scale = scale
         self.random_state = random_state
         self.check_residuals = check_residuals
@@ -339,7 +344,8 @@ class OneShotDBN(DBNEstimator):
         scale: Any = self.scale
         use_nongaussian: Any = self.use_nongaussian
         learn = LearnOptions(noise_variance, criterion, int(self.n_restarts), average, self._penalties())
-        return OneShotOptions(n_lags, is_auto, Wishes(), scale, use_nongaussian, learn)
+        wishes = Wishes(inputs=tuple(self.exogenous or ()))
+        return OneShotOptions(n_lags, is_auto, wishes, scale, use_nongaussian, learn)
 
     def _penalties(self) -> tuple[float, ...] | None:
         if self.search == "order":
@@ -352,7 +358,8 @@ class OneShotDBN(DBNEstimator):
         self.n_lags_ = outcome.n_lags
         self.lag_scores_ = None if outcome.lag_scores is None else outcome.lag_scores.tolist()
         if learned.noise.kind == "equal" and self.scale == "none":
-            variances = np.full(d, float(variances.mean()))
+            outputs = outputs_of(d, self._inputs)
+            variances[outputs] = float(variances[outputs].mean())
         A, is_open = C[d:].reshape(outcome.n_lags, d, d), open_edges(learned.orientation, C, names)
         dbn = DBN(C[:d], A, names, intercept, variances, is_open)
         self._set_network(dbn, dbn)
@@ -371,7 +378,7 @@ class OneShotDBN(DBNEstimator):
         self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)
         self._say_treatment(outcome.asked)
         self._say_dependent(outcome.dependent)
-        self.warnings_ += slow_warnings(outcome.moments, names)
+        self.warnings_ += slow_warnings(outcome.moments, names, self._inputs)
         say_residuals(self, report)
         if learned.units is not None and learned.units.sentence and self.scale == "none":
             self.warnings_.append(learned.units.sentence)

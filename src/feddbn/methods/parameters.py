@@ -31,6 +31,7 @@ __all__ = [
     "increasing",
     "is_federation",
     "lags_of_sites",
+    "names_of_variables",
     "nothing",
     "number",
     "refuses_renamed",
@@ -178,6 +179,19 @@ def edges() -> Rule:
         return value is None or (isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)))
 
     return Rule(holds, ("a list of edges (from, to, lag)", "None"))
+
+
+def names_of_variables() -> Rule:
+    """Lists of different names, or None; whether variables have them is checked when these are known."""
+
+    def holds(value: Any) -> bool:
+        if value is None:
+            return True
+        if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, (str, bytes)):
+            return False
+        return all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
+
+    return Rule(holds, ("a list of different names of variables", "None"))
 
 
 def lags_of_sites() -> Rule:

@@ -73,7 +73,7 @@ class PFDBNL(DBNEstimator):
         As in `FDBNL`; `tol` bounds the residuals of the rounds, personal weights are then solved exactly.
     w_threshold, a_threshold, refit
         As in `FDBNL`, applied by each site to its own graph; the refit keeps the pull and drops the L1 penalty.
-    forbidden_edges, required_edges, center, detrend, period, spikes, missing, scale, acyclicity, federation
+    forbidden_edges, required_edges, exogenous, center, detrend, period, spikes, missing, scale, acyclicity, federation
         As in `FDBNL`.
     gains, on_disagreement
         As in `FDBNL`, but sites with networks of their own have scales of their own, and none is left out.
@@ -144,6 +144,7 @@ class PFDBNL(DBNEstimator):
         spikes: str = "auto",
         missing: str = "fill",
         on_disagreement: str = "warn",
+        exogenous: Sequence[str] | None = None,
         scale: str = "auto",
         acyclicity: str = "expm",
         random_state: int | None = 0,
@@ -180,6 +181,7 @@ class PFDBNL(DBNEstimator):
         self.spikes = spikes
         self.missing = missing
         self.on_disagreement = on_disagreement
+        self.exogenous = exogenous
         self.scale = scale
         self.acyclicity = acyclicity
         self.random_state = random_state

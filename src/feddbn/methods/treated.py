@@ -7,6 +7,7 @@ gains            "none", "site" (every site's variables are brought to common sc
 spikes           "keep", "remove" (cells far from their neighbours in time are empty), "auto": if they are errors
 missing          "fill" (rows count for what they hold), "drop" (rows with an empty cell are left out)
 on_disagreement  "exclude" (a site that finds that it does not fit stays out), "warn", "ignore"
+exogenous        names of variables that only act on others: nothing above is decided by what they look like
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.programs.wishes import Wishes, periods_of
 from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
-from feddbn.methods.parameters import Rule, nothing, number, whole, word
+from feddbn.methods.parameters import Rule, names_of_variables, nothing, number, whole, word
 
 __all__ = [
     "AS_THEY_ARE",
@@ -51,6 +52,7 @@ TREATMENT_RULES: Mapping[str, Rule] = {
     "spikes": word("auto", "keep", "remove"),
     "missing": word("fill", "drop"),
     "on_disagreement": word("exclude", "warn", "ignore"),
+    "exogenous": names_of_variables(),
 }
 AS_THEY_ARE: Mapping[str, Any] = MappingProxyType(
     {
@@ -81,7 +83,9 @@ def wishes_of(estimator: Any, federation: Federation) -> Wishes:
         estimator.spikes,
         estimator.missing,
         estimator.on_disagreement,
+        tuple(estimator.exogenous or ()),
     )
+    wishes = wishes.among(len(federation.sites))
     tasks = federation.answered_tasks
     if tasks is None or tasks >= _TASKS:
         return wishes
@@ -114,6 +118,7 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
         "n_effective": float(asked.moments.n),
         "n_disagreeing": asked.n_disagreeing,
         "left_out": asked.n_disagreeing if done.abstain else 0,
+        "exogenous": list(asked.inputs),
     }
 
 
@@ -139,12 +144,24 @@ def treatment_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[s
             f"cells of {names} lie far from their neighbours in time, often several in a row, as bursts do and errors of "
             "measurement seldom; they were kept. If they are errors, leave them empty, or use spikes='remove'."
         )
-    if done.row_model is not None and survey is not None:
-        cells = survey.n_rows * len(variables)
+    if asked.far_kept:
+        names = ", ".join(variables[i] for i in asked.far_kept)
         found.append(
-            f"{survey.n_empty / cells:.1%} of the cells are empty; all rows were used for what they hold, and are worth "
-            f"{asked.moments.n:.0f} complete ones. missing='drop' uses complete rows only."
+            f"cells of {names} lie far from their neighbours in time; they may be what pulses of the inputs "
+            f"({', '.join(asked.inputs)}) did, so they were kept. spikes='remove' leaves them out."
         )
+    if done.row_model is not None and survey is not None:
+        worth = (
+            f"all rows were used for what they hold, and are worth {asked.moments.n:.0f} complete ones. missing='drop' uses "
+            "complete rows only."
+        )
+        share = survey.n_empty / (survey.n_rows * len(variables))
+        also = " besides those that were left out" if asked.spiky else ""
+        if share:
+            size = f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
+            found.append(f"{size} of the cells are empty{also}; {worth}")
+        else:
+            found.append(f"no cell was empty before some were left out; {worth}")
     if asked.n_disagreeing and survey is not None:
         found.append(_disagreement_sentence(asked, int(survey.n_sites)))
     return found
@@ -169,7 +186,8 @@ def _own_sentence(asked: AskedMoments) -> str:
         )
     return (
         f"recordings have {' and '.join(parts)} of their own ({better}), which were taken off together with their means; "
-        f"{where} detrend=0 and period=None keep them."
+        "intercepts are those of the average recording, and `feddbn forecast` goes on along a recording's own course "
+        "(`model.courses.fit_course`). detrend=0 and period=None keep them."
     )
 
 

@@ -20,7 +20,8 @@ from feddbn.model.dbn import DBN
 __all__ = [
     "TRUTHS_FORMAT",
     "Truth",
-    "has_own_levels",
+    "has_own_scales",
+    "own_course",
     "read_estimate",
     "read_network",
     "read_truth",
@@ -93,15 +94,27 @@ def read_estimate(path: str | Path) -> Truth:
     return shared
 
 
-def has_own_levels(path: str | Path) -> bool:
-    """Whether a file is a result for which every recording was centred on its own mean."""
+def own_course(path: str | Path) -> dict[str, Any] | None:
+    """What every recording lost before a result was learned: degree, periods, gains; None if it was not even its mean."""
     stored = read_json(path)
     facts = stored.get("diagnostics")
-    return (
-        stored.get("format") == RESULT_FORMAT
-        and isinstance(facts, dict)
-        and facts.get("center") == "recording"
-    )
+    if stored.get("format") != RESULT_FORMAT or not isinstance(facts, dict):
+        return None
+    if facts.get("center") != "recording":
+        return None
+    done = facts.get("treatment")
+    done = done if isinstance(done, dict) else {}
+    return {
+        "degree": int(done.get("degree") or 0),
+        "periods": tuple(float(period) for period in done.get("periods") or ()),
+    }
+
+
+def has_own_scales(path: str | Path) -> bool:
+    """Whether a file is a result for which every site was brought to the mean scale of all."""
+    facts = read_json(path).get("diagnostics")
+    done = facts.get("treatment") if isinstance(facts, dict) else None
+    return isinstance(done, dict) and done.get("gains") == "site"
 
 
 def read_network(path: str | Path, site: str | None = None) -> DBN:

@@ -68,8 +68,7 @@ class SitePolicy(BaseModel):
 
     def check_task(self, task: str, features: Collection[str], round_number: int, masked: bool) -> None:
         """Refuse a task that is not allowed; `round_number` counts answers to this task name from 1."""
-        if _TOLD_BY.get(task) not in self.tasks:
-            _allow(task, self.tasks, "task", "tasks")
+        _allow(task, self.tasks, "task", "tasks")
         for feature in features:
             _allow(feature, self.features, "feature map", "features")
         if round_number > self.max_rounds:
@@ -121,11 +120,6 @@ class SitePolicy(BaseModel):
                 f"the study announces epsilon for each {unit}; this site's budget is for each {self.unit} "
                 "(unit in its policy)."
             )
-
-
-_TOLD_BY = {"residual-checks": "residual-features"}
-"""Task -> one that tells as much: fourth powers of sums of residuals give their products, and lags are columns. A policy
-that was written before the first existed allows it with the second."""
 
 
 def _allow(name: str, allowed: tuple[str, ...], what: str, setting: str) -> None:

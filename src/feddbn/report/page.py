@@ -29,6 +29,7 @@ from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
 from feddbn.report.page_data import page_data
 from feddbn.report.record import ReportRecord, read_record
 from feddbn.report.site_plots import plot_site_differences, site_differences
+from feddbn.report.treatment_words import treatment_rows
 from feddbn.report.verdicts import verdicts
 
 __all__ = ["render_report", "write_report"]
@@ -108,6 +109,7 @@ def render_report(
         figures=_figures(record),
         sites=_site_rows(record),
         warnings=[_capitalised(text) for text in record.warnings],
+        treatment=treatment_rows(record),
         audit=_audit_rows(record.audit),
         spent=_spent(record.audit),
         truth=_truth_counts(record),

@@ -17,6 +17,7 @@ from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
 from feddbn.report.record import ReportRecord
 from feddbn.report.residual_verdict import are_contradicted, residuals_verdict
+from feddbn.report.treatment_words import agreement_verdict
 from feddbn.report.verdict import Level, Verdict, number, sentence
 
 __all__ = ["Level", "Verdict", "verdicts"]
@@ -33,6 +34,7 @@ def verdicts(record: ReportRecord) -> list[Verdict]:
         _rows(record),
         _certainty(record),
         residuals_verdict(record),
+        agreement_verdict(record),
         _acyclic(record.dbn),
         _stable(record.dbn),
         _revealed(record),

@@ -54,6 +54,7 @@ WRONG = {
     "spikes": WORDS,
     "missing": WORDS,
     "on_disagreement": WORDS,
+    "exogenous": ["u", 3, [1], ["u", "u"]],
     "scale": WORDS,
     "acyclicity": WORDS,
     "random_state": ["a", -1, 1.5, True, [0]],

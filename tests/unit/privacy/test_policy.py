@@ -89,7 +89,8 @@ def test_study_must_announce_an_epsilon_within_the_budget():
     SitePolicy(require_masking=False).check_study("FDBNL", 3, False, None)
 
 
-def test_a_policy_of_before_allows_residual_checks_with_what_tells_as_much():
-    SitePolicy(tasks=("moments", "residual-features")).check_task("residual-checks", [], 1, True)
-    with pytest.raises(SiteRefused, match="does not allow the task 'residual-checks'"):
-        SitePolicy(tasks=("moments",)).check_task("residual-checks", [], 1, True)
+def test_a_policy_of_before_allows_no_task_that_came_later():
+    for task in ("survey", "agreement", "spikes", "pairs", "residual-checks"):
+        with pytest.raises(SiteRefused, match=f"does not allow the task '{task}'"):
+            SitePolicy(tasks=("moments", "residual-features")).check_task(task, [], 1, True)
+        SitePolicy().check_task(task, [], 1, True)

@@ -8,7 +8,7 @@ Rules of this file
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,6 +30,9 @@ __all__ = ["TreatedSite", "block_deviations", "limits_of", "site_profile"]
 
 _REACH = 3
 """How many rows on either side the running median of `deviations` looks at."""
+_INPUT_REACH = 8
+"""How many rows back inputs are looked at when what they do is taken off."""
+_ROWS_PER_WEIGHT = 8
 
 
 def block_deviations(blocks: Iterable[Block]) -> Iterator[tuple[Block, FloatArray]]:
@@ -71,12 +74,40 @@ def limits_of(data: SiteData, common: FloatArray, far: float = TAIL) -> FloatArr
     return np.where((common > 0) & (scale > 0), far * scale, np.inf)
 
 
-def site_profile(data: SiteData, n_lags: int) -> tuple[FloatArray, float] | None:
-    """What a site is compared by (`survey.lagged_profile`), from all of its recordings."""
+def site_profile(
+    data: SiteData, n_lags: int, columns: Sequence[int] | None = None
+) -> tuple[FloatArray, float] | None:
+    """What a site is compared by (`survey.lagged_profile`), from all of its recordings.
+
+    `columns` are the variables to compare; what the others, known inputs, do to them is taken off first.
+    """
+    d = len(data.variables)
+    chosen = list(range(d) if columns is None else columns)
+    inputs = [j for j in range(d) if j not in chosen]
     parts = (
-        without_slow_part(block.values) for recording in data.recordings() for block in recording.blocks()
+        _without_inputs(without_slow_part(block.values), chosen, inputs)
+        for recording in data.recordings()
+        for block in recording.blocks()
     )
-    return lagged_profile(parts, len(data.variables), n_lags)
+    return lagged_profile(parts, len(chosen), n_lags)
+
+
+def _without_inputs(rest: FloatArray, columns: list[int], inputs: list[int]) -> FloatArray:
+    """The columns without what inputs of the same row and of a few rows before explain, by least squares."""
+    found, n = rest[:, columns], len(rest)
+    reach = min(_INPUT_REACH, n // (_ROWS_PER_WEIGHT * max(len(inputs), 1)) - 1)
+    if not inputs or reach < 0:
+        return found
+    known = np.nan_to_num(rest[:, inputs])
+    # Before the first row nothing is known; what is done is taken to have begun with it.
+    before = np.concatenate([np.repeat(known[:1], reach, axis=0), known])
+    rows = np.concatenate([before[reach - lag : reach - lag + n] for lag in range(reach + 1)], axis=1)
+    left = np.full_like(found, np.nan)
+    for j in range(len(columns)):
+        here = ~np.isnan(found[:, j])
+        weights = np.linalg.lstsq(rows[here], found[here, j], rcond=1e-8)[0]
+        left[here, j] = found[here, j] - rows[here] @ weights
+    return left
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,14 @@ class Dependence:
         )
 
 
-def dependences(scatter: FloatArray, n: float, d: int) -> list[Dependence]:
+def dependences(scatter: FloatArray, n: float, d: int, inputs: Sequence[int] = ()) -> list[Dependence]:
     """The variables (the first d columns) that follow from others of their moment or, if not, also from lags.
 
-    Too few rows make all columns dependent; nothing is said then.
+    Too few rows make all columns dependent; nothing is said then. `inputs` may be any signal, also one that goes on as it
+    began: of them only is said which follow from other inputs of the same moment.
     """
+    if inputs:
+        return _with_inputs(scatter, n, d, inputs)
     R, root = correlations(scatter)
     q = len(R)
     found: dict[int, Dependence] = {}
@@ -92,6 +95,18 @@ def dependences(scatter: FloatArray, n: float, d: int) -> list[Dependence]:
             if dependence is not None:
                 found[m] = dependence
     return [found[m] for m in sorted(found)]
+
+
+def _with_inputs(scatter: FloatArray, n: float, d: int, inputs: Sequence[int]) -> list[Dependence]:
+    """The same with inputs taken first, so that what follows from them is said to, and not the other way round."""
+    first = [*inputs, *(j for j in range(d) if j not in inputs)]
+    order = [lag * d + j for lag in range(len(scatter) // d) for j in first]
+    found = []
+    for one in dependences(scatter[np.ix_(order, order)], n, d):
+        others = tuple(order[m] for m in one.others)
+        if order[one.column] not in inputs or set(others) <= set(inputs):
+            found.append(Dependence(order[one.column], others, one.weights))
+    return sorted(found, key=lambda one: one.column)
 
 
 def is_regular(R: FloatArray) -> bool:

@@ -7,10 +7,13 @@ If ``x_t = x_t W + sum_l x_{t-l} A_l + u_t`` and every noise has the same memory
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.known_inputs import output_columns
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.scaling import correlations
 
@@ -33,18 +36,21 @@ def without_memory(moments: Moments, rho: float, d: int) -> Moments:
     return Moments(moments.n, moments.mean @ F, (scatter + scatter.T) / 2)
 
 
-def memory_of_noise(moments: Moments, d: int) -> float:
-    """The rho of largest likelihood if every variable depends on all earlier ones, from moments over lags 0..p+1."""
+def memory_of_noise(moments: Moments, d: int, inputs: Sequence[int] = ()) -> float:
+    """The rho of largest likelihood if every variable depends on all earlier ones, from moments over lags 0..p+1.
+
+    `inputs` are positions of variables that only act on others: the likelihood is that of the others given them.
+    """
     R, root = correlations(moments.scatter)
     plain = Moments(
         moments.n, np.zeros(len(R)), R * np.outer(root, root) / np.outer(_tiled(root, d), _tiled(root, d))
     )
 
     def loss(rho: float) -> float:
-        S = without_memory(plain, rho, d).scatter
-        past = S[d:, d:] + _RIDGE * np.trace(S[d:, d:]) / len(S) * np.eye(len(S) - d)
-        left = S[:d, :d] - S[:d, d:] @ np.linalg.solve(past, S[d:, :d]) if len(S) > d else S[:d, :d]
-        return float(np.linalg.slogdet(left + _RIDGE * np.trace(left) / d * np.eye(d))[1])
+        S, m = output_columns(without_memory(plain, rho, d).scatter, d, inputs)
+        past = S[m:, m:] + _RIDGE * np.trace(S[m:, m:]) / len(S) * np.eye(len(S) - m)
+        left = S[:m, :m] - S[:m, m:] @ np.linalg.solve(past, S[m:, :m]) if len(S) > m else S[:m, :m]
+        return float(np.linalg.slogdet(left + _RIDGE * np.trace(left) / m * np.eye(m))[1])
 
     grid = np.linspace(-0.9, 0.9, 19)
     start = float(grid[int(np.argmin([loss(rho) for rho in grid]))])

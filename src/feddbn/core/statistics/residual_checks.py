@@ -17,7 +17,7 @@ noise that remembers leaves one at lag 1: one number for all variables finds the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -111,6 +111,16 @@ class ResidualSums:
             found[name] = vector[start : start + size].reshape(shape)
             start += size
         return cls(**found)
+
+    def of(self, columns: Sequence[int]) -> ResidualSums:
+        """The same sums of some of the residuals."""
+        chosen = list(columns)
+        pairs = {name: getattr(self, name)[:, chosen][:, :, chosen] for name in ("products", "squares")}
+        rows = {name: getattr(self, name)[:, chosen] for name in ("now", "before", "third_squares")}
+        single = {
+            name: getattr(self, name)[chosen] for name in ("totals", "cubes", "log_variances", "within")
+        }
+        return replace(self, **pairs, **rows, **single)
 
 
 def sums_length(d: int, n_back: int) -> int:

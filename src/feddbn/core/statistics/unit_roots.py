@@ -100,8 +100,11 @@ def slow_levels(moments: Moments, d: int) -> SlowLevels | None:
     return SlowLevels(persistence, statistic, moments.n)
 
 
-def slow_warnings(moments: Moments, variables: Sequence[str]) -> list[str]:
-    """The sentence about levels near a unit root, if there are any."""
-    found = slow_levels(moments, len(variables))
-    sentence = None if found is None else found.sentence(variables)
+def slow_warnings(moments: Moments, variables: Sequence[str], inputs: Sequence[int] = ()) -> list[str]:
+    """The sentence about levels near a unit root, if there are any; `inputs` (positions) may be as slow as they are."""
+    d = len(variables)
+    outputs = [j for j in range(d) if j not in inputs]
+    kept = np.array([lag * d + j for lag in range(moments.q // d) for j in outputs], dtype=int)
+    found = slow_levels(moments.select(kept), len(outputs))
+    sentence = None if found is None else found.sentence([variables[j] for j in outputs])
     return [] if sentence is None else [sentence]

@@ -158,7 +158,11 @@ def _units(
     factor = float(np.exp(np.abs(factors[largest])))
     more = "larger" if factors[largest] > 0 else "smaller"
     text = f"{named(chosen)}: the spread is up to {factor:.2g} times {more} than at the other sites; the units may differ."
-    return Finding("units", "warning", text, "use one unit everywhere", site, columns=chosen)
+    cure = (
+        "use one unit everywhere; a fit leaves such a site out (on_disagreement=exclude), or brings all sites to one "
+        "scale if many differ (gains=auto)"
+    )
+    return Finding("units", "warning", text, cure, site, columns=chosen)
 
 
 def _swapped(
@@ -212,7 +216,7 @@ def _baselines(columns: tuple[str, ...], shapes: list[SiteShape], within: FloatA
         return []
     chosen = tuple(name for name, flag in zip(columns, differ, strict=True) if flag)
     text = f"{named(chosen)}: recordings differ in their means by more than chance, which looks like effects."
-    cure = "nothing: fits centre each recording where this shows (center=auto); give forecasts the recording's own level"
+    cure = "nothing: fits centre each recording where this shows (center=auto), and forecasts go on from its own level"
     return [Finding("baselines", "note", text, cure, columns=chosen)]
 
 

@@ -45,13 +45,14 @@ def check_dynamics(
     out = []
     if trends:
         text = f"{named(trends)} drift{'s' if len(trends) == 1 else ''} along a line, which ties all drifting columns."
-        cure = "take differences or take the line off before; center=recording does not remove it"
+        cure = "nothing: fits take it off where it shows (detrend=auto); detrend=1 takes it off in any case"
         out.append(Finding("trend", "warning", text, cure, site.name, columns=tuple(trends)))
     if cycles:
         period = float(np.median(list(cycles.values())))
         rows = f"{period:.{int(period < 10)}f} rows"
         text = f"{named(list(cycles))}: a cycle of about {rows}, which ties all columns that have it."
-        cure = "take the mean course of the cycle off before"
+        given = f"period={period:.{int(period < 10)}f}"
+        cure = f"nothing: fits take it off where it shows (period=auto); {given} takes it off in any case"
         out.append(Finding("cycle", "warning", text, cure, site.name, columns=tuple(cycles)))
     if slow and not set(slow) <= set(trends):
         text = f"{named(slow)}: neighbouring rows are almost equal; levels that wander like this look related by chance."

@@ -183,7 +183,7 @@ def _shapes(site: SiteProfile, rows: FloatArray) -> list[Finding]:
     if spiky:
         n = sum(spiky.values())
         text = f"{named(list(spiky))}: {n} cell{'' if n == 1 else 's'} far outside all others (spikes)."
-        cure = "leave wrong cells empty"
+        cure = "leave wrong cells empty; fits leave out those that have no effect on anything (spikes=auto)"
         # One far cell among thousands happens by chance where noise has heavy tails.
         severity = "warning" if max(spiky.values()) >= max(2, 2e-4 * len(rows)) else "note"
         out.append(Finding("spikes", severity, text, cure, site.name, columns=tuple(spiky)))
@@ -193,7 +193,10 @@ def _shapes(site: SiteProfile, rows: FloatArray) -> list[Finding]:
         out.append(Finding("stuck", "warning", text, cure, site.name, columns=tuple(stuck)))
     if few:
         text = f"{named(few)} {'has' if len(few) == 1 else 'have'} few values (yes/no, codes, counts)."
-        cure = "read edges to them as linear trends; leave codes without an order out with variables="
+        cure = (
+            "read edges to them as linear trends; name what is only set from outside with exogenous=, and leave codes "
+            "without an order out with variables="
+        )
         out.append(Finding("few-values", "note", text, cure, site.name, columns=tuple(few)))
     return out
 

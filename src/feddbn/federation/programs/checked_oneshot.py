@@ -14,6 +14,7 @@ What was found and what is left is the report; sentences are made of it elsewher
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +25,7 @@ from feddbn.core.orders.learn import refit
 from feddbn.core.orders.nongaussian import node_residuals
 from feddbn.core.orders.orientation import STRONG_EVIDENCE
 from feddbn.core.orders.search import OrderSearch
+from feddbn.core.statistics.known_inputs import neutral_inputs, outputs_of
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.noise_memory import memory_filter, memory_of_noise, without_memory
 from feddbn.core.statistics.residual_checks import (
@@ -113,7 +115,7 @@ def _looked_at(
     rng: np.random.Generator,
 ) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]:
     assert outcome.asked is not None
-    wishes = Wishes(outcome.asked.center)
+    wishes = Wishes(outcome.asked.center, inputs=options.wishes.inputs)
     settled = replace(options, wishes=wishes, n_lags=outcome.n_lags, choose_n_lags=False)
     fit = _Fit(outcome, outcome.moments)
     checks, may_add = yield from _checked(fit, variables, settled)
@@ -155,14 +157,18 @@ def _checked(
     coefficients, offset, n_lags = residuals.coefficients, residuals.offset, p
     if fit.to_learned is not None:
         coefficients, n_lags = fit.to_learned @ coefficients, p + 1
+    # Of inputs there are no residuals.
+    inputs = list(options.wishes.input_places(variables))
+    outputs = outputs_of(d, inputs)
+    coefficients[:, inputs], offset[inputs] = 0.0, 0.0
     sums, may_add = yield from residual_checks_program(
         variables, n_lags, coefficients, offset, options.wishes.center
     )
     C, _, variances = refit(fit.learned_from, support)
-    weights = echo_weights(C[:d], C[d:].reshape(p, d, d), variances, p + 1)
+    weights = echo_weights(C[:d], C[d:].reshape(p, d, d), variances, p + 1)[:, outputs][:, :, outputs]
     asked = outcome.asked
     own_share = 0.0 if asked is None or not asked.n_rows else asked.rank / asked.n_rows
-    return check_residuals(sums, weights, own_share), may_add
+    return check_residuals(sums.of(outputs), weights, own_share), may_add
 
 
 def _explain_memory(
@@ -184,20 +190,23 @@ def _explain_memory(
     longer = Moments(longer.n, np.tile(outcome.moments.mean[:d], p + 2), longer.scatter)
     scale = safe_roots(np.diag(longer.scatter)[:d] / longer.n) if settled.scale == "federated" else np.ones(d)
     plain = longer.select(np.arange((p + 1) * d))
-    limits = _limits(constraints, p + 1, d)
+    inputs = settled.wishes.input_places(variables)
+    limits = _limits(constraints, p + 1, d, inputs)
 
     def score(moments: Moments) -> float:
         n_lags = moments.q // d - 1
         kept = EdgeConstraints(limits.allowed[: moments.q], limits.required[: moments.q])
         criterion, kind = settled.learn.criterion, outcome.learned.noise.kind
-        working = moments.scaled(np.tile(scale, n_lags + 1))
+        working, level = neutral_inputs(moments.scaled(np.tile(scale, n_lags + 1)), d, inputs)
         search = OrderSearch(working, d, n_lags, kept, criterion.for_orders, kind)
-        return float(search.select_edges(search.run(0, np.random.default_rng(0)), criterion).score)
+        found = search.select_edges(search.run(0, np.random.default_rng(0)), criterion)
+        # What inputs add is no evidence about the noise.
+        return float(found.score) - len(inputs) * moments.n * level
 
     base = score(plain)
     lag_gain = base - score(longer)
     # If nothing is delayed, p lags fit as well without any memory; p - 1 lags then tell its size.
-    memories = [memory_of_noise(longer, d), *([memory_of_noise(plain, d)] if p else [])]
+    memories = [memory_of_noise(longer, d, inputs), *([memory_of_noise(plain, d, inputs)] if p else [])]
     scores = [score(without_memory(longer, rho, d)) for rho in memories]
     rho = memories[int(np.argmin(scores))]
     memory_gain = base - min(scores) - float(np.log(longer.n))
@@ -256,7 +265,8 @@ def _tempered(
     """
     outcome, moments = fit.outcome, fit.learned_from
     fewer = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
-    limits = _limits(constraints, outcome.n_lags, len(variables))
+    inputs = options.wishes.input_places(variables)
+    limits = _limits(constraints, outcome.n_lags, len(variables), inputs)
     again = learn_from_moments(fewer, variables, limits, replace(options, n_lags=outcome.n_lags), rng)
     learned = again.learned
     if outcome.nongaussian is not None and outcome.nongaussian.used and not is_shared:
@@ -278,13 +288,14 @@ def _is_mirrored(outcome: OneShotOutcome) -> bool:
     return 2 * int(np.count_nonzero(C[:d] * C[d : 2 * d] < 0)) > n_edges
 
 
-def _limits(constraints: EdgeConstraints, n_lags: int, d: int) -> EdgeConstraints:
+def _limits(constraints: EdgeConstraints, n_lags: int, d: int, inputs: Sequence[int] = ()) -> EdgeConstraints:
     """The constraints over this many lags; what no known lag allows, a further one does not either."""
     allowed, required = constraints.allowed, constraints.required
     q = (n_lags + 1) * d
     if q > len(allowed):
         known = allowed[d:].reshape(-1, d, d)
-        further = known.any(axis=0) if len(known) else np.ones((d, d), dtype=bool)
+        further = np.array(known.any(axis=0) if len(known) else np.ones((d, d)), dtype=bool)
+        further[:, list(inputs)] = False
         n_more = q // d - len(allowed) // d
         allowed = np.concatenate([allowed, np.tile(further, (n_more, 1))])
         required = np.concatenate([required, np.zeros((n_more * d, d), dtype=bool)])

@@ -35,9 +35,16 @@ class EntryMomentsQuestion(PartialQuestion):
 
 
 def entry_moments_program(
-    variables: tuple[str, ...], sites: tuple[str, ...], lags: Mapping[str, int], center: str, scale: str
+    variables: tuple[str, ...],
+    sites: tuple[str, ...],
+    lags: Mapping[str, int],
+    center: str,
+    scale: str,
+    inputs: tuple[int, ...] = (),
 ) -> ServerProgram[tuple[Preparation, FloatArray, ScaleChoice]]:
     """Return the preparation, the federation's (q, q) second moments of prepared variables, entry by entry, and the scale.
+
+    `inputs` are positions of variables that only act on others.
 
     Raises
     ------
@@ -74,7 +81,7 @@ def entry_moments_program(
     summary = Summary(rows, mean, variance, autocorrelation(lagged, variance[:d]))
     covariance = nearest_positive(cross / counts - np.outer(mean, mean))
     known = Moments(rows, mean, rows * covariance)
-    chosen = choose_scale(scale, d, known, one_network=False)
+    chosen = choose_scale(scale, d, known, one_network=False, inputs=inputs)
     preparation = prepare(summary, d, center, chosen.rule)
     c, s = preparation.center, preparation.scale
     F = (cross / counts - np.outer(mean, c) - np.outer(c, mean) + np.outer(c, c)) / np.outer(s, s)

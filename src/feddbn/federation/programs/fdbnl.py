@@ -79,6 +79,7 @@ class ConsensusSettings:
     spikes: str = "keep"
     missing: str = "drop"
     on_disagreement: str = "ignore"
+    exogenous: Sequence[str] | None = None
     scale: str = "auto"
     acyclicity: str = "expm"
 
@@ -118,6 +119,7 @@ class ConsensusSettings:
             self.spikes,
             self.missing,
             self.on_disagreement,
+            tuple(self.exogenous or ()),
         )
 
     def make_schedule(self, n_sites: int, total_weight: float) -> Schedule:
@@ -199,20 +201,21 @@ class Prepared:
 
 
 def prepared_program(
-    settings: ConsensusSettings, variables: tuple[str, ...], *, one_network: bool = True
+    settings: ConsensusSettings, variables: tuple[str, ...], n_sites: int, *, one_network: bool = True
 ) -> ServerProgram[Prepared]:
     """Ask for means and variances; with ``center="auto"`` whether recordings have levels of their own, with
     ``scale="auto"`` whether noise differs.
 
     These take a sum of moments instead of a summary; the rounds' sums tell the server as much.
     """
-    d, wishes = len(variables), settings.wishes
+    d, wishes = len(variables), settings.wishes.among(n_sites)
+    inputs = wishes.input_places(variables)
     if wishes.is_settled:
         center = "recording" if settings.center == "recording" else "none"
         if settings.scale == "auto":
             known = yield from asked_moments_program(variables, settings.n_lags, Wishes(center))
             summary = summary_of_moments(known.moments, d)
-            scale = choose_scale("auto", d, known.moments, one_network=one_network)
+            scale = choose_scale("auto", d, known.moments, one_network=one_network, inputs=inputs)
         else:
             summary = yield from summary_program(variables, settings.n_lags, center)
             scale = ScaleChoice(settings.scale)
@@ -223,7 +226,7 @@ def prepared_program(
         summary, rule = replace(summary_of_moments(asked.moments, d), n=asked.n_rows), settings.center
         if asked.center == "recording":
             summary, rule = replace(summary, mean=np.zeros_like(summary.mean)), "recording"
-        scale = choose_scale(settings.scale, d, asked.moments, one_network=one_network)
+        scale = choose_scale(settings.scale, d, asked.moments, one_network=one_network, inputs=inputs)
         preparation = replace(prepare(summary, d, rule, scale.rule), treatment=asked.treatment)
         found = Prepared(preparation, asked.center, scale, asked)
     check_summary(variables, found.preparation)
@@ -234,7 +237,7 @@ def fdbnl_program(
     settings: ConsensusSettings, variables: tuple[str, ...], constraints: EdgeConstraints, n_sites: int
 ) -> ServerProgram[ConsensusFit]:
     """Yield the tasks of one FDBNL run; the result is a `ConsensusFit`."""
-    prepared = yield from prepared_program(settings, variables)
+    prepared = yield from prepared_program(settings, variables, n_sites)
     rounds = _rounds_program(settings, variables, constraints, n_sites, prepared)
     return (yield from treated(rounds, prepared.preparation.treatment))
 

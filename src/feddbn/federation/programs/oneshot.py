@@ -35,6 +35,7 @@ from feddbn.core.orders.orientation import STRONG_EVIDENCE, EdgeOrientation
 from feddbn.core.orders.search import NoiseVariance, OrderResult
 from feddbn.core.orders.shaped_scores import Edge, Network, ShapedScores, without_one_edge
 from feddbn.core.statistics.dependence import dependences
+from feddbn.core.statistics.known_inputs import neutral_inputs, outputs_of
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data.checks import check_variances
@@ -152,7 +153,8 @@ def oneshot_program(
     shape = asked_for.shape
     outcome = learn_from_moments(asked_for.moments, variables, constraints, options, rng)
     learned, report = outcome.learned, None
-    looks_gaussian = shape is not None and shape_p_value(shape) > WORTH_A_LOOK
+    inputs = options.wishes.input_places(variables)
+    looks_gaussian = shape is not None and shape_p_value(_of_outputs(shape, inputs)) > WORTH_A_LOOK
     # Shapes are told apart by residuals whose variance is exactly one; of the complete rows among others it is not.
     may_ask = may_ask and asked_for.treatment.row_model is None
     if may_ask and not (learned.noise.kind == "equal" and looks_gaussian):
@@ -180,6 +182,9 @@ def learn_from_moments(
     if options.scale == "federated":
         sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
         working = moments.scaled(np.tile(sd, p + 1))
+    inputs = options.wishes.input_places(variables)
+    # How an input varies is no noise: it must not count where noise variances are compared or added up.
+    working, _ = neutral_inputs(working, d, inputs)
     lag_scores = None
     if options.choose_n_lags:
         kind: NoiseVariance = "equal" if options.learn.noise_variance == "equal" else "free"
@@ -187,7 +192,7 @@ def learn_from_moments(
         kept = np.arange((p + 1) * d)
         working, moments = working.select(kept), moments.select(kept)
         constraints = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
-    dependent = _dependent(moments, variables)
+    dependent = _dependent(moments, variables, inputs)
     if options.learn.lambdas is not None:
         learned = learn_by_path(working, d, p, constraints, options.learn)
     else:
@@ -195,10 +200,16 @@ def learn_from_moments(
     return OneShotOutcome(learned, moments, p, lag_scores, None, 0, dependent=dependent)
 
 
-def _dependent(moments: Moments, variables: tuple[str, ...]) -> tuple[str, ...]:
+def _of_outputs(shape: FloatArray, inputs: tuple[int, ...]) -> FloatArray:
+    """Sums of shapes without those of inputs."""
+    d = len(shape) // 2
+    return np.delete(shape, [1 + block * d + j for block in (0, 1) for j in inputs])
+
+
+def _dependent(moments: Moments, variables: tuple[str, ...], inputs: tuple[int, ...] = ()) -> tuple[str, ...]:
     """A sentence for each variable that follows from others; DataError if all follow from one."""
     d = len(variables)
-    found = dependences(moments.scatter, moments.n, d)
+    found = dependences(moments.scatter, moments.n, d, inputs)
     sentences = tuple(one.sentence(variables) for one in found)
     if len(found) == d - 1 and d > 1 and all(one.others == (0,) for one in found):
         raise DataError(
@@ -246,7 +257,10 @@ def _improve_by_noise(
 
     first = yield from ask([start.parents])
     assert first is not None
-    p_value, n_sums = min(float(gaussian_p(*first).min()) * d, 1.0), 1
+    # Its jobs are one for each variable, in order; inputs have no noise whose shape could tell something.
+    outputs = outputs_of(d, options.wishes.input_places(variables))
+    first = first[0][:, outputs], first[1]
+    p_value, n_sums = min(float(gaussian_p(*first).min()) * len(outputs), 1.0), 1
     if options.use_nongaussian == "auto" and p_value > GAUSSIAN_LEVEL:
         return learned, NonGaussianReport(False, p_value, 0), n_sums
     scores.tails = tail_weight(*first)

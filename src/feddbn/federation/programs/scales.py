@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feddbn.core.statistics.comparable import (
     DIFFERENT_NETWORKS_FACTOR,
@@ -11,6 +11,7 @@ from feddbn.core.statistics.comparable import (
     Spread,
     noise_spread,
 )
+from feddbn.core.statistics.known_inputs import output_columns, outputs_of
 from feddbn.core.statistics.moments import Moments
 
 __all__ = ["SCALES", "ScaleChoice", "choose_scale"]
@@ -55,11 +56,20 @@ class ScaleChoice:
         )
 
 
-def choose_scale(scale: str, d: int, moments: Moments, *, one_network: bool = True) -> ScaleChoice:
-    """Decide about ``scale="auto"`` by how far noise must differ; `one_network` says whether sites share one."""
+def choose_scale(
+    scale: str, d: int, moments: Moments, *, one_network: bool = True, inputs: Sequence[int] = ()
+) -> ScaleChoice:
+    """Decide about ``scale="auto"`` by how far noise must differ; `one_network` says whether sites share one.
+
+    `inputs` are positions of variables that only act on others, and have no noise.
+    """
     if scale != "auto":
         return ScaleChoice(scale, one_network=one_network)
-    spread = noise_spread(moments.scatter, moments.n, d)
+    scatter, m = output_columns(moments.scatter, d, inputs)
+    spread = noise_spread(scatter, moments.n, m)
+    if spread is not None and inputs:
+        outputs = outputs_of(d, inputs)
+        spread = replace(spread, large=outputs[spread.large], small=outputs[spread.small])
     limit = NOISE_FACTOR if one_network else DIFFERENT_NETWORKS_FACTOR
     rule = "federated" if spread is not None and spread.factor > limit else "none"
     return ScaleChoice(rule, spread, one_network)

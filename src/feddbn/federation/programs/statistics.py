@@ -137,6 +137,8 @@ def moments_key(question: RowsQuestion, design: Design) -> FloatArray:
     """A digest of what the moments of a question depend on."""
     digest = hashlib.sha256(bytes.fromhex(design.digest) + np.array(question.fold, dtype=np.int64).tobytes())
     digest.update(str(question.far).encode())
+    if question.inputs and question.log_scales is not None:
+        digest.update(str(question.inputs).encode())
     for given in (question.limits, question.log_scales, question.row_model):
         digest.update(b"none" if given is None else np.ascontiguousarray(given).tobytes())
     return np.frombuffer(digest.digest(), dtype=np.uint8)

@@ -18,6 +18,7 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.cells import block_deviations, limits_of, site_profile
 from feddbn.core.statistics.agreement import FEWEST_SITES, compared
 from feddbn.core.statistics.cycles import cycles_in
+from feddbn.core.statistics.known_inputs import outputs_of
 from feddbn.core.statistics.spikes import FarCells, far_cells_are_errors, far_sums, far_sums_length
 from feddbn.core.statistics.survey import (
     N_BINS,
@@ -31,7 +32,7 @@ from feddbn.core.statistics.survey import (
     tail_counts,
     without_slow_part,
 )
-from feddbn.federation.protocol.question import array, number
+from feddbn.federation.protocol.question import array, flag, number
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import (
     Here,
@@ -53,6 +54,8 @@ __all__ = [
     "survey_program",
 ]
 
+FAR_SHARE = 2e-4
+"""From this share of its cells on, far cells of a variable are looked at."""
 _MOST_COLUMNS = 160
 """Beyond this many columns of a row, sites are compared by correlations within a moment only."""
 
@@ -64,8 +67,10 @@ class SurveyQuestion(RowsQuestion):
     name = "survey"
     purpose = (
         "how many cells are empty or far from their neighbours in time, spectra, and sums of correlations and log standard "
-        "deviations of single sites"
+        "deviations of single sites, if asked"
     )
+
+    profiles: bool = flag(default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +115,9 @@ class Survey:
     periods
         Cycles that stand out, the strongest first, in rows.
     total, squares
-        Sums of profiles.
+        Sums of profiles, which are those of all variables but inputs.
+    inputs
+        Positions of variables that only act on others.
     """
 
     n_sites: float
@@ -122,19 +129,42 @@ class Survey:
     periods: tuple[float, ...]
     total: FloatArray
     squares: FloatArray
+    inputs: tuple[int, ...] = ()
+
+    @property
+    def outputs(self) -> list[int]:
+        """Positions of the other variables, which sites are compared by."""
+        return outputs_of(len(self.scales), self.inputs)
+
+    @property
+    def has_far(self) -> BoolArray:
+        """(d,) whether enough cells are far out to be looked at."""
+        return np.asarray((self.far > FAR_SHARE) & (self.scales > 0))
+
+    @property
+    def may_have_pulses(self) -> bool:
+        """Whether some input has far cells, or rests most of the time, so that there is no telling what is far."""
+        return any(self.scales[j] == 0 or self.far[j] > FAR_SHARE for j in self.inputs)
+
+    @property
+    def far_by_pulses(self) -> tuple[int, ...]:
+        """Positions of variables whose far cells may be what pulses of inputs do."""
+        return tuple(j for j in self.outputs if self.may_have_pulses and self.has_far[j])
 
     @property
     def log_scales(self) -> FloatArray:
-        """(d,) means over sites of the logs of their standard deviations."""
-        return self.total[: len(self.scales)] / max(self.n_sites, 1.0)
+        """(d,) means over sites of the logs of their standard deviations; 0 for inputs, which keep their scale."""
+        found = np.zeros(len(self.scales))
+        found[self.outputs] = self.total[: len(self.outputs)] / max(self.n_sites, 1.0)
+        return found
 
     @property
     def may_have_gains(self) -> bool:
         """Whether the scales of sites differ more than chance allows."""
-        d = len(self.scales)
-        if self.n_sites < 3:
+        if self.n_sites < FEWEST_SITES:
             return False
-        spread = self.squares[:d] / self.n_sites - self.log_scales**2
+        mean = self.log_scales[self.outputs]
+        spread = self.squares[: len(mean)] / self.n_sites - mean**2
         # The log of a standard deviation of n rows varies by 1/(2n); neighbouring rows tell less.
         return bool(np.any(spread > 4.0 * self.n_sites / self.n_rows))
 
@@ -143,10 +173,13 @@ def _profile_lags(d: int, n_lags: int) -> int:
     return n_lags if (n_lags + 1) * d <= _MOST_COLUMNS else 0
 
 
-def survey_program(variables: tuple[str, ...], n_lags: int) -> ServerProgram[Survey]:
-    """Ask for a first look."""
+def survey_program(
+    variables: tuple[str, ...], n_lags: int, inputs: tuple[int, ...] = (), *, profiles: bool = True
+) -> ServerProgram[Survey]:
+    """Ask for a first look; `profiles` are what sites are compared by, of what is no input."""
     d = len(variables)
-    total = (yield Task(SurveyQuestion(n_lags=n_lags, variables=variables))).value
+    question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
+    total = (yield Task(question)).value
     rows, recordings, empty, n_spectra, n_sites = total[:5].tolist()
     sizes = (d, d * N_BINS, N_FREQUENCIES)
     far, counts, spectrum = np.split(total[5 : 5 + sum(sizes)], np.cumsum(sizes)[:-1])
@@ -158,7 +191,8 @@ def survey_program(variables: tuple[str, ...], n_lags: int) -> ServerProgram[Sur
         # Most sites are too small to judge their cells; together they have a scale.
         far = np.maximum(far, tail_counts(counts))
     periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
-    return Survey(n_sites, rows, recordings, empty, robust_scale(counts), far / cells, periods, sums, squares)
+    scales = robust_scale(counts)
+    return Survey(n_sites, rows, recordings, empty, scales, far / cells, periods, sums, squares, inputs)
 
 
 def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray]:
@@ -175,8 +209,10 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
             power, number_of = periodogram(without_slow_part(block.values))
             spectrum, spectra = spectrum + power, spectra + number_of
         recordings += rows > n_before
-    lags = _profile_lags(d, question.n_lags)
-    found, length = site_profile(here.data, lags), profile_length(d, lags)
+    outputs = outputs_of(d, question.inputs)
+    lags = _profile_lags(len(outputs), question.n_lags)
+    found = site_profile(here.data, lags, outputs) if question.profiles else None
+    length = profile_length(len(outputs), lags) if question.profiles else 0
     state = {key: value for key, value in here.state.items() if not key.startswith("agreement.")}
     profile = np.zeros(length)
     if found is not None:
@@ -192,7 +228,12 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
 def agreement_program(variables: tuple[str, ...], n_lags: int, survey: Survey) -> ServerProgram[int]:
     """Have every site compare itself; returns how many do not fit."""
     question = AgreementQuestion(
-        n_lags=n_lags, variables=variables, n_sites=survey.n_sites, total=survey.total, squares=survey.squares
+        n_lags=n_lags,
+        variables=variables,
+        n_sites=survey.n_sites,
+        total=survey.total,
+        squares=survey.squares,
+        inputs=survey.inputs,
     )
     return round(float((yield Task(question)).value[0]))
 
@@ -202,7 +243,8 @@ def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, Floa
     own, found = state.get("agreement.profile"), None
     if own is not None and len(own) == len(question.total):
         n = float(state["agreement.rows"])
-        found = compared(own, n, question.total, question.squares, question.n_sites, question.variables)
+        names = [question.variables[j] for j in outputs_of(question.d, question.inputs)]
+        found = compared(own, n, question.total, question.squares, question.n_sites, names)
     if found is None or not found.objects:
         return with_notes(state, ()), np.zeros(1)
     return {**with_notes(state, found.sentences), "agreement.abstains": np.ones(1)}, np.ones(1)

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.agreement import FEWEST_SITES
+from feddbn.core.statistics.known_inputs import output_columns
 from feddbn.core.statistics.levels import evidence_for_nuisances, log_det_of_residuals
 from feddbn.core.statistics.missing import known_n
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric
@@ -39,7 +41,6 @@ from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = ["AskedMoments", "asked_moments_program", "moments_program"]
 
-_FAR_SHARE = 2e-4
 _SAME_CORRELATIONS = 0.01
 _NOTHING_LEFT = 1e-12
 _MOST_EM_SUMS = 6
@@ -74,6 +75,11 @@ class AskedMoments:
         are worth.
     rank
         Number of nuisance parameters of one variable over all recordings, as far as it is known.
+    inputs
+        Names of the variables that only act on others.
+    far_kept
+        Positions of variables whose far cells may be what pulses of inputs did, so that nobody asked whether they are
+        errors.
     """
 
     moments: Moments
@@ -86,6 +92,8 @@ class AskedMoments:
     shape: FloatArray | None = None
     n_rows: float = 0.0
     rank: float = 0.0
+    inputs: tuple[str, ...] = ()
+    far_kept: tuple[int, ...] = ()
     bursts: tuple[int, ...] = ()
 
     @property
@@ -121,8 +129,9 @@ def asked_moments_program(
     spiky: tuple[int, ...] = ()
     bursts: tuple[int, ...] = ()
     if wishes.needs_survey:
-        survey = yield from survey_program(variables, n_lags)
-        if wishes.on_disagreement != "ignore" and survey.n_sites >= 4:
+        inputs = wishes.input_places(variables)
+        survey = yield from survey_program(variables, n_lags, inputs, profiles=wishes.needs_profiles)
+        if wishes.on_disagreement != "ignore" and survey.n_sites >= FEWEST_SITES:
             n_disagreeing = yield from agreement_program(variables, n_lags, survey)
             # Where many sites do not fit there are several kinds of sites, and no odd one.
             is_few = 0 < n_disagreeing <= survey.n_sites / 3
@@ -131,10 +140,9 @@ def asked_moments_program(
     told = yield from _told(variables, n_lags, wishes, survey, treatment, shape)
     gains_evidence = None
     if survey is not None and (wishes.gains == "site" or (wishes.gains == "auto" and survey.may_have_gains)):
-        scaled = yield from _told(
-            variables, n_lags, wishes, survey, replace(treatment, log_scales=survey.log_scales), False
-        )
-        gains_evidence = _evidence_for_gains(told, scaled, survey, len(variables))
+        scales = replace(treatment, log_scales=survey.log_scales, inputs=survey.inputs)
+        scaled = yield from _told(variables, n_lags, wishes, survey, scales, False)
+        gains_evidence = _evidence_for_gains(told, scaled, survey)
         if wishes.gains == "site" or gains_evidence > 0:
             told = replace(scaled, shape=told.shape)
     moments, treatment = told.moments, told.treatment
@@ -152,6 +160,8 @@ def asked_moments_program(
         told.shape,
         n_rows,
         told.rank,
+        wishes.inputs,
+        survey.far_by_pulses if survey is not None and wishes.spikes == "auto" else (),
         bursts,
     )
 
@@ -160,10 +170,12 @@ def _without_spikes(
     variables: tuple[str, ...], n_lags: int, wishes: Wishes, survey: Survey, treatment: Treatment
 ) -> ServerProgram[tuple[Treatment, tuple[int, ...], tuple[int, ...]]]:
     """The treatment with limits for the variables whose far cells are errors; which these are, and which have bursts."""
-    suspects = (survey.far > _FAR_SHARE) & (survey.scales > 0)
+    # What is done to a system may be a pulse, and what a pulse does may look like an error: both stay.
+    is_output = np.isin(np.arange(len(variables)), survey.outputs)
+    suspects = survey.has_far & is_output & (not survey.may_have_pulses)
     if wishes.spikes == "keep" or (wishes.spikes == "auto" and not suspects.any()):
         return treatment, (), ()
-    wrong, is_sure = survey.scales > 0, True
+    wrong, is_sure = (survey.scales > 0) & is_output, True
     bursts: tuple[int, ...] = ()
     if wishes.spikes == "auto":
         found = yield from treated(spikes_program(variables, n_lags, survey, suspects), treatment)
@@ -218,8 +230,9 @@ def _told(
         ns = (n,) * (1 + len(tried))
         ranks = (1.0, *(rank for rank, _ in tried))
         scatters = (common.scatter, *(scatter for _, scatter in tried))
-    _require_noise(scatters, variables)
-    best, evidence = _chosen(scatters, ranks, n, d, wishes)
+    places = wishes.input_places(variables)
+    _require_noise(scatters, variables, places)
+    best, evidence = _chosen(scatters, ranks, n, d, wishes, places)
     is_own = best > 0 or treatment.center == "recording"
     if best:
         degree, n_cycles = pairs[best - 1]
@@ -229,7 +242,7 @@ def _told(
         treatment = replace(treatment, row_model=np.vstack([centre, scatters[best] / n]))
     moments = Moments(ns[best], mean, scatters[best] * (ns[best] / n))
     # The density of scaled rows is that of the rows over their gains.
-    cost = _cost(scatters[best], n, ranks[best], d) - 2.0 * log_gains
+    cost = _cost(*output_columns(scatters[best], d, places), n, ranks[best]) - 2.0 * log_gains
     rank = ranks[best] if best else 0.0
     if is_own and not best and survey is not None:
         rank = survey.n_recordings * (1 + treatment.degree + 2 * len(treatment.periods))
@@ -258,12 +271,18 @@ def _moments_tried(
     return moments, tried, log_gains, shapes
 
 
-def _require_noise(scatters: tuple[FloatArray, ...], variables: tuple[str, ...]) -> None:
-    """Refuse a variable that is nothing but a line or a cycle of every recording."""
-    d = len(variables)
-    total = np.diag(scatters[0])[:d]
+def _vanished(common: FloatArray, own: FloatArray, d: int) -> set[int]:
+    """Positions of variables of which nuisances leave nothing."""
+    total = np.diag(common)[:d]
+    return set(np.flatnonzero((np.diag(own)[:d] < _NOTHING_LEFT * total) & (total > 0)).tolist())
+
+
+def _require_noise(
+    scatters: tuple[FloatArray, ...], variables: tuple[str, ...], inputs: tuple[int, ...]
+) -> None:
+    """Refuse a variable that is nothing but a line or a cycle of every recording, unless it is an input."""
     for scatter in scatters[2:]:
-        for i in np.flatnonzero((np.diag(scatter)[:d] < _NOTHING_LEFT * total) & (total > 0)):
+        for i in sorted(_vanished(scatters[0], scatter, len(variables)) - set(inputs)):
             raise DataError(
                 f"variable {variables[int(i)]!r} only follows time, as a clock, a counter or an index does; name it "
                 "with time=, or leave it out with variables=."
@@ -271,30 +290,55 @@ def _require_noise(scatters: tuple[FloatArray, ...], variables: tuple[str, ...])
 
 
 def _chosen(
-    scatters: tuple[FloatArray, ...], ranks: tuple[float, ...], n: float, d: int, wishes: Wishes
+    scatters: tuple[FloatArray, ...],
+    ranks: tuple[float, ...],
+    n: float,
+    d: int,
+    wishes: Wishes,
+    inputs: tuple[int, ...],
 ) -> tuple[int, float | None]:
-    """Which of the scatters to take, and the evidence against a common mean (None if nothing was open)."""
+    """Which of the scatters to take, and the evidence against a common mean (None if nothing was open).
+
+    The evidence is that of the outputs given the inputs. A nuisance that takes an input off altogether is left to the input.
+    """
     if len(scatters) == 1:
         return 0, None
     found = [
-        evidence_for_nuisances(scatters[0], scatter, n, rank, d)
+        _evidence(scatters[0], scatter, n, rank, d, inputs)
+        if not _vanished(scatters[0], scatter, d) & set(inputs)
+        else -np.inf
         for scatter, rank in zip(scatters[1:], ranks[1:], strict=True)
     ]
     best = int(np.argmax(found)) + 1
+    if not np.isfinite(found[best - 1]):
+        if wishes.is_given:
+            raise DataError(
+                "an input in exogenous= is constant in every recording, so nothing is left of it without the recordings' "
+                "own means; use center='none', or leave the input out with variables=."
+            )
+        return 0, None
     if wishes.is_given:
         return best, found[best - 1]
     return (best if found[best - 1] > 0 else 0), found[best - 1]
 
 
-def _cost(scatter: FloatArray, n: float, rank: float, d: int) -> float:
+def _evidence(
+    common: FloatArray, own: FloatArray, n: float, rank: float, d: int, inputs: tuple[int, ...]
+) -> float:
+    common, _ = output_columns(common, d, inputs)
+    own, m = output_columns(own, d, inputs)
+    return evidence_for_nuisances(common, own, n, rank, m)
+
+
+def _cost(scatter: FloatArray, d: int, n: float, rank: float) -> float:
     """Minus twice the log-likelihood of the lagged regression, with its price, as in `core.statistics.levels`."""
     free = max(n - rank - (len(scatter) - d), 1.0)
     return n * (log_det_of_residuals(scatter, d) - d * float(np.log(free))) + d * rank * float(np.log(n))
 
 
-def _evidence_for_gains(told: _Told, scaled: _Told, survey: Survey, d: int) -> float:
+def _evidence_for_gains(told: _Told, scaled: _Told, survey: Survey) -> float:
     """How much better rows are explained once every site is brought to one scale, at one parameter for each scale."""
-    n_gains = d * (survey.n_sites - 1)
+    n_gains = len(survey.outputs) * (survey.n_sites - 1)
     return told.cost - scaled.cost - n_gains * float(np.log(told.n))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feddbn.core.designs.nuisance import finite_numbers
+from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.federation.programs.survey import Survey
 
 __all__ = ["AUTO_DEGREES", "Wishes", "periods_of"]
@@ -45,6 +46,8 @@ class Wishes:
         "drop": rows with an empty cell are left out; "fill": they are used for what they hold.
     on_disagreement
         "exclude": a site that finds that it does not fit stays out; "warn": it is only counted; "ignore": nobody looks.
+    inputs
+        Names of variables that only act on others: they may be anything, so nothing is decided by what they look like.
     """
 
     center: str = "none"
@@ -54,6 +57,11 @@ class Wishes:
     spikes: str = "keep"
     missing: str = "drop"
     on_disagreement: str = "ignore"
+    inputs: tuple[str, ...] = ()
+
+    def input_places(self, variables: Sequence[str]) -> tuple[int, ...]:
+        """Positions of the inputs among the variables."""
+        return tuple(j for j, name in enumerate(variables) if name in self.inputs)
 
     @property
     def needs_survey(self) -> bool:
@@ -64,6 +72,18 @@ class Wishes:
             or self.spikes == "remove"
         )
         return is_open or self.missing == "fill" or self.on_disagreement != "ignore"
+
+    @property
+    def needs_profiles(self) -> bool:
+        """Whether sites have to be compared: for their scales, or to find one that does not fit."""
+        return self.gains != "none" or self.on_disagreement != "ignore"
+
+    def among(self, n_sites: int) -> Wishes:
+        """The same for a federation of this size: few sites are not compared, as sums and squares would tell them apart."""
+        if n_sites >= FEWEST_SITES:
+            return self
+        gains = "none" if self.gains == "auto" else self.gains
+        return replace(self, gains=gains, on_disagreement="ignore")
 
     @property
     def is_settled(self) -> bool:

@@ -48,7 +48,7 @@ class RowsQuestion(Question):
     fold
         (block, number of blocks, share in thousandths): only the rows before a held-out block count; see
         `federation.programs.folds`. Empty: all rows.
-    center, degree, periods, limits, far, log_scales, row_model, abstain
+    center, degree, periods, limits, far, log_scales, row_model, abstain, inputs
         See `Treatment`.
     """
 
@@ -62,6 +62,7 @@ class RowsQuestion(Question):
     log_scales: FloatArray | None = array("d", default=None)
     row_model: FloatArray | None = array("q and a mean", "q", default=None)
     abstain: bool = flag(default=False)
+    inputs: tuple[int, ...] = wholes(0, 1_000_000, default=())
     fold: tuple[int, ...] = wholes(0, 1_000_000, default=())
 
     def check(self) -> None:
@@ -95,9 +96,13 @@ class RowsQuestion(Question):
         if self.limits is not None:
             data = TreatedSite(data, limits_of(data, self.limits[places], self.far))
         if self.log_scales is not None:
-            found = site_profile(data, 0)
+            # What is done to a system is as strong as it is: inputs keep their scale.
+            own = [k for k, place in enumerate(places) if place not in self.inputs]
+            found = site_profile(data, 0, own)
             if found is not None:
-                data = TreatedSite(data, gains=np.exp(self.log_scales[places] - found[0][: len(places)]))
+                gains = np.ones(len(places))
+                gains[own] = np.exp(self.log_scales[[places[k] for k in own]] - found[0][: len(own)])
+                data = TreatedSite(data, gains=gains)
         return data
 
     def log_gain(self, data: SiteData) -> float:
@@ -155,6 +160,8 @@ class Treatment:
         are left out.
     abstain
         Sites that found that they do not fit the others answer with zeros.
+    inputs
+        Positions of variables that only act on others, which keep their scale.
     """
 
     center: str = "none"
@@ -165,6 +172,7 @@ class Treatment:
     log_scales: FloatArray | None = None
     row_model: FloatArray | None = None
     abstain: bool = False
+    inputs: tuple[int, ...] = ()
 
     def on(self, question: Question) -> Question:
         """Return a question with this treatment, if it is about rows."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from feddbn._version import __version__
 from feddbn.data.checks import check_sites, summary
@@ -24,7 +25,12 @@ __all__ = ["spent_epsilon", "study_remarks", "tasks_of", "why_refused"]
 
 # What a method asks for only if the data or its other settings call for it.
 _PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
-_OF_NETWORKS = ("unit-norms", "residual-features")
+_OF_NETWORKS = ("unit-norms", "residual-features", "residual-checks")
+# The first look at the data, and what a study says if it wants none of it; every method looks by default.
+_LOOK = ("survey", "agreement", "spikes", "pairs")
+_NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop", "on_disagreement": "ignore"}
+# All that is asked for where noise is promised.
+_WITH_NOISE = ("moments", "unit-norms")
 _CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
 
 
@@ -82,9 +88,15 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     if method is None:
         return ()
     given = study.parameters
+    left_out = set() if _looks(given) else {*_LOOK}
+    if given.get("check_residuals") is False:
+        left_out.add("residual-checks")
     if study.goal == "confidence":
-        return *(task for task in method.tasks if task not in _OF_NETWORKS), "bootstrap-moments"
-    wanted = list(method.tasks)
+        left_out |= {*_OF_NETWORKS}
+        return *(task for task in method.tasks if task not in left_out), "bootstrap-moments"
+    if study.privacy.epsilon is not None:
+        return tuple(task for task in method.tasks if task in _WITH_NOISE)
+    wanted = [task for task in method.tasks if task not in left_out]
     if any(given.get(name) == "auto" for name in _CHOSEN_BY_ROWS):
         wanted += [task for task in method.further_tasks if task.startswith("held-out")]
     if given.get("n_clusters", 1) != 1:
@@ -94,6 +106,12 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     if given.get("different_variables"):
         wanted += [task for task in method.further_tasks if task.startswith("entry")]
     return tuple(dict.fromkeys(wanted))
+
+
+def _looks(parameters: Mapping[str, Any]) -> bool:
+    """Whether a study of these parameters begins with a first look at the data."""
+    is_given = parameters.get("period", "auto") != "auto"
+    return not is_given or any(parameters.get(name) != value for name, value in _NO_LOOK.items())
 
 
 def spent_epsilon(state: Path, delta: float) -> float:

@@ -134,6 +134,26 @@ def test_a_task_that_may_be_asked_for_is_told(tmp_path):
     assert "it may ask for residual-features" in remark.text
 
 
+def test_a_policy_of_before_the_first_look_is_told_what_to_add(tmp_path):
+    policy = 'tasks = ["moments", "residual-features"]'
+    text = refusals(joined(tmp_path, method="oneshot", policy=policy))
+    assert "will ask for the tasks survey, residual-checks, which this site's policy does not list" in text
+
+
+def test_a_study_without_a_look_does_not_need_its_tasks(tmp_path):
+    plain = {"gains": "none", "spikes": "keep", "missing": "drop", "on_disagreement": "ignore"}
+    parameters = {"n_lags": 1, "period": [], "check_residuals": False, **plain}
+    policy = 'tasks = ["moments", "residual-features"]'
+    can, _ = joined(tmp_path, method="oneshot", policy=policy, parameters=parameters)
+    assert can.ok
+
+
+def test_a_study_with_noise_asks_for_moments_and_norms_alone(tmp_path):
+    tasks = 'tasks = ["moments", "unit-norms"]'
+    can, _ = joined(tmp_path, method="oneshot", policy=tasks, privacy={"epsilon": 4.0})
+    assert can.ok
+
+
 def test_a_study_may_ask_for_some_columns_in_any_order(tmp_path):
     names = list(ward(200).columns)
     can, unused, _ = joined(tmp_path, variables=[names[2], names[0]])

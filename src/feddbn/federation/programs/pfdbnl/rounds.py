@@ -167,12 +167,17 @@ def personal_program(
         "n_slots": settings.n_clusters,
     }
     if not is_partial:
-        prepared = yield from prepared_program(settings, variables, one_network=False)
+        prepared = yield from prepared_program(settings, variables, len(sites), one_network=False)
         setup = _Setup(settings, constraints, prepared.preparation, {**common, "center": prepared.center})
         fit = yield from treated(_fit_program(setup, rng, run_number), prepared.preparation.treatment)
         return replace(fit, preparation=prepared.reported, asked=prepared.asked, scale=prepared.scale)
     preparation, fill, scale = yield from entry_moments_program(
-        variables, sites, lags, settings.center, settings.scale
+        variables,
+        sites,
+        lags,
+        settings.center,
+        settings.scale,
+        settings.wishes.input_places(variables),
     )
     check_summary(variables, preparation)
     setup = _Setup(settings, constraints, preparation, {**common, "fill": fill})

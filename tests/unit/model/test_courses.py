@@ -1,0 +1,106 @@
+"""Forecasts that go on along a recording's own trend and cycle."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import feddbn
+from feddbn.errors import DataError, HistoryWarning, ParameterError
+from feddbn.model.courses import fit_course, forecast_along
+
+NAMES = ["a", "b", "c"]
+
+
+def network() -> feddbn.DBN:
+    W, A = np.zeros((3, 3)), np.diag([0.6, 0.4, 0.3])[None]
+    W[0, 1], W[1, 2] = 0.8, -0.7
+    return feddbn.DBN(W, A, NAMES, None, np.ones(3))
+
+
+def course_of(n: int, seed: int) -> np.ndarray:
+    """A line and a cycle of 24 rows for each of three variables."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(n)[:, None]
+    phase, size, slope = rng.uniform(0, 6, 3), rng.uniform(3, 5, 3), rng.normal(0, 0.03, 3)
+    return rng.normal(0, 10, 3) + slope * t + size * np.sin(2 * np.pi * t / 24 + phase)
+
+
+def recording(n: int, seed: int) -> np.ndarray:
+    return course_of(n, seed) + network().simulate(n, random_state=seed).to_numpy()
+
+
+def test_without_trend_and_cycle_it_is_the_plain_forecast_at_the_recordings_mean():
+    x = recording(80, 0)
+    x[5, 1] = x[79, 2] = np.nan
+    course = fit_course(x, variables=NAMES)
+    with pytest.warns(HistoryWarning):
+        found = forecast_along(network(), course, x, 6, interval=0.9, held={"b": 3.0})
+    with pytest.warns(HistoryWarning):
+        plain = network().at_level(np.nanmean(x, axis=0)).do({"b": 3.0}, x, 6, 0.9)
+    for part in ("mean", "lower", "upper", "sd"):
+        np.testing.assert_allclose(getattr(found, part), getattr(plain, part), atol=1e-10)
+
+
+def test_a_course_is_that_of_ordinary_least_squares():
+    x, t = recording(100, 1), np.arange(100)
+    columns = np.column_stack([np.ones(100), t, np.sin(2 * np.pi * t / 24), np.cos(2 * np.pi * t / 24)])
+    expected = columns @ np.linalg.lstsq(columns, x, rcond=None)[0]
+    np.testing.assert_allclose(fit_course(x, 1, [24]).at(t), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_held_out_rows_are_forecast_better_along_the_course(seed):
+    x = recording(288, seed)
+    past, future = x[:240], x[240:]
+    # Along its course a recording is what the network expects, and nothing is warned of.
+    along = forecast_along(network(), fit_course(past, 1, [24], variables=NAMES), past, 48)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HistoryWarning)
+        plain = network().at_level(past.mean(axis=0)).forecast(past, 48)
+    error = [float(np.square(one.mean.to_numpy() - future).mean()) for one in (along, plain)]
+    assert error[0] < 0.5 * error[1]
+
+
+def test_intervals_along_the_course_cover():
+    inside = []
+    for seed in range(30):
+        x = recording(264, seed)
+        found = forecast_along(
+            network(), fit_course(x[:240], 1, [24], variables=NAMES), x[:240], 24, interval=0.9
+        )
+        inside.append((found.lower.to_numpy() < x[240:]) & (x[240:] < found.upper.to_numpy()))
+    assert 0.82 < float(np.mean(inside)) < 0.95
+
+
+def test_a_line_goes_on_as_far_as_the_history_is_long_and_higher_polynomials_not_at_all():
+    t = np.arange(41.0)
+    line = fit_course((2 * t)[:, None], 1)
+    assert line.at(np.array([60.0, 80.0, 500.0])).ravel() == pytest.approx([120, 160, 160])
+    assert line.remarks(40) == []
+    assert "goes on for 40 rows" in line.remarks(41)[0]
+    cubic = fit_course((t**3)[:, None], 3)
+    assert cubic.at(np.array([20.0, 40.0, 60.0])).ravel() == pytest.approx([8000, 64000, 64000])
+    assert "last level is held" in cubic.remarks(1)[0]
+
+
+def test_times_with_gaps_and_ends_are_kept():
+    t = np.r_[0:50, 70:120]
+    course = fit_course((0.5 * t + np.sin(2 * np.pi * t / 10))[:, None], 1, [10], times=t)
+    assert course.at(np.array([60.0, 125.0])).ravel() == pytest.approx(
+        [30 + np.sin(2 * np.pi * 6), 62.5 + np.sin(2 * np.pi * 12.5)]
+    )
+
+
+def test_few_cells_have_a_mean_and_none_are_refused():
+    x = recording(60, 2)
+    x[8:, 1] = np.nan
+    course = fit_course(x, 1, [24])
+    assert course.at(np.array([0.0, 59.0]))[:, 1] == pytest.approx([np.nanmean(x[:, 1])] * 2)
+    x[:, 1] = np.nan
+    with pytest.raises(DataError, match="no value of '1'"):
+        fit_course(x, 1)
+    with pytest.raises(ParameterError, match="times must be 60 increasing"):
+        fit_course(recording(60, 2), times=np.zeros(60))
+    with pytest.raises(ParameterError, match="the network has a, b, c"):
+        forecast_along(network(), fit_course(recording(60, 2)), recording(60, 2), 3)
