@@ -12,13 +12,16 @@ _OPTION = re.compile(rf"(?<![\w-])(site|series|time|variables|freq|jitter)={_VAL
 _SWITCH = re.compile(r"(?<![\w-])(sort=True|day_first=True|day_first=False)\b")
 # At the start of a sentence it is what was given, in whatever way; later on it is advice.
 _PARAMETER = re.compile(
-    rf"(?<!^)(?<![\w-])(?<!-p )(center|detrend|period|gains|spikes|on_disagreement|exogenous)={_VALUE}"
+    rf"(?<!^)(?<![\w-])(?<!-p )(center|detrend|period|gains|spikes|missing|on_disagreement|exogenous)={_VALUE}"
 )
 _SWITCHES = {"sort=True": "--sort", "day_first=True": "--day-first", "day_first=False": "--month-first"}
 
 
 def as_options(sentence: str) -> str:
     """Return the sentence with ``variables=`` as ``--variables``, ``center='x'`` as ``-p center=x``, and so on."""
+    if sentence.startswith("mess="):
+        # Names of what a simulation does to data; some are also names of what a fit does about it.
+        return sentence
     sentence = _SWITCH.sub(lambda found: _SWITCHES[found[1]], sentence)
     sentence = _PARAMETER.sub(lambda found: f"-p {found[1]}={found[2].strip(chr(39))}", sentence)
     return _OPTION.sub(lambda found: f"--{found[1]} {_plain(found[2])}".rstrip(), sentence)

@@ -112,6 +112,7 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
         "gains": "none" if done.log_scales is None else "site",
         "gains_evidence": asked.gains_evidence,
         "spikes": [variables[i] for i in asked.spiky],
+        "bursts": [variables[i] for i in asked.bursts],
         "missing": "drop" if done.row_model is None else "fill",
         "n_empty_cells": None if survey is None else int(survey.n_empty),
         "n_rows": None if survey is None else int(survey.n_rows),

@@ -95,8 +95,10 @@ def _gains(facts: Mapping[str, Any]) -> str:
 
 
 def _spikes(facts: Mapping[str, Any]) -> str:
-    names = _names(facts.get("spikes"))
-    return f"left out as errors: {names}" if names else "kept, or there were none"
+    errors, bursts = _names(facts.get("spikes")), _names(facts.get("bursts"))
+    said = [f"left out as errors: {errors}"] if errors else []
+    said += [f"kept as bursts: {bursts}"] if bursts else []
+    return "; ".join(said) or "kept, or there were none"
 
 
 def _empty(facts: Mapping[str, Any]) -> tuple[str, str]:
