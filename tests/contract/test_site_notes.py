@@ -6,6 +6,7 @@ import logging
 import feddbn
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401
+from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.kit_files import write_site_files
 from feddbn.runtime.deployed.open_site import open_site
@@ -23,7 +24,9 @@ def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, cap
         scaled.to_csv(tmp_path / name / "data" / "r.csv", index=False)
     write_site_files({name: tmp_path / name for name in NAMES})
     for name in NAMES:
-        (tmp_path / name / "policy.toml").write_text("require_masking = false\nmin_sites = 2\n")
+        tasks = json.dumps([*SitePolicy().tasks, "agreement"])
+        policy = f"require_masking = false\nmin_sites = 2\ntasks = {tasks}\n"
+        (tmp_path / name / "policy.toml").write_text(policy)
 
     def make(name):
         settings = read_site_settings(tmp_path / name / "feddbn_site.toml")
@@ -34,7 +37,7 @@ def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, cap
         method="oneshot",
         variables=("x0", "x1", "x2"),
         sites=NAMES,
-        parameters={"n_lags": 1},
+        parameters={"n_lags": 1, "on_disagreement": "exclude"},
         attendance={"when_missing": "abort"},
     )
     with caplog.at_level(logging.WARNING, logger="test"):

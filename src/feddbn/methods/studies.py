@@ -29,7 +29,7 @@ def register_for_studies(method: Method) -> None:
         make_estimator(method.name, parameters).check_parameters()
 
     def run(parameters: Mapping[str, Any], federation: Federation) -> StudyResult:
-        estimator = make_estimator(method.name, parameters)
+        estimator = make_estimator(method.name, _among_strangers(method, parameters))
         fitted = estimator.set_params(federation=federation).fit(None)
         arrays = {
             "W": fitted.W_,
@@ -54,12 +54,23 @@ def register_for_studies(method: Method) -> None:
         )
 
     def confidence(parameters: Mapping[str, Any], how: Confidence, federation: Federation) -> StudyResult:
-        return _edges(make_estimator(method.name, parameters), how, federation, method.name)
+        estimator = make_estimator(method.name, _among_strangers(method, parameters))
+        return _edges(estimator, how, federation, method.name)
 
     tried = confidence if method.resamples else None
     register_study_method(
         StudyMethod(method.name, run, check, takes_noise=method.takes_noise, confidence=tried)
     )
+
+
+def _among_strangers(method: Method, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a study: sites compare themselves only if it says so, and their owners allow it.
+
+    In one process nobody can misuse it. Between institutions a server that makes up the sums that sites compare themselves
+    with decides who answers the next question with zeros, until one site is left.
+    """
+    default = {"on_disagreement": "ignore"} if "on_disagreement" in method.parameters() else {}
+    return {**default, **parameters}
 
 
 def _edges(estimator: Any, how: Confidence, federation: Federation, method: str) -> StudyResult:

@@ -58,7 +58,7 @@ class RowsQuestion(Question):
     degree: int = whole(0, 12, default=0)
     periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
     limits: FloatArray | None = array("d", default=None)
-    far: float = number(1.0, 1e6, default=TAIL)
+    far: float = number(TAIL / 2, 1e6, default=TAIL)
     log_scales: FloatArray | None = array("d", default=None)
     row_model: FloatArray | None = array("q and a mean", "q", default=None)
     abstain: bool = flag(default=False)

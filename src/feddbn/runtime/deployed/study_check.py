@@ -27,8 +27,8 @@ __all__ = ["spent_epsilon", "study_remarks", "tasks_of", "why_refused"]
 _PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
 _OF_NETWORKS = ("unit-norms", "residual-features", "residual-checks")
 # The first look at the data, and what a study says if it wants none of it; every method looks by default.
-_LOOK = ("survey", "agreement", "spikes", "pairs")
-_NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop", "on_disagreement": "ignore"}
+_LOOK = ("survey", "spikes", "pairs")
+_NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop"}
 # All that is asked for where noise is promised.
 _WITH_NOISE = ("moments", "unit-norms")
 _CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
@@ -88,7 +88,8 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     if method is None:
         return ()
     given = study.parameters
-    left_out = set() if _looks(given) else {*_LOOK}
+    compares = given.get("on_disagreement", "ignore") != "ignore"
+    left_out = set() if compares or _looks(given) else {*_LOOK}
     if given.get("check_residuals") is False:
         left_out.add("residual-checks")
     if study.goal == "confidence":
@@ -97,6 +98,7 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     if study.privacy.epsilon is not None:
         return tuple(task for task in method.tasks if task in _WITH_NOISE)
     wanted = [task for task in method.tasks if task not in left_out]
+    wanted += ["agreement"] if compares else []
     if any(given.get(name) == "auto" for name in _CHOSEN_BY_ROWS):
         wanted += [task for task in method.further_tasks if task.startswith("held-out")]
     if given.get("n_clusters", 1) != 1:
