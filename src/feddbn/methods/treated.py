@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.federation.programs.treatment import AskedMoments
-from feddbn.federation.programs.wishes import Wishes, periods_of
+from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
 from feddbn.methods.parameters import Rule, names_of_variables, nothing, number, whole, word
@@ -74,24 +74,13 @@ def wishes_of(estimator: Any, federation: Federation) -> Wishes:
 
     Under differential privacy noise is fitted to one matrix of products, so all that has to be found out stays open.
     """
-    center = estimator.center if estimator.center in ("auto", "recording") else "none"
-    wishes = Wishes(
-        center,
-        estimator.detrend,
-        periods_of(estimator.period),
-        estimator.gains,
-        estimator.spikes,
-        estimator.missing,
-        estimator.on_disagreement,
-        tuple(estimator.exogenous or ()),
-    )
-    wishes = wishes.among(len(federation.sites))
+    wishes = Wishes.of(estimator).among(len(federation.sites))
     tasks = federation.answered_tasks
     if tasks is None or tasks >= _TASKS:
         return wishes
     return replace(
         wishes,
-        center="none" if center == "auto" else center,
+        center="none" if wishes.center == "auto" else wishes.center,
         detrend=0 if wishes.detrend == "auto" else wishes.detrend,
         period=() if isinstance(wishes.period, str) else wishes.period,
         gains="none",

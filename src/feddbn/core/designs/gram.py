@@ -123,7 +123,7 @@ def gram_of(design: Design, recordings: Iterable[Recording]) -> Gram:
 def recording_gram(design: Design, recording: Recording) -> Gram:
     """Return the sums of one recording: the unit of privacy."""
     if design.nuisance.has_time:
-        return _without_trend(design, recording)
+        return nuisance_grams(design, recording, [design.nuisance])[0]
     q, scope = design.q, design.nuisance.scope
     if design.is_linear and scope != "label":
         moments = Moments.of_blocks(public_blocks(design, recording.blocks()), design.n_lags, design.d)
@@ -142,22 +142,6 @@ def recording_gram(design: Design, recording: Recording) -> Gram:
 
 def _about_its_mean(moments: Moments) -> Moments:
     return Moments(moments.n, np.zeros(moments.q), moments.scatter)
-
-
-def _without_trend(design: Design, recording: Recording) -> Gram:
-    """The sums of a recording with a trend or cycle of its own."""
-    q, p = design.q, design.n_lags
-    runs = [(stretch.time, len(stretch.values) - p) for stretch in stretches(recording.blocks(), p)]
-    if not runs:
-        return Gram.empty(q)
-    basis, joint = TimeBasis.over(design.nuisance, runs), None
-    for chunk in design_rows(design, recording.blocks()):
-        times = chunk.time + np.arange(len(chunk.values), dtype=np.float64)
-        part = Moments.of_rows(np.concatenate([chunk.values, basis.at(times)], axis=1))
-        joint = part if joint is None else joint.merge(part)
-    assert joint is not None
-    scatter, rank = project_off(joint, q)
-    return Gram(Moments.empty(q), Moments(joint.n, np.zeros(q), scatter), float(rank))
 
 
 def whole_rows(design: Design, recording: Recording) -> tuple[FloatArray, FloatArray]:

@@ -31,7 +31,7 @@ from feddbn.federation.programs.statistics import (
     summary_program,
 )
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
-from feddbn.federation.programs.wishes import Wishes, periods_of
+from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.question import array, choice, number, whole
 from feddbn.federation.protocol.record import Record
 from feddbn.federation.protocol.rows import RowsQuestion, treated
@@ -110,17 +110,7 @@ class ConsensusSettings:
     @property
     def wishes(self) -> Wishes:
         """What is to be done to the rows first; "federated" centring comes after that."""
-        center = self.center if self.center in ("auto", "recording") else "none"
-        return Wishes(
-            center,
-            self.detrend,
-            periods_of(self.period),
-            self.gains,
-            self.spikes,
-            self.missing,
-            self.on_disagreement,
-            tuple(self.exogenous or ()),
-        )
+        return Wishes.of(self)
 
     def make_schedule(self, n_sites: int, total_weight: float) -> Schedule:
         """Return the schedule that was chosen, with the numbers that were given."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from feddbn.core.designs.nuisance import finite_numbers
 from feddbn.core.statistics.agreement import FEWEST_SITES
@@ -58,6 +59,20 @@ class Wishes:
     missing: str = "drop"
     on_disagreement: str = "ignore"
     inputs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, given: Any) -> Wishes:
+        """Those of whoever has them as attributes: settings, an estimator. Other centring than these two comes later."""
+        return cls(
+            given.center if given.center in ("auto", "recording") else "none",
+            given.detrend,
+            periods_of(given.period),
+            given.gains,
+            given.spikes,
+            given.missing,
+            given.on_disagreement,
+            tuple(given.exogenous or ()),
+        )
 
     def input_places(self, variables: Sequence[str]) -> tuple[int, ...]:
         """Positions of the inputs among the variables."""
