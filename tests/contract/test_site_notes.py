@@ -16,7 +16,8 @@ from support.faults import LocalExchange, MemoryJournal
 NAMES = ("a", "b", "c", "d", "e")
 
 
-def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, caplog):
+def run(tmp_path, **parameters):
+    """A study of five deployed sites, of which c has x0 in other units."""
     made = feddbn.simulate(d=3, n_sites=5, n_samples=1000, random_state=4)
     for name, (frame,) in zip(NAMES, made.sites.values(), strict=True):
         (tmp_path / name / "data").mkdir(parents=True)
@@ -37,12 +38,16 @@ def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, cap
         method="oneshot",
         variables=("x0", "x1", "x2"),
         sites=NAMES,
-        parameters={"n_lags": 1, "on_disagreement": "exclude"},
+        parameters={"n_lags": 1, **parameters},
         attendance={"when_missing": "abort"},
     )
+    coordinator = Coordinator(LocalExchange(NAMES, make), study, "run-1", MemoryJournal(), pause_s=0.0)
+    return run_study(coordinator, study)[0]
+
+
+def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, logger="test"):
-        coordinator = Coordinator(LocalExchange(NAMES, make), study, "run-1", MemoryJournal(), pause_s=0.0)
-        result = run_study(coordinator, study)[0]
+        result = run(tmp_path, on_disagreement="exclude")
     notes = {}
     for name in NAMES:
         lines = (tmp_path / name / "state" / "run-1" / "events.jsonl").read_text().splitlines()
@@ -53,3 +58,9 @@ def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, cap
     told = json.dumps(result.summary)
     assert "one of 5 sites does not fit" in told
     assert "x0 varies" not in told
+
+
+def test_a_study_that_does_not_ask_says_that_nobody_looked(tmp_path):
+    told = json.dumps(run(tmp_path).summary)
+    assert "other relations than the rest was not looked at" in told
+    assert "does not fit" not in told

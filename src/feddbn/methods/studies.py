@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.errors import ResultWarning
 from feddbn.federation.protocol.study import Confidence, StudyMethod, StudyResult, register_study_method
 from feddbn.federation.protocol.task import Federation
@@ -20,6 +21,12 @@ from feddbn.methods.registry import make_estimator
 from feddbn.methods.result import Result, plain
 
 __all__ = ["register_for_studies"]
+
+
+_NOT_COMPARED = (
+    "whether one site has other units, exchanged columns or other relations than the rest was not looked at; "
+    "on_disagreement='warn' has sites compare themselves, if their owners allow the task 'agreement'."
+)
 
 
 def register_for_studies(method: Method) -> None:
@@ -31,6 +38,8 @@ def register_for_studies(method: Method) -> None:
     def run(parameters: Mapping[str, Any], federation: Federation) -> StudyResult:
         estimator = make_estimator(method.name, _among_strangers(method, parameters))
         fitted = estimator.set_params(federation=federation).fit(None)
+        if "on_disagreement" not in parameters and len(federation.sites) >= FEWEST_SITES:
+            fitted.warnings_.append(_NOT_COMPARED)
         arrays = {
             "W": fitted.W_,
             "A": fitted.A_,
