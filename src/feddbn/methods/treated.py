@@ -66,6 +66,7 @@ AS_THEY_ARE: Mapping[str, Any] = MappingProxyType(
     }
 )
 """Arguments for rows that are used as they are: nothing is looked for, and no sum is spent on it."""
+_MOST_PAIRS = 6
 _TASKS = frozenset(("survey", "agreement", "spikes", "pairs"))
 
 
@@ -106,6 +107,7 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
         "n_empty_cells": None if survey is None else int(survey.n_empty),
         "n_rows": None if survey is None else int(survey.n_rows),
         "n_effective": float(asked.moments.n),
+        "unseen_pairs": [[variables[i], variables[j], lag] for i, j, lag in asked.unseen],
         "n_disagreeing": asked.n_disagreeing,
         "left_out": asked.n_disagreeing if done.abstain else 0,
         "exogenous": list(asked.inputs),
@@ -152,6 +154,8 @@ def treatment_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[s
             found.append(f"{size} of the cells are empty{also}; {worth}")
         else:
             found.append(f"no cell was empty before some were left out; {worth}")
+    if asked.unseen:
+        found.append(_unseen_sentence(asked.unseen, variables))
     if asked.n_disagreeing and survey is not None:
         found.append(_disagreement_sentence(asked, int(survey.n_sites)))
     return found
@@ -178,6 +182,23 @@ def _own_sentence(asked: AskedMoments) -> str:
         f"recordings have {' and '.join(parts)} of their own ({better}), which were taken off together with their means; "
         "intercepts are those of the average recording, and `feddbn forecast` goes on along a recording's own course "
         "(`model.courses.fit_course`). detrend=0 and period=None keep them."
+    )
+
+
+def _unseen_sentence(unseen: Sequence[tuple[int, int, int]], variables: Sequence[str]) -> str:
+    lags: dict[tuple[int, int], set[int]] = {}
+    for i, j, lag in unseen:
+        lags.setdefault((min(i, j), max(i, j)), set()).add(lag)
+    shown = []
+    for (i, j), found in list(lags.items())[:_MOST_PAIRS]:
+        who = f"{variables[i]} and {variables[j]}" if i != j else f"{variables[i]} and its own past"
+        shown.append(f"{who} (lag {', '.join(str(lag) for lag in sorted(found))})")
+    more = len(lags) - len(shown)
+    also = f"; and {more} more pairs" if more > 0 else ""
+    return (
+        f"hardly any row has cells of both: {'; '.join(shown)}{also}. Edges between these are guessed from the other "
+        "variables, however certain they look. Measure both together at some site, bring all columns to one rate, leave "
+        "one of them out with variables=, or rule the edges out with forbidden_edges=."
     )
 
 
