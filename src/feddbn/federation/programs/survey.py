@@ -188,8 +188,8 @@ def survey_program(
     cells = np.maximum(counts.sum(axis=1), 1.0)
     length = rows / max(recordings, 1.0)
     if rows < OWN_SCALE_CELLS * max(n_sites, recordings, 1.0):
-        # Most sites are too small to judge their cells; together they have a scale.
-        far = np.maximum(far, tail_counts(counts))
+        # Most sites are too small to judge their cells; together they have a scale, if that is no small site, too.
+        far = np.maximum(far, np.where(cells >= OWN_SCALE_CELLS, tail_counts(counts), 0.0))
     periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
     scales = robust_scale(counts)
     return Survey(n_sites, rows, recordings, empty, scales, far / cells, periods, sums, squares, inputs)
