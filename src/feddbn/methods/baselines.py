@@ -109,6 +109,9 @@ class _Alone(_LocalFits):
         self._set_rounds(1)
         return networks
 
+    def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
+        """Every site has one already."""
+
     def _network_at(self, federation: Federation, name: str, asked: AskedMoments | None) -> DBN:
         state = federation.state_of(name)
         assert state is not None

@@ -6,7 +6,8 @@ period           one or several cycles of every recording, in rows, None for non
 gains            "none", "site" (every site's variables are brought to common scales), "auto"
 spikes           "keep", "remove" (cells far from their neighbours in time are empty), "auto": if they are errors
 missing          "fill" (rows count for what they hold), "drop" (rows with an empty cell are left out)
-on_disagreement  "exclude" (a site that finds that it does not fit stays out), "warn", "ignore"
+on_disagreement  "exclude" (a site that finds that it does not fit stays out), "personal" (and has a network of its own),
+                 "warn", "ignore"
 exogenous        names of variables that only act on others: nothing above is decided by what they look like
 """
 
@@ -51,7 +52,7 @@ TREATMENT_RULES: Mapping[str, Rule] = {
     "gains": word("auto", "none", "site"),
     "spikes": word("auto", "keep", "remove"),
     "missing": word("fill", "drop"),
-    "on_disagreement": word("exclude", "warn", "ignore"),
+    "on_disagreement": word("exclude", "personal", "warn", "ignore"),
     "exogenous": names_of_variables(),
 }
 AS_THEY_ARE: Mapping[str, Any] = MappingProxyType(
@@ -209,10 +210,15 @@ def _disagreement_sentence(asked: AskedMoments, n_sites: int) -> str:
         if n > 1
         else f"one of {n_sites} sites does not fit the others"
     )
+    if asked.treatment.abstain and asked.personal:
+        return (
+            f"{what} and stayed out of the sums; its owner is told why. Its own network is learned at home, from its rows "
+            "alone; on_disagreement='exclude' learns none for it."
+        )
     if asked.treatment.abstain:
         return (
-            f"{what} and stayed out of the sums; its owner is told why. on_disagreement='warn' keeps it in, PFDBNL learns a "
-            "network for each site."
+            f"{what} and stayed out of the sums; its owner is told why. on_disagreement='warn' keeps it in, 'personal' "
+            "learns a network of its own for it, PFDBNL one for each site."
         )
     if n > n_sites / 3:
         return f"{what}: there seem to be several kinds of sites, and one network for all is wrong for some. Use PFDBNL."

@@ -82,6 +82,8 @@ class AskedMoments:
         errors.
     unseen
         (i, j, lag) of variables i at t - lag and j at t of which hardly any row has both.
+    personal
+        Whether sites that stay out are to have networks of their own.
     """
 
     moments: Moments
@@ -98,6 +100,7 @@ class AskedMoments:
     far_kept: tuple[int, ...] = ()
     bursts: tuple[int, ...] = ()
     unseen: tuple[tuple[int, int, int], ...] = ()
+    personal: bool = False
 
     @property
     def center(self) -> str:
@@ -136,10 +139,10 @@ def asked_moments_program(
         inputs = wishes.input_places(variables)
         survey = yield from survey_program(variables, n_lags, inputs, profiles=wishes.needs_profiles)
         if wishes.on_disagreement != "ignore" and survey.n_sites >= FEWEST_SITES:
-            n_disagreeing = yield from agreement_program(variables, n_lags, survey)
+            n_disagreeing = yield from agreement_program(variables, n_lags, survey, wishes.is_personal)
             # Where many sites do not fit there are several kinds of sites, and no odd one.
             is_few = 0 < n_disagreeing <= survey.n_sites / 3
-            treatment = replace(treatment, abstain=is_few and wishes.on_disagreement == "exclude")
+            treatment = replace(treatment, abstain=is_few and wishes.leaves_out)
         treatment, spiky, bursts = yield from _without_spikes(variables, n_lags, wishes, survey, treatment)
     told = yield from _told(variables, n_lags, wishes, survey, treatment, shape)
     gains_evidence = None
@@ -170,6 +173,7 @@ def asked_moments_program(
         survey.far_by_pulses if survey is not None and wishes.spikes == "auto" else (),
         bursts,
         told.unseen,
+        wishes.is_personal,
     )
 
 
