@@ -44,6 +44,10 @@ _ROUNDS = (
     "them after a few rounds.",
 )
 _NETWORK = ("Its own network.", "What a site sends is the network it learned alone.")
+_MOMENTS_AND_NETWORK = (
+    "Its second moments and its own network.",
+    "A site sends its second moments, and then the network it learned alone.",
+)
 _UNITS = "comparable units, or variables are scaled and some directions within a moment stay open"
 _SELECTION = ("held-out-loss", "held-out-sums")
 # What finds out what has to be done to the rows before anything is learned from them.
@@ -233,14 +237,15 @@ _ROWS = (
         label="Ave",
         summary="mean of the sites' own DYNOTEARS weights",
         assumes="linear effects; one network for all sites; enough rows at every site",
-        reveals="its own network, as part of a sum of weights",
-        rounds="1",
+        reveals="its part of a first look and of one sum of second moments; its own network, as part of a sum of weights",
+        rounds="4",
         gives="a baseline; it may have cycles",
         citation=_CHEN,
         aliases=("ave",),
-        tasks=("local-fit",),
+        tasks=(*_LOOK, "moments", "local-fit"),
+        further_tasks=_COMPARE,
         reads_scales=True,
-        plain_messages=_NETWORK,
+        plain_messages=_MOMENTS_AND_NETWORK,
     ),
     Method(
         name="vote",
@@ -249,14 +254,15 @@ _ROWS = (
         label="Vote",
         summary="edges that most sites find on their own",
         assumes="linear effects; one network for all sites; enough rows at every site",
-        reveals="its own edges, as part of counts",
-        rounds="1",
+        reveals="its part of a first look and of one sum of second moments; its own edges, as part of counts",
+        rounds="4",
         gives="a baseline: the edges that more than half of the sites find",
         citation=_CHEN,
-        tasks=("local-fit",),
+        tasks=(*_LOOK, "moments", "local-fit"),
+        further_tasks=_COMPARE,
         predicts=False,
         reads_scales=True,
-        plain_messages=_NETWORK,
+        plain_messages=_MOMENTS_AND_NETWORK,
     ),
     Method(
         name="best-site",
@@ -270,7 +276,7 @@ _ROWS = (
         gives="a yardstick for simulations, not a method",
         citation=_CHEN,
         aliases=("best", "bestsite"),
-        tasks=("local-fit",),
+        tasks=(*_LOOK, "moments", "local-fit"),
         needs_truth=True,
         reads_scales=True,
         plain_messages=_NETWORK,
@@ -287,7 +293,7 @@ _ROWS = (
         gives="one network per site (`dbns_`): what each can do alone",
         citation=_PAMFIL,
         aliases=("local-only", "localonly"),
-        tasks=("local-fit",),
+        tasks=(*_LOOK, "moments", "local-fit"),
         is_personal=True,
         reads_scales=True,
     ),

@@ -135,6 +135,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
 
         def run(federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
             self._fit(federation, sites, observer)
+            self._give_own_networks(federation, sites)
 
         self._begin()
         try:
@@ -235,6 +236,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
         raise NotImplementedError
+
+    def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
+        """Give sites that stayed out networks of their own; an estimator that learns one network for all does."""
 
     def _label_column(self, label: str | None) -> str | None:
         """Column of row labels; an estimator that needs one says so here."""
@@ -357,6 +361,12 @@ class DBNEstimator(FederatedEstimator):
                 "to one matrix only; if means may differ, use center='recording'."
             )
         self.warnings_ += treatment_sentences(asked, self._variables)
+
+    def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
+        if getattr(self, "on_disagreement", None) == "personal":
+            from feddbn.methods.own_networks import give_own_networks
+
+            give_own_networks(self, federation, sites)
 
     def _set_network(self, dbn: DBN, raw: DBN) -> None:
         self.dbn_ = dbn

@@ -244,6 +244,9 @@ class FDBNL(ConsensusEstimator):
     ----------
     W_, A_, dbn_
         The network: (d, d), (p, d, d), `DBN`; W_raw_ and A_raw_ are the penalised weights before any threshold.
+    dbns_
+        With ``on_disagreement="personal"``: site name -> the common network, or that of a site that does not fit, learned
+        from its rows alone. Only a fit in this process can fill it.
     n_rounds_, status_, history_, objective_
         How the fit went.
     n_samples_

@@ -144,6 +144,8 @@ class OneShotDBN(DBNEstimator):
     center_, treatment_, site_notes_
         "none" or "recording": which means were taken off; all that was done to the rows and why; what sites of this
         process found about themselves.
+    dbns_
+        As in `FDBNL`, with ``on_disagreement="personal"``.
     orientation_
         DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's ends
         exchanged scores. 0 means that the data cannot tell.

@@ -76,7 +76,8 @@ class PFDBNL(DBNEstimator):
     forbidden_edges, required_edges, exogenous, center, detrend, period, spikes, missing, scale, acyclicity, federation
         As in `FDBNL`.
     gains, on_disagreement
-        As in `FDBNL`, but sites with networks of their own have scales of their own, and none is left out.
+        As in `FDBNL`, but sites with networks of their own have scales of their own, and none is left out: "personal" is
+        what this method does, and counts sites as "warn" does.
     random_state
         Seed of the draws of participants.
 
@@ -100,7 +101,7 @@ class PFDBNL(DBNEstimator):
     rules: ClassVar[Mapping[str, Rule]] = {
         **CONSENSUS_RULES,
         # Every site keeps a network of its own, so none is left out.
-        "on_disagreement": word("warn", "ignore"),
+        "on_disagreement": word("personal", "warn", "ignore"),
         "mu": replace(number(above=0, finite=False), passing=("positive (infinity gives one graph for all)",))
         | word("auto"),
         "participation": share_or_count(),
@@ -200,7 +201,12 @@ class PFDBNL(DBNEstimator):
         settings_of(PersonalSettings, self, chosen)
 
     def _settings(self) -> PersonalSettings:
-        return settings_of(PersonalSettings, self, self._selected)
+        settings = settings_of(PersonalSettings, self, self._selected)
+        is_said = settings.on_disagreement == "personal"
+        return replace(settings, on_disagreement="warn") if is_said else settings
+
+    def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
+        """Every site has one already."""
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None

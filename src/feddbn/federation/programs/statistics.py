@@ -161,6 +161,11 @@ def local_moments(
     for recording in training_parts(here.data, question):
         total = total.merge(recording_moments(design, recording, question.row_model))
     if total.n == 0:
+        if any(len(whole_rows(design, recording)[0]) for recording in training_parts(here.data, question)):
+            raise DataError(
+                f"every row of this site, or one of the n_lags={design.n_lags} rows before it, has an empty cell; use "
+                "missing='fill', leave out columns that are mostly empty with variables=, or leave the site out."
+            )
         raise DataError(
             f"no row of this site has n_lags={design.n_lags} rows before it; lower n_lags or leave the site out."
         )

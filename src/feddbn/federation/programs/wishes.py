@@ -46,7 +46,8 @@ class Wishes:
     missing
         "drop": rows with an empty cell are left out; "fill": they are used for what they hold.
     on_disagreement
-        "exclude": a site that finds that it does not fit stays out; "warn": it is only counted; "ignore": nobody looks.
+        "exclude": a site that finds that it does not fit stays out; "personal": it does, and is told to learn one of its own;
+        "warn": it is only counted; "ignore": nobody looks.
     inputs
         Names of variables that only act on others: they may be anything, so nothing is decided by what they look like.
     """
@@ -92,6 +93,16 @@ class Wishes:
     def needs_profiles(self) -> bool:
         """Whether sites have to be compared: for their scales, or to find one that does not fit."""
         return self.gains != "none" or self.on_disagreement != "ignore"
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a site that does not fit stays out of the sums."""
+        return self.on_disagreement in ("exclude", "personal")
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether a site that stays out is to have a network of its own."""
+        return self.on_disagreement == "personal"
 
     def among(self, n_sites: int) -> Wishes:
         """The same for a federation of this size: few sites are not compared, as sums and squares would tell them apart."""

@@ -33,7 +33,7 @@ from feddbn.federation.protocol.question import (
 )
 from feddbn.federation.protocol.task import ServerProgram, asking
 
-__all__ = ["UNTREATED", "Fold", "RowsQuestion", "Treatment", "treated"]
+__all__ = ["UNTREATED", "Fold", "RowsQuestion", "Treatment", "does_not_fit", "treated"]
 
 Fold = tuple[int, int, int]
 T = TypeVar("T")
@@ -116,7 +116,7 @@ class RowsQuestion(Question):
 
     def abstains(self, state: Mapping[str, np.ndarray]) -> bool:
         """Whether a site with this state has found that it does not fit, and is to answer with zeros."""
-        return self.abstain and "agreement.abstains" in state
+        return self.abstain and does_not_fit(state)
 
     @property
     def d(self) -> int:
@@ -193,6 +193,11 @@ class Treatment:
 
 
 UNTREATED = Treatment()
+
+
+def does_not_fit(state: Mapping[str, np.ndarray]) -> bool:
+    """Whether a site with this state has found that it does not fit the others."""
+    return "agreement.abstains" in state
 
 
 def treated(program: ServerProgram[T], treatment: Treatment) -> ServerProgram[T]:
