@@ -33,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def read_study(path: Path) -> Study:
     """Return the study in a file, its method's parameters checked."""
-    from feddbn.federation.protocol.study import check_goal, check_noise, check_sites, study_method
+    from feddbn.federation.protocol.study import check_goal, check_noise, check_sites
     from feddbn.method_table import find_method
     from feddbn.runtime.deployed.settings import load_programs
 
@@ -44,8 +44,8 @@ def read_study(path: Path) -> Study:
     except UnicodeDecodeError:
         raise FileError(f"the study file {path} cannot be read: it is not UTF-8 text.") from None
     load_programs(("feddbn.methods.studies",))
-    find_method(study.method, offered=True)
-    study_method(study.method).check(study.parameters)
+    for method in study.methods:
+        find_method(method, offered=True)
     check_goal(study)
     check_noise(study)
     check_sites(study)
