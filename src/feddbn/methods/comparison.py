@@ -150,8 +150,7 @@ def compare_on(
 ) -> list[Compared]:
     """Return one line per method, from sums alone: fitted on the earlier rows of every site, judged on the later ones.
 
-    All methods are judged on the same rows, treated in one way, which the earlier rows decide
-    (`federation.programs.held_out`).
+    All methods are judged on the same rows, treated in one way (`federation.programs.held_out`).
     """
     check_compared(methods, parameters, held_out)
     fold = make_fold(0, 1, held_out)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -149,9 +149,9 @@ def _may_square(federation: Federation) -> bool:
     return is_here or len(federation.sites) >= FEWEST_SITES
 
 
-def _judge(estimator: Any, federation: Federation, n_lags: int, held_out: HeldOut, block: int) -> Judge:
-    """Decide how the rows of a block are treated, for all candidates."""
-    fold = make_fold(block, held_out.n_blocks, held_out.share)
+def _judges(estimator: Any, federation: Federation, n_lags: int, held_out: HeldOut) -> list[Judge]:
+    """Decide how held-out rows are treated, for all candidates and blocks."""
+    folds = [make_fold(block, held_out.n_blocks, held_out.share) for block in range(held_out.n_blocks)]
     is_partial = getattr(estimator, "different_variables", False) or getattr(estimator, "site_lags", None)
     # Sites that hold different variables use rows as they are.
     wishes = (
@@ -159,7 +159,8 @@ def _judge(estimator: Any, federation: Federation, n_lags: int, held_out: HeldOu
         if is_partial
         else wishes_of(estimator, federation)
     )
-    return run_program(judge_program(estimator._variables, n_lags, wishes, fold), federation)
+    first = run_program(judge_program(estimator._variables, n_lags, wishes, folds[0]), federation)
+    return [replace(first, fold=fold) for fold in folds]
 
 
 def _select(
@@ -175,7 +176,7 @@ def _select(
         raise ParameterError("grid must have at least one candidate, got none.")
     number, d = 0, len(estimator._variables)
     longest = max(int({**fixed, **candidate}.get("n_lags", estimator.n_lags)) for candidate in candidates)
-    judges = [_judge(estimator, federation, longest, held_out, block) for block in range(held_out.n_blocks)]
+    judges = _judges(estimator, federation, longest, held_out)
     units: dict[int, FloatArray] = {}
     try:
         # Candidates in order: the sites' memory of losses starts anew with the first block of the first.

@@ -59,7 +59,10 @@ def _folded(question: Question, fold: Fold) -> Question:
 
 @dataclass(frozen=True)
 class EarlierRows:
-    """A federation whose sites answer from the training rows of a fold: whatever is fitted on it has not seen the others."""
+    """A federation whose sites answer from the training rows of a fold: what is fitted on it does not learn from the others.
+
+    What is looked for first (cycles, far cells, scales of sites) is looked for in all rows, alike for all that is fitted.
+    """
 
     federation: Federation
     fold: Fold

@@ -1,9 +1,10 @@
 """Held-out losses, summed over sites: how candidates are compared without the truth and without pooling.
 
-All candidates are judged on the same rows, treated in one way: a `Judge` decides it once for a fold, from the earlier rows.
+All candidates are judged on the same rows, treated in one way: a `Judge` decides it once, before anything is fitted and from all
+rows, as far cells and trends of a few held-out rows could not be told otherwise. What a candidate learns from are earlier rows.
 Trends, cycles and means that are a recording's own are taken off the held-out rows themselves, so that levels that nobody could
 know beforehand do not count; where all sites share one mean, intercepts do count. Empty cells count as expected given the
-others, by the model of the earlier rows.
+others.
 
 A site remembers its own loss of every candidate and block. What leaves it: once per candidate its sums of squared residuals,
 one for each variable, and its number of rows; and, when the best candidate is known, the sums and squares of its differences to
@@ -19,7 +20,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, StateError
-from feddbn.federation.programs.folds import held_out_part, on_fold
+from feddbn.federation.programs.folds import held_out_part
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.statistics import recording_moments
 from feddbn.federation.programs.treatment import asked_moments_program
@@ -130,10 +131,10 @@ class Judge:
 def judge_program(
     variables: tuple[str, ...], n_lags: int, wishes: Wishes, fold: Fold
 ) -> ServerProgram[Judge]:
-    """Decide from the earlier rows of a fold how its held-out rows are treated; `n_lags` is the most of all candidates."""
+    """Decide how the held-out rows of a fold are treated; `n_lags` is the most of all candidates."""
     treatment = Treatment(center=wishes.center)
     if not wishes.is_settled:
-        asked = yield from on_fold(asked_moments_program(variables, n_lags, wishes), fold)
+        asked = yield from asked_moments_program(variables, n_lags, wishes)
         treatment = asked.treatment
     return Judge(fold, n_lags, variables, replace(treatment, inputs=wishes.input_places(variables)))
 

@@ -32,7 +32,6 @@ from feddbn.core.statistics.survey import (
     tail_counts,
     without_slow_part,
 )
-from feddbn.federation.programs.folds import training_site
 from feddbn.federation.protocol.question import array, flag, number
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import (
@@ -199,10 +198,9 @@ def survey_program(
 def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     d = question.d
-    data = training_site(here.data, question.fold)
     rows = recordings = empty = spectra = 0.0
     counts, spectrum = np.zeros((d, N_BINS)), np.zeros(N_FREQUENCIES)
-    for recording in data.recordings():
+    for recording in here.data.recordings():
         n_before = rows
         for block, deviation in block_deviations(recording.blocks()):
             rows += len(block.values)
@@ -213,7 +211,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
         recordings += rows > n_before
     outputs = outputs_of(d, question.inputs)
     lags = _profile_lags(len(outputs), question.n_lags)
-    found = site_profile(data, lags, outputs) if question.profiles else None
+    found = site_profile(here.data, lags, outputs) if question.profiles else None
     length = profile_length(len(outputs), lags) if question.profiles else 0
     state = {key: value for key, value in here.state.items() if not key.startswith("agreement.")}
     profile = np.zeros(length)
@@ -265,9 +263,8 @@ def _spikes(here: Here, question: SpikesQuestion) -> tuple[SiteState, FloatArray
     total = np.zeros(far_sums_length(question.d))
     if question.abstains(here.state):
         return here.state, total
-    data = training_site(here.data, question.fold)
-    limits = limits_of(data, question.scales)
-    for recording in data.recordings():
+    limits = limits_of(here.data, question.scales)
+    for recording in here.data.recordings():
         for block, deviation in block_deviations(recording.blocks()):
             # Without a limit there is no scale either: such a variable has no far cells and is not looked at.
             sizes = np.where(np.isfinite(limits), TAIL * deviation / limits, np.nan)
