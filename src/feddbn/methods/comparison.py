@@ -59,7 +59,7 @@ class Compared:
 
     @property
     def all_networks(self) -> list[DBN]:
-        """Whatever networks there are to look at: that of all sites, those of each, or the shared one if sites keep theirs."""
+        """Whatever networks there are to look at: that of all sites, each one's, or the shared one if they keep theirs."""
         found = self.networks
         return [found] if isinstance(found, DBN) else list(found.values()) or [self.estimator.dbn_]
 
@@ -221,9 +221,7 @@ def _judged(
     ]
 
 
-def _log_likelihood(
-    line: Compared, judge: Judge, federation: Federation, observer: Observer | None
-) -> float:
+def _log_likelihood(line: Compared, judge: Judge, federation: Federation, observer: Observer | None) -> float:
     """Return the mean Gaussian log-likelihood of a row, with the noise variances of these very rows.
 
         log |det(I - W)| - 1/2 sum_j (log(2 pi v_j) + 1),     v_j the mean squared residual of variable j

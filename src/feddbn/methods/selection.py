@@ -48,8 +48,8 @@ AUTO_GRIDS: dict[str, tuple[Any, ...]] = {
     "mu": (0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.0),
 }
 _NO_SPREAD = (
-    f"fewer than {FEWEST_SITES} sites take part, whose squared losses would tell them apart; so the candidate with the lowest "
-    "loss was taken, without a standard error."
+    f"fewer than {FEWEST_SITES} sites take part, whose squared losses would tell them apart; so the candidate with the "
+    "lowest loss was taken, without a standard error."
 )
 _SIMPLE_IS_LARGE = ("lambda_w", "lambda_a")
 AUTO_START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "n_clusters": 1, "mu": 0.5}
@@ -256,9 +256,7 @@ def select(
     return result[0]
 
 
-def check_grid(
-    estimator: Any, grid: Mapping[str, Sequence[Any]], n_blocks: int = 2
-) -> list[dict[str, Any]]:
+def check_grid(estimator: Any, grid: Mapping[str, Sequence[Any]], n_blocks: int = 2) -> list[dict[str, Any]]:
     """Return the candidates of a grid, simplest first; refuse what held-out rows cannot choose."""
     if not getattr(estimator, "is_selectable", False):
         able = ", ".join(method.cls for method in METHODS.values() if method.selects)

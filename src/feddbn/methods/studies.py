@@ -92,7 +92,7 @@ def register_for_studies(method: Method) -> None:
     def choose(study: Study, federation: Federation) -> StudyResult:
         how = study.select
         estimator = estimator_of(study).set_params(federation=federation)
-        options = {"n_blocks": how.n_blocks, "share": how.share, "rule": how.rule}
+        options: dict[str, Any] = {"n_blocks": how.n_blocks, "share": how.share, "rule": how.rule}
         found = select(estimator, None, _grid(study, method), **options)
         result = run({**study.parameters, **found.chosen}, federation)
         return _with_table(result, "selection", {**found.to_dict(), **options})
@@ -112,9 +112,7 @@ def register_for_studies(method: Method) -> None:
         ways["confidence"] = Way(confidence, check_confidence)
     if method.selects:
         ways["select"] = Way(choose, check_select)
-    register_study_method(
-        StudyMethod(method.name, run, check, takes_noise=method.takes_noise, goals=ways)
-    )
+    register_study_method(StudyMethod(method.name, run, check, takes_noise=method.takes_noise, goals=ways))
 
 
 def _grid(study: Study, method: Method) -> Mapping[str, Any]:

@@ -58,8 +58,8 @@ class PolicyGuard(Guard):
 class HeldOutGuard(Guard):
     """Refuses questions about held-out rows that would tell one site from the others.
 
-    Sums of two folds differ by the rows in between. Blocks of the study's own hold rows of every site; other shares and numbers
-    of blocks could be chosen so that only one site has rows in between.
+    Sums of two folds differ by the rows in between. Blocks of the study's own hold rows of every site; other shares and
+    numbers of blocks could be chosen so that only one site has rows in between.
     """
 
     def __init__(self, study: Study) -> None:

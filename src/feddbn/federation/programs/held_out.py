@@ -1,14 +1,14 @@
 """Held-out losses, summed over sites: how candidates are compared without the truth and without pooling.
 
-All candidates are judged on the same rows, treated in one way: a `Judge` decides it once, before anything is fitted and from all
-rows, as far cells and trends of a few held-out rows could not be told otherwise. What a candidate learns from are earlier rows.
-Trends, cycles and means that are a recording's own are taken off the held-out rows themselves, so that levels that nobody could
-know beforehand do not count; where all sites share one mean, intercepts do count. Empty cells count as expected given the
-others.
+All candidates are judged on the same rows, treated in one way: a `Judge` decides it once, before anything is fitted, from
+all rows, as far cells and trends of a few held-out rows could not be told otherwise. What a candidate learns from are earlier
+rows. Trends, cycles and means that are a recording's own are taken off the held-out rows themselves, so that levels that
+nobody could know beforehand do not count; where all sites share one mean, intercepts do. Empty cells count as expected given
+the others.
 
 A site remembers its own loss of every candidate and block. What leaves it: once per candidate its sums of squared residuals,
-one for each variable, and its number of rows; and, when the best candidate is known, the sums and squares of its differences to
-the best, which is all the one-standard-error rule needs.
+one for each variable, and its number of rows; and, when the best candidate is known, the sums and squares of its differences
+to the best, which is all the one-standard-error rule needs.
 """
 
 from __future__ import annotations
@@ -240,9 +240,7 @@ def _squares(here: Here, question: HeldOutQuestion, moments: Moments, own: Entri
     """(d,) sums of squared residuals ``x_t - intercept - z B``, in the units in which rows are judged."""
     if question.C is None and "personal.final" not in here.state:
         raise StateError("this site has no personal network yet; fit PFDBNL first.")
-    C = own.take(
-        _with_lags(here.state["personal.final"], question.q) if question.C is None else question.C
-    )
+    C = own.take(_with_lags(here.state["personal.final"], question.q) if question.C is None else question.C)
     scale, origin, d = own.take(question.scale), own.take(question.origin), len(own.columns)
     B = C * scale[:d] / scale[:, None]
     intercept = origin[:d] - origin @ B
@@ -254,9 +252,7 @@ def _squares(here: Here, question: HeldOutQuestion, moments: Moments, own: Entri
     B = B * ratio / np.tile(ratio, len(B) // d)[:, None]
     residual = np.eye(len(B), d) - B
     # What is a recording's own has been taken off the rows, and with it every level.
-    offset = (
-        moments.mean @ residual - intercept * ratio if question.center != "recording" else np.zeros(d)
-    )
+    offset = moments.mean @ residual - intercept * ratio if question.center != "recording" else np.zeros(d)
     own_squares: FloatArray = (moments.scatter @ residual * residual).sum(axis=0)
     return np.maximum(own_squares, 0.0) + moments.n * offset**2
 

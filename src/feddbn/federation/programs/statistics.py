@@ -186,7 +186,7 @@ def recording_moments(design: Design, recording: Recording, row_model: FloatArra
 
 def training_parts(data: SiteData, question: RowsQuestion) -> Iterator[Recording]:
     """The recordings a question is about, as it wants their cells."""
-    return training_site(question.treated(data), question.fold).recordings()  # type: ignore[return-value]
+    return training_site(question.treated(data), question.fold).recordings()
 
 
 def asked_moments(here: Here, question: RowsQuestion) -> tuple[SiteState, Moments]:
@@ -201,7 +201,9 @@ def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArr
     if question.is_trying:
         parts += [_tried(here, question, moments), np.array([moments.n * question.log_gain(here.data)])]
     if question.shape:
-        parts.append(_shapes(training_site(here.data, question.fold)) if moments.n else np.zeros(2 * question.d + 1))
+        parts.append(
+            _shapes(training_site(here.data, question.fold)) if moments.n else np.zeros(2 * question.d + 1)
+        )
     if question.known:
         parts.append(upper_triangle(_known(here, question, moments)))
     return state, np.concatenate(parts)

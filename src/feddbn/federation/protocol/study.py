@@ -116,7 +116,9 @@ class Study(Strict):
     def _tables_of_its_goal(self) -> Study:
         for goal, table in GOALS:
             if goal != self.goal and getattr(self, goal) != table():
-                raise ValueError(f"the table [{goal}] is read only with goal = {goal!r}; set that, or remove it")
+                raise ValueError(
+                    f"the table [{goal}] is read only with goal = {goal!r}; set that, or remove it"
+                )
         return self
 
     @property
@@ -321,7 +323,9 @@ def check_goal(study: Study) -> None:
         return
     way = method.goals.get(study.goal)
     if way is None:
-        able = ", ".join(name for name in study_methods() if study.goal in _METHODS[name].goals) or "no method"
+        able = (
+            ", ".join(name for name in study_methods() if study.goal in _METHODS[name].goals) or "no method"
+        )
         raise ParameterError(
             f"goal = {study.goal!r}: method {study.method!r} cannot {_WORDS[study.goal][0]}; use {able}."
         )
