@@ -83,8 +83,8 @@ def _tell_tasks(study: Study) -> None:
         )
     if study.goal == "select":
         remark(
-            "note: every candidate is fitted once for each block; `max_rounds` of a site's policy counts the rounds of all of "
-            "them together."
+            "note: every candidate is fitted once for each block; `max_rounds` of a site's policy counts the rounds of all "
+            "of them together."
         )
 
 

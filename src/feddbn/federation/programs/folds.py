@@ -115,9 +115,9 @@ def training_site(data: SiteData, fold: tuple[int, ...]) -> SiteData:
 
 
 def _require_rows(data: SiteData, fold: tuple[int, ...]) -> None:
-    """Refuse a fold of which this site has no row: sums with and without that block would leave the site out."""
-    bounds = [_bounds(recording, fold) for recording in data.recordings()]
-    if not any(start < stop for start, stop in bounds):
+    """Refuse where this site has no row of some block: sums with and without that block would leave the site out."""
+    edges = [_edges(recording, fold) for recording in data.recordings()]
+    if not all(any(own[b] < own[b + 1] for own in edges) for b in range(fold[1])):
         raise DataError(
             f"this site has too few rows to hold out {fold[2] / 10:g} % of them in n_blocks={fold[1]} blocks; test on a "
             "larger share, in fewer blocks, or leave the site out."
@@ -148,12 +148,17 @@ class _Part:
                 is_first = False
 
 
-def _bounds(recording: Recording, fold: tuple[int, ...]) -> tuple[int, int]:
-    block, n_blocks, thousandths = fold
+def _edges(recording: Recording, fold: tuple[int, ...]) -> list[int]:
+    """Where the blocks begin, and where the last one ends."""
+    _, n_blocks, thousandths = fold
     n = sum(len(b.values) for b in recording.blocks())
     first = n - round(n * thousandths / 1000)
-    edges = [first + round((n - first) * i / n_blocks) for i in range(n_blocks + 1)]
-    return edges[block], edges[block + 1]
+    return [first + round((n - first) * i / n_blocks) for i in range(n_blocks + 1)]
+
+
+def _bounds(recording: Recording, fold: tuple[int, ...]) -> tuple[int, int]:
+    edges = _edges(recording, fold)
+    return edges[fold[0]], edges[fold[0] + 1]
 
 
 def training_part(recording: Recording, fold: tuple[int, ...]) -> Recording:
