@@ -54,3 +54,6 @@ def print_comparison(found: Mapping[str, Any]) -> None:
         "Higher is better."
         + "".join(f" Weights of {label} are no effects, so it predicts nothing." for label in silent)
     )
+    for line in lines:
+        if line["converged"] is False:
+            say(f"{line['label']} stopped before it had converged.")

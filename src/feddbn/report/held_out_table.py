@@ -67,7 +67,12 @@ def _comparison(facts: Mapping[str, Any]) -> HeldOutTable:
         f"Mean log-likelihood, {_where(facts.get('held_out_share'))}; higher is better. "
         "It says how well a method predicts, not whether its arrows are right."
     )
-    return HeldOutTable("How well methods predict", note, heads, rows)
+    unfinished = tuple(
+        f"{row.get('label')} stopped before it had converged."
+        for row in facts["methods"]
+        if row.get("converged") is False
+    )
+    return HeldOutTable("How well methods predict", note, heads, rows, unfinished)
 
 
 def _where(share: object) -> str:

@@ -1,4 +1,4 @@
-"""Several modules: studies that choose parameters or compare methods on held-out rows, over the endpoints that deployed sites open."""
+"""Several modules: studies that choose parameters or compare methods on held-out rows, over endpoints of real sites."""
 
 from __future__ import annotations
 
