@@ -169,3 +169,20 @@ def test_what_cannot_be_asked_about_earlier_rows_is_refused():
     inner = MomentsQuestion(n_lags=1, variables=NAMES, fold=make_fold(0, 2, 0.3))
     with pytest.raises(ParameterError, match="a parameter is 'auto', which is chosen on held-out rows"):
         earlier.sum(Task(inner))
+
+
+def test_why_sites_of_a_study_answer_about_its_own_folds_only():
+    # A server that chooses the share reads the large site's rows from two sums: the small one has no row in between.
+    tables = rows_of_sites((2000, 40))
+    federation = federation_of(tables)
+    counts, products = [], []
+    for share in (0.3, 0.301):
+        question = MomentsQuestion(n_lags=0, variables=NAMES, fold=make_fold(0, 1, share))
+        sums = federation.sum(Task(question)).value
+        counts.append(sums[0])
+        products.append(sums[4:])
+    assert counts[0] - counts[1] == 2
+    between = tables[0][1398:1400]
+    np.testing.assert_allclose(
+        products[0] - products[1], (between.T @ between)[np.triu_indices(3)], rtol=1e-6
+    )
