@@ -49,7 +49,8 @@ _MOMENTS_AND_NETWORK = (
     "A site sends its second moments, and then the network it learned alone.",
 )
 _UNITS = "comparable units, or variables are scaled and some directions within a moment stay open"
-_SELECTION = ("held-out-loss", "held-out-sums")
+_JUDGED = ("held-out-loss",)
+_SELECTION = (*_JUDGED, "held-out-sums")
 # What finds out what has to be done to the rows before anything is learned from them.
 _LOOK = ("survey", "spikes", "pairs")
 # Who sends the sums to compare with decides who stays out of the next one: an owner allows that by name, if at all.
@@ -166,7 +167,7 @@ _ROWS = (
         citation="this package; docs/oneshot.md",
         aliases=("oneshotdbn", "one-shot"),
         tasks=(*_LOOK, "moments", "unit-norms", "residual-features", "residual-checks"),
-        further_tasks=(*_COMPARE, "feature-scale", "feature-moments"),
+        further_tasks=(*_COMPARE, *_JUDGED, "feature-scale", "feature-moments"),
         in_studies=True,
         takes_noise=True,
         plain_messages=_MOMENTS,

@@ -283,6 +283,8 @@ class DBNEstimator(FederatedEstimator):
     forbidden_edges: Iterable[Edge] | None
     required_edges: Iterable[Edge] | None
     exogenous: Sequence[str] | None = None
+    # The scales that sites were brought to, in which the weights are.
+    _log_scales: FloatArray | None = None
 
     dbn_: DBN
     W_: FloatArray
@@ -352,6 +354,7 @@ class DBNEstimator(FederatedEstimator):
         """Set `center_` and `treatment_`, and say what the data made necessary."""
         self.center_ = str(self.center) if asked is None else asked.center
         self.treatment_ = None if asked is None else treatment_summary(asked, self._variables)
+        self._log_scales = None if asked is None else asked.treatment.log_scales
         if asked is None:
             return
         if asked.survey is None and asked.evidence is None and self.center == "auto":

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import CompleteSite
+from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
@@ -25,6 +25,7 @@ from feddbn.core.statistics.residual_checks import (
     sums_length,
 )
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.statistics import training_parts
 from feddbn.federation.protocol.question import array
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import (
@@ -61,10 +62,8 @@ class ResidualChecksQuestion(RowsQuestion):
         return self.n_lags + 1
 
     def check(self) -> None:
-        """A lag of at least 1 keeps segments apart in time; all rows count."""
+        """A lag of at least 1 keeps segments apart in time."""
         super().check()
-        if self.fold:
-            raise self.wrong(f"'fold' is {self.fold}, but all rows are asked for")
         if self.n_lags < 1:
             raise self.wrong(f"'n_lags' is {self.n_lags}, but it must be at least 1")
 
@@ -138,7 +137,7 @@ def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, Fl
     total = np.zeros(1 + sums_length(d, question.n_back))
     if question.abstains(here.state):
         return here.state, total
-    for recording in CompleteSite(question.treated(here.data)).recordings():
+    for recording in map(CompleteRows, training_parts(here.data, question)):
         runs = [(part.time, len(part.values) - p) for part in stretches(recording.blocks(), p)]
         if runs:
             span = (runs[0][0], runs[-1][0] + runs[-1][1] - 1)

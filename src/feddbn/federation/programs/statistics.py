@@ -28,7 +28,7 @@ from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.missing import expected_moments, known_pairs
 from feddbn.core.statistics.moments import Moments, upper_triangle
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.folds import training_part
+from feddbn.federation.programs.folds import training_site
 from feddbn.federation.protocol.question import array, flag, number, numbers, wholes
 from feddbn.federation.protocol.rows import UNTREATED, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import (
@@ -191,7 +191,7 @@ def recording_moments(design: Design, recording: Recording, row_model: FloatArra
 
 def training_parts(data: SiteData, question: RowsQuestion) -> Iterator[Recording]:
     """The recordings a question is about, as it wants their cells."""
-    return (training_part(recording, question.fold) for recording in question.treated(data).recordings())
+    return training_site(question.treated(data), question.fold).recordings()
 
 
 def asked_moments(here: Here, question: RowsQuestion) -> tuple[SiteState, Moments]:
@@ -206,7 +206,9 @@ def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArr
     if question.is_trying:
         parts += [_tried(here, question, moments), np.array([moments.n * question.log_gain(here.data)])]
     if question.shape:
-        parts.append(_shapes(here.data) if moments.n else np.zeros(2 * question.d + 1))
+        parts.append(
+            _shapes(training_site(here.data, question.fold)) if moments.n else np.zeros(2 * question.d + 1)
+        )
     if question.known:
         parts.append(upper_triangle(_known(here, question, moments)))
     return state, np.concatenate(parts)

@@ -33,9 +33,11 @@ from feddbn.federation.protocol.question import (
 )
 from feddbn.federation.protocol.task import ServerProgram, asking
 
-__all__ = ["UNTREATED", "Fold", "RowsQuestion", "Treatment", "does_not_fit", "treated"]
+__all__ = ["MOST_BLOCKS", "UNTREATED", "Fold", "RowsQuestion", "Treatment", "does_not_fit", "treated"]
 
 Fold = tuple[int, int, int]
+MOST_BLOCKS = 10
+"""Blocks of held-out rows: with many of them the difference of two folds would be a row or two."""
 T = TypeVar("T")
 
 
@@ -67,8 +69,12 @@ class RowsQuestion(Question):
 
     def check(self) -> None:
         """The fold must be one of its blocks, on a share between 0 and 1; trends need recordings' own means."""
-        if self.fold and (len(self.fold) != 3 or self.fold[0] >= self.fold[1] or not 0 < self.fold[2] < 1000):
-            raise self.wrong(f"'fold' is {self.fold}, but it must be (block, number of blocks, thousandths)")
+        if self.fold and not (
+            len(self.fold) == 3 and self.fold[0] < self.fold[1] <= MOST_BLOCKS and 0 < self.fold[2] < 1000
+        ):
+            raise self.wrong(
+                f"'fold' is {self.fold}, but it must be (block, number of blocks up to {MOST_BLOCKS}, thousandths)"
+            )
         if (self.degree or self.periods) and self.center != "recording":
             raise self.wrong("'degree' and 'periods' need center='recording'")
 
@@ -107,12 +113,14 @@ class RowsQuestion(Question):
 
     def log_gain(self, data: SiteData) -> float:
         """Sum over variables of the logs of a site's gains; 0 without any."""
-        site = self.treated(data)
-        return (
-            float(np.log(site.gains).sum())
-            if isinstance(site, TreatedSite) and site.gains is not None
-            else 0.0
-        )
+        return float(np.log(self.gains(data)).sum())
+
+    def gains(self, data: SiteData) -> FloatArray:
+        """What a site's variables are multiplied by; ones without scales to bring them to."""
+        site = data if self.log_scales is None else self.treated(data)
+        if isinstance(site, TreatedSite) and site.gains is not None:
+            return site.gains
+        return np.ones(len(data.variables))
 
     def abstains(self, state: Mapping[str, np.ndarray]) -> bool:
         """Whether a site with this state has found that it does not fit, and is to answer with zeros."""

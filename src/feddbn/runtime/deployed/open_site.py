@@ -55,7 +55,8 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
     def rules(study: Study) -> None:
         privacy = study.privacy
         n_sites, masked = len(study.sites), privacy.secure_aggregation
-        policy.check_study(study.method, n_sites, masked, privacy.epsilon, privacy.unit)
+        for method in study.methods:
+            policy.check_study(method, n_sites, masked, privacy.epsilon, privacy.unit)
 
     def units(study: Study) -> None:
         differ = unit_differences(study, settings.units)

@@ -11,6 +11,7 @@ from feddbn._version import __version__
 from feddbn.data.checks import check_sites, summary
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.protocol.endpoint import agree, chosen_variables
+from feddbn.federation.protocol.goals import Compare
 from feddbn.federation.protocol.study import Study
 from feddbn.method_table import find_method
 from feddbn.privacy.audit import parse_entries
@@ -31,7 +32,6 @@ _LOOK = ("survey", "spikes", "pairs")
 _NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop"}
 # All that is asked for where noise is promised.
 _WITH_NOISE = ("moments", "unit-norms")
-_CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
 
 
 def why_refused(
@@ -84,6 +84,10 @@ def study_remarks(
 
 def tasks_of(study: Study) -> tuple[str, ...]:
     """Return the tasks that a study will ask for, as far as its method and parameters tell."""
+    if study.goal == "compare":
+        plain = study.model_copy(update={"goal": "network", "compare": Compare()})
+        own = [tasks_of(plain.model_copy(update={"method": name})) for name in study.methods]
+        return tuple(dict.fromkeys([*(task for tasks in own for task in tasks), "held-out-loss"]))
     method = find_method(study.method)
     if method is None:
         return ()
@@ -99,9 +103,9 @@ def tasks_of(study: Study) -> tuple[str, ...]:
         return tuple(task for task in method.tasks if task in _WITH_NOISE)
     wanted = [task for task in method.tasks if task not in left_out]
     wanted += ["agreement"] if compares else []
-    if any(given.get(name) == "auto" for name in _CHOSEN_BY_ROWS):
+    if method.selects and study.held_out:
         wanted += [task for task in method.further_tasks if task.startswith("held-out")]
-    if given.get("n_clusters", 1) != 1:
+    if given.get("n_clusters", 1) != 1 or "n_clusters" in study.select.grid:
         wanted += [task for task in method.further_tasks if task.startswith("cluster")]
     if given.get("features", "linear") != "linear":
         wanted += [task for task in method.further_tasks if task.startswith("feature")]

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from feddbn.errors import FileError, NotEnoughSites
+from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401
 from feddbn.privacy.audit import parse_entries, verify_chain
@@ -164,7 +165,7 @@ def test_a_restarted_site_remembers_what_the_run_has_cost(tmp_path):
     run(exchange_of(place), study)
     protection = Protection(place / "a" / "state", "a", read_policy(place / "a" / "policy.toml"))
     for run_id, n_here in (("run-1", 1), ("run-2", 0)):
-        noise = protection.guards(run_id, study)[1]
+        (noise,) = (guard for guard in protection.guards(run_id, study) if isinstance(guard, DpGuard))
         assert len(noise.promise.spent.releases) == n_here
         assert len(noise.ledger.releases) == 1
 
