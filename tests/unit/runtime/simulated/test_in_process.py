@@ -91,7 +91,7 @@ def test_every_sum_of_fdbnl_is_the_one_that_sites_alone_would_make(
             "forbidden_edges": [("x0", "x1", 0), ("x2", "x1", 1)],
             "required_edges": [("x3", "x0", 0)],
         },
-        pytest.param({"mu": "auto"}, marks=pytest.mark.slow),
+        pytest.param({"mu": "auto", "max_rounds": 30}, marks=pytest.mark.slow),
         {**PAPER, "mu": 0.1, "max_rounds": 30},
         {**PAPER, "mu": 0.1, "max_rounds": 30, "participation": 0.5, "alpha": "site"},
     ],
