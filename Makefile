@@ -29,7 +29,7 @@ side_by_side = @failed=0; ($(1)) & ids=$$!; ($(2)) & ids="$$ids $$!"; ($(or $(3)
 .PHONY: help demo test test-fast coverage check format bench bench-quick clean
 help:
 	@echo "make demo         simulate ten sites, learn, compare, write demo/report.html"
-	@echo "make test         checks and all tests, those of the engines beside the others (up to 10 minutes)"
+	@echo "make test         checks and all tests, those of the engines beside the others (about 9 minutes on two cores)"
 	@echo "make test-fast    unit, contract, property, command and documentation tests (under 2 minutes); leaves out"
 	@echo "                  the checks, engines and other integration tests, comparisons with other packages and"
 	@echo "                  real data, browsers, benchmarks, examples, and what is marked slow"
