@@ -29,7 +29,7 @@ side_by_side = @failed=0; ($(1)) & ids=$$!; ($(2)) & ids="$$ids $$!"; ($(or $(3)
 .PHONY: help demo test test-fast coverage check format bench bench-quick clean
 help:
 	@echo "make demo         simulate ten sites, learn, compare, write demo/report.html"
-	@echo "make test         checks and all tests, those of the engines beside the others (about 9 minutes on two cores)"
+	@echo "make test         checks and all tests, those of the engines beside the others (up to 10 minutes)"
 	@echo "make test-fast    unit, contract, property, command and documentation tests (under 2 minutes); leaves out"
 	@echo "                  the checks, engines and other integration tests, comparisons with other packages and"
 	@echo "                  real data, browsers, benchmarks, examples, and what is marked slow"
@@ -71,7 +71,7 @@ check: $(VENV)/.test-installed
 	$(BIN)/lint-imports
 
 # The engines are many processes with time limits of their own: their tests run one after another in one process, so that
-# they do not wait for one another and the running NVFlare federation is started once. They rest half of the time, so all
+# they do not wait for one another and the running NVFlare federation is started once. They often wait, so all
 # other tests run beside them in two halves, also on two cores; what is in no group is in the second half.
 test: check
 	$(call side_by_side,$(call named,engines,-v $(ENGINES)),$(call named,1      ,$(HALF_1)),$(call named,2      ,$(HALF_2)))

@@ -27,7 +27,7 @@ __all__ = ["DeviationSharesQuestion", "above_noise", "scales_program"]
 _CLEAR = 4.0
 """Bins within this many standard deviations of the noise are read as empty; of 30 000 empty ones one is not."""
 _FEWEST_BINS = 3
-"""Gaussian cells fill seven bins with more than a twentieth each; with fewer than this in sight there is no scale."""
+"""Gaussian cells fill about seven bins with more than a twentieth each; with fewer side by side there is no scale."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +57,21 @@ def above_noise(total: FloatArray, sigma: float) -> FloatArray:
 def scales_program(variables: tuple[str, ...], n_lags: int) -> ServerProgram[FloatArray]:
     """(d,) robust standard deviations about running medians; 0 where too little is above the noise.
 
-    Small bins vanish in the noise, and more of them lie below the median than above it: a scale errs upwards.
+    They are of the cells that deviate: those that are their own running median lie in a bin apart. Small bins vanish in the
+    noise, and more of them lie below the median than above it, so most scales come out too large.
     """
     total = (yield Task(DeviationSharesQuestion(n_lags=n_lags, variables=variables))).value
-    shares = total.reshape(len(variables), N_BINS)
-    return np.where((shares > 0).sum(axis=1) >= _FEWEST_BINS, robust_scale(shares), 0.0)
+    return robust_scale(np.array([_bulk(shares) for shares in total.reshape(len(variables), N_BINS)]))
+
+
+def _bulk(shares: FloatArray) -> FloatArray:
+    """The heaviest run of bins side by side, or nothing if it is short: a bin that noise has filled stands alone."""
+    runs = np.split(np.arange(N_BINS), np.flatnonzero(np.diff(shares > 0)) + 1)
+    run = max(runs, key=lambda bins: float(shares[bins].sum()))
+    kept = np.zeros(N_BINS)
+    if len(run) >= _FEWEST_BINS and shares[run[0]] > 0:
+        kept[run] = shares[run]
+    return kept
 
 
 def _units(here: Here, question: DeviationSharesQuestion, unit: str) -> Iterator[FloatArray]:
