@@ -40,7 +40,7 @@ class DeviationSharesQuestion(RowsQuestion):
     )
 
 
-def recording_shares(recording: Recording, d: int) -> FloatArray:
+def _recording_shares(recording: Recording, d: int) -> FloatArray:
     """(d * N_BINS,) shares over sqrt(d): d distributions, so the norm is at most 1."""
     counts = np.zeros((d, N_BINS))
     for _, deviation in block_deviations(recording.blocks()):
@@ -81,7 +81,7 @@ def _units(here: Here, question: DeviationSharesQuestion, unit: str) -> Iterator
             f"unit={unit!r}: what is far is told by the rows around it; protect unit='recording', or use spikes='keep'."
         )
     for recording in here.data.recordings():
-        yield recording_shares(recording, question.d)
+        yield _recording_shares(recording, question.d)
 
 
 def _answer(here: Here, question: DeviationSharesQuestion) -> tuple[SiteState, FloatArray]:
