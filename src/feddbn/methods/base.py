@@ -363,6 +363,11 @@ class DBNEstimator(FederatedEstimator):
                 "whether recordings differ in their means, trends or scales was not looked at, since these sites add noise "
                 "to one matrix only; if means may differ, use center='recording'."
             )
+        if asked.survey is None and self.spikes == "remove" and asked.treatment.limits is None:
+            self.warnings_.append(
+                "spikes='remove' left no cell out, since these sites add noise and nothing was set aside for scales; use "
+                "private_federation(..., spikes=True), or say spikes in the parameters of the study."
+            )
         self.warnings_ += treatment_sentences(asked, self._variables)
 
     def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:

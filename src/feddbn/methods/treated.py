@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from feddbn.federation.programs.deviation_shares import DeviationSharesQuestion
+from feddbn.federation.programs.private_moments import SPIKES_SHARE
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.site import notes_of
@@ -74,7 +76,8 @@ _TASKS = frozenset(("survey", "agreement", "spikes", "pairs"))
 def wishes_of(estimator: Any, federation: Federation) -> Wishes:
     """Return what an estimator wants done to the rows; what its federation's sites do not answer is not asked for.
 
-    Under differential privacy noise is fitted to one matrix of products, so all that has to be found out stays open.
+    Under differential privacy noise is fitted to one matrix of products, so all that has to be found out stays open; only
+    spikes="remove" can be paid for.
     """
     wishes = Wishes.of(estimator).among(len(federation.sites))
     tasks = federation.answered_tasks
@@ -86,9 +89,10 @@ def wishes_of(estimator: Any, federation: Federation) -> Wishes:
         detrend=0 if wishes.detrend == "auto" else wishes.detrend,
         period=() if isinstance(wishes.period, str) else wishes.period,
         gains="none",
-        spikes="keep",
+        spikes="remove" if wishes.spikes == "remove" and DeviationSharesQuestion.name in tasks else "keep",
         missing="drop",
         on_disagreement="ignore",
+        noisy=True,
     )
 
 
@@ -125,7 +129,9 @@ def treatment_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[s
             f"sites measure on different scales (BIC {asked.gains_evidence:.0f} better with scales of their own), so each "
             "was brought to the mean scale; weights are in that. gains='none' keeps the values as they are."
         )
-    if asked.spiky:
+    if done.limits is not None and not done.own_limits:
+        found += _noisy_limit_sentences(asked, variables)
+    elif asked.spiky:
         names = ", ".join(variables[i] for i in asked.spiky)
         found.append(
             f"cells of {names} lie far from their neighbours in time and have no effect on anything, as errors of "
@@ -159,6 +165,24 @@ def treatment_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[s
         found.append(_unseen_sentence(asked.unseen, variables))
     if asked.n_disagreeing and survey is not None:
         found.append(_disagreement_sentence(asked, int(survey.n_sites)))
+    return found
+
+
+def _noisy_limit_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[str]:
+    found = []
+    if asked.spiky:
+        names = ", ".join(variables[i] for i in asked.spiky)
+        found.append(
+            f"cells of {names} that lie {asked.treatment.far:g} robust standard deviations or more from their neighbours in "
+            f"time were left out. {SPIKES_SHARE:.0%} of the privacy budget paid for these scales, which are noisy. "
+            "spikes='keep' uses all cells and the whole budget."
+        )
+    hidden = [name for i, name in enumerate(variables) if i not in asked.spiky and name not in asked.inputs]
+    if hidden:
+        found.append(
+            f"the noise hides how much {', '.join(hidden)} vary, so their far cells were kept; more recordings or a larger "
+            "epsilon would show it."
+        )
     return found
 
 

@@ -137,6 +137,8 @@ def moments_key(question: RowsQuestion, design: Design) -> FloatArray:
     """A digest of what the moments of a question depend on."""
     digest = hashlib.sha256(bytes.fromhex(design.digest) + np.array(question.fold, dtype=np.int64).tobytes())
     digest.update(str(question.far).encode())
+    if not question.own_limits:
+        digest.update(b"common limits")
     if question.inputs and question.log_scales is not None:
         digest.update(str(question.inputs).encode())
     for given in (question.limits, question.log_scales, question.row_model):
@@ -248,6 +250,11 @@ def _shapes(data: SiteData) -> FloatArray:
 
 
 def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[FloatArray]:
+    if question.log_scales is not None or (question.limits is not None and question.own_limits):
+        raise ParameterError(
+            "scales of a site's own: one recording would change the rows of others, and noise is fitted to one alone; use "
+            "gains='none' and common limits."
+        )
     if question.is_trying:
         raise ParameterError(
             f"try_degrees={question.try_degrees}: noise is fitted to one matrix of products, not more."
@@ -257,6 +264,10 @@ def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[
     if question.shape:
         raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
     if unit == "row":
+        if question.limits is not None:
+            raise ParameterError(
+                "limits: what is far is told by the rows around it; protect unit='recording'."
+            )
         if question.design.nuisance.scope != "all":
             raise ParameterError(
                 "center='recording' mixes the rows of a recording; protect unit='recording'."

@@ -27,6 +27,7 @@ from feddbn.core.statistics.moments import Moments, sums_length, symmetric
 from feddbn.core.statistics.scaling import correlations
 from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import DataError
+from feddbn.federation.programs.deviation_shares import scales_program
 from feddbn.federation.programs.pairs import PairsQuestion, pairs_program
 from feddbn.federation.programs.statistics import FAR_FROM_ZERO, MomentsQuestion
 from feddbn.federation.programs.survey import (
@@ -144,6 +145,12 @@ def asked_moments_program(
             is_few = 0 < n_disagreeing <= survey.n_sites / 3
             treatment = replace(treatment, abstain=is_few and wishes.leaves_out)
         treatment, spiky, bursts = yield from _without_spikes(variables, n_lags, wishes, survey, treatment)
+    elif wishes.noisy and wishes.spikes == "remove":
+        spread = yield from scales_program(variables, n_lags)
+        # What is done to a system stays, as above.
+        spread[list(wishes.input_places(variables))] = 0.0
+        treatment = replace(treatment, limits=spread, far=TAIL / 2, own_limits=False)
+        spiky = tuple(np.flatnonzero(spread).tolist())
     told = yield from _told(variables, n_lags, wishes, survey, treatment, shape)
     gains_evidence = None
     if survey is not None and (wishes.gains == "site" or (wishes.gains == "auto" and survey.may_have_gains)):

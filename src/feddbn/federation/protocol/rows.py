@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.cells import TreatedSite, limits_of, site_profile
+from feddbn.core.designs.cells import TreatedSite, common_limits, limits_of, site_profile
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance
 from feddbn.core.designs.recordings import SiteData
@@ -50,7 +50,7 @@ class RowsQuestion(Question):
     fold
         (block, number of blocks, share in thousandths): only the rows before a held-out block count; see
         `federation.programs.folds`. Empty: all rows.
-    center, degree, periods, limits, far, log_scales, row_model, abstain, inputs
+    center, degree, periods, limits, far, own_limits, log_scales, row_model, abstain, inputs
         See `Treatment`.
     """
 
@@ -61,6 +61,7 @@ class RowsQuestion(Question):
     periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
     limits: FloatArray | None = array("d", default=None)
     far: float = number(TAIL / 2, 1e6, default=TAIL)
+    own_limits: bool = flag(default=True)
     log_scales: FloatArray | None = array("d", default=None)
     row_model: FloatArray | None = array("q and a mean", "q", default=None)
     abstain: bool = flag(default=False)
@@ -100,7 +101,9 @@ class RowsQuestion(Question):
             return data
         places = [self.variables.index(name) for name in data.variables]
         if self.limits is not None:
-            data = TreatedSite(data, limits_of(data, self.limits[places], self.far))
+            common = self.limits[places]
+            far = limits_of(data, common, self.far) if self.own_limits else common_limits(common, self.far)
+            data = TreatedSite(data, far)
         if self.log_scales is not None:
             # What is done to a system is as strong as it is: inputs keep their scale.
             own = [k for k, place in enumerate(places) if place not in self.inputs]
@@ -161,6 +164,9 @@ class Treatment:
         And a polynomial in time of its own, and cycles of these lengths in rows.
     limits, far
         (d,) robust standard deviations: cells farther out than `far` of them, or of the site's own, are empty.
+    own_limits
+        Whether sites with enough cells go by their own scales; under noise they do not, as one recording would then
+        decide about the cells of another.
     log_scales
         (d,) logs of standard deviations that every site's variables are brought to.
     row_model
@@ -177,6 +183,7 @@ class Treatment:
     periods: tuple[float, ...] = ()
     limits: FloatArray | None = None
     far: float = TAIL
+    own_limits: bool = True
     log_scales: FloatArray | None = None
     row_model: FloatArray | None = None
     abstain: bool = False

@@ -344,3 +344,12 @@ def check_noise(study: Study) -> None:
             f"privacy.epsilon: method {study.method!r} asks for sums that carry no noise; use {able}, or "
             "remove epsilon."
         )
+    if (
+        study.privacy.epsilon is not None
+        and study.privacy.unit == "row"
+        and study.parameters.get("spikes") == "remove"
+    ):
+        raise ParameterError(
+            "privacy.unit: it is 'row', but spikes = 'remove' tells what is far by the rows around it; use unit = "
+            "'recording', or spikes = 'keep'."
+        )

@@ -108,7 +108,7 @@ class Protection:
                     if path.stem == run_id:
                         here.append(everything[-1])
         promise = Promise(privacy.epsilon, privacy.delta, Ledger.replay(here))
-        plan, rng = study_noise_plan(privacy), np.random.default_rng()
+        plan, rng = study_noise_plan(study), np.random.default_rng()
         # The owner's budget is about the owner's delta, the study's promise about the study's.
         return DpGuard(plan, rng, budget, self._policy.delta, Ledger.replay(everything), promise)
 

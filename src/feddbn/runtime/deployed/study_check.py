@@ -100,7 +100,8 @@ def tasks_of(study: Study) -> tuple[str, ...]:
         left_out |= {*_OF_NETWORKS}
         return *(task for task in method.tasks if task not in left_out), "bootstrap-moments"
     if study.privacy.epsilon is not None:
-        return tuple(task for task in method.tasks if task in _WITH_NOISE)
+        scales = ("deviation-shares",) if given.get("spikes") == "remove" else ()
+        return *(task for task in method.tasks if task in _WITH_NOISE), *scales
     wanted = [task for task in method.tasks if task not in left_out]
     wanted += ["agreement"] if compares else []
     if method.selects and study.held_out:

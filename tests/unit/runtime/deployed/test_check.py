@@ -154,6 +154,17 @@ def test_a_study_with_noise_asks_for_moments_and_norms_alone(tmp_path):
     assert can.ok
 
 
+def test_a_study_with_noise_that_leaves_out_far_cells_has_to_be_allowed_to(tmp_path):
+    asked = {
+        "method": "oneshot",
+        "parameters": {"n_lags": 1, "spikes": "remove"},
+        "privacy": {"epsilon": 4.0},
+    }
+    can, *_ = joined(tmp_path, policy='tasks = ["moments", "unit-norms"]', **asked)
+    assert not can.ok
+    assert "will ask for the task deviation-shares, which this site's policy does not list" in can.text
+
+
 def test_a_study_may_ask_for_some_columns_in_any_order(tmp_path):
     names = list(ward(200).columns)
     can, unused, _ = joined(tmp_path, variables=[names[2], names[0]])
