@@ -1,7 +1,6 @@
 """Which sums together show too few sites: against brute force over combinations, and what a register does about it."""
 
 import itertools
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,38 +9,11 @@ from hypothesis import strategies as st
 
 from feddbn.errors import AggregationError
 from feddbn.privacy.register import MemoryShelf, Register, member, shown_by
+from support.combinations import by_brute_force
 
 
 def of(*names, data="1"):
     return frozenset(f"{name}:{data}" for name in names)
-
-
-def rank(rows):
-    """Exact rank by elimination."""
-    rows = [[Fraction(int(x)) for x in row] for row in rows]
-    found = 0
-    for column in range(len(rows[0]) if rows else 0):
-        pivot = next((r for r in range(found, len(rows)) if rows[r][column]), None)
-        if pivot is None:
-            continue
-        rows[found], rows[pivot] = rows[pivot], rows[found]
-        for r in range(found + 1, len(rows)):
-            factor = rows[r][column] / rows[found][column]
-            rows[r] = [a - factor * b for a, b in zip(rows[r], rows[found], strict=True)]
-        found += 1
-    return found
-
-
-def by_brute_force(sets, min_sites):
-    """Whether a combination is zero outside fewer than `min_sites` sites and not zero: every group of sites is tried."""
-    columns = sorted(frozenset().union(*sets))
-    sites = sorted({one.partition(":")[0] for one in columns})
-    table = [[one in members for one in columns] for members in sets]
-    for few in itertools.chain.from_iterable(itertools.combinations(sites, n) for n in range(1, min_sites)):
-        outside = [k for k, one in enumerate(columns) if one.partition(":")[0] not in few]
-        if rank([[row[k] for k in outside] for row in table]) < rank(table):
-            return True
-    return False
 
 
 members = st.sets(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("12")), min_size=3).map(
