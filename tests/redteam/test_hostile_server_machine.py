@@ -100,7 +100,9 @@ class HostileServer(RuleBasedStateMachine):
     def make(self, name):
         rows = np.random.default_rng(ord(name)).normal(size=(8, 2))
         data = MemorySite(("u", "v"), [ArrayRecording("r", (Block(rows),))])
-        masked = site_masking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, Path(self.place.name) / name)
+        masked = site_masking(
+            name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, Path(self.place.name) / name
+        )
 
         def guards(run_id, study):
             chain = AuditChain.resume(self.lines[name])
@@ -109,9 +111,7 @@ class HostileServer(RuleBasedStateMachine):
         def tell(event):
             self.executed[name] += event.what.startswith("executed")
 
-        return SiteEndpoint(
-            Site(name, data), self.stores[name], masked=masked, guards=guards, on_event=tell
-        )
+        return SiteEndpoint(Site(name, data), self.stores[name], masked=masked, guards=guards, on_event=tell)
 
     def send(self, name, request):
         """Return a reply, or None for a refusal."""
@@ -155,11 +155,15 @@ class HostileServer(RuleBasedStateMachine):
         server = SecAggServer(run, 2, max(len(names) // 2 + 1, 2) if lower else None)
         server._epoch = first
         try:
-            replies = {n: self.masked(n, run, m) for n, m in dict.fromkeys(names, server.begin_epoch(3)).items()}
+            replies = {
+                n: self.masked(n, run, m) for n, m in dict.fromkeys(names, server.begin_epoch(3)).items()
+            }
             request = server.roster_request({n: reply for n, reply in replies.items() if reply})
             roster = tuple(n for n in names if replies[n])
             shares = {n: reply for n in roster if (reply := self.masked(n, run, request))}
-            ready = {n: reply for n, m in server.deliveries(shares).items() if (reply := self.masked(n, run, m))}
+            ready = {
+                n: reply for n, m in server.deliveries(shares).items() if (reply := self.masked(n, run, m))
+            }
             server.ready(ready)
         except FeddbnError:
             SEEN["refused"] += 1
@@ -195,7 +199,9 @@ class HostileServer(RuleBasedStateMachine):
                 record = self.stores[name].load(run)
                 asked[name] = (digest, record.previous.history)
                 tags[name] = reply[1]["tags"]
-                assert (server, order.slot, name) not in {(s.server, s.order.slot, n) for s in self.slots for n in s.asked}
+                assert (server, order.slot, name) not in {
+                    (s.server, s.order.slot, n) for s in self.slots for n in s.asked
+                }
                 assert before is not None
         if not asked:
             return None

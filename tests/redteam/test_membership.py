@@ -129,7 +129,9 @@ def test_a_lead_who_sees_results_only_gets_no_second_study_without_one_site(tmp_
 
     def run(names, run_id):
         study = sites.study("fdbnl", names, exact)
-        study = study.model_copy(update={"attendance": study.attendance.model_copy(update={"max_wait_s": 0.0})})
+        study = study.model_copy(
+            update={"attendance": study.attendance.model_copy(update={"max_wait_s": 0.0})}
+        )
 
         def exchange(messages):
             return {name: sites.ends[name].handle(message) for name, message in messages.items()}

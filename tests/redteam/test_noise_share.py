@@ -18,5 +18,7 @@ def test_a_recorded_noisy_answer_is_not_sent_into_a_smaller_sum(tmp_path):
     Server(sites, "run", threshold=9).keys().mask_each(dict.fromkeys(sites.names, Task(question)), 0)
     few = sites.names[:3]
     sites.greet(study, "run", few)
-    with pytest.raises(AggregationError, match="made for sums of 9 sites or more; it is not sent into one of 3"):
+    with pytest.raises(
+        AggregationError, match="made for sums of 9 sites or more; it is not sent into one of 3"
+    ):
         Server(sites, "run", few, threshold=3).keys().sum(question, 0)

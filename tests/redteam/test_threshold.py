@@ -14,7 +14,9 @@ def test_a_threshold_of_half_the_sites_is_refused_by_every_site(k):
     wire = Wire(n_sites=k, threshold=k // 2 + 1)
     request = roster_request(wire)
     for name in wire.names:
-        with pytest.raises(AggregationError, match=f"too low for {k} sites; it must be {default_threshold(k)}"):
+        with pytest.raises(
+            AggregationError, match=f"too low for {k} sites; it must be {default_threshold(k)}"
+        ):
             wire.sites[name].handle(*request, None)
 
 

@@ -290,10 +290,12 @@ def refuse_below(n: int, needed: int, what: str) -> None:
     if n < needed:
         raise AggregationError(f"{what}: {n} sites, but {needed} are needed; nothing was revealed.")
 
+
 def require_everybody(order: Order, roster: Roster) -> None:
     """Refuse a sum over some of the sites: two such sums can be subtracted from one another."""
     left_out = roster.members - order.contributors(roster.members)
     if left_out:
         raise ProtocolError(
-            f"under secure aggregation every site takes part in every sum; this one leaves {min(left_out)!r} out."
+            f"under secure aggregation every site takes part in every sum; this one leaves {min(left_out)!r} out. "
+            "Ask all of them (participation = 1)."
         )

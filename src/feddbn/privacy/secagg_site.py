@@ -418,6 +418,4 @@ class SecAggSite:
         if self.name not in names or publics[names.index(self.name)] != state.key.public:
             raise AggregationError("the roster does not carry the key this site has advertised.")
         about = (tuple(map(str, data)), frozenset(known))
-        return Roster(
-            self.run, state.number, state.n_slots, state.length, names, publics, threshold, *about
-        )
+        return Roster(self.run, state.number, state.n_slots, state.length, names, publics, threshold, *about)

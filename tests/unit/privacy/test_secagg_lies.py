@@ -23,7 +23,8 @@ def test_sites_told_different_tasks_reveal_nothing():
     requests = wire.server.unmask_requests()
     for name in wire.names[1:]:
         with pytest.raises(
-            AggregationError, match="site 's00' was asked something else than this site, now or before; nothing"
+            AggregationError,
+            match="site 's00' was asked something else than this site, now or before; nothing",
         ):
             wire.sites[name].handle(*requests[name], None)
     with pytest.raises(AggregationError, match="site 's01' was asked something else than this site"):

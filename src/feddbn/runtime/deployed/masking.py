@@ -13,7 +13,7 @@ from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.secure_site import SecureSite
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.keys import KEY_BYTES, Identity
-from feddbn.privacy.register import Register
+from feddbn.privacy.register import MemoryShelf, Register
 from feddbn.privacy.secagg_site import SecAggSite
 from feddbn.runtime.deployed.registers import FileShelf, data_version
 
@@ -44,9 +44,13 @@ def read_peers(path: Path) -> dict[str, bytes]:
 
 
 def site_masking(
-    name: str, identity: Identity, peers: Mapping[str, bytes], min_sites: int, registers: Path
+    name: str, identity: Identity, peers: Mapping[str, bytes], min_sites: int, registers: Path | None
 ) -> Callable[[str, Study, SiteEndpoint], Callable[[bytes], bytes]]:
-    """Return what makes a site's end of secure aggregation for a run; `registers` is where its sums are written down."""
+    """Return what makes a site's end of secure aggregation for a run.
+
+    Its sums are written down below `registers`; None keeps them in memory, which is for simulations only.
+    """
+    in_memory = MemoryShelf()
     versions: list[str] = []
 
     def make(run_id: str, study: Study, site: SiteEndpoint) -> Callable[[bytes], bytes]:
@@ -54,7 +58,7 @@ def site_masking(
         if not versions:
             # The data were read once, when the site was opened.
             versions.append(data_version(site.whole, identity))
-        shelf = FileShelf(registers, run_id, study.digest)
+        shelf = in_memory if registers is None else FileShelf(registers, run_id, study.digest)
         register = Register(versions[0], shelf, noisy=study.privacy.epsilon is not None)
         secagg = SecAggSite(
             name,

@@ -67,7 +67,9 @@ class FileShelf:
         kept = b"".join(line + b"\n" for line in self._lines())
         with open(self._path, "ab", opener=_private) as file:
             file.truncate(len(kept))
-            file.write(json.dumps({**self._about, "members": sorted(members)}, sort_keys=True).encode() + b"\n")
+            file.write(
+                json.dumps({**self._about, "members": sorted(members)}, sort_keys=True).encode() + b"\n"
+            )
             file.flush()
             os.fsync(file.fileno())
         if is_new:

@@ -204,7 +204,11 @@ def unchanged_directories(root: Path, keep_days: float, now: float | None = None
 def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float | None = None) -> list[str]:
     """Delete runs whose files have not changed for `keep_days` days, except run `keep`; return their ids."""
     # Audit logs and the register are kept: what was spent and shown before is read from them.
-    old = [path for path in unchanged_directories(root, keep_days, now) if path.name not in (keep, AUDIT, REGISTER)]
+    old = [
+        path
+        for path in unchanged_directories(root, keep_days, now)
+        if path.name not in (keep, AUDIT, REGISTER)
+    ]
     return delete_directories(old)
 
 
