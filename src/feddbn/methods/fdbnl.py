@@ -13,9 +13,10 @@ from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.fdbnl import ConsensusFit, ConsensusSettings, fdbnl_program
-from feddbn.federation.programs.network_checks import network_checks_program
+from feddbn.federation.programs.network_checks import FittedNetwork, network_checks_program
 from feddbn.federation.programs.scales import SCALES, ScaleChoice
 from feddbn.federation.programs.statistics import Preparation
+from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
@@ -77,8 +78,20 @@ def still_open(estimator: Any) -> dict[str, Any]:
 
 
 def looks_by_default(estimator: Any) -> bool:
-    """Whether residuals are looked at unasked: the paper's schedule, and rows that are used as they are, get no further sum."""
+    """Whether residuals are looked at unasked: not with the paper's schedule, nor for rows that are used as they are."""
     return bool(estimator.schedule != "paper" and not Wishes.of(estimator).is_settled)
+
+
+def network_of_fit(estimator: Any, preparation: Preparation, asked: AskedMoments | None) -> FittedNetwork:
+    """The network of a fitted estimator, for a look at its residuals."""
+    return fitted_network(
+        estimator.dbn_,
+        estimator._constraints(),
+        estimator._inputs,
+        preparation.center_rule,
+        preparation.treatment,
+        asked,
+    )
 
 
 def say_scale(estimator: Any, scale: ScaleChoice | None) -> None:
@@ -208,9 +221,8 @@ class ConsensusEstimator(DBNEstimator):
         """Say what residuals near the network tell, if they are looked at."""
         if not are_looked_at(self, federation, by_default=looks_by_default(self)):
             return
-        network = fitted_network(self, fit.preparation, fit.asked)
-        moments = None if fit.asked is None else fit.asked.moments
-        say_residuals(self, self._run(network_checks_program(network, moments), federation, observer)[0])
+        network = network_of_fit(self, fit.preparation, fit.asked)
+        say_residuals(self, self._run(network_checks_program(network), federation, observer)[0])
 
 
 class FDBNL(ConsensusEstimator):

@@ -22,10 +22,17 @@ from feddbn.federation.programs.shared_edges import edge_counts_program
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
-from feddbn.methods.fdbnl import CONSENSUS_RULES, looks_by_default, say_scale, settings_of, still_open
+from feddbn.methods.fdbnl import (
+    CONSENSUS_RULES,
+    looks_by_default,
+    network_of_fit,
+    say_scale,
+    settings_of,
+    still_open,
+)
 from feddbn.methods.link_table import equivalently_directed
 from feddbn.methods.parameters import Rule, flag, lags_of_sites, number, share_or_count, whole, word
-from feddbn.methods.residuals import ResidualSummary, are_looked_at, fitted_network, say_residuals
+from feddbn.methods.residuals import ResidualSummary, are_looked_at, say_residuals
 from feddbn.methods.selection import resolve_auto
 from feddbn.methods.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
 from feddbn.model.dbn import DBN
@@ -271,7 +278,7 @@ class PFDBNL(DBNEstimator):
         by_default = looks_by_default(self) and not self._is_partial
         if not are_looked_at(self, federation, by_default=by_default):
             return
-        network = fitted_network(self, fit.preparation, fit.asked)
+        network = network_of_fit(self, fit.preparation, fit.asked)
         say_residuals(self, self._run(own_checks_program(network), federation, observer)[0])
         if self.residuals_ is None:
             self.warnings_.append(

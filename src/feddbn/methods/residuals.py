@@ -9,14 +9,27 @@ from typing import Any
 
 import numpy as np
 
+from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.residual_checks import LEVEL
 from feddbn.errors import ResidualsWarning
 from feddbn.federation.programs.network_checks import FittedNetwork, ResidualReport
-from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.programs.treatment import AskedMoments
+from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import Federation
+from feddbn.model.dbn import DBN
 
-__all__ = ["ResidualSummary", "are_looked_at", "fitted_network", "residual_sentences", "say_residuals", "summarise"]
+__all__ = [
+    "GRAVE",
+    "ResidualSummary",
+    "are_looked_at",
+    "fitted_network",
+    "residual_sentences",
+    "say_residuals",
+    "summarise",
+]
+
+GRAVE = ("memory", "dependence")
+"""Violations by which edges may stand for something else."""
 
 # A z-score beyond this has a p-value below a quarter of LEVEL.
 _CLEAR_ECHO = 3.7
@@ -83,25 +96,31 @@ class ResidualSummary:
 
 def are_looked_at(estimator: Any, federation: Federation, *, by_default: bool = True) -> bool:
     """Whether a fit looks at its residuals; "auto" does where sites answer such questions, if it is done `by_default`."""
-    wanted, tasks = estimator.check_residuals, federation.answered_tasks
+    wanted, tasks = getattr(estimator, "check_residuals", "auto"), federation.answered_tasks
     if wanted != "auto":
         return bool(wanted)
     return by_default and (tasks is None or "residual-checks" in tasks)
 
 
-def fitted_network(estimator: Any, preparation: Preparation, asked: AskedMoments | None) -> FittedNetwork:
-    """The network of a fitted estimator, for a look at its residuals."""
-    dbn = estimator.dbn_
-    is_known = asked is not None and asked.rank and asked.n_rows
+def fitted_network(
+    dbn: DBN,
+    constraints: EdgeConstraints,
+    inputs: tuple[int, ...],
+    center: str,
+    treatment: Treatment,
+    asked: AskedMoments | None,
+) -> FittedNetwork:
+    """A network as a look at its residuals needs it."""
+    is_own = center == "recording"
     return FittedNetwork(
         tuple(dbn.variables),
         np.concatenate([dbn.W, *dbn.A]),
         dbn.noise_variances,
-        estimator._constraints(),
-        "recording" if preparation.center_rule == "recording" else "none",
-        preparation.treatment,
-        estimator._inputs,
-        asked.rank / asked.n_rows if asked is not None and is_known else None,
+        constraints,
+        inputs,
+        "recording" if is_own else "none",
+        treatment,
+        asked,
     )
 
 
@@ -151,7 +170,7 @@ def say_residuals(estimator: Any, report: ResidualReport | None) -> None:
         return
     for name, sentence in residual_sentences(estimator.residuals_, len(estimator.dbn_.A)).items():
         estimator.warnings_.append(sentence)
-        if name in ("memory", "dependence"):
+        if name in GRAVE:
             warnings.warn(sentence, ResidualsWarning, stacklevel=6)
 
 
@@ -172,7 +191,9 @@ def _memory(s: ResidualSummary, n_lags: int) -> str:
     numbers = f"(autocorrelation up to {s.autocorrelation:.2f}, echo {s.echo:.1f} standard errors, p {_p(s.memory_p)})"
     cure = "add what may be missing as a variable"
     if s.looked_only:
-        cure = f"OneShotDBN finds out whether one lag more or noise with a memory explains it; or {cure}"
+        cure = (
+            f"`OneShotDBN().fit` finds out whether one lag more or noise with a memory explains it; or {cure}"
+        )
     if s.lag_gain is not None and s.lag_gain > 0:
         cure = f"n_lags={n_lags + 1} scores {s.lag_gain:.0f} better, so try n_lags='auto'; or {cure}"
     if s.echo > _CLEAR_ECHO:
@@ -198,7 +219,7 @@ def _volatility(s: ResidualSummary, n_lags: int) -> str:
     rows = f"{s.n_effective:.0f} of {s.n_rows} rows"
     follows = f"network and probabilities count {rows}."
     if s.looked_only:
-        follows = f"the evidence is worth {rows}; trust weak edges less, or use OneShotDBN, which counts no more than that."
+        follows = f"the evidence is worth {rows}, so trust weak edges less; `OneShotDBN().fit` counts no more rows than that."
     return (
         f"the variance of the noise changes from row to row (squares a row apart correlate up to {s.arch:.2f}, "
         f"p {_p(s.volatility_p)}): {follows}"

@@ -29,7 +29,7 @@ from feddbn.core.statistics.residual_checks import (
     violations,
 )
 from feddbn.federation.programs.residual_checks import own_residual_checks_program, residual_checks_program
-from feddbn.federation.programs.treatment import moments_program
+from feddbn.federation.programs.treatment import AskedMoments, moments_program
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import ServerProgram
 
@@ -88,27 +88,33 @@ class FittedNetwork:
         Names, the stack ``[W; A_1; ...]``, ((p+1) d, d), and noise variances (d,), in the units of the data.
     constraints
         Edges that may, and must, be there.
-    center, treatment
-        What sites do to their rows.
     inputs
         Positions of variables that only act on others.
-    own_share
-        Number of nuisance parameters of recordings per row; None if only their means can have been taken off.
+    center, treatment
+        What sites do to their rows.
+    asked
+        The sum that decided about that, if there was one.
     """
 
     variables: tuple[str, ...]
     weights: FloatArray
     variances: FloatArray
     constraints: EdgeConstraints
+    inputs: tuple[int, ...]
     center: str
     treatment: Treatment
-    inputs: tuple[int, ...] = ()
-    own_share: float | None = None
+    asked: AskedMoments | None = None
 
     @property
     def n_lags(self) -> int:
         """Number of lags."""
         return len(self.weights) // len(self.variables) - 1
+
+    @property
+    def own_share(self) -> float | None:
+        """Number of nuisance parameters of recordings per row; None if only their means can have been taken off."""
+        known = self.asked
+        return known.rank / known.n_rows if known is not None and known.rank and known.n_rows else None
 
     @property
     def support(self) -> BoolArray:
@@ -161,12 +167,14 @@ def network_checks_program(
 ) -> ServerProgram[ResidualReport | None]:
     """Look at the residuals near a fitted network; None if too few rows are complete.
 
-    `moments` are those of the network's rows; without them they are asked for.
+    `moments` are those of the network's rows; by default those that were asked for before, or are asked for now.
     """
     return (yield from treated(_looked_at(network, moments), network.treatment))
 
 
 def _looked_at(network: FittedNetwork, moments: Moments | None) -> ServerProgram[ResidualReport | None]:
+    if moments is None and network.asked is not None:
+        moments = network.asked.moments
     if moments is None:
         moments = yield from moments_program(network.variables, network.n_lags, network.center)
     support = evident_support(moments, network.support, network.constraints)
@@ -200,9 +208,7 @@ def _looked_at_own(network: FittedNetwork) -> ServerProgram[ResidualReport | Non
     return _report(check_residuals(sums.of(outputs), weights, own_share), network, is_own=True)
 
 
-def _report(
-    checks: ResidualChecks, network: FittedNetwork, *, is_own: bool = False
-) -> ResidualReport | None:
+def _report(checks: ResidualChecks, network: FittedNetwork, *, is_own: bool = False) -> ResidualReport | None:
     if network.treatment.row_model is not None and checks.n < FEWEST_COMPLETE:
         return None
     found = violations(checks)

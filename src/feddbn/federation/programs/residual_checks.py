@@ -95,7 +95,9 @@ class ResidualChecksQuestion(RowsQuestion):
         if (self.coefficients is None) != (self.offset is None):
             raise self.wrong("'coefficients' and 'offset' go together")
         if (self.coefficients is None) == (self.allowed is None):
-            raise self.wrong("it needs 'coefficients', or for networks of sites' own what is 'allowed', and not both")
+            raise self.wrong(
+                "it needs 'coefficients', or for networks of sites' own what is 'allowed', and not both"
+            )
         if max(self.silent, default=0) >= self.d:
             raise self.wrong(f"'silent' is {self.silent}, but there are {self.d} variables")
 

@@ -25,7 +25,7 @@ __all__ = ["spent_epsilon", "study_remarks", "tasks_of", "why_refused"]
 
 # What a method asks for only if the data or its other settings call for it.
 _PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
-_OF_NETWORKS = ("unit-norms", "residual-features", "residual-checks")
+_OF_NETWORKS = ("unit-norms", "residual-features")
 # Methods that act on what residuals say, and so look at them whatever is done to the rows.
 _ACT_ON_RESIDUALS = ("oneshot",)
 # The first look at the data, and what a study says if it wants none of it; every method looks by default.
