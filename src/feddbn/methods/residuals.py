@@ -9,11 +9,27 @@ from typing import Any
 
 import numpy as np
 
+from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.residual_checks import LEVEL
 from feddbn.errors import ResidualsWarning
-from feddbn.federation.programs.checked_oneshot import ResidualReport
+from feddbn.federation.programs.network_checks import FittedNetwork, ResidualReport
+from feddbn.federation.programs.treatment import AskedMoments
+from feddbn.federation.protocol.rows import Treatment
+from feddbn.federation.protocol.task import Federation
+from feddbn.model.dbn import DBN
 
-__all__ = ["ResidualSummary", "residual_sentences", "say_residuals", "summarise"]
+__all__ = [
+    "GRAVE",
+    "ResidualSummary",
+    "are_looked_at",
+    "fitted_network",
+    "residual_sentences",
+    "say_residuals",
+    "summarise",
+]
+
+GRAVE = ("memory", "dependence")
+"""Violations by which edges may stand for something else."""
 
 # A z-score beyond this has a p-value below a quarter of LEVEL.
 _CLEAR_ECHO = 3.7
@@ -50,6 +66,8 @@ class ResidualSummary:
         Largest standard deviation of the logarithm of the recordings' variances.
     kurtosis, tails_p
         Largest kurtosis; 3 for a Gaussian.
+    looked_only
+        Whether the network stays as it is, whatever was found.
     """
 
     violations: tuple[str, ...]
@@ -73,6 +91,37 @@ class ResidualSummary:
     spread_p: float
     kurtosis: float
     tails_p: float
+    looked_only: bool = False
+
+
+def are_looked_at(estimator: Any, federation: Federation, *, by_default: bool = True) -> bool:
+    """Whether a fit looks at its residuals; "auto" does where sites answer such questions, if it is done `by_default`."""
+    wanted, tasks = getattr(estimator, "check_residuals", "auto"), federation.answered_tasks
+    if wanted != "auto":
+        return bool(wanted)
+    return by_default and (tasks is None or "residual-checks" in tasks)
+
+
+def fitted_network(
+    dbn: DBN,
+    constraints: EdgeConstraints,
+    inputs: tuple[int, ...],
+    center: str,
+    treatment: Treatment,
+    asked: AskedMoments | None,
+) -> FittedNetwork:
+    """A network as a look at its residuals needs it."""
+    is_own = center == "recording"
+    return FittedNetwork(
+        tuple(dbn.variables),
+        np.concatenate([dbn.W, *dbn.A]),
+        dbn.noise_variances,
+        constraints,
+        inputs,
+        "recording" if is_own else "none",
+        treatment,
+        asked,
+    )
 
 
 def summarise(report: ResidualReport) -> ResidualSummary:
@@ -80,7 +129,8 @@ def summarise(report: ResidualReport) -> ResidualSummary:
     checks = report.checks
     ratio = checks.thirds.max(axis=0) / np.maximum(checks.thirds.min(axis=0), 1e-12)
     acted_on = ["memory"] if report.noise_memory is not None or report.n_lags_added else []
-    acted_on += ["volatility"] if report.n_effective < checks.n * (1 - 1e-9) else []
+    is_tempered = report.n_effective < checks.n * (1 - 1e-9) and not report.looked_only
+    acted_on += ["volatility"] if is_tempered else []
     return ResidualSummary(
         violations=report.left,
         acted_on=tuple(acted_on),
@@ -103,6 +153,7 @@ def summarise(report: ResidualReport) -> ResidualSummary:
         spread_p=checks.spread_p,
         kurtosis=float(checks.kurtosis.max()),
         tails_p=checks.tails_p,
+        looked_only=report.looked_only,
     )
 
 
@@ -117,9 +168,9 @@ def say_residuals(estimator: Any, report: ResidualReport | None) -> None:
     estimator.residuals_ = None if report is None else summarise(report)
     if report is None:
         return
-    for name, sentence in residual_sentences(estimator.residuals_, estimator.n_lags_).items():
+    for name, sentence in residual_sentences(estimator.residuals_, len(estimator.dbn_.A)).items():
         estimator.warnings_.append(sentence)
-        if name in ("memory", "dependence"):
+        if name in GRAVE:
             warnings.warn(sentence, ResidualsWarning, stacklevel=6)
 
 
@@ -139,6 +190,10 @@ def _cured(s: ResidualSummary, n_lags: int) -> str:
 def _memory(s: ResidualSummary, n_lags: int) -> str:
     numbers = f"(autocorrelation up to {s.autocorrelation:.2f}, echo {s.echo:.1f} standard errors, p {_p(s.memory_p)})"
     cure = "add what may be missing as a variable"
+    if s.looked_only:
+        cure = (
+            f"`OneShotDBN().fit` finds out whether one lag more or noise with a memory explains it; or {cure}"
+        )
     if s.lag_gain is not None and s.lag_gain > 0:
         cure = f"n_lags={n_lags + 1} scores {s.lag_gain:.0f} better, so try n_lags='auto'; or {cure}"
     if s.echo > _CLEAR_ECHO:
@@ -161,9 +216,13 @@ def _dependence(s: ResidualSummary, n_lags: int) -> str:
 
 
 def _volatility(s: ResidualSummary, n_lags: int) -> str:
+    rows = f"{s.n_effective:.0f} of {s.n_rows} rows"
+    follows = f"network and probabilities count {rows}."
+    if s.looked_only:
+        follows = f"the evidence is worth {rows}, so trust weak edges less; `OneShotDBN().fit` counts no more rows than that."
     return (
         f"the variance of the noise changes from row to row (squares a row apart correlate up to {s.arch:.2f}, "
-        f"p {_p(s.volatility_p)}): network and probabilities count {s.n_effective:.0f} of {s.n_rows} rows."
+        f"p {_p(s.volatility_p)}): {follows}"
     )
 
 

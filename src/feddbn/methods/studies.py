@@ -205,7 +205,9 @@ def _edges(estimator: Any, how: Confidence, federation: Federation, method: str)
         )
     edges = [plain(row) for row in table.to_dict("records")]
     names = list(federation.variables)
-    return StudyResult({}, {"method": method, "variables": names, "edges": edges, "how": how.model_dump()})
+    told = {key: table.attrs[key] for key in ("residuals", "warnings")}
+    summary = {"method": method, "variables": names, "edges": edges, "how": how.model_dump(), **told}
+    return StudyResult({}, summary)
 
 
 for _method in METHODS.values():

@@ -13,7 +13,7 @@ __all__ = ["are_contradicted", "residuals_verdict"]
 _CONTRADICTIONS = {
     "memory": "residuals go along with earlier ones (p {memory_p:.1g})",
     "dependence": "residuals of the same row correlate (up to {dependence:.2f})",
-    "volatility": "the noise's variance changes from row to row (evidence counts {n_effective:,.0f} of {n_rows:,} rows)",
+    "volatility": "the noise's variance changes from row to row (evidence is worth {n_effective:,.0f} of {n_rows:,} rows)",
     "thirds": "the noise's variance changes over the recordings (by a factor of up to {variance_ratio:.1f})",
     "spread": "recordings differ in their noise's variance",
     "tails": "the noise has heavy tails (kurtosis up to {kurtosis:.0f})",

@@ -22,66 +22,29 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import refit
-from feddbn.core.orders.nongaussian import node_residuals
 from feddbn.core.orders.orientation import STRONG_EVIDENCE
 from feddbn.core.orders.search import OrderSearch
-from feddbn.core.statistics.known_inputs import neutral_inputs, outputs_of
+from feddbn.core.statistics.known_inputs import neutral_inputs
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.noise_memory import memory_filter, memory_of_noise, without_memory
-from feddbn.core.statistics.residual_checks import (
-    ResidualChecks,
-    check_residuals,
-    echo_weights,
-    violations,
-)
+from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.core.statistics.scaling import safe_roots
+from feddbn.federation.programs.network_checks import FEWEST_COMPLETE, ResidualReport, checks_program
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
     learn_from_moments,
     oneshot_program,
 )
-from feddbn.federation.programs.residual_checks import residual_checks_program
 from feddbn.federation.programs.treatment import moments_program
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram
 
-FEWEST_COMPLETE = 200
-"""Where cells are empty residuals are those of complete rows; of fewer, they tell too little."""
 LARGE_SHARED = 1.15
 """Squares of different residuals of a row whose mean product is above this do not come from independent noises."""
 
-__all__ = ["ResidualReport", "checked_oneshot_program"]
-
-
-@dataclass(frozen=True)
-class ResidualReport:
-    """What residuals said and what followed from it.
-
-    Attributes
-    ----------
-    checks
-        The numbers, of the network that is reported.
-    found, left
-        Violations of the first network, and those of the network that is reported.
-    noise_memory
-        The memory of the noise that was taken off, None if none was.
-    n_lags_added
-        Lags added because residuals remembered.
-    lag_gain
-        By how much the score falls with one lag more; None if that was not looked at.
-    n_effective
-        Number of rows that the evidence is worth.
-    """
-
-    checks: ResidualChecks
-    found: tuple[str, ...]
-    left: tuple[str, ...]
-    noise_memory: float | None = None
-    n_lags_added: int = 0
-    lag_gain: float | None = None
-    n_effective: float = 0.0
+__all__ = ["checked_oneshot_program"]
 
 
 @dataclass(frozen=True)
@@ -150,25 +113,19 @@ def _checked(
     fit: _Fit, variables: tuple[str, ...], options: OneShotOptions
 ) -> ServerProgram[tuple[ResidualChecks, bool]]:
     """Ask about the residuals of a network."""
-    outcome, d = fit.outcome, len(variables)
-    support, p = outcome.learned.support, outcome.n_lags
-    jobs = [(j, tuple(np.flatnonzero(support[:, j]).tolist())) for j in range(d)]
-    residuals = node_residuals(fit.learned_from, jobs)
-    coefficients, offset, n_lags = residuals.coefficients, residuals.offset, p
-    if fit.to_learned is not None:
-        coefficients, n_lags = fit.to_learned @ coefficients, p + 1
-    # Of inputs there are no residuals.
-    inputs = list(options.wishes.input_places(variables))
-    outputs = outputs_of(d, inputs)
-    coefficients[:, inputs], offset[inputs] = 0.0, 0.0
-    sums, may_add = yield from residual_checks_program(
-        variables, n_lags, coefficients, offset, options.wishes.center
-    )
-    C, _, variances = refit(fit.learned_from, support)
-    weights = echo_weights(C[:d], C[d:].reshape(p, d, d), variances, p + 1)[:, outputs][:, :, outputs]
-    asked = outcome.asked
+    outcome, asked = fit.outcome, fit.outcome.asked
     own_share = 0.0 if asked is None or not asked.n_rows else asked.rank / asked.n_rows
-    return check_residuals(sums.of(outputs), weights, own_share), may_add
+    return (
+        yield from checks_program(
+            fit.learned_from,
+            outcome.learned.support,
+            variables,
+            options.wishes.center,
+            options.wishes.input_places(variables),
+            own_share,
+            fit.to_learned,
+        )
+    )
 
 
 def _explain_memory(

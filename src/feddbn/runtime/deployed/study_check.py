@@ -26,7 +26,9 @@ __all__ = ["spent_epsilon", "study_remarks", "tasks_of", "why_refused"]
 
 # What a method asks for only if the data or its other settings call for it.
 _PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
-_OF_NETWORKS = ("unit-norms", "residual-features", "residual-checks")
+_OF_NETWORKS = ("unit-norms", "residual-features")
+# Methods that act on what residuals say, and so look at them whatever is done to the rows.
+_ACT_ON_RESIDUALS = ("oneshot",)
 # The first look at the data, and what a study says if it wants none of it; every method looks by default.
 _LOOK = ("survey", "spikes", "pairs")
 _NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop"}
@@ -94,7 +96,7 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     given = study.parameters
     compares = given.get("on_disagreement", "ignore") != "ignore"
     left_out = set() if compares or _looks(given) else {*_LOOK}
-    if given.get("check_residuals") is False:
+    if not _checks_residuals(method.name, given):
         left_out.add("residual-checks")
     if study.goal == "confidence":
         left_out |= {*_OF_NETWORKS}
@@ -119,6 +121,18 @@ def _looks(parameters: Mapping[str, Any]) -> bool:
     """Whether a study of these parameters begins with a first look at the data."""
     is_given = parameters.get("period", "auto") != "auto"
     return not is_given or any(parameters.get(name) != value for name, value in _NO_LOOK.items())
+
+
+def _checks_residuals(method: str, parameters: Mapping[str, Any]) -> bool:
+    """Whether a study of these parameters looks at residuals after learning."""
+    wanted = parameters.get("check_residuals", "auto")
+    if wanted != "auto" or method in _ACT_ON_RESIDUALS:
+        return bool(wanted)
+    is_partial = parameters.get("different_variables") or parameters.get("site_lags")
+    is_paper = parameters.get("schedule", "adaptive") == "paper"
+    is_plain = parameters.get("detrend", "auto") == 0 and not parameters.get("period", "auto")
+    is_settled = is_plain and parameters.get("center", "auto") != "auto" and not _looks(parameters)
+    return not (is_partial or is_paper or is_settled)
 
 
 def spent_epsilon(state: Path, delta: float) -> float:

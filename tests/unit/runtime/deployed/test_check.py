@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from feddbn.federation.protocol.study import Study
 from feddbn.method_table import METHODS
+from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.deployed.check import Finding, check_settings
+from feddbn.runtime.deployed.study_check import tasks_of
 from support.wards import stays, ward
 
 
@@ -146,6 +149,27 @@ def test_a_study_without_a_look_does_not_need_its_tasks(tmp_path):
     policy = 'tasks = ["moments", "residual-features"]'
     can, _ = joined(tmp_path, method="oneshot", policy=policy, parameters=parameters)
     assert can.ok
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "asks"),
+    [
+        ("fdbnl", {}, True),
+        ("pfdbnl", {}, True),
+        ("fdbnl", {"schedule": "paper"}, False),
+        ("fdbnl", {"schedule": "paper", "check_residuals": True}, True),
+        ("fdbnl", {"check_residuals": False}, False),
+        ("fdbnl", {**AS_THEY_ARE, "period": []}, False),
+        ("fdbnl", {**AS_THEY_ARE, "period": [12.0]}, True),
+        ("pfdbnl", {"different_variables": True}, False),
+        ("oneshot", {**AS_THEY_ARE, "period": []}, True),
+    ],
+)
+def test_residuals_are_asked_for_where_a_fit_does(method, parameters, asks):
+    for goal in ("network", "confidence") if method == "oneshot" else ("network",):
+        given = {"name": "s", "variables": ("x", "y"), "sites": ("a", "b"), "goal": goal}
+        study = Study(method=method, parameters=parameters, **given)
+        assert ("residual-checks" in tasks_of(study)) == asks
 
 
 def test_a_study_with_noise_asks_for_moments_and_norms_alone(tmp_path):

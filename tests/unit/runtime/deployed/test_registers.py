@@ -52,7 +52,7 @@ def test_a_damaged_register_refuses_instead_of_forgetting(tmp_path, line):
     with open(tmp_path / "sums.jsonl", "ab") as file:
         file.write(line + b"\n")
     for use in (shelf.sets, lambda: shelf.add(THREE), lambda: Register("1", shelf).admit(THREE, (), 3)):
-        with pytest.raises(FileError, match="line 2 of the register .* was damaged"):
+        with pytest.raises(FileError, match=r"line 2 of the register .* was damaged"):
             use()
 
 
