@@ -149,7 +149,7 @@ def test_sites_with_few_rows_say_nothing_and_that_is_said():
     model, seen = quiet(PFDBNL(), sites)
     assert seen[-1] == "residual-checks"
     assert model.residuals_ is None
-    assert "no site has 3 rows for each of the 10 columns" in model.warnings_[-1]
+    assert "no site has 10 rows for each of the 10 columns" in model.warnings_[-1]
     sites["long"] = made(n_samples=400, n_sites=1)["site-0"]
     model, _ = quiet(PFDBNL(), sites)
     assert model.residuals_.n_rows == 400

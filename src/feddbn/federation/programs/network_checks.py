@@ -22,6 +22,7 @@ from feddbn.core.orders.nongaussian import node_residuals
 from feddbn.core.statistics.known_inputs import outputs_of
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.residual_checks import (
+    LEVEL,
     ResidualChecks,
     ResidualSums,
     check_residuals,
@@ -213,7 +214,8 @@ def _report(checks: ResidualChecks, network: FittedNetwork, *, is_own: bool = Fa
         return None
     found = violations(checks)
     if is_own:
-        # Effects that no site can tell by itself add up over sites, and look the same.
-        found = tuple(name for name in found if name != "dependence")
+        # Effects that no site can tell by itself add up over sites. They look like dependence, and a little like memory.
+        is_memory = checks.memory_p < LEVEL
+        found = tuple(name for name in found if name != "dependence" and (name != "memory" or is_memory))
     factor = checks.inflation if "volatility" in found else 1.0
     return ResidualReport(checks, found, found, n_effective=checks.n / factor, looked_only=True)

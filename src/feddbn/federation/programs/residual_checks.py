@@ -53,7 +53,7 @@ __all__ = [
     "residual_checks_program",
 ]
 
-ROWS_A_COLUMN = 3
+ROWS_A_COLUMN = 10
 """A site with fewer rows than this for each of their columns cannot tell its own residuals from what it fitted."""
 
 _Piece = tuple[int, FloatArray]
