@@ -17,6 +17,7 @@ SHORT = {
     "like a code for missing": "codes",
     "the noise is autocorrelated": "memory taken off",
     "a lag was added": "lag added",
+    "a hidden cause of": "hidden cause",
     "residuals echo": "echo",
     "residuals are autocorrelated": "memory",
     "residuals of the same row": "dependence",

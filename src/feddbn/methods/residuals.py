@@ -26,9 +26,9 @@ class ResidualSummary:
     Attributes
     ----------
     violations
-        What contradicts the model in the network as reported: "memory" (residuals go along with earlier ones),
-        "dependence" (with others of the same row), "volatility" (their variance changes from row to row), "thirds" (over
-        the recordings), "spread" (between recordings), "tails" (heavy).
+        What contradicts the model in the network as reported: "hidden" (hidden causes explain more than edges do), "memory"
+        (residuals go along with earlier ones), "dependence" (with others of the same row), "volatility" (their variance
+        changes from row to row), "thirds" (over the recordings), "spread" (between recordings), "tails" (heavy).
     acted_on
         What was found first and taken care of: "memory", "volatility".
     n_rows, n_effective
@@ -50,6 +50,8 @@ class ResidualSummary:
         Largest standard deviation of the logarithm of the recordings' variances.
     kurtosis, tails_p
         Largest kurtosis; 3 for a Gaussian.
+    hidden_causes, hidden_gain
+        For each hidden cause that explains more than edges the variables on which it acts; by how much the score is better.
     """
 
     violations: tuple[str, ...]
@@ -73,6 +75,8 @@ class ResidualSummary:
     spread_p: float
     kurtosis: float
     tails_p: float
+    hidden_causes: tuple[tuple[str, ...], ...] = ()
+    hidden_gain: float = 0.0
 
 
 def summarise(report: ResidualReport) -> ResidualSummary:
@@ -103,6 +107,8 @@ def summarise(report: ResidualReport) -> ResidualSummary:
         spread_p=checks.spread_p,
         kurtosis=float(checks.kurtosis.max()),
         tails_p=checks.tails_p,
+        hidden_causes=report.hidden,
+        hidden_gain=report.hidden_gain,
     )
 
 
@@ -119,7 +125,7 @@ def say_residuals(estimator: Any, report: ResidualReport | None) -> None:
         return
     for name, sentence in residual_sentences(estimator.residuals_, estimator.n_lags_).items():
         estimator.warnings_.append(sentence)
-        if name in ("memory", "dependence"):
+        if name in ("hidden", "memory", "dependence"):
             warnings.warn(sentence, ResidualsWarning, stacklevel=6)
 
 
@@ -133,6 +139,15 @@ def _cured(s: ResidualSummary, n_lags: int) -> str:
         f"the noise is autocorrelated: it keeps {s.noise_memory:.2f} of itself from row to row. That was taken off before "
         "learning, which leaves residuals without memory; directions then rest on second moments, and forecasts do not use "
         "the memory. check_residuals=False leaves it in."
+    )
+
+
+def _hidden(s: ResidualSummary, n_lags: int) -> str:
+    causes = " and another one of ".join(", ".join(effects) for effects in s.hidden_causes)
+    return (
+        f"a hidden cause of {causes} explains the rows better than edges between these variables do (score better by "
+        f"{s.hidden_gain:.0f}): edges between them and lagged edges to them, also those at a probability near 1, may stand "
+        "for it, and directions between them are left open; add what they share as a variable."
     )
 
 
@@ -194,6 +209,7 @@ def _p(value: float) -> str:
 
 _SENTENCES: dict[str, Callable[[ResidualSummary, int], str]] = {
     "cured": _cured,
+    "hidden": _hidden,
     "memory": _memory,
     "dependence": _dependence,
     "volatility": _volatility,

@@ -94,6 +94,47 @@ def test_errors_of_measurement_are_warned_of():
     assert verdict.level == "bad"
 
 
+def hidden(mess, seed):
+    return simulate(
+        d=8,
+        n_sites=8,
+        n_samples=1600,
+        mean_degree=2.5,
+        lag_degree=1,
+        w_range=(0.3, 0.6),
+        mess=mess,
+        random_state=seed,
+    )
+
+
+def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects_left_open():
+    sites = hidden({"hidden-causes": None}, 104).sites
+    with pytest.warns(
+        ResidualsWarning, match="a hidden cause of x1, x2, x6 and another one of x3, x5, x6 explains"
+    ):
+        model = fitted(sites)
+    assert model.residuals_.violations[0] == "hidden"
+    assert model.residuals_.hidden_causes == (("x1", "x2", "x6"), ("x3", "x5", "x6"))
+    assert model.residuals_.hidden_gain > 50
+    edges = {(a, b) for a, b in np.argwhere(model.W_).tolist() if {a, b} <= {1, 2, 6} or {a, b} <= {3, 5, 6}}
+    assert edges
+    assert {(f"x{a}", f"x{b}") for a, b in edges} <= set(model.dbn_.open_edges)
+    stored = Result.from_estimator(model).to_dict()
+    verdict = next(v for v in verdicts(read_record(stored)) if v.key == "residuals")
+    assert verdict.level == "bad"
+    assert "Hidden causes explain the rows better than edges" in verdict.detail
+    plain = fitted(sites, check_residuals=False)
+    np.testing.assert_array_equal(plain.W_, model.W_)
+
+
+@pytest.mark.parametrize("mess", ["unequal-noise", "unit-variance"])
+def test_unequal_variances_alone_are_no_hidden_cause(mess):
+    model = fitted(hidden({mess: None}, 104).sites)
+    assert model.noise_variance_ == "free"
+    assert model.residuals_.hidden_causes == ()
+    assert not any("hidden" in text for text in model.warnings_)
+
+
 def test_every_violation_has_its_sentence():
     def changing(rng, n):
         return rng.standard_t(3, (n, 5)) * np.where(np.arange(n) < n // 2, 1.0, 3.0)[:, None]
