@@ -43,6 +43,19 @@ def remembering(rng, n):
     return u
 
 
+def messy(mess, seed):
+    return simulate(
+        d=8,
+        n_sites=8,
+        n_samples=1600,
+        mean_degree=2.5,
+        lag_degree=1,
+        w_range=(0.3, 0.6),
+        mess=mess,
+        random_state=seed,
+    )
+
+
 def fitted(sites, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnitsWarning)
@@ -83,6 +96,15 @@ def test_the_memory_of_noise_is_taken_off_and_said():
     assert "was taken off" in verdict.detail
 
 
+@pytest.mark.parametrize("seed", [103, 114])
+def test_rows_taken_early_or_late_look_like_noise_with_a_memory_which_is_taken_off(seed):
+    fed = messy({"jitter": 0.3}, seed)
+    model, plain = fitted(fed.sites), fitted(fed.sites, check_residuals=False)
+    assert ((plain.A_ != 0) != (fed.truth.A != 0)).sum() > 7
+    np.testing.assert_array_equal(model.A_ != 0, fed.truth.A != 0)
+    assert model.residuals_.acted_on == ("memory",)
+
+
 def test_errors_of_measurement_are_warned_of():
     sites, _ = made(white, measured=1.0, n=1500)
     with pytest.warns(ResidualsWarning, match="echo the network's own effects"):
@@ -94,21 +116,8 @@ def test_errors_of_measurement_are_warned_of():
     assert verdict.level == "bad"
 
 
-def hidden(mess, seed):
-    return simulate(
-        d=8,
-        n_sites=8,
-        n_samples=1600,
-        mean_degree=2.5,
-        lag_degree=1,
-        w_range=(0.3, 0.6),
-        mess=mess,
-        random_state=seed,
-    )
-
-
 def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects_left_open():
-    sites = hidden({"hidden-causes": None}, 104).sites
+    sites = messy({"hidden-causes": None}, 104).sites
     with pytest.warns(
         ResidualsWarning, match="a hidden cause of x1, x2, x6 and another one of x3, x5, x6 explains"
     ):
@@ -129,7 +138,7 @@ def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects
 
 @pytest.mark.parametrize("mess", ["unequal-noise", "unit-variance"])
 def test_unequal_variances_alone_are_no_hidden_cause(mess):
-    model = fitted(hidden({mess: None}, 104).sites)
+    model = fitted(messy({mess: None}, 104).sites)
     assert model.noise_variance_ == "free"
     assert model.residuals_.hidden_causes == ()
     assert not any("hidden" in text for text in model.warnings_)

@@ -330,16 +330,19 @@ def _left_open(fit: _Fit, effects: Sequence[Sequence[int]]) -> _Fit:
 
 
 def _is_mirrored(outcome: OneShotOutcome) -> bool:
-    """Whether most effects within a moment come again a row later with the opposite sign.
+    """Whether effects within a moment come again a row later with the opposite sign, as noise with a memory has it.
 
-    Noise with a memory does that: its network with one lag leaves no memory in residuals if nothing else is delayed.
+    Its network with one lag may leave no memory in residuals: ``A = rho (I - W)`` and what is really delayed. So most
+    edges come again, or most variables keep some of themselves and at least one edge comes again.
     """
     d = outcome.learned.support.shape[1]
     C = refit(outcome.moments, outcome.learned.support)[0]
     n_edges = int(np.count_nonzero(C[:d]))
     if not outcome.n_lags or n_edges < 2:
         return False
-    return 2 * int(np.count_nonzero(C[:d] * C[d : 2 * d] < 0)) > n_edges
+    n_again = int(np.count_nonzero(C[:d] * C[d : 2 * d] < 0))
+    keep_some = 2 * int(np.count_nonzero(np.diag(C[d : 2 * d]) > 0)) > d
+    return 2 * n_again > n_edges or (keep_some and n_again > 0)
 
 
 def _limits(constraints: EdgeConstraints, n_lags: int, d: int, inputs: Sequence[int] = ()) -> EdgeConstraints:
