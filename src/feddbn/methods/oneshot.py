@@ -80,7 +80,7 @@ class OneShotDBN(DBNEstimator):
         (`lambda_path_`). No penalty more costs a sum.
     noise_variance
         "equal" reads the order off the scales and so depends on the units; "free" does not depend on them but leaves
-        some directions open; "auto" takes "free" if both BIC and Bartlett's statistic of the residuals are for it.
+        some directions open; "auto" takes "free" if BIC is for it, clearly so where Bartlett's test of the residuals is not.
     criterion
         "bic": ``penalty log(n)`` per edge. "ebic": ``penalty log(n)`` per edge plus the log of the number of
         networks of that size, which adapts to the density.

@@ -28,7 +28,7 @@ __all__ = [
     "summarise",
 ]
 
-GRAVE = ("memory", "dependence")
+GRAVE = ("hidden", "memory", "dependence")
 """Violations by which edges may stand for something else."""
 
 # A z-score beyond this has a p-value below a quarter of LEVEL.
@@ -42,9 +42,9 @@ class ResidualSummary:
     Attributes
     ----------
     violations
-        What contradicts the model in the network as reported: "memory" (residuals go along with earlier ones),
-        "dependence" (with others of the same row), "volatility" (their variance changes from row to row), "thirds" (over
-        the recordings), "spread" (between recordings), "tails" (heavy).
+        What contradicts the model in the network as reported: "hidden" (hidden causes explain more than edges do), "memory"
+        (residuals go along with earlier ones), "dependence" (with others of the same row), "volatility" (their variance
+        changes from row to row), "thirds" (over the recordings), "spread" (between recordings), "tails" (heavy).
     acted_on
         What was found first and taken care of: "memory", "volatility".
     n_rows, n_effective
@@ -68,6 +68,8 @@ class ResidualSummary:
         Largest kurtosis; 3 for a Gaussian.
     looked_only
         Whether the network stays as it is, whatever was found.
+    hidden_causes, hidden_gain
+        For each hidden cause that explains more than edges the variables on which it acts; by how much the score is better.
     """
 
     violations: tuple[str, ...]
@@ -92,6 +94,8 @@ class ResidualSummary:
     kurtosis: float
     tails_p: float
     looked_only: bool = False
+    hidden_causes: tuple[tuple[str, ...], ...] = ()
+    hidden_gain: float = 0.0
 
 
 def are_looked_at(estimator: Any, federation: Federation, *, by_default: bool = True) -> bool:
@@ -154,6 +158,8 @@ def summarise(report: ResidualReport) -> ResidualSummary:
         kurtosis=float(checks.kurtosis.max()),
         tails_p=checks.tails_p,
         looked_only=report.looked_only,
+        hidden_causes=report.hidden,
+        hidden_gain=report.hidden_gain,
     )
 
 
@@ -184,6 +190,15 @@ def _cured(s: ResidualSummary, n_lags: int) -> str:
         f"the noise is autocorrelated: it keeps {s.noise_memory:.2f} of itself from row to row. That was taken off before "
         "learning, which leaves residuals without memory; directions then rest on second moments, and forecasts do not use "
         "the memory. check_residuals=False leaves it in."
+    )
+
+
+def _hidden(s: ResidualSummary, n_lags: int) -> str:
+    causes = " and another one of ".join(", ".join(effects) for effects in s.hidden_causes)
+    return (
+        f"a hidden cause of {causes} explains the rows better than edges between these variables do (score better by "
+        f"{s.hidden_gain:.0f}): edges between them and lagged edges to them, also those at a probability near 1, may stand "
+        "for it, and directions between them are left open; add what they share as a variable."
     )
 
 
@@ -253,6 +268,7 @@ def _p(value: float) -> str:
 
 _SENTENCES: dict[str, Callable[[ResidualSummary, int], str]] = {
     "cured": _cured,
+    "hidden": _hidden,
     "memory": _memory,
     "dependence": _dependence,
     "volatility": _volatility,

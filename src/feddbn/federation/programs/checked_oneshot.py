@@ -8,6 +8,8 @@ memory       Where residuals remember earlier ones, or effects come again with t
              residuals then remember nothing. A lag is added only where their number was left to the method.
 variance     Where variances change, the same moments are worth fewer rows: the network is learned again from
              ``n / inflation`` of them.
+hidden       Where noise variances differ, networks with hidden common causes are compared with the one found, from the
+             moments that are there already (`core.orders.hidden_causes`). Edges between the effects of one are left open.
 
 What was found and what is left is the report; sentences are made of it elsewhere.
 """
@@ -21,8 +23,9 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.orders.hidden_causes import CLEAR_GAIN, find_hidden_causes
 from feddbn.core.orders.learn import refit
-from feddbn.core.orders.orientation import STRONG_EVIDENCE
+from feddbn.core.orders.orientation import STRONG_EVIDENCE, EdgeOrientation
 from feddbn.core.orders.search import OrderSearch
 from feddbn.core.statistics.known_inputs import neutral_inputs
 from feddbn.core.statistics.moments import Moments
@@ -97,6 +100,9 @@ def _looked_at(
     factor = checks.inflation if "volatility" in left else 1.0
     if factor > 1.0:
         fit = _tempered(fit, factor, checks.shared > LARGE_SHARED, variables, constraints, settled, rng)
+    effects, better = _hidden_causes(fit, factor, checks, variables, constraints, settled, rng)
+    if effects:
+        fit, left = _left_open(fit, effects), ("hidden", *left)
     report = ResidualReport(
         checks,
         found,
@@ -105,6 +111,8 @@ def _looked_at(
         fit.outcome.n_lags - outcome.n_lags,
         gain,
         fit.outcome.moments.n / factor,
+        hidden=tuple(tuple(variables[j] for j in one) for one in effects),
+        hidden_gain=better,
     )
     return replace(fit.outcome, n_sums=n_sums, asked=outcome.asked, lag_scores=outcome.lag_scores), report
 
@@ -232,17 +240,62 @@ def _tempered(
     return replace(fit, outcome=replace(outcome, learned=learned, nongaussian=None))
 
 
-def _is_mirrored(outcome: OneShotOutcome) -> bool:
-    """Whether most effects within a moment come again a row later with the opposite sign.
+def _hidden_causes(
+    fit: _Fit,
+    factor: float,
+    checks: ResidualChecks,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    options: OneShotOptions,
+    rng: np.random.Generator,
+) -> tuple[tuple[tuple[int, ...], ...], float]:
+    """The effects of hidden causes that explain more than edges, and by how much the score is better.
 
-    Noise with a memory does that: its network with one lag leaves no memory in residuals if nothing else is delayed.
+    Where all noises have one variance nothing is left for a hidden cause to explain. Errors of measurement can look like
+    one, and residuals that remember are said anyway; with inputs or dependent variables it cannot be told.
+    """
+    outcome, moments, d = fit.outcome, fit.learned_from, len(variables)
+    is_apart = outcome.learned.noise.kind == "free" and outcome.learned.path == ()
+    is_doubted = "memory" in violations(checks) or outcome.dependent
+    if not is_apart or is_doubted or options.wishes.input_places(variables):
+        return (), 0.0
+    moments = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
+    if options.scale == "federated":
+        moments = moments.scaled(
+            np.tile(safe_roots(np.diag(moments.scatter)[:d] / moments.n), outcome.n_lags + 1)
+        )
+    limits = _limits(constraints, outcome.n_lags, d)
+    # Second moments of heavy tails vary more than the score knows.
+    enough = CLEAR_GAIN * max(1.0, (float(checks.kurtosis.max()) - 1.0) / 2.0)
+    found = find_hidden_causes(moments, d, outcome.n_lags, limits, options.learn.criterion, rng, enough)
+    return ((), 0.0) if found is None else (found.effects, found.gain)
+
+
+def _left_open(fit: _Fit, effects: Sequence[Sequence[int]]) -> _Fit:
+    """The same network, the directions of edges between effects of one hidden cause left open."""
+    together = {(i, j) for one in effects for i in one for j in one}
+    learned = fit.outcome.learned
+    orientation = tuple(
+        EdgeOrientation(e.source, e.target, 0.0, False) if (e.source, e.target) in together else e
+        for e in learned.orientation
+    )
+    return replace(fit, outcome=replace(fit.outcome, learned=replace(learned, orientation=orientation)))
+
+
+def _is_mirrored(outcome: OneShotOutcome) -> bool:
+    """Whether effects within a moment come again a row later with the opposite sign, as noise with a memory has it.
+
+    Its network with one lag may leave no memory in residuals: ``A = rho (I - W)`` and what is really delayed. So most
+    edges come again, or most variables keep some of themselves and at least one edge comes again.
     """
     d = outcome.learned.support.shape[1]
     C = refit(outcome.moments, outcome.learned.support)[0]
     n_edges = int(np.count_nonzero(C[:d]))
     if not outcome.n_lags or n_edges < 2:
         return False
-    return 2 * int(np.count_nonzero(C[:d] * C[d : 2 * d] < 0)) > n_edges
+    n_again = int(np.count_nonzero(C[:d] * C[d : 2 * d] < 0))
+    keep_some = 2 * int(np.count_nonzero(np.diag(C[d : 2 * d]) > 0)) > d
+    return 2 * n_again > n_edges or (keep_some and n_again > 0)
 
 
 def _limits(constraints: EdgeConstraints, n_lags: int, d: int, inputs: Sequence[int] = ()) -> EdgeConstraints:

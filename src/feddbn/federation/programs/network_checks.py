@@ -67,6 +67,8 @@ class ResidualReport:
         Number of rows that the evidence is worth.
     looked_only
         Whether the network stays as it is, whatever was found.
+    hidden, hidden_gain
+        For each hidden cause that explains more than edges the names of its effects, and by how much the score is better.
     """
 
     checks: ResidualChecks
@@ -77,6 +79,8 @@ class ResidualReport:
     lag_gain: float | None = None
     n_effective: float = 0.0
     looked_only: bool = False
+    hidden: tuple[tuple[str, ...], ...] = ()
+    hidden_gain: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
