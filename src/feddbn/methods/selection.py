@@ -17,7 +17,7 @@ import pandas as pd
 
 from feddbn.core.statistics.standard_error_rule import choose
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.folds import make_fold, on_fold
+from feddbn.federation.programs.folds import USUAL_BLOCKS, USUAL_SHARE, make_fold, on_fold
 from feddbn.federation.programs.held_out import comparison_program, held_out_program
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import Federation, Observer, run_program
@@ -42,8 +42,8 @@ AUTO_START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "n_clusters": 1, 
 class HeldOut:
     """How rows are held out: the last `share` of every recording, in `n_blocks` blocks one after the other."""
 
-    n_blocks: int = 2
-    share: float = 0.3
+    n_blocks: int = USUAL_BLOCKS
+    share: float = USUAL_SHARE
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,8 @@ def select(
     data: Any,
     grid: Mapping[str, Sequence[Any]],
     *,
-    n_blocks: int = 2,
-    share: float = 0.3,
+    n_blocks: int = USUAL_BLOCKS,
+    share: float = USUAL_SHARE,
     rule: str = "one-standard-error",
     observer: Observer | None = None,
     **read: Any,

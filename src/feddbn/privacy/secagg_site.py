@@ -55,6 +55,8 @@ __all__ = ["SecAggSite"]
 
 MAX_SLOTS = 4096
 MOST_AHEAD = 2**20
+MOST_NUMBERS = 2**22
+"""Numbers in one masked vector: as many as a message has room for."""
 
 
 class SecAggSite:
@@ -243,8 +245,10 @@ class SecAggSite:
         contributors = order.contributors(state.roster.members)
         refuse_below(len(contributors), self.min_sites, "this site does not join so small a sum")
         takes_part = self.name in contributors
-        if not takes_part and (length is None or length < 0):
-            raise ProtocolError("a site that does not take part must be told the length of the vector.")
+        if not takes_part and (length is None or not 0 <= length <= MOST_NUMBERS):
+            raise ProtocolError(
+                f"a site that does not take part must be told the length of the vector, at most {MOST_NUMBERS}."
+            )
         state.next_slot = order.slot + 1
         state.masked, state.expected = order, None
         return takes_part

@@ -18,7 +18,19 @@ from feddbn.federation.protocol.rows import Fold, RowsQuestion
 from feddbn.federation.protocol.site import Recording
 from feddbn.federation.protocol.task import ServerProgram, asking
 
-__all__ = ["held_out_part", "make_fold", "on_fold", "training_part"]
+__all__ = [
+    "USUAL_BLOCKS",
+    "USUAL_SHARE",
+    "held_out_part",
+    "make_fold",
+    "on_fold",
+    "training_part",
+    "usual_folds",
+]
+
+USUAL_BLOCKS = 2
+USUAL_SHARE = 0.3
+"""What is held out unless something else is asked for: the last 30 % of every recording, in two blocks."""
 
 T = TypeVar("T")
 
@@ -30,6 +42,11 @@ def make_fold(block: int, n_blocks: int, share: float) -> Fold:
     if n_blocks < 1 or not 0 <= block < n_blocks:
         raise ParameterError(f"n_blocks={n_blocks!r} must be at least 1.")
     return block, n_blocks, round(1000 * share)
+
+
+def usual_folds() -> tuple[Fold, ...]:
+    """Return the folds by which studies choose parameters."""
+    return tuple(make_fold(block, USUAL_BLOCKS, USUAL_SHARE) for block in range(USUAL_BLOCKS))
 
 
 def on_fold(program: ServerProgram[T], fold: Fold) -> ServerProgram[T]:

@@ -30,7 +30,9 @@ from feddbn.federation.protocol.site import (
 )
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["Comparison", "comparison_program", "held_out_program"]
+MOST_CANDIDATES = 10_000
+
+__all__ = ["MOST_CANDIDATES", "Comparison", "comparison_program", "held_out_program"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class HeldOutQuestion(RowsQuestion):
     purpose = "loss of a candidate on later rows that it was not fitted to"
 
     candidate: int = whole()
-    n_candidates: int = whole(1, 1_000_000)
+    n_candidates: int = whole(1, MOST_CANDIDATES)
     origin: FloatArray = array("q")
     scale: FloatArray = array("q")
     C: FloatArray | None = array("q", "d", default=None)
@@ -113,8 +115,8 @@ class HeldOutSumsQuestion(Question):
     name = "held-out-sums"
     purpose = "sums and squares of held-out losses of all candidates"
 
-    n_candidates: int = whole(1, 1_000_000)
-    best: int = whole(-1, default=-1)
+    n_candidates: int = whole(1, MOST_CANDIDATES)
+    best: int = whole(-1, MOST_CANDIDATES, default=-1)
 
     def check(self) -> None:
         """The best is one of the candidates."""

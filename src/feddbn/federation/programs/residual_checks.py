@@ -25,7 +25,7 @@ from feddbn.core.statistics.residual_checks import (
     sums_length,
 )
 from feddbn.errors import ParameterError
-from feddbn.federation.protocol.question import array
+from feddbn.federation.protocol.question import Constant, array
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import (
     Here,
@@ -54,6 +54,16 @@ class ResidualChecksQuestion(RowsQuestion):
 
     coefficients: FloatArray = array("q", "d")
     offset: FloatArray = array("d")
+
+    @property
+    def projected(self) -> tuple[FloatArray, FloatArray]:
+        """Its residuals."""
+        return self.coefficients, self.offset
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """A run looks at its network, and where residuals remember at two others."""
+        return *super().constants, Constant("residuals that are checked", (self.coefficients, self.offset), 3)
 
     @property
     def n_back(self) -> int:

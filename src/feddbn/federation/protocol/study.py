@@ -93,6 +93,8 @@ class Confidence(_Strict):
 class Study(_Strict):
     """One study, as written in its TOML file.
 
+    `held_by` says which sites hold a variable, where not all do; `rows` about how many rows all sites have together. Owners
+    of data may ask for both: sites check them against what they hold.
     `units` may say in which unit a variable is meant; a site that says another one for its data does not take part.
     The `goal` is a network, or how far each of its edges can be trusted.
     """
@@ -105,6 +107,8 @@ class Study(_Strict):
     privacy: Privacy = Field(default_factory=Privacy)
     attendance: Attendance = Field(default_factory=Attendance)
     some_variables_may_be_missing: bool = False
+    held_by: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    rows: int | None = Field(default=None, ge=1)
     units: dict[str, str] = Field(default_factory=dict)
     goal: Literal["network", "confidence"] = "network"
     confidence: Confidence = Field(default_factory=Confidence)
@@ -123,6 +127,32 @@ class Study(_Strict):
             raise ValueError(f"units names {odd[0]!r}, which is not one of the variables")
         return self
 
+    @model_validator(mode="after")
+    def _holders(self) -> Study:
+        for name, sites in self.held_by.items():
+            if name not in self.variables:
+                raise ValueError(f"held_by names {name!r}, which is not one of the variables")
+            odd = [site for site in sites if site not in self.sites]
+            if odd or not sites or len(set(sites)) != len(sites):
+                raise ValueError(f"held_by.{name} must name sites of the study, each once")
+        if self.held_by and not self.some_variables_may_be_missing:
+            raise ValueError("held_by is for studies with some_variables_may_be_missing = true")
+        return self
+
+    def variables_of(self, site: str) -> tuple[str, ...]:
+        """Return the variables that a site holds by `held_by`, in the study's order."""
+        return tuple(name for name in self.variables if site in self.held_by.get(name, self.sites))
+
+    @property
+    def sites_per_entry(self) -> int | None:
+        """Fewest sites that hold two variables together; None if nobody says."""
+        if not self.some_variables_may_be_missing:
+            return len(self.sites)
+        if not self.held_by:
+            return None
+        held = [set(self.held_by.get(name, self.sites)) for name in self.variables]
+        return min(len(first & second) for first in held for second in held)
+
     @property
     def n_lags(self) -> int | None:
         """Number of lags, if the parameters fix one."""
@@ -133,8 +163,9 @@ class Study(_Strict):
         """Return the canonical text: equal studies give equal text."""
         values = self.model_dump(mode="json")
         # A study that uses none of these has the text that it had before there were any.
-        if not self.units:
-            del values["units"]
+        for name in ("units", "held_by", "rows"):
+            if not values[name]:
+                del values[name]
         if self.goal == "network":
             del values["goal"], values["confidence"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))

@@ -56,6 +56,11 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
         privacy = study.privacy
         n_sites, masked = len(study.sites), privacy.secure_aggregation
         policy.check_study(study.method, n_sites, masked, privacy.epsilon, privacy.unit)
+        policy.check_variables(study.variables)
+        policy.check_entries(study.sites_per_entry)
+        n_clusters = study.parameters.get("n_clusters", 1)
+        if isinstance(n_clusters, int) and n_clusters > 1:
+            policy.check_entries(n_sites // n_clusters)
 
     def units(study: Study) -> None:
         differ = unit_differences(study, settings.units)
@@ -84,7 +89,7 @@ def open_site(
     prune_runs(settings.state, settings.keep_days)
     store = FileStore(settings.state, name)
     policy = read_policy(settings.policy)
-    protection = Protection(settings.state, name, policy)
+    protection = Protection(settings.state, name, policy, settings.max_lags)
     masked = None
     if long_lived and settings.identity is not None and settings.peers is not None:
         from feddbn.runtime.deployed.masking import read_identity, read_peers, site_masking

@@ -202,8 +202,12 @@ def unchanged_directories(root: Path, keep_days: float, now: float | None = None
 
 def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float | None = None) -> list[str]:
     """Delete runs whose files have not changed for `keep_days` days, except run `keep`; return their ids."""
-    # Audit logs are kept: the privacy budget is read from them.
-    old = [path for path in unchanged_directories(root, keep_days, now) if path.name not in (keep, AUDIT)]
+    # What begins with "_" is the site's own and no run's; audit logs are kept, as the privacy budget is read from them.
+    old = [
+        path
+        for path in unchanged_directories(root, keep_days, now)
+        if path.name != keep and not path.name.startswith("_")
+    ]
     return delete_directories(old)
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from feddbn._version import __version__
 from feddbn.data.checks import check_sites, summary
 from feddbn.errors import FeddbnError, SiteRefused
+from feddbn.federation.guards.study_scope import tasks_of
 from feddbn.federation.protocol.endpoint import agree, chosen_variables
 from feddbn.federation.protocol.study import Study
-from feddbn.method_table import find_method
 from feddbn.privacy.audit import parse_entries
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy
@@ -21,17 +20,10 @@ from feddbn.runtime.deployed.open_site import read_data, study_checks
 from feddbn.runtime.deployed.settings import SiteSettings
 from feddbn.runtime.deployed.store import AUDIT
 
-__all__ = ["spent_epsilon", "study_remarks", "tasks_of", "why_refused"]
+__all__ = ["spent_epsilon", "study_remarks", "why_refused"]
 
 # What a method asks for only if the data or its other settings call for it.
 _PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
-_OF_NETWORKS = ("unit-norms", "residual-features", "residual-checks")
-# The first look at the data, and what a study says if it wants none of it; every method looks by default.
-_LOOK = ("survey", "spikes", "pairs")
-_NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop"}
-# All that is asked for where noise is promised.
-_WITH_NOISE = ("moments", "unit-norms")
-_CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
 
 
 def why_refused(
@@ -82,40 +74,6 @@ def study_remarks(
     )
 
 
-def tasks_of(study: Study) -> tuple[str, ...]:
-    """Return the tasks that a study will ask for, as far as its method and parameters tell."""
-    method = find_method(study.method)
-    if method is None:
-        return ()
-    given = study.parameters
-    compares = given.get("on_disagreement", "ignore") != "ignore"
-    left_out = set() if compares or _looks(given) else {*_LOOK}
-    if given.get("check_residuals") is False:
-        left_out.add("residual-checks")
-    if study.goal == "confidence":
-        left_out |= {*_OF_NETWORKS}
-        return *(task for task in method.tasks if task not in left_out), "bootstrap-moments"
-    if study.privacy.epsilon is not None:
-        return tuple(task for task in method.tasks if task in _WITH_NOISE)
-    wanted = [task for task in method.tasks if task not in left_out]
-    wanted += ["agreement"] if compares else []
-    if any(given.get(name) == "auto" for name in _CHOSEN_BY_ROWS):
-        wanted += [task for task in method.further_tasks if task.startswith("held-out")]
-    if given.get("n_clusters", 1) != 1:
-        wanted += [task for task in method.further_tasks if task.startswith("cluster")]
-    if given.get("features", "linear") != "linear":
-        wanted += [task for task in method.further_tasks if task.startswith("feature")]
-    if given.get("different_variables"):
-        wanted += [task for task in method.further_tasks if task.startswith("entry")]
-    return tuple(dict.fromkeys(wanted))
-
-
-def _looks(parameters: Mapping[str, Any]) -> bool:
-    """Whether a study of these parameters begins with a first look at the data."""
-    is_given = parameters.get("period", "auto") != "auto"
-    return not is_given or any(parameters.get(name) != value for name, value in _NO_LOOK.items())
-
-
 def spent_epsilon(state: Path, delta: float) -> float:
     """Return what the site's audit logs say was spent so far."""
     released = [
@@ -142,10 +100,8 @@ def _tasks(policy: SitePolicy, study: Study) -> None:
 
 
 def _lacking(policy: SitePolicy, study: Study) -> list[str]:
-    """Tasks of the study that the policy does not list; norms of units are asked for only where noise is promised."""
-    has_noise = study.privacy.epsilon is not None
-    wanted = [task for task in tasks_of(study) if has_noise or task != "unit-norms"]
-    return [task for task in wanted if task not in policy.tasks]
+    """Tasks of the study that the policy does not list."""
+    return [task for task in tasks_of(study) if task not in policy.tasks]
 
 
 def _masking(settings: SiteSettings, study: Study) -> None:

@@ -21,7 +21,7 @@ from feddbn.methods.truth import read_network
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.results import export_result
 from feddbn.runtime.deployed.store import FileStore
-from feddbn.runtime.deployed.study_check import tasks_of
+from feddbn.federation.guards.study_scope import tasks_of
 from support.faults import LocalExchange, MemoryJournal
 from support.wards import COLUMNS, ward
 

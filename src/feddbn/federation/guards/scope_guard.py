@@ -1,0 +1,97 @@
+"""What a deployed site lets itself be asked: within the study, within its policy, and the same throughout a run.
+
+A server may make up every number of a question. What it can gain by that comes from questions that differ a little: two
+treatments whose sums differ by the few rows that only one of them has. So what a run takes for granted
+(`Question.constants`) is written down with the first question and may not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.errors import SiteRefused
+from feddbn.federation.protocol.scope import Scope
+from feddbn.federation.protocol.site import Channel, Guard
+from feddbn.federation.protocol.task import Task
+from feddbn.privacy.fixed_point import encode_fixed
+from feddbn.privacy.policy import SitePolicy
+
+__all__ = ["Asked", "ScopeGuard"]
+
+
+class Asked:
+    """What the questions of a run have taken for granted so far.
+
+    Parameters
+    ----------
+    known
+        (what, digest of its value, its size) that were written down before.
+    write
+        Writes one of these down; durable when it returns.
+    """
+
+    def __init__(
+        self,
+        known: Iterable[tuple[str, str, int]] = (),
+        write: Callable[[str, str, int], None] = lambda what, digest, size: None,
+    ) -> None:
+        self._sizes: dict[str, dict[str, int]] = {}
+        for what, digest, size in known:
+            self._sizes.setdefault(what, {})[digest] = size
+        self._write = write
+
+    def size_of(self, what: str) -> int:
+        """Sizes of all values of something, added up."""
+        return sum(self._sizes.get(what, {}).values())
+
+    def check(self, task: Task) -> None:
+        """Refuse a question that takes something else for granted than those before it."""
+        constants = [(one, one.digest) for one in task.question.constants]
+        for one, digest in constants:
+            known = self._sizes.get(one.what, {})
+            if digest not in known and len(known) >= one.most:
+                raise SiteRefused(
+                    f"task {task.name!r} changes {one.what} within a run; sums that differ by it would show few rows."
+                )
+        # Also what is refused later on counts, so that refusals cannot be used to try values out.
+        for one, digest in constants:
+            known = self._sizes.setdefault(one.what, {})
+            if digest not in known:
+                self._write(one.what, digest, one.size)
+                known[digest] = one.size
+
+
+class ScopeGuard(Guard):
+    """Refuses every question that the study or the site's policy does not allow; reads no data.
+
+    Parameters
+    ----------
+    scope
+        What the study may ask.
+    policy
+        The owner's rules.
+    asked
+        What this run has taken for granted so far.
+    """
+
+    def __init__(self, scope: Scope, policy: SitePolicy, asked: Asked | None = None) -> None:
+        self._scope = scope
+        self._policy = policy
+        self._asked = asked or Asked()
+
+    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
+        """Check task, participants, parameters and what must not change."""
+        self._scope.check_task(task.name)
+        self._scope.check_participants(task.name, task.participants)
+        task.question.check_scope(self._scope)
+        self._policy.check_transformations(task.question.transformations)
+        self._asked.check(task)
+
+    def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
+        """Refuse numbers that masks cannot hide; here, where the reason stays at the site."""
+        if channel.masked:
+            encode_fixed(vector, len(self._scope.sites))
+        return vector

@@ -1,0 +1,150 @@
+"""Which tasks a study asks for, and within which bounds: the one place that knows it from its method and parameters.
+
+The lead's check before a study is sent, an owner's check of a study file and the guard at every task of a deployed site all
+read the same answer. A method that the method table does not have is bounded by the site's policy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from feddbn.core.statistics.cycles import MOST_CYCLES
+from feddbn.federation.programs.folds import usual_folds
+from feddbn.federation.programs.wishes import AUTO_DEGREES
+from feddbn.federation.protocol.scope import Scope
+from feddbn.federation.protocol.study import Study
+from feddbn.method_table import find_method
+from feddbn.privacy.policy import TRANSFORMATIONS
+
+__all__ = ["scope_of", "tasks_of"]
+
+_OF_NETWORKS = ("residual-checks", "residual-features")
+# The first look at the data, and what a study says if it wants none of it; every method looks by default.
+_LOOK = ("survey", "spikes", "pairs")
+_NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop"}
+# All that is asked for where noise is promised.
+_WITH_NOISE = ("moments", "unit-norms")
+_CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
+
+
+def tasks_of(study: Study) -> tuple[str, ...]:
+    """Return the tasks that a study may ask for, as far as its method and parameters tell; none of an unknown method."""
+    method = find_method(study.method)
+    if method is None:
+        return ()
+    given = study.parameters
+    if study.privacy.epsilon is not None:
+        # A bound that is given need not be looked for.
+        left_out = set() if study.privacy.clip is None else {"unit-norms"}
+        return tuple(task for task in method.tasks if task in _WITH_NOISE and task not in left_out)
+    further = method.further_tasks
+    if _has_features(given):
+        return tuple(task for task in further if task.startswith("feature"))
+    compares = given.get("on_disagreement", "ignore") != "ignore"
+    left_out = {"unit-norms"} | (set() if compares or _looks(given) else {*_LOOK})
+    if given.get("check_residuals") is False:
+        left_out.add("residual-checks")
+    if study.goal == "confidence":
+        left_out |= {*_OF_NETWORKS}
+    wanted = [task for task in method.tasks if task not in left_out]
+    wanted += ["agreement"] if compares and "agreement" in further else []
+    if study.goal == "confidence":
+        return *wanted, "bootstrap-moments"
+    # In studies the shape of the noise is looked at only if they say so.
+    if given.get("use_nongaussian", False) is not False:
+        wanted += [task for task in further if task == "residual-features"]
+    if any(given.get(name) == "auto" for name in _CHOSEN_BY_ROWS):
+        wanted += [task for task in further if task.startswith("held-out")]
+    if given.get("n_clusters", 1) != 1:
+        wanted += [task for task in further if task.startswith("cluster")]
+    if given.get("different_variables"):
+        wanted += [task for task in further if task.startswith("entry")]
+    return tuple(dict.fromkeys(wanted))
+
+
+def scope_of(study: Study, max_lags: int) -> Scope:
+    """Return what the questions of a study may be about at a site that allows `max_lags` lags."""
+    method, given = find_method(study.method), study.parameters
+    holds_out = any(given.get(name) == "auto" for name in _CHOSEN_BY_ROWS)
+    return Scope(
+        tasks=None if method is None else tasks_of(study),
+        variables=study.variables,
+        sites=tuple(sorted(study.sites)),
+        lags=_lags(study, max_lags),
+        folds=usual_folds() if holds_out else (),
+        transformations=_transformations(study),
+        degrees=_degrees(given.get("detrend", "auto")),
+        most_cycles=_cycles(given.get("period", "auto")),
+        inputs=_inputs(study),
+        unit=None if study.privacy.epsilon is None else study.privacy.unit,
+        resampling=_resampling(study) if study.goal == "confidence" else {},
+        parameters=given,
+    )
+
+
+def _has_features(given: Mapping[str, Any]) -> bool:
+    is_mapped = given.get("features", "linear") != "linear"
+    return is_mapped or any(given.get(name) is not None for name in ("smoothing", "center_by"))
+
+
+def _looks(parameters: Mapping[str, Any]) -> bool:
+    """Whether a study of these parameters begins with a first look at the data."""
+    is_given = parameters.get("period", "auto") != "auto"
+    return not is_given or any(parameters.get(name) != value for name, value in _NO_LOOK.items())
+
+
+def _lags(study: Study, max_lags: int) -> range:
+    """Numbers of lags that questions may have; where residuals are checked, one more than the study has."""
+    first = 0 if study.n_lags is None else study.n_lags
+    last = max_lags if study.n_lags is None else study.n_lags
+    looks_further = "residual-checks" in tasks_of(study)
+    return range(first, last + 1 + looks_further)
+
+
+def _transformations(study: Study) -> tuple[str, ...]:
+    """What a study leaves open, or asks for by name; under noise rows stay as they are but for their means."""
+    given = study.parameters
+    has_noise = study.privacy.epsilon is not None
+    centre = given.get("center", "auto") in ("auto", "recording")
+    has_time = bool(given.get("detrend", "auto")), bool(given.get("period", "auto"))
+    open_to = {
+        "means": centre or any(has_time),
+        "trends": has_time[0],
+        "cycles": has_time[1],
+        "spikes": given.get("spikes", "auto") != "keep" and not has_noise,
+        "scales": given.get("gains", "auto") != "none" and not has_noise,
+        "fill": given.get("missing", "fill") != "drop" and not has_noise,
+        "abstain": given.get("on_disagreement", "ignore") == "exclude" and not has_noise,
+    }
+    return tuple(what for what in TRANSFORMATIONS if open_to[what])
+
+
+def _degrees(detrend: Any) -> tuple[int, ...]:
+    is_number = isinstance(detrend, int) and not isinstance(detrend, bool)
+    return (0, detrend) if is_number else AUTO_DEGREES
+
+
+def _cycles(period: Any) -> int:
+    if period is None:
+        return 0
+    return len(period) if isinstance(period, list) else MOST_CYCLES if isinstance(period, str) else 1
+
+
+def _inputs(study: Study) -> tuple[int, ...]:
+    inputs = study.parameters.get("exogenous")
+    named = inputs if isinstance(inputs, list) else []
+    return tuple(place for place, name in enumerate(study.variables) if name in named)
+
+
+def _resampling(study: Study) -> dict[str, Any]:
+    how = study.confidence
+    is_length = isinstance(how.block_length, int)
+    return {
+        "replicates": how.replicates,
+        "resampling": how.resampling,
+        "block_rule": "given" if is_length else how.block_length,
+        "block_length": how.block_length if is_length else 0,
+        "unit": how.unit,
+        "seed": how.seed,
+    }
