@@ -45,7 +45,7 @@ def register_for_studies(method: Method) -> None:
         fitted = estimator.set_params(federation=federation).fit(None)
         if "on_disagreement" not in parameters and len(federation.sites) >= FEWEST_SITES:
             fitted.warnings_.append(_NOT_COMPARED)
-        is_open = "use_nongaussian" in method.parameters() and not fitted.dbn_.is_oriented.all()
+        is_open = "use_nongaussian" in method.parameters() and bool(fitted.dbn_.open_edges)
         if is_open and "use_nongaussian" not in parameters:
             fitted.warnings_.append(_NO_SHAPES)
         arrays = {

@@ -10,15 +10,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from feddbn.core.statistics.cycles import MOST_CYCLES
+from feddbn.errors import SiteRefused
 from feddbn.federation.programs.folds import usual_folds
 from feddbn.federation.programs.wishes import AUTO_DEGREES
 from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.study import Study
 from feddbn.method_table import find_method
-from feddbn.privacy.policy import TRANSFORMATIONS
+from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
 
-__all__ = ["scope_of", "tasks_of"]
+__all__ = ["check_tasks", "lacking_tasks", "scope_of", "tasks_of"]
 
+# What a method asks for only if the data or its other settings call for it.
+_PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
 _OF_NETWORKS = ("residual-checks", "residual-features")
 # The first look at the data, and what a study says if it wants none of it; every method looks by default.
 _LOOK = ("survey", "spikes", "pairs")
@@ -61,6 +64,26 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     if given.get("different_variables"):
         wanted += [task for task in further if task.startswith("entry")]
     return tuple(dict.fromkeys(wanted))
+
+
+def check_tasks(policy: SitePolicy, study: Study) -> None:
+    """Refuse a study that is sure to ask for what a policy does not list, so that it does not begin in vain."""
+    lacking = [task for task in lacking_tasks(policy, study) if task not in _PERHAPS]
+    if lacking:
+        raise SiteRefused(
+            f"the study will ask for the task{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}, which this site's "
+            "policy does not list; add to `tasks` there, or choose other parameters."
+        )
+    feature = study.parameters.get("features", "linear")
+    if isinstance(feature, str) and feature not in ("auto", *policy.features):
+        raise SiteRefused(
+            f"the study sums {feature!r} features; this site's policy lists {', '.join(policy.features)}."
+        )
+
+
+def lacking_tasks(policy: SitePolicy, study: Study) -> list[str]:
+    """Tasks of the study that a policy does not list."""
+    return [task for task in tasks_of(study) if task not in policy.tasks]
 
 
 def scope_of(study: Study, max_lags: int) -> Scope:

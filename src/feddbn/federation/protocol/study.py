@@ -145,10 +145,8 @@ class Study(_Strict):
 
     @property
     def sites_per_entry(self) -> int | None:
-        """Fewest sites that hold two variables together; None if nobody says."""
-        if not self.some_variables_may_be_missing:
-            return len(self.sites)
-        if not self.held_by:
+        """Fewest sites that hold two variables together; None if some may lack one and nobody says which."""
+        if self.some_variables_may_be_missing and not self.held_by:
             return None
         held = [set(self.held_by.get(name, self.sites)) for name in self.variables]
         return min(len(first & second) for first in held for second in held)

@@ -7,6 +7,7 @@ import logging
 from feddbn.data.checks import summary
 from feddbn.data.read import read_sites
 from feddbn.errors import FileError, SiteRefused
+from feddbn.federation.guards.study_scope import check_tasks, scope_of
 from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCheck, unit_differences
 from feddbn.federation.protocol.site import Site, SiteData
 from feddbn.federation.protocol.study import Study
@@ -56,11 +57,16 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
         privacy = study.privacy
         n_sites, masked = len(study.sites), privacy.secure_aggregation
         policy.check_study(study.method, n_sites, masked, privacy.epsilon, privacy.unit)
-        policy.check_variables(study.variables)
-        policy.check_entries(study.sites_per_entry)
+
+    def transformations(study: Study) -> None:
+        policy.check_transformations(scope_of(study, settings.max_lags).transformations)
+
+    def entries(study: Study) -> None:
+        if study.some_variables_may_be_missing:
+            policy.check_entries(study.sites_per_entry)
         n_clusters = study.parameters.get("n_clusters", 1)
         if isinstance(n_clusters, int) and n_clusters > 1:
-            policy.check_entries(n_sites // n_clusters)
+            policy.check_entries(len(study.sites) // n_clusters)
 
     def units(study: Study) -> None:
         differ = unit_differences(study, settings.units)
@@ -70,7 +76,15 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
                 "correct `units` in the study or in the site's settings."
             )
 
-    return [lags, rules, units]
+    return [
+        lags,
+        rules,
+        lambda study: policy.check_variables(study.variables),
+        transformations,
+        lambda study: check_tasks(policy, study),
+        entries,
+        units,
+    ]
 
 
 def open_site(

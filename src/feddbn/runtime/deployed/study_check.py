@@ -9,7 +9,8 @@ from pathlib import Path
 from feddbn._version import __version__
 from feddbn.data.checks import check_sites, summary
 from feddbn.errors import FeddbnError, SiteRefused
-from feddbn.federation.guards.study_scope import tasks_of
+from feddbn.federation.guards.disclosure import counted_rows
+from feddbn.federation.guards.study_scope import lacking_tasks, scope_of
 from feddbn.federation.protocol.endpoint import agree, chosen_variables
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.audit import parse_entries
@@ -22,9 +23,6 @@ from feddbn.runtime.deployed.store import AUDIT
 
 __all__ = ["spent_epsilon", "study_remarks", "why_refused"]
 
-# What a method asks for only if the data or its other settings call for it.
-_PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
-
 
 def why_refused(
     settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], study: Study
@@ -33,10 +31,9 @@ def why_refused(
     own: list[Callable[[], None]] = [lambda: agree(study, settings.name, variables, __version__)]
     own += [lambda check=check: check(study) for check in study_checks(settings, policy)]  # type: ignore[misc]
     own += [
-        lambda: _tasks(policy, study),
         lambda: _masking(settings, study),
         lambda: _budget(settings, policy, study),
-        lambda: _rows(settings, variables, study),
+        lambda: _rows(settings, policy, variables, study),
     ]
     found: list[str] = []
     for check in own:
@@ -52,7 +49,7 @@ def study_remarks(
     settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], study: Study
 ) -> Iterator[str]:
     """Yield what the owner of the data should know about a study that would not be refused."""
-    perhaps = _lacking(policy, study)
+    perhaps = lacking_tasks(policy, study)
     if perhaps:
         yield f"it may ask for {', '.join(perhaps)}, which the policy does not list and this site would refuse then"
     names = chosen_variables(study, variables)
@@ -72,6 +69,9 @@ def study_remarks(
         f"{int(rows['usable_rows'])} of {int(rows['rows'] + rows['dropped_rows'])} rows can be used with n_lags = {n_lags}, "
         f"{int(rows['complete_rows'])} of them without an empty cell; {rows['missing_percent']:.1f} % of the cells are empty"
     )
+    few = int(rows["usable_rows"] - rows["complete_rows"])
+    if 0 < few < policy.min_rows and "fill" in scope_of(study, settings.max_lags).transformations:
+        yield f"the {few} rows with an empty cell are too few to be filled in and are left out (min_rows in the policy)"
 
 
 def spent_epsilon(state: Path, delta: float) -> float:
@@ -83,25 +83,6 @@ def spent_epsilon(state: Path, delta: float) -> float:
         if entry.event == "sent"
     ]
     return Ledger.replay(released).epsilon(delta)
-
-
-def _tasks(policy: SitePolicy, study: Study) -> None:
-    lacking = [task for task in _lacking(policy, study) if task not in _PERHAPS]
-    if lacking:
-        raise SiteRefused(
-            f"the study will ask for the task{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}, which this site's "
-            "policy does not list; add to `tasks` there, or choose other parameters."
-        )
-    feature = study.parameters.get("features", "linear")
-    if isinstance(feature, str) and feature not in ("auto", *policy.features):
-        raise SiteRefused(
-            f"the study sums {feature!r} features; this site's policy lists {', '.join(policy.features)}."
-        )
-
-
-def _lacking(policy: SitePolicy, study: Study) -> list[str]:
-    """Tasks of the study that the policy does not list."""
-    return [task for task in tasks_of(study) if task not in policy.tasks]
 
 
 def _masking(settings: SiteSettings, study: Study) -> None:
@@ -132,7 +113,13 @@ def _budget(settings: SiteSettings, policy: SitePolicy, study: Study) -> None:
         )
 
 
-def _rows(settings: SiteSettings, variables: Sequence[str], study: Study) -> None:
+def _rows(settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], study: Study) -> None:
     names = chosen_variables(study, variables)
-    if names:
-        check_sites({settings.name: read_data(settings, names)}, study.n_lags or 0)
+    if not names:
+        return
+    data, n_lags = read_data(settings, names), study.n_lags or 0
+    check_sites({settings.name: data}, n_lags)
+    if study.privacy.epsilon is None:
+        n_rows = sum(counted_rows(data.recordings(), n_lags))
+        policy.check_rows(n_rows, (n_lags + 1) * len(names))
+        policy.check_share(n_rows, study.rows)
