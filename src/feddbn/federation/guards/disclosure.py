@@ -8,7 +8,7 @@ Why these numbers
 - ``min_rows_per_parameter``: from second moments of n rows of q columns, rows follow up to a rotation if n < q. Three rows
   for each column is what DataSHIELD asks of a regression (``nfilter.glm``). A nonlinear function of a projection is one
   more equation about single rows, so projections of a run count as parameters, all together.
-- Standardised residuals have a mean square of one over all sites. A projection that makes the rows of a site much larger
+- Standardised residuals have mean 0 and variance 1 over all sites. A projection that makes the rows of a site much larger
   than that has single rows in view.
 
 Under noise these rules are not applied: noise protects single rows, and a refusal that depends on data would tell something
@@ -39,10 +39,13 @@ from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.policy import SitePolicy
 
-__all__ = ["MOST_STANDARD", "DisclosureGuard", "counted_rows"]
+__all__ = ["MOST_SHIFT", "MOST_VARIANCE", "DisclosureGuard", "counted_rows"]
 
-MOST_STANDARD = 100.0
-"""Largest mean square that a site's standardised residuals may have; a site with a hundredth of all rows may have it."""
+MOST_VARIANCE = 100.0
+MOST_SHIFT = 5.0
+"""Largest variance and mean of a site's standardised residuals: a site with few of all rows may be unlike the others, but a
+projection that is steep, or far from most rows, has single rows in view.
+"""
 
 
 class DisclosureGuard(Guard):
@@ -116,13 +119,17 @@ class DisclosureGuard(Guard):
         coefficients, offset = question.projected
         moments = local_moments(here, question)[1]
         square = np.einsum("im,ij,jm->m", coefficients, moments.scatter, coefficients) / moments.n
-        if question.center == "none":
-            square = square + (moments.mean @ coefficients - offset) ** 2
-        if np.any(square > MOST_STANDARD):
-            raise SiteRefused(
-                f"task {question.name!r}: residuals have a mean square of up to {square.max():.3g} here; those of a network "
-                f"have 1, and this site answers up to {MOST_STANDARD:g}."
-            )
+        # Where recordings lose their own means, so do residuals.
+        mean = 0.0 * offset if question.center == "recording" else moments.mean @ coefficients - offset
+        for what, found, most in (
+            ("a variance", square, MOST_VARIANCE),
+            ("a mean", np.abs(mean), MOST_SHIFT),
+        ):
+            if np.any(found > most):
+                raise SiteRefused(
+                    f"task {question.name!r}: residuals have {what} of up to {found.max():.3g} here, and this site answers "
+                    f"up to {most:g}; those of a network have mean 0 and variance 1 over all sites."
+                )
         if isinstance(question, ResidualsQuestion):
             self._policy.check_rows(n_rows, self._asked.size_of(question.constants[-1].what))
 
