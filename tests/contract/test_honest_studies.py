@@ -70,7 +70,7 @@ CASES = [
     ("fdbnl", {**QUICK, "n_lags": "auto"}, "trend", {}),
     ("fdbnl", {**QUICK, "lambda_w": "auto", "lambda_a": "auto"}, "empty", {}),
     ("pfdbnl", {**QUICK, "participation": 0.8}, "spikes", {}),
-    ("pfdbnl", {**QUICK, "n_clusters": "auto", "mu": 1.0}, "plain", {}),
+    ("pfdbnl", {**QUICK, "n_clusters": "auto", "mu": 1.0}, "clusters", {}),
     ("pfdbnl", {**QUICK, "different_variables": True}, "plain", {"some_variables_may_be_missing": True}),
 ]
 
@@ -81,7 +81,8 @@ CASES = [
 def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters, kind, more):
     rng = np.random.default_rng(0)
     data = {f"s{i}": [recording(kind, i, rng) for _ in range(2)] for i in range(5)}
-    rig = Rig(tmp_path, data, POLICY)
+    # Four clusters of five sites: some of them have one site.
+    rig = Rig(tmp_path, data, POLICY + ("\nmin_sites_per_entry = 1\n" if kind == "clusters" else "\n"))
     if "some_variables_may_be_missing" in more:
         more = {**more, "held_by": {"x0": rig.names}}
     study = rig.study(

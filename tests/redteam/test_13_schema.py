@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from feddbn.errors import SiteRefused
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.runtime.deployed.protection import default_policy_text
 from redteam.rig import Refused, Rig, Server, raw
@@ -132,3 +133,45 @@ def test_norms_of_units_are_told_with_noise_only(tmp_path):
         raw("unit-norms", {**norms, "unit": "recording", "norm": "flat"}),
         "it is about norms of moments",
     )
+
+
+def test_refusals_end(tmp_path):
+    """What is refused tells something, too: after ten different questions that were, a site answers none."""
+    rig = make_rig(tmp_path)
+    server = Server(rig, rig.study("oneshot"))
+    for n_lags in range(10, 20):
+        refused(server, moments(rig, n_lags), f"n_lags is {n_lags}")
+        refused(server, moments(rig, n_lags), f"n_lags is {n_lags}" if n_lags < 19 else "answers no more")
+    for name in rig.names:
+        rig.restart(name)
+    server.again()
+    refused(server, moments(rig), "10 questions of this run were refused; this site answers no more of it")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "more", "sentence"),
+    [
+        (
+            {},
+            {"some_variables_may_be_missing": True},
+            "does not say how many sites for some entry or cluster",
+        ),
+        (
+            {},
+            {
+                "some_variables_may_be_missing": True,
+                "held_by": {"x0": ("s0", "s1", "s2"), "x1": ("s1", "s2", "s3")},
+            },
+            r"has 2 sites for some entry or cluster; .* asks for 3 \(min_sites_per_entry\)",
+        ),
+        ({"n_clusters": 2}, {}, "has 2 sites for some entry or cluster"),
+        ({"n_clusters": "auto"}, {}, "has 1 sites for some entry or cluster"),
+    ],
+)
+def test_entries_and_clusters_of_few_sites_are_refused_at_the_greeting(tmp_path, parameters, more, sentence):
+    policy = default_policy_text().replace(
+        '"residual-checks"', '"residual-checks", "cluster-step", "held-out-loss"'
+    )
+    rig = make_rig(tmp_path, 4, policy.replace('"held-out-loss"', '"held-out-loss", "held-out-sums"'))
+    with pytest.raises(SiteRefused, match=sentence):
+        Server(rig, rig.study("pfdbnl", parameters, **more))

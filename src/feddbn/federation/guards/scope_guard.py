@@ -12,14 +12,18 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import SiteRefused
+from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import Channel, Guard
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.fixed_point import encode_fixed
 from feddbn.privacy.policy import SitePolicy
 
-__all__ = ["Asked", "ScopeGuard"]
+__all__ = ["MOST_REFUSED", "Asked", "ScopeGuard"]
+
+MOST_REFUSED = 10
+"""After so many different questions of a run that were refused a site answers no more: refusals tell something, too."""
+_REFUSED = "questions that were refused"
 
 
 class Asked:
@@ -43,6 +47,17 @@ class Asked:
             self._sizes.setdefault(what, {})[digest] = size
         self._write = write
 
+    def check_refusals(self) -> None:
+        """Refuse everything after many refusals."""
+        if self.size_of(_REFUSED) >= MOST_REFUSED:
+            raise SiteRefused(
+                f"{MOST_REFUSED} questions of this run were refused; this site answers no more of it."
+            )
+
+    def refused(self, task: Task) -> None:
+        """Take down that a question was refused; the same question again is no other."""
+        self._keep(_REFUSED, task_digest(task.fields(), task.arrays, task.participants), 1)
+
     def size_of(self, what: str) -> int:
         """Sizes of all values of something, added up."""
         return sum(self._sizes.get(what, {}).values())
@@ -58,10 +73,13 @@ class Asked:
                 )
         # Also what is refused later on counts, so that refusals cannot be used to try values out.
         for one, digest in constants:
-            known = self._sizes.setdefault(one.what, {})
-            if digest not in known:
-                self._write(one.what, digest, one.size)
-                known[digest] = one.size
+            self._keep(one.what, digest, one.size)
+
+    def _keep(self, what: str, digest: str, size: int) -> None:
+        known = self._sizes.setdefault(what, {})
+        if digest not in known:
+            self._write(what, digest, size)
+            known[digest] = size
 
 
 class ScopeGuard(Guard):
@@ -84,11 +102,16 @@ class ScopeGuard(Guard):
 
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
         """Check task, participants, parameters and what must not change."""
+        self._asked.check_refusals()
         self._scope.check_task(task.name)
         self._scope.check_participants(task.name, task.participants)
         task.question.check_scope(self._scope)
         self._policy.check_transformations(task.question.transformations)
         self._asked.check(task)
+
+    def refused(self, task: Task, error: FeddbnError, channel: Channel) -> None:
+        """Count it."""
+        self._asked.refused(task)
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
         """Refuse numbers that masks cannot hide; here, where the reason stays at the site."""

@@ -18,10 +18,12 @@ from feddbn.federation.protocol.study import Study
 from feddbn.method_table import find_method
 from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
 
-__all__ = ["check_tasks", "lacking_tasks", "scope_of", "tasks_of"]
+__all__ = ["MOST_CLUSTERS", "check_tasks", "lacking_tasks", "scope_of", "tasks_of"]
 
 # What a method asks for only if the data or its other settings call for it.
 _PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
+MOST_CLUSTERS = 4
+"""As many clusters are tried where their number is left to the data."""
 _OF_NETWORKS = ("residual-checks", "residual-features")
 # The first look at the data, and what a study says if it wants none of it; every method looks by default.
 _LOOK = ("survey", "spikes", "pairs")
@@ -100,6 +102,7 @@ def scope_of(study: Study, max_lags: int) -> Scope:
         degrees=_degrees(given.get("detrend", "auto")),
         most_cycles=_cycles(given.get("period", "auto")),
         inputs=_inputs(study),
+        most_clusters=_clusters(given.get("n_clusters", 1)),
         unit=None if study.privacy.epsilon is None else study.privacy.unit,
         resampling=_resampling(study) if study.goal == "confidence" else {},
         parameters=given,
@@ -152,6 +155,10 @@ def _cycles(period: Any) -> int:
     if period is None:
         return 0
     return len(period) if isinstance(period, list) else MOST_CYCLES if isinstance(period, str) else 1
+
+
+def _clusters(n_clusters: Any) -> int:
+    return n_clusters if isinstance(n_clusters, int) else MOST_CLUSTERS
 
 
 def _inputs(study: Study) -> tuple[int, ...]:

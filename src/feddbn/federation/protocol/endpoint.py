@@ -208,7 +208,7 @@ class SiteEndpoint:
         self._tell("refused", request, sentence=sentence_of(error), error=unexpected, **more)
 
     @contextmanager
-    def _withheld(self, request: Request, **more: Any) -> Iterator[None]:
+    def _withheld(self, request: Request | None, **more: Any) -> Iterator[None]:
         """Tell the owner why something was refused, and whoever asked only that it was."""
         try:
             yield
@@ -246,7 +246,9 @@ class SiteEndpoint:
         self._agreed = (run_id, study)
         names = chosen_variables(study, tuple(self._whole.variables))
         if names != tuple(self._site.data.variables):
-            data = self._whole if names == tuple(self._whole.variables) else self._read(names)
+            # What is wrong with data is told with a row and a column, which are the owner's business.
+            with self._withheld(None):
+                data = self._whole if names == tuple(self._whole.variables) else self._read(names)
             # Another site as far as programs go: what it remembers is of other columns.
             self._site = self._site.with_data(data)
         if self._guards is not None:

@@ -38,6 +38,8 @@ class Scope:
         Polynomials in time that may be taken off, and how many cycles.
     inputs
         Positions of variables that only act on others.
+    most_clusters
+        Into how many clusters sites may be sorted.
     unit
         What its noise protects; None: its sums carry no noise.
     resampling
@@ -55,6 +57,7 @@ class Scope:
     degrees: tuple[int, ...] = (0,)
     most_cycles: int = 0
     inputs: tuple[int, ...] = ()
+    most_clusters: int = 1
     unit: str | None = None
     resampling: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)

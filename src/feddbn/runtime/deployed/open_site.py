@@ -64,8 +64,8 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
     def entries(study: Study) -> None:
         if study.some_variables_may_be_missing:
             policy.check_entries(study.sites_per_entry)
-        n_clusters = study.parameters.get("n_clusters", 1)
-        if isinstance(n_clusters, int) and n_clusters > 1:
+        n_clusters = scope_of(study, settings.max_lags).most_clusters
+        if n_clusters > 1:
             policy.check_entries(len(study.sites) // n_clusters)
 
     def units(study: Study) -> None:

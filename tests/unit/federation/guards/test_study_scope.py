@@ -1,8 +1,9 @@
 import pytest
 
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.study_scope import check_tasks, scope_of, tasks_of
+from feddbn.federation.guards.study_scope import MOST_CLUSTERS, check_tasks, scope_of, tasks_of
 from feddbn.federation.protocol.study import Study
+from feddbn.methods.selection import AUTO_GRIDS
 from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
 
 PLAIN = {"center": "none", "detrend": 0, "period": [], "gains": "none", "spikes": "keep", "missing": "drop"}
@@ -71,6 +72,12 @@ def test_what_may_be_done_to_rows_is_what_a_study_leaves_open():
 def test_rows_are_held_out_only_where_something_is_chosen_by_them():
     assert scope_of(study("fdbnl", {"mu": 1.0}), 4).folds == ()
     assert scope_of(study("fdbnl", {"lambda_w": "auto"}), 4).folds == ((0, 2, 300), (1, 2, 300))
+
+
+def test_as_many_clusters_as_a_fit_tries():
+    assert max(AUTO_GRIDS["n_clusters"]) == MOST_CLUSTERS
+    assert scope_of(study("pfdbnl", {"n_clusters": "auto"}), 4).most_clusters == MOST_CLUSTERS
+    assert scope_of(study("pfdbnl"), 4).most_clusters == 1
 
 
 def test_a_method_of_another_package_is_bounded_by_the_policy_alone():

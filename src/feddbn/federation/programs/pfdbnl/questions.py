@@ -68,10 +68,9 @@ class FitQuestion(PartialQuestion):
         """Weights and clusters are the study's; moments are completed only where variables differ."""
         super().check_scope(scope)
         given = scope.parameters
-        weighting, n_clusters = given.get("weighting", WEIGHTINGS[0]), given.get("n_clusters", 1)
+        weighting = given.get("weighting", WEIGHTINGS[0])
         scope.require(self.weighting == weighting, self.name, f"'weighting' is {self.weighting!r}")
-        most = len(scope.sites) if isinstance(n_clusters, str) else n_clusters
-        scope.require(self.n_slots <= most, self.name, f"'n_slots' is {self.n_slots}")
+        scope.require(self.n_slots <= scope.most_clusters, self.name, f"'n_slots' is {self.n_slots}")
         differ = self.fill is None or bool(given.get("different_variables"))
         scope.require(differ, self.name, "'fill' is for sites with different variables")
 
