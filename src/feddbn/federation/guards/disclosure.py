@@ -28,7 +28,7 @@ from feddbn.core.designs.recordings import Recording, SiteData
 from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.scope_guard import Asked
-from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion
+from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
 from feddbn.federation.programs.folds import held_out_part, training_part
 from feddbn.federation.programs.held_out import HeldOutQuestion
 from feddbn.federation.programs.residual_features import ResidualsQuestion
@@ -69,13 +69,17 @@ class DisclosureGuard(Guard):
         """Count rows, and leave out the few that have empty cells."""
         question, policy = task.question, self._policy
         self._check_held(here)
-        if isinstance(question, FeatureMomentsQuestion):
+        if isinstance(question, FeatureMomentsQuestion | FeatureScaleQuestion):
             n, _ = counted_rows(CompleteSite(here.data).recordings(), question.reach)
-            policy.check_rows(n, max(design.q for design in question.designs))
+            designs = question.designs if isinstance(question, FeatureMomentsQuestion) else ()
+            policy.check_rows(n, max((design.q for design in designs), default=0))
             policy.check_share(n, self._study.rows)
         if not isinstance(question, RowsQuestion):
             return here, task
-        n_complete, n_incomplete = self._counted(here.data, question)
+        if question.fold and not question.is_look:
+            # Sums with and without a block of rows differ by that block.
+            policy.check_rows(self._counted(here.data, question, held_out=True)[0])
+        n_complete, n_incomplete = self._counted(here.data, question, isinstance(question, HeldOutQuestion))
         n_rows = n_complete
         if question.reads_incomplete_rows and 0 < n_incomplete < policy.min_rows:
             here = replace(here, data=CompleteSite(_with_limits(question, here.data)))
@@ -97,16 +101,15 @@ class DisclosureGuard(Guard):
                 f"{', '.join(here.data.variables)}."
             )
 
-    def _counted(self, data: SiteData, question: RowsQuestion) -> tuple[int, int]:
+    def _counted(self, data: SiteData, question: RowsQuestion, held_out: bool) -> tuple[int, int]:
         """How many rows are complete, and how many have empty cells; counted once for each kind of question."""
-        holds_out = isinstance(question, HeldOutQuestion)
         limits = None if question.limits is None else question.limits.tobytes()
-        key = (question.n_lags, question.fold, holds_out, limits, question.far)
+        key = (question.n_lags, question.fold, held_out, limits, question.far)
         if key not in self._counts:
             fold, n_lags = question.fold, question.n_lags
             recordings = _with_limits(question, data).recordings()
             parts = (
-                held_out_part(one, fold, n_lags) if holds_out else training_part(one, fold)
+                held_out_part(one, fold, n_lags) if held_out else training_part(one, fold)
                 for one in recordings
             )
             self._counts[key] = counted_rows(parts, n_lags)
@@ -116,9 +119,11 @@ class DisclosureGuard(Guard):
         """Refuse projections that have single rows in view, by their number or by their scale."""
         if question.projected is None or question.abstains(here.state):
             return
+        if isinstance(question, ResidualsQuestion):
+            self._policy.check_rows(n_rows, self._asked.size_of(question.constants[-1].what))
         coefficients, offset = question.projected
         moments = local_moments(here, question)[1]
-        square = np.einsum("im,ij,jm->m", coefficients, moments.scatter, coefficients) / moments.n
+        square = np.sum(coefficients * (moments.scatter @ coefficients), axis=0) / moments.n
         # Where recordings lose their own means, so do residuals.
         mean = 0.0 * offset if question.center == "recording" else moments.mean @ coefficients - offset
         for what, found, most in (
@@ -130,8 +135,6 @@ class DisclosureGuard(Guard):
                     f"task {question.name!r}: residuals have {what} of up to {found.max():.3g} here, and this site answers "
                     f"up to {most:g}; those of a network have mean 0 and variance 1 over all sites."
                 )
-        if isinstance(question, ResidualsQuestion):
-            self._policy.check_rows(n_rows, self._asked.size_of(question.constants[-1].what))
 
 
 def counted_rows(recordings: Iterable[Recording], n_lags: int) -> tuple[int, int]:

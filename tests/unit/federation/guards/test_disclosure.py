@@ -60,6 +60,15 @@ def test_the_rule_about_parameters_counts_lags():
         site.answer(moments(3))
 
 
+def test_a_block_that_is_held_out_has_enough_rows_too():
+    """Sums over the rows before the block and over those up to its end differ by the block."""
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(SiteRefused, match="9 rows of this site would be in this sum"):
+        site_of(rows).answer(moments(fold=(0, 2, 300)))
+    rows = np.random.default_rng(0).normal(size=(70, 2))
+    assert site_of(rows).answer(moments(fold=(0, 2, 300)))[0] == 49
+
+
 def test_few_incomplete_rows_are_left_out_and_many_are_used():
     rng = np.random.default_rng(1)
     model = np.vstack([np.zeros(2), np.eye(2)])
