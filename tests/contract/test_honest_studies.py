@@ -9,8 +9,8 @@ from feddbn.federation.guards.study_scope import scope_of, tasks_of
 from feddbn.method_table import METHODS
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
-from redteam.rig import Rig
 from support.faults import LocalExchange, MemoryJournal
+from support.rig import Rig
 
 TASKS = {
     task

@@ -7,7 +7,7 @@ from feddbn.core.orders.nongaussian import N_FEATURES
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.protection import default_policy_text
-from redteam.rig import Refused, Rig, Server, raw
+from support.rig import Refused, Rig, Server, raw
 
 N_ROWS, D = 60, 2
 LISTED = default_policy_text().replace('"residual-checks"', '"residual-checks", "residual-features"')

@@ -6,7 +6,7 @@ import pytest
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.privacy.audit import parse_entries
 from feddbn.runtime.deployed.protection import default_policy_text
-from redteam.rig import Refused, Rig, Server, raw
+from support.rig import Refused, Rig, Server, raw
 
 LENGTHS = {"s0": (30, 25, 41), "s1": (31, 25, 48), "s2": (32, 25, 55)}
 

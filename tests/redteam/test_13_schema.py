@@ -6,7 +6,7 @@ import pytest
 from feddbn.errors import SiteRefused
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.runtime.deployed.protection import default_policy_text
-from redteam.rig import Refused, Rig, Server, raw
+from support.rig import Refused, Rig, Server, raw
 
 
 def make_rig(place, k=3, policy=None, d=3):

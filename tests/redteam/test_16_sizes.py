@@ -9,7 +9,7 @@ from feddbn.errors import ProtocolError
 from feddbn.federation.protocol.task import task_digest
 from feddbn.runtime.deployed.site_socket import SOCKET_NAME
 from feddbn.runtime.deployed.store import AUDIT
-from redteam.rig import Refused, Rig, Server, raw
+from support.rig import Refused, Rig, Server, raw
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.federation.protocol.messages import WITHHELD
-from redteam.rig import Refused, Rig, Server, raw
+from support.rig import Refused, Rig, Server, raw
 
 
 def make_rig(place, n_empty=0, n_far=0, k=3):
