@@ -55,7 +55,7 @@ def test_a_task_that_came_later_is_refused_by_name(previous, frames):
     job = previous.console.submit(plans(SITES, variables, ("oneshot",))["oneshot-masked"], "looking")
     previous.console.wait(job)
     outcome = (previous.console.fetch(job, previous.root / "out" / "looking") / "outcome.json").read_text()
-    assert "this site does not allow the task 'survey'; its policy lists tasks = summary, moments" in outcome
+    assert "will ask for the tasks survey, residual-checks, which this site's policy does not list" in outcome
 
 
 def test_the_site_check_finds_nothing_wrong_with_such_a_kit(previous):

@@ -203,11 +203,11 @@ def unchanged_directories(root: Path, keep_days: float, now: float | None = None
 
 def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float | None = None) -> list[str]:
     """Delete runs whose files have not changed for `keep_days` days, except run `keep`; return their ids."""
-    # Audit logs and the register are kept: what was spent and shown before is read from them.
+    # What begins with "_" is the site's own and no run's; audit logs and the register are kept.
     old = [
         path
         for path in unchanged_directories(root, keep_days, now)
-        if path.name not in (keep, AUDIT, REGISTER)
+        if path.name != keep and not path.name.startswith("_")
     ]
     return delete_directories(old)
 
