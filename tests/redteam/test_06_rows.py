@@ -125,8 +125,8 @@ def test_residual_checks_are_not_a_way_around(tmp_path):
     with pytest.raises(Refused, match=WITHHELD):
         server.sum(steps(1e6, 0.0))
     assert "residuals have a variance of up to" in rig.notes("s0", "run")[-1]
-    for k in range(2):
-        server.sum(steps(1.0, float(k)))
+    for k in range(11):
+        server.sum(steps(1.0, k / 10))
     with pytest.raises(Refused, match=WITHHELD):
-        server.sum(steps(1.0, 0.5))
+        server.sum(steps(1.0, 0.55))
     assert "changes residuals that are checked within a run" in rig.notes("s0", "run")[-1]

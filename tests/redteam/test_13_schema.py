@@ -57,7 +57,7 @@ def test_lags_are_the_studys(tmp_path, n_lags):
         ({"clip_bound": 0.5}, "'clip_bound' has no meaning without noise"),
         ({"far": 9.0}, "'far' has no meaning without 'limits'"),
         ({"inputs": [1]}, "'inputs' are other variables"),
-        ({"fold": [0, 50, 300]}, "it holds out other rows"),
+        ({"fold": [0, 5, 300]}, "it holds out other rows"),
         ({"fold": [0, 2, 300]}, "it holds out other rows"),
         ({"center": "recording", "degree": 2}, "'degree' is 2"),
         ({"center": "recording", "periods": [3.0, 4.0, 5.0, 6.0, 7.0]}, "it takes off 5 cycles"),
@@ -86,8 +86,6 @@ def test_weights_of_sites_and_who_takes_part_are_the_studys(tmp_path):
     rig = make_rig(tmp_path, 5)
     server = Server(rig, rig.study("fdbnl"))
     refused(server, step(rig, weighting="sites"), "'weighting' is 'sites'")
-    some = ("s0", "s1", "s2")
-    refused(server, moments(rig, participants=some), "from some of its sites only")
 
 
 def test_profiles_of_three_sites_stay_at_home(tmp_path):

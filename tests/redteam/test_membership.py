@@ -98,7 +98,7 @@ def test_new_rows_at_one_site_are_not_shown_by_a_second_run(tmp_path):
 
 def step(sites, scale, number, C):
     d, q = len(sites.variables), 2 * len(sites.variables)
-    about = {"n_lags": 1, "variables": sites.variables, "weighting": "sites", "n_total": 1.0}
+    about = {"n_lags": 1, "variables": sites.variables, "weighting": "samples", "n_total": 600.0}
     rounds = {"round": number, "ask": "gradient", "rho2_before": 1.0, "rho2": 1.0, "relaxation": 1.0}
     arrays = {"C": C, "origin": np.zeros(q), "scale": np.full(q, scale), "metric": np.ones(q)}
     assert C.shape == (q, d)
@@ -111,7 +111,7 @@ def test_a_state_made_by_a_question_to_one_site_only_is_not_added_up(tmp_path):
     server = Server(sites, "run").keys()
     C = np.zeros((6, 3))
     # Round 0 goes with scale 1 to the victim and with a huge one to the others; it is masked and never opened.
-    lies = {name: Task(step(sites, 1.0 if name == "s1" else 1e9, 0, C)) for name in sites.names}
+    lies = {name: Task(step(sites, 1.0 if name == "s1" else 1e4, 0, C)) for name in sites.names}
     server.mask_each(lies, seq=0)
     with pytest.raises(AggregationError, match="was asked something else than this site, now or before"):
         server.sum(step(sites, 1.0, 1, C), seq=1, after=0)

@@ -148,14 +148,24 @@ class RowsQuestion(Question):
 
     @property
     def constants(self) -> tuple[Constant, ...]:
-        """The treatment, which is decided once: a run asks about a common mean first, then off what was decided."""
+        """The treatment, which is decided once: a run asks about a common mean first, then off what was decided.
+
+        Rows that a fold leaves are treated as each candidate decides, and the rows it holds out as all rows tell.
+        """
         if self.is_look:
             return ()
         place = f" (n_lags = {self.n_lags}, fold = {self.fold})"
         found = [
             # Which cells are empty depends neither on lags nor on folds.
-            Constant("which cells are empty and which sites abstain", (self.limits, self.far, self.abstain)),
-            Constant("means, trends and cycles" + place, (self.center, self.degree, self.periods), 2),
+            Constant(
+                "which cells are empty and which sites abstain",
+                (self.limits, self.far, self.own_limits, self.abstain),
+            ),
+            Constant(
+                "means, trends and cycles" + place,
+                (self.center, self.degree, self.periods),
+                4 if self.fold else 2,
+            ),
         ]
         if self.log_scales is not None:
             found.append(Constant("common scales" + place, (self.log_scales,)))

@@ -19,7 +19,7 @@ from feddbn.federation.guards.study_scope import tasks_of
 from feddbn.federation.programs.folds import make_fold
 from feddbn.federation.programs.held_out import HeldOutSumsQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion
-from feddbn.federation.protocol.messages import encode_request, read_reply, task_request
+from feddbn.federation.protocol.messages import WITHHELD, encode_request, read_reply, task_request
 from feddbn.federation.protocol.study import Privacy, check_goal, parse_study
 from feddbn.federation.protocol.task import Task
 from feddbn.method_table import get_method
@@ -57,7 +57,7 @@ class Sites:
         write_site_files(places)
         tasks = json.dumps([*SitePolicy().tasks, *extra])
         for directory in places.values():
-            open_to_all = f"require_masking = {str(masked).lower()}\nmax_rounds = 5000\ntasks = {tasks}\n"
+            open_to_all = f"require_masking = {str(masked).lower()}\nmax_rounds = 5000\nmin_rows = 1\ntasks = {tasks}\n"
             (directory / "policy.toml").write_text(open_to_all)
         self.data = {
             name: read_sites({name: directory / "data"}, missing="keep")[name]
@@ -193,8 +193,9 @@ def test_three_sites_choose_without_squares_that_would_tell_them_apart(tmp_path,
     assert "Fewer than 4 sites take part" in capsys.readouterr().out
     # A server that asks for the squares anyway gets none.
     question = HeldOutSumsQuestion(n_candidates=2, best=0)
-    with pytest.raises(NotEnoughSites, match="squares of losses are answered only among 4 sites or more"):
+    with pytest.raises(NotEnoughSites, match=WITHHELD):
         coordinator.sum(Task(question))
+    assert any("only among 4 sites or more" in event.sentence for event in sites.events)
 
 
 @pytest.mark.parametrize(
@@ -203,14 +204,14 @@ def test_three_sites_choose_without_squares_that_would_tell_them_apart(tmp_path,
         (
             lambda v: MomentsQuestion(n_lags=1, variables=v, fold=make_fold(0, 2, 0.301)),
             None,
-            "does not announce",
+            "it holds out other rows",
         ),
         (
             lambda v: MomentsQuestion(n_lags=1, variables=v, fold=make_fold(0, 3, 0.3)),
             None,
-            "does not announce",
+            "it holds out other rows",
         ),
-        (lambda v: HeldOutSumsQuestion(n_candidates=2), 3, "only if all sites of the study are asked"),
+        (lambda v: HeldOutSumsQuestion(n_candidates=2), 3, "from some of its sites only"),
     ],
 )
 def test_a_hostile_server_cannot_choose_the_folds(tmp_path, question, participants, sentence):
@@ -219,8 +220,9 @@ def test_a_hostile_server_cannot_choose_the_folds(tmp_path, question, participan
     sites.coordinator(study).hello()
     asked = None if participants is None else sites.names[:participants]
     message = encode_request(task_request(Task(question(sites.variables), asked), "run-1", 0, -1))
-    with pytest.raises(SiteRefused, match=sentence):
+    with pytest.raises(SiteRefused, match=WITHHELD):
         read_reply(sites.exchange({sites.names[0]: message})[sites.names[0]])
+    assert any(sentence in event.sentence for event in sites.events)
 
 
 def test_a_study_of_a_network_holds_out_nothing(tmp_path):
@@ -230,14 +232,15 @@ def test_a_study_of_a_network_holds_out_nothing(tmp_path):
     question = MomentsQuestion(n_lags=1, variables=sites.variables, fold=make_fold(0, 2, 0.3))
     name = sites.names[0]
     message = encode_request(task_request(Task(question), "run-1", 0, -1))
-    with pytest.raises(SiteRefused, match="does not announce"):
+    with pytest.raises(SiteRefused, match=WITHHELD):
         read_reply(sites.exchange({name: message})[name])
+    assert any("it holds out other rows" in event.sentence for event in sites.events)
 
 
 def test_owners_allow_held_out_rows_by_name(tmp_path):
     sites = Sites(tmp_path, extra=(), mess=None)
     study = sites.study(COMPARE)
-    with pytest.raises(NotEnoughSites, match="does not allow the task 'held-out-loss'"):
+    with pytest.raises(NotEnoughSites, match="will ask for the task held-out-loss, which this site's policy does not list"):
         run_study(sites.coordinator(study), study)
 
 
