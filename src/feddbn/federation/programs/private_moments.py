@@ -17,9 +17,9 @@ from feddbn.federation.programs.unit_norms import UnitNormsQuestion
 from feddbn.federation.protocol.study import Privacy, Study
 from feddbn.federation.protocol.task import ServerProgram, Task
 from feddbn.privacy.clipping import choose_clip, norm_edges
-from feddbn.privacy.gaussian import noise_multiplier
+from feddbn.privacy.grid import SLACK
 from feddbn.privacy.noise_aware import NoisyMoments, moments_of_noisy_sums
-from feddbn.privacy.noise_plan import ClipRule, NoisePlan, columns_of
+from feddbn.privacy.noise_plan import ClipRule, NoisePlan, columns_of, multiplier_for
 from feddbn.privacy.policy import Unit
 from feddbn.privacy.secagg import usual_threshold
 
@@ -55,12 +55,14 @@ def private_moments_plan(
     """
     if not 0 < bound_share < 1:
         raise ParameterError(f"bound_share must lie strictly between 0 and 1, got {bound_share}.")
-    multiplier = noise_multiplier(epsilon, delta)
     if clip_bound is not None:
-        return NoisePlan(unit, multiplier, {task: ClipRule(clip_bound, "gram")}, n_colluding)
-    # Gaussian releases compose by adding 1 / multiplier^2, so the two together cost exactly epsilon.
+        return NoisePlan.for_budget(
+            unit, epsilon, delta, {task: ClipRule(clip_bound, "gram")}, 1, n_colluding
+        )
+    # Gaussian releases compose by adding 1 / multiplier^2, so the two together cost epsilon and no more.
+    multiplier = multiplier_for(epsilon - SLACK, delta)
     rules = {
-        "unit-norms": ClipRule(1.0, noise_factor=bound_share**-0.5),
+        "unit-norms": ClipRule(1.0, noise_factor=bound_share**-0.5, is_count=True),
         task: ClipRule(None, "gram", noise_factor=(1 - bound_share) ** -0.5),
     }
     return NoisePlan(unit, multiplier, rules, n_colluding)
@@ -70,7 +72,9 @@ def study_noise_plan(privacy: Privacy) -> NoisePlan:
     """Return the plan that a study with noise prescribes: the same at every site and at the server."""
     if privacy.epsilon is None:
         raise ParameterError("privacy.epsilon: this study promises no noise, so it has no noise plan.")
-    return private_moments_plan("moments", privacy.unit, privacy.epsilon, privacy.delta, privacy.clip)
+    return private_moments_plan(
+        "moments", privacy.unit, privacy.epsilon, privacy.delta, privacy.clip, privacy.n_colluding
+    )
 
 
 def guaranteed_sites(study: Study) -> int:
@@ -107,14 +111,13 @@ def private_moments(
     lags = task.question.reach
     if bound is None:
         norms = yield replace(task, question=UnitNormsQuestion(of=task.question, unit=plan.unit, norm="gram"))
-        spread = plan.multiplier_of("unit-norms") * plan.sensitivity(1.0, True, lags)
+        spread = plan.sigma("unit-norms", 1.0, True, lags)
         noise = spread * np.sqrt(len(norms.contributors) / plan.n_shares(n_guaranteed))
         bound = choose_clip(norms.value, norm_edges(), float(noise), quantile)
     clipped: Any = task.question
     answer = yield replace(task, question=replace(clipped, clip_bound=bound))
-    sensitivity = plan.sensitivity(bound, True, lags)
     # Every contributor adds a full share, so more sites than guaranteed make more noise than needed.
     extra = np.sqrt(len(answer.contributors) / plan.n_shares(n_guaranteed))
-    sigma = float(plan.multiplier_of(task.name) * sensitivity * extra)
+    sigma = float(plan.sigma(task.name, bound, True, lags) * extra)
     columns = columns_of(len(answer.value)) if q is None else q
     return PrivateMoments(moments_of_noisy_sums(answer.value, columns, sigma), bound, sigma)

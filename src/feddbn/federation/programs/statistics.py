@@ -26,7 +26,7 @@ from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.missing import expected_moments, known_pairs
-from feddbn.core.statistics.moments import Moments, upper_triangle
+from feddbn.core.statistics.moments import Moments, sums_length, upper_triangle
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.folds import training_part
 from feddbn.federation.protocol.question import array, flag, number, numbers, wholes
@@ -241,6 +241,13 @@ def _shapes(data: SiteData) -> FloatArray:
 
 
 def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[FloatArray]:
+    """Refuses, by what is asked and never by what is there, all that would let one unit change another's vector."""
+    question.require_variables(here.data)
+    mixing = [name for name in ("limits", "row_model") if getattr(question, name) is not None]
+    if mixing or question.abstain:
+        raise ParameterError(
+            f"{mixing[0] if mixing else 'abstain'}: noise protects units of rows as they are; leave it out."
+        )
     if question.is_trying:
         raise ParameterError(
             f"try_degrees={question.try_degrees}: noise is fitted to one matrix of products, not more."
@@ -253,6 +260,10 @@ def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[
         if question.design.nuisance.scope != "all":
             raise ParameterError(
                 "center='recording' mixes the rows of a recording; protect unit='recording'."
+            )
+        if question.fold:
+            raise ParameterError(
+                f"fold={question.fold}: where a block begins depends on all rows of a recording; protect unit='recording'."
             )
         for recording in training_parts(here.data, question):
             for rows in design_rows(question.design, CompleteRows(recording).blocks()):
@@ -274,7 +285,9 @@ def _summary_answer(here: Here, question: SummaryQuestion) -> tuple[SiteState, F
     return state, np.concatenate([[moments.n], moments.n * (moments.mean - centre), np.diag(cross), lagged])
 
 
-register_site_task(SiteTask(MomentsQuestion, one_by_one(_moments), _moment_units))
+register_site_task(
+    SiteTask(MomentsQuestion, one_by_one(_moments), _moment_units, lambda question: sums_length(question.q))
+)
 register_site_task(SiteTask(SummaryQuestion, one_by_one(_summary_answer)))
 
 

@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -170,17 +170,27 @@ class EventLog:
         """Append one event."""
         values = {k: v for k, v in event.items() if v not in (None, "", (), -1)}
         line = json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **values}, default=str)
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        with open(self.path, "ab+") as file:
+            file.write((b"" if _ends_a_line(file) else b"\n") + line.encode() + b"\n")
         if self.path.stat().st_size > self.max_bytes:
             content = self.path.read_bytes()[-self.max_bytes // 2 :]
             write_atomically(self.path, content[content.find(b"\n") + 1 :])
 
     def read(self) -> list[dict[str, Any]]:
-        """Return all events."""
+        """Return all events; half a line at the end, left by a process that was killed, is skipped."""
         if not self.path.exists():
             return []
-        return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+        content = self.path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1].decode("utf-8")
+        return [json.loads(line) for line in whole.splitlines() if line.strip()]
+
+
+def _ends_a_line(file: IO[bytes]) -> bool:
+    """Whether what comes next begins a line; reads the last byte."""
+    if file.seek(0, os.SEEK_END) == 0:
+        return True
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
 
 
 def _last_change(directory: Path) -> float:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from feddbn._version import __version__
@@ -13,15 +11,13 @@ from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.protocol.endpoint import agree, chosen_variables
 from feddbn.federation.protocol.study import Study
 from feddbn.method_table import find_method
-from feddbn.privacy.audit import parse_entries
-from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.deployed.books import account_of
 from feddbn.runtime.deployed.masking import read_identity, read_peers
 from feddbn.runtime.deployed.open_site import read_data, study_checks
 from feddbn.runtime.deployed.settings import SiteSettings
-from feddbn.runtime.deployed.store import AUDIT
 
-__all__ = ["spent_epsilon", "study_remarks", "tasks_of", "why_refused"]
+__all__ = ["study_remarks", "tasks_of", "why_refused"]
 
 # What a method asks for only if the data or its other settings call for it.
 _PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
@@ -116,17 +112,6 @@ def _looks(parameters: Mapping[str, Any]) -> bool:
     return not is_given or any(parameters.get(name) != value for name, value in _NO_LOOK.items())
 
 
-def spent_epsilon(state: Path, delta: float) -> float:
-    """Return what the site's audit logs say was spent so far."""
-    released = [
-        (entry.task, entry.noise_multiplier)
-        for path in sorted((state / AUDIT).glob("*.jsonl"))
-        for entry in parse_entries(path.read_text(encoding="utf-8").splitlines())
-        if entry.event == "sent"
-    ]
-    return Ledger.replay(released).epsilon(delta)
-
-
 def _tasks(policy: SitePolicy, study: Study) -> None:
     lacking = [task for task in _lacking(policy, study) if task not in _PERHAPS]
     if lacking:
@@ -168,11 +153,10 @@ def _masking(settings: SiteSettings, study: Study) -> None:
 def _budget(settings: SiteSettings, policy: SitePolicy, study: Study) -> None:
     if policy.max_epsilon is None or study.privacy.epsilon is None:
         return
-    spent = spent_epsilon(settings.state, policy.delta)
-    if spent >= policy.max_epsilon or math.isinf(spent):
+    account = account_of(settings)
+    if account.spent(policy.unit, policy.delta) >= policy.max_epsilon:
         raise SiteRefused(
-            f"this site has spent epsilon {spent:.3g} of its budget of {policy.max_epsilon:g} for each {policy.unit}; no "
-            "further study with noise can be answered."
+            f"this site's privacy budget: {account.words(policy).rstrip('.')}; no further study with noise can be answered."
         )
 
 
