@@ -97,14 +97,17 @@ class Grid:
         """Return the sum of the units' vectors (length,), each clipped to `bound`."""
         total = np.zeros(length, dtype=np.int64)
         n_units = n_clipped = n_left_out = 0
-        for vector in units:
-            n_units += 1
-            if not np.isfinite(np.vdot(weights * vector, weights * vector)):
-                n_left_out += 1
-                continue
-            steps, is_clipped = self.clipped(vector, bound, weights)
-            total = np.clip(total + steps, -self.limit, self.limit)
-            n_clipped += is_clipped
+        # What overflows is left out below.
+        with np.errstate(all="ignore"):
+            for vector in units:
+                n_units += 1
+                weighted = weights * vector
+                if not np.isfinite(np.vdot(weighted, weighted)):
+                    n_left_out += 1
+                    continue
+                steps, is_clipped = self.clipped(vector, bound, weights)
+                total = np.clip(total + steps, -self.limit, self.limit)
+                n_clipped += is_clipped
         return ClippedSum(total, n_units, n_clipped, n_left_out)
 
     def noise(self, deviations: FloatArray, random_bytes: RandomBytes) -> Integers:
