@@ -8,6 +8,9 @@ import pytest
 
 pytest.importorskip("cryptography")
 pytest.importorskip("dp_accounting")
+from typer.testing import CliRunner
+
+from feddbn.cli.site import site_app
 from feddbn.errors import NotEnoughSites
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.task import Task
@@ -96,6 +99,19 @@ def test_noise_for_rows_does_not_count_as_noise_for_recordings(tmp_path):
     with pytest.raises(NotEnoughSites):
         again(made, epsilon=0.5)
     assert math.isinf(made.guard("a").epsilon())
+
+
+def test_the_owner_may_take_logs_without_an_index_as_complete(sites):
+    index = sites.place / "a" / "state" / "_audit" / "index.json"
+    index.unlink()
+    settings = sites.place / "a" / "feddbn_site.toml"
+    done = CliRunner().invoke(site_app, ["adopt", "--settings", str(settings)])
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines() == [
+        "1 audit log taken as complete.",
+        "Privacy budget: epsilon 1 of 5 for each recording spent, 4 left (delta = 1e-05).",
+    ]
+    again(sites)
 
 
 def test_what_is_left_is_shown(sites):

@@ -84,11 +84,15 @@ class Grid:
 
         Its weighted norm is at most `bound` less what rounding can add.
         """
-        norm = float(np.linalg.norm(weights * vector))
-        target = (bound - self.step * float(np.linalg.norm(weights))) * (1 - _TO_BE_SURE)
+        target = (bound - self.step * math.sqrt(np.vdot(weights, weights))) * (1 - _TO_BE_SURE)
+        weighted = weights * vector
+        norm = math.sqrt(np.vdot(weighted, weighted))
+        scale = 2.0**-self.exponent
         if norm > target:
-            vector = vector * (max(target, 0.0) / norm)
-        steps = np.clip(np.rint(vector * 2.0**-self.exponent), -self.limit, self.limit)
+            scale *= max(target, 0.0) / norm
+        steps = np.rint(vector * scale)
+        if norm * 2.0**-self.exponent > self.limit * weights.min():
+            np.clip(steps, -self.limit, self.limit, out=steps)
         return steps.astype(np.int64), norm > bound
 
     def clipped_sum(
@@ -97,16 +101,19 @@ class Grid:
         """Return the sum of the units' vectors (length,), each clipped to `bound`."""
         total = np.zeros(length, dtype=np.int64)
         n_units = n_clipped = n_left_out = 0
+        # No entry of a rounded unit is larger, so few sums can reach the limit at all.
+        largest = min(bound / float(weights.min()) / self.step + 1, self.limit)
         # What overflows is left out below.
         with np.errstate(all="ignore"):
             for vector in units:
                 n_units += 1
-                weighted = weights * vector
-                if not np.isfinite(np.vdot(weighted, weighted)):
+                if not math.isfinite(np.vdot(weights * vector, weights * vector)):
                     n_left_out += 1
                     continue
                 steps, is_clipped = self.clipped(vector, bound, weights)
-                total = np.clip(total + steps, -self.limit, self.limit)
+                total += steps
+                if n_units * largest > self.limit:
+                    np.clip(total, -self.limit, self.limit, out=total)
                 n_clipped += is_clipped
         return ClippedSum(total, n_units, n_clipped, n_left_out)
 

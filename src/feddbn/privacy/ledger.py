@@ -23,7 +23,7 @@ from feddbn.privacy.gaussian import gaussian_epsilon
 from feddbn.privacy.grid import SLACK
 from feddbn.privacy.policy import Unit
 
-__all__ = ["Accountant", "GaussianRelease", "Ledger", "Release", "UnprotectedRelease"]
+__all__ = ["Accountant", "GaussianRelease", "Ledger", "Release", "UnprotectedRelease", "entry_epsilon"]
 
 Accountant = Literal["pld", "rdp"]
 # Privacy losses are counted in steps of this size; coarser is faster and, by the accountant's rounding,
@@ -128,6 +128,13 @@ class Ledger:
     def replay(cls, entries: Iterable[AuditEntry]) -> Ledger:
         """Return the ledger of what an audit log says was sent."""
         return cls(tuple(_release(entry) for entry in entries if entry.event == "sent"))
+
+
+def entry_epsilon(entry: AuditEntry) -> float | None:
+    """Return what one answer in an audit log costs by itself, for its unit; None if it carries no noise."""
+    if entry.event != "sent" or entry.noise_multiplier is None or entry.delta is None:
+        return None
+    return gaussian_epsilon(entry.delta, entry.noise_multiplier) + SLACK
 
 
 def _release(entry: AuditEntry) -> Release:

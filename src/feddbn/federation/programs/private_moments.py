@@ -17,6 +17,7 @@ from feddbn.federation.programs.unit_norms import UnitNormsQuestion
 from feddbn.federation.protocol.study import Privacy, Study
 from feddbn.federation.protocol.task import ServerProgram, Task
 from feddbn.privacy.clipping import choose_clip, norm_edges
+from feddbn.privacy.gaussian import gaussian_epsilon
 from feddbn.privacy.grid import SLACK
 from feddbn.privacy.noise_aware import NoisyMoments, moments_of_noisy_sums
 from feddbn.privacy.noise_plan import ClipRule, NoisePlan, columns_of, multiplier_for
@@ -28,6 +29,7 @@ __all__ = [
     "guaranteed_sites",
     "private_moments",
     "private_moments_plan",
+    "study_costs",
     "study_noise_plan",
 ]
 
@@ -75,6 +77,12 @@ def study_noise_plan(privacy: Privacy) -> NoisePlan:
     return private_moments_plan(
         "moments", privacy.unit, privacy.epsilon, privacy.delta, privacy.clip, privacy.n_colluding
     )
+
+
+def study_costs(privacy: Privacy) -> dict[str, float]:
+    """Return the epsilon of each answer that a study with noise asks for, by itself; together they cost what it promises."""
+    plan = study_noise_plan(privacy)
+    return {task: gaussian_epsilon(privacy.delta, plan.multiplier_of(task)) + SLACK for task in plan.rules}
 
 
 def guaranteed_sites(study: Study) -> int:

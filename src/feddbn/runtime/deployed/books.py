@@ -144,6 +144,7 @@ class Books:
 
     def adopt(self) -> int:
         """Index the logs as they are, if each is intact by itself; return how many there are. The owner's decision."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._locked():
             index = BookIndex()
             for run_id in self._logs():

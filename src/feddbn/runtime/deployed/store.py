@@ -171,7 +171,9 @@ class EventLog:
         values = {k: v for k, v in event.items() if v not in (None, "", (), -1)}
         line = json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **values}, default=str)
         with open(self.path, "ab+") as file:
-            file.write((b"" if _ends_a_line(file) else b"\n") + line.encode() + b"\n")
+            # Half a line, left by a process that was killed, goes.
+            file.truncate(_whole_lines(file))
+            file.write(line.encode() + b"\n")
         if self.path.stat().st_size > self.max_bytes:
             content = self.path.read_bytes()[-self.max_bytes // 2 :]
             write_atomically(self.path, content[content.find(b"\n") + 1 :])
@@ -185,12 +187,14 @@ class EventLog:
         return [json.loads(line) for line in whole.splitlines() if line.strip()]
 
 
-def _ends_a_line(file: IO[bytes]) -> bool:
-    """Whether what comes next begins a line; reads the last byte."""
-    if file.seek(0, os.SEEK_END) == 0:
-        return True
-    file.seek(-1, os.SEEK_END)
-    return file.read(1) == b"\n"
+def _whole_lines(file: IO[bytes]) -> int:
+    """Return the length of a file without half a line at its end; reads one byte if there is none."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - 1, 0))
+    if file.read(1) in (b"", b"\n"):
+        return size
+    file.seek(0)
+    return file.read().rfind(b"\n") + 1
 
 
 def _last_change(directory: Path) -> float:
