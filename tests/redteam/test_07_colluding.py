@@ -11,7 +11,7 @@ from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.study import parse_study, study_from_json
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.gaussian import gaussian_epsilon
-from redteam.noisy_sites import VARIABLES, make
+from support.noisy_sites import VARIABLES, make
 
 TASK = Task(MomentsQuestion(n_lags=1, variables=VARIABLES))
 CLIP = 5.0

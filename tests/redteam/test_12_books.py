@@ -15,7 +15,7 @@ from feddbn.errors import NotEnoughSites
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.task import Task
 from feddbn.runtime.deployed.check import check_settings
-from redteam.noisy_sites import VARIABLES, make
+from support.noisy_sites import VARIABLES, make
 
 POLICY = "max_epsilon = 5.0\n"
 TASK = Task(MomentsQuestion(n_lags=1, variables=VARIABLES))

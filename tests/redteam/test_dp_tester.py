@@ -23,8 +23,8 @@ from feddbn.federation.protocol.site import Site, answer_of_one, site_task
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.clipping import norm_edges
 from feddbn.privacy.noise_plan import ClipRule, NoisePlan
-from redteam.noisy_sites import VARIABLES, NoisySites, make, noise_rows
 from support.dp_tester import curve_violation, violation
+from support.noisy_sites import VARIABLES, NoisySites, make, noise_rows
 from support.questions import make_question
 
 WIDTH = 500

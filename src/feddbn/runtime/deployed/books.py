@@ -169,9 +169,10 @@ class Books:
         """A sentence if there are logs and no index that could tell whether they are all."""
         if index is not None or not (logs or self._index.exists()):
             return None
+        what = "was altered, or the identity is another" if self._index.exists() else "is missing"
         return (
-            f"the index of the audit logs {'was altered' if self._index.exists() else 'is missing'}; if the logs in "
-            f"{self._directory} are complete, `feddbn site adopt` takes them as they are."
+            f"the index of the audit logs {what}; if the logs in {self._directory} are complete, `feddbn site adopt` takes "
+            "them as they are."
         )
 
     def _path(self, run_id: str) -> Path:

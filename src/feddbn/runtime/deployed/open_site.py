@@ -66,7 +66,14 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
                 "correct `units` in the study or in the site's settings."
             )
 
-    return [lags, rules, units]
+    def clock(study: Study) -> None:
+        if study.privacy.epsilon is not None and settings.time and settings.freq is None:
+            raise SiteRefused(
+                "the study promises noise for each unit, but this site reads the step between rows off all of them, so one "
+                'can change the others; say it in the site\'s settings (freq, for example "1h").'
+            )
+
+    return [lags, rules, units, clock]
 
 
 def open_site(
