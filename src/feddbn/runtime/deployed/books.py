@@ -20,7 +20,7 @@ from feddbn.privacy.book_index import BookIndex, Head, index_key
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy, Unit
 from feddbn.runtime.deployed.settings import SiteSettings
-from feddbn.runtime.deployed.store import AUDIT, EventLog, write_atomically
+from feddbn.runtime.deployed.store import AUDIT, EventLog, whole_lines, write_atomically
 
 __all__ = ["Account", "Books", "account_of", "books_of"]
 
@@ -114,7 +114,9 @@ class Books:
         """Add an entry to the log of a run; log and index are on disk when the call returns."""
         with self._locked():
             index = self._read_index()
-            with open(self._path(run_id), "ab") as file:
+            with open(self._path(run_id), "ab+") as file:
+                # A write that failed, for want of space, may have left half a line.
+                file.truncate(whole_lines(file))
                 file.write(line.rstrip("\n").encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())

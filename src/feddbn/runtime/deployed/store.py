@@ -35,6 +35,7 @@ __all__ = [
     "prune_runs",
     "run_directory",
     "unchanged_directories",
+    "whole_lines",
     "write_atomically",
 ]
 
@@ -172,7 +173,7 @@ class EventLog:
         line = json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **values}, default=str)
         with open(self.path, "ab+") as file:
             # Half a line, left by a process that was killed, goes.
-            file.truncate(_whole_lines(file))
+            file.truncate(whole_lines(file))
             file.write(line.encode() + b"\n")
         if self.path.stat().st_size > self.max_bytes:
             content = self.path.read_bytes()[-self.max_bytes // 2 :]
@@ -187,7 +188,7 @@ class EventLog:
         return [json.loads(line) for line in whole.splitlines() if line.strip()]
 
 
-def _whole_lines(file: IO[bytes]) -> int:
+def whole_lines(file: IO[bytes]) -> int:
     """Return the length of a file without half a line at its end; reads one byte if there is none."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - 1, 0))

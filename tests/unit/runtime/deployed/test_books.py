@@ -1,6 +1,8 @@
 """A site's audit logs: what was spent survives kills, and cannot be made less by editing or deleting a file."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 
@@ -159,6 +161,16 @@ def _torn(writer):
     return writer.told
 
 
+def test_half_a_line_of_a_failed_write_is_gone_before_the_next(writer):
+    with open(writer.log("one"), "ab") as file:
+        file.write(b'{"asked_by":"ser')
+    chain = AuditChain.resume(writer.log("one").read_text().splitlines()[:2])
+    entry = chain.add(time="now", site="a", event="refused", task="moments", asked_by="s")
+    writer.books.append("one", entry.to_line())
+    assert writer.account().doubt is None
+    assert len(writer.account().by_run["one"]) == 3
+
+
 def test_logs_of_an_earlier_version_are_taken_by_their_owner(writer):
     (writer.state / "_audit" / "index.json").unlink()
     assert writer.books.adopt() == 2
@@ -166,3 +178,37 @@ def test_logs_of_an_earlier_version_are_taken_by_their_owner(writer):
     edited(writer)
     with pytest.raises(FileError, match="the log of run 'one' is not intact"):
         writer.books.adopt()
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from feddbn.privacy.audit import AuditChain
+from feddbn.runtime.deployed.books import Books
+books = Books(Path(sys.argv[1]), b"key")
+books.begin()
+chain = AuditChain.resume(books.lines("one"))
+while True:
+    entry = chain.add(
+        time="now", site="a", event="sent", task="moments", asked_by="s", unit="recording", noise_multiplier=50.0
+    )
+    books.append("one", entry.to_line())
+    print(chain.n_entries, flush=True)
+"""
+
+
+def test_a_process_killed_at_any_moment_leaves_books_that_hold_all_that_left(tmp_path):
+    for kill in range(3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+        seen = [child.stdout.readline() for _ in range(3 + kill)]
+        child.kill()
+        seen += child.stdout.readlines()
+        child.wait()
+        child.stdout.close()
+        acknowledged = int(seen[-1])
+        account = Books(tmp_path, b"key").account()
+        assert account.doubt is None
+        # At most one more than was acknowledged: what is in the books and never left costs, and hides nothing.
+        assert acknowledged <= len(account.by_run["one"]) <= acknowledged + 1
