@@ -15,12 +15,12 @@ grid) to whole numbers, S^2 = m s^2, and let n be the number of coordinates. For
 2. A discrete Gaussian is nearly a rounded continuous one. With phi the density of N(0, S^2) and z = k / S,
    P(round = k) = phi(k) int_0^{1/2} 2 cosh(k u / S^2) exp(-u^2 / (2 S^2)) du lies between phi(k) exp(-1 / (8 S^2)) and
    phi(k) exp(z^2 / (8 S^2)), since 1 <= cosh(x) <= exp(x^2 / 2). Poisson's summation gives
-   phi(k) / P(k) = 1 + 2 sum_{j>=1} exp(-2 pi^2 S^2 j^2). So for |z| <= 40 the logarithms differ by at most
-   eta = 1601 / (8 S^2) + 3 exp(-2 pi^2 S^2).
+   phi(k) / P(k) = 1 + 2 sum_{j>=1} exp(-2 pi^2 S^2 j^2). So for |z| <= 64 the logarithms differ by at most
+   eta = 4097 / (8 S^2) + 3 exp(-2 pi^2 S^2).
 3. Rounding is done to what a Gaussian mechanism has released (whole numbers pass through rounding), so it costs nothing.
 
-Going there and back, epsilon grows by at most 2 n (tau + eta) at the same delta. Beyond 40 standard deviations lies less
-than 2 n exp(-800), which adds less than 1e-80 to delta for epsilon up to 600. `discretisation_cost` is that number.
+Going there and back, epsilon grows by at most 2 n (tau + eta) at the same delta; `discretisation_cost` is that number. Beyond
+64 standard deviations lies less than 2 n exp(-2048), which adds less than 1e-90 to delta up to `LARGEST_EPSILON`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ from numpy.typing import NDArray
 
 from feddbn.errors import ParameterError
 
-__all__ = ["Integers", "RandomBytes", "discrete_gaussian", "discretisation_cost"]
+__all__ = ["LARGEST_EPSILON", "Integers", "RandomBytes", "discrete_gaussian", "discretisation_cost"]
 
 RandomBytes = Callable[[int], bytes]
 Integers = NDArray[np.int64]
 # Python's integers in an array: their arithmetic never wraps around.
 _Whole = NDArray[Any]
 _WORD = 62
-_FARTHEST = 40.0
+_FARTHEST = 64.0
+LARGEST_EPSILON = 1800.0
+"""Beyond it the proof above says nothing, and neither would epsilon."""
 
 
 def discretisation_cost(n_numbers: int, deviation: float, n_shares: int) -> float:

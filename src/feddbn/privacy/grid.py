@@ -34,7 +34,7 @@ _FINEST, _COARSEST = -56, 20
 LONGEST = 2**20
 """Longest vector that noise is added to."""
 SLACK = discretisation_cost(LONGEST, 2.0**SHARE_BITS, 255)
-"""What a release of at most `LONGEST` numbers costs in epsilon for being on a grid: below 1e-7."""
+"""What a release of at most `LONGEST` numbers costs in epsilon for being on a grid: below 3e-7."""
 _TO_BE_SURE = 1e-9
 
 

@@ -13,7 +13,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import ParameterError
 from feddbn.privacy.clipping import gram_weights
-from feddbn.privacy.discrete_gaussian import RandomBytes
+from feddbn.privacy.discrete_gaussian import LARGEST_EPSILON, RandomBytes
 from feddbn.privacy.gaussian import noise_multiplier
 from feddbn.privacy.grid import LONGEST, SLACK, Grid
 from feddbn.privacy.policy import Unit
@@ -24,8 +24,11 @@ __all__ = ["ClipRule", "NoisePlan", "NoisyVector", "columns_of", "multiplier_for
 def multiplier_for(epsilon: float, delta: float, n_releases: int = 1) -> float:
     """Return the least noise multiplier with which `n_releases` answers on a grid cost epsilon in total."""
     left = epsilon - n_releases * SLACK
-    if epsilon > 0 >= left:
-        raise ParameterError(f"epsilon must be above {n_releases * SLACK:.1g}, got {epsilon}.")
+    if epsilon > 0 >= left or LARGEST_EPSILON < epsilon < math.inf:
+        least = n_releases * SLACK
+        raise ParameterError(
+            f"epsilon must be above {least:.1g} and at most {LARGEST_EPSILON:g}, got {epsilon}."
+        )
     return noise_multiplier(left, delta, n_releases)
 
 

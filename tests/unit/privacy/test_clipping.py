@@ -121,3 +121,11 @@ def test_plan_for_a_budget_is_calibrated():
 def test_impossible_plans_are_refused(make, sentence):
     with pytest.raises(ParameterError, match=sentence):
         make()
+
+
+def test_epsilon_for_which_a_grid_has_no_proof_is_refused():
+    for wrong in (1e-8, 2000.0):
+        with pytest.raises(ParameterError, match=r"epsilon must be above 2e-07 and at most 1800, got"):
+            NoisePlan.for_budget("row", wrong, 1e-5, {})
+    with pytest.raises(ParameterError, match="epsilon must be positive and finite"):
+        NoisePlan.for_budget("row", -1.0, 1e-5, {})
