@@ -106,6 +106,38 @@ def test_a_guard_that_refuses_for_the_data_is_found_out():
     assert violation(*outcomes, 1.0, 1e-5) > 0
 
 
+RNG = np.random.default_rng(3)
+ODD = {
+    "no row": np.zeros((0, 2)),
+    "one row": np.ones((1, 2)),
+    "three rows": RNG.normal(size=(3, 2)),
+    "constant": np.ones((9, 2)),
+    "empty cells": np.where(RNG.random((9, 2)) < 0.3, np.nan, 1.0),
+    "all cells empty": np.full((9, 2), np.nan),
+    "overflow": 1e200 * RNG.normal(size=(9, 2)),
+    "largest": np.full((9, 2), 1.7e308),
+}
+ASKED = [
+    {},
+    {"center": "recording"},
+    {"center": "recording", "degree": 3},
+    {"center": "recording", "degree": 2, "periods": (4.0,)},
+    {"n_lags": 5},
+    {"fold": (0, 3, 500)},
+    {"origin": np.full(4, 1e300)},
+]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_no_recording_makes_a_question_fail(asked):
+    plan = private_moments_plan("moments", "recording", 1.0, 1e-5, 5.0)
+    question = MomentsQuestion(**{"n_lags": 1, "variables": VARIABLES, **asked})
+    for values in ODD.values():
+        data = MemorySite(VARIABLES, [ArrayRecording("r", (Block(values),))])
+        answer = Site("a", data, (DpGuard(plan, os.urandom, None, 1e-5),)).answer(Task(question))
+        assert np.all(np.isfinite(answer))
+
+
 N_BINS, N_RUNS = 40, 6
 QUESTION = UnitNormsQuestion(of=MomentsQuestion(n_lags=1, variables=VARIABLES), unit="recording", norm="gram")
 
