@@ -17,11 +17,15 @@ from scipy.stats import norm
 from feddbn.core.designs.lagged import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 from feddbn.methods.simulation import simulate
-from feddbn.privacy.clipping import clip_to, gram_weights
+from feddbn.privacy.clipping import gram_weights
 from feddbn.privacy.gaussian import noise_multiplier
 from feddbn.privacy.noise_plan import ClipRule, NoisePlan
 
 DELTA, N_TRIALS, N_SITES = 1e-5, 1000, 5
+
+
+def clip_to(vector: np.ndarray, bound: float, weights: np.ndarray) -> np.ndarray:
+    return vector * min(1.0, bound / float(np.linalg.norm(weights * vector)))
 
 
 def auc(inside: np.ndarray, outside: np.ndarray) -> float:
@@ -71,7 +75,7 @@ def main(n_trials: int = N_TRIALS) -> None:
                 total = np.zeros_like(target)
                 for k, site in enumerate(others):
                     here = [*site, target] if member and k == 0 else site
-                    total += plan.protect("moments", target, here, 1, N_SITES, rng).value
+                    total += plan.protect("moments", here, True, len(target), 1, N_SITES, rng.bytes).value
                 # Log likelihood ratio of the two Gaussians, up to constants.
                 scores[member].append(float((weights * (total - base)) @ (weights * clipped)))
         measured = auc(np.array(scores[True]), np.array(scores[False]))

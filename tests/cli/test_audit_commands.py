@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from feddbn.cli.audit import audit
 from feddbn.errors import FileError, ParameterError
 from feddbn.privacy.audit import AuditChain
+from feddbn.privacy.gaussian import noise_multiplier
 
 runner = CliRunner()
 
@@ -96,6 +97,27 @@ def test_show_is_readable(log):
     assert "line 2, refused: this site does not allow the task 'rows'." in result.output
     assert "2 answers left this site (3696 bytes of numbers), 1 refused." in result.output
     assert "Do not trust" not in result.output
+
+
+def test_show_says_what_each_answer_cost_and_what_all_together(tmp_path):
+    entry = AuditChain().add(
+        time="now",
+        site="a",
+        event="sent",
+        task="moments",
+        asked_by="server",
+        protection="noise",
+        unit="recording",
+        noise_multiplier=noise_multiplier(1.0, 1e-5),
+        epsilon=3.25,
+        delta=1e-5,
+    )
+    path = tmp_path / "log.jsonl"
+    path.write_text(entry.to_line() + "\n")
+    shown = runner.invoke(audit, ["show", str(path)], terminal_width=160, env={"COLUMNS": "160"}).output
+    assert "epsilon" in shown
+    assert "so far" in shown
+    assert shown.splitlines()[2].split()[-4:] == ["1", "3.25", "per", "recording"]
 
 
 def test_show_warns_of_an_edited_log_and_counts_a_single_answer(log):

@@ -44,6 +44,7 @@ def kits(tmp_path_factory):
         ("federation", "flower-app"),
         ("site", "check"),
         ("site", "start"),
+        ("site", "adopt"),
         ("server", "start"),
         ("submit",),
         ("status",),

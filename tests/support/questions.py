@@ -7,7 +7,7 @@ from feddbn.federation.protocol.question import Question
 from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
 
 
-def make_question(name, answer=None, units=None, **fields):
+def make_question(name, answer=None, units=None, length=None, **fields):
     """Return a kind of question with these fields, answered by ``answer(here, question)`` if that is given."""
     items = [(key, Any, spec) for key, spec in fields.items()]
     namespace = {"name": name, "purpose": "test"}
@@ -15,7 +15,7 @@ def make_question(name, answer=None, units=None, **fields):
         "TestQuestion", items, bases=(Question,), namespace=namespace, frozen=True, kw_only=True
     )
     if answer is not None:
-        register_site_task(SiteTask(kind, one_by_one(answer), units))
+        register_site_task(SiteTask(kind, one_by_one(answer), units, length))
     return kind
 
 

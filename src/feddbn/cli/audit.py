@@ -116,6 +116,7 @@ def show(log: Log, as_json: Json = False) -> None:
     from rich.table import Table
 
     from feddbn.privacy.audit import parse_entries, totals, verify_chain
+    from feddbn.privacy.ledger import entry_epsilon
 
     lines = read_log(log)
     entries = parse_entries(lines)
@@ -123,12 +124,15 @@ def show(log: Log, as_json: Json = False) -> None:
         typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
         return
     table = Table(box=SIMPLE_HEAD, show_edge=False)
-    for column in ("time", "event", "task", "asked by", "numbers", "protection", "epsilon"):
-        table.add_column(column, justify="right" if column in ("numbers", "epsilon") else "left")
+    right = ("numbers", "epsilon", "so far")
+    for column in ("time", "event", "task", "asked by", "numbers", "protection", *right[1:]):
+        table.add_column(column, justify="right" if column in right else "left")
     for entry in entries:
         spent = "-" if entry.epsilon is None else f"{entry.epsilon:.3g} per {entry.unit}"
+        cost = entry_epsilon(entry)
         numbers = "none" if entry.event == "refused" else str(entry.length)
-        table.add_row(entry.time, entry.event, entry.task, entry.asked_by, numbers, entry.protection, spent)
+        seen = (entry.time, entry.event, entry.task, entry.asked_by, numbers, entry.protection)
+        table.add_row(*seen, "-" if cost is None else f"{cost:.3g}", spent)
     Console().print(table)
     for entry in entries:
         if entry.note:

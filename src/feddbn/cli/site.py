@@ -66,6 +66,25 @@ def serve(
     )
 
 
+@site_app.command("adopt")
+def adopt(
+    settings: Annotated[Path, typer.Option(help="The site's settings file.")],
+) -> None:
+    """Take the audit logs in the site's state as complete, after an update or when their index was lost.
+
+    The privacy budget is what all logs say was spent. Do this only if no log was deleted or shortened.
+    """
+    from feddbn.runtime.deployed.books import books_of
+    from feddbn.runtime.deployed.protection import read_policy
+    from feddbn.runtime.deployed.settings import read_site_settings
+
+    values = read_site_settings(settings)
+    books = books_of(values, typer.echo)
+    n_logs = books.adopt()
+    typer.echo(f"{n_logs} audit log{'' if n_logs == 1 else 's'} taken as complete.")
+    typer.echo(f"Privacy budget: {books.account().words(read_policy(values.policy))}.")
+
+
 @site_app.command("start")
 def start(kit: Kit) -> None:
     """Run the site in the foreground until it is stopped; systemd restarts it."""

@@ -1,4 +1,4 @@
-"""How far one unit can move a sum, and noise to hide it.
+"""Which norm bounds a unit's vector, and which bound is worth its noise; `grid` clips and adds the noise.
 
 A vector's norm is ``|weights * v|``; the noise on coordinate i then has standard deviation ``sigma /
 weights[i]``. For the sums of a Gram matrix (count, totals, upper triangle), `gram_weights` makes this the
@@ -9,7 +9,6 @@ sigma / sqrt(2) off it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,55 +16,11 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, ParameterError
 
 __all__ = [
-    "ClippedSum",
     "choose_clip",
-    "clip_to",
-    "clipped_sum",
-    "gaussian_share",
     "gram_weights",
     "norm_edges",
     "norm_histogram",
 ]
-
-
-@dataclass(frozen=True)
-class ClippedSum:
-    """Sum of clipped unit vectors, how many there were and how many were shortened."""
-
-    value: FloatArray
-    n_units: int
-    n_clipped: int
-
-
-def clip_to(vector: FloatArray, bound: float, weights: FloatArray | None = None) -> FloatArray:
-    """Return `vector` scaled down so that its weighted norm is at most `bound`."""
-    norm = float(np.linalg.norm(vector if weights is None else weights * vector))
-    if not np.isfinite(norm):
-        raise DataError(
-            "a unit's vector is not finite, so its influence cannot be bounded; remove NaN and infinity."
-        )
-    return vector if norm <= bound else vector * (bound / norm)
-
-
-def clipped_sum(
-    units: Iterable[FloatArray], bound: float, length: int, weights: FloatArray | None = None
-) -> ClippedSum:
-    """Return the sum of the units' vectors (length,), each clipped to `bound`."""
-    total, n_units, n_clipped = np.zeros(length), 0, 0
-    for vector in units:
-        clipped = clip_to(vector, bound, weights)
-        total += clipped
-        n_units += 1
-        n_clipped += clipped is not vector
-    return ClippedSum(total, n_units, n_clipped)
-
-
-def gaussian_share(
-    length: int, sigma: float, n_shares: int, rng: np.random.Generator, weights: FloatArray | None = None
-) -> FloatArray:
-    """Return one site's noise (length,): `n_shares` of them add up to standard deviation `sigma`."""
-    noise = rng.normal(scale=sigma / np.sqrt(n_shares), size=length)
-    return noise if weights is None else noise / weights
 
 
 def gram_weights(q: int, count: float = 1.0, total: float = 1.0) -> FloatArray:

@@ -4,7 +4,8 @@ A ledger knows two kinds of events: a Gaussian release with its noise multiplier
 Anything else, and every unprotected event, costs infinitely much: forgetting to teach the ledger something
 can only make it stricter.
 
-Neighbouring data sets differ by adding or removing one unit (a recording or a row, see `NoisePlan`).
+Neighbouring data sets differ by adding or removing one unit (a recording or a row, see `NoisePlan`). Costs are added for one
+unit at a time (`Ledger.for_unit`): noise that hides a row does not hide a recording of many rows.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from functools import lru_cache
 from typing import Literal
 
 from feddbn.errors import BudgetExceeded, MissingExtra, ParameterError
+from feddbn.privacy.audit import AuditEntry
 from feddbn.privacy.gaussian import gaussian_epsilon
+from feddbn.privacy.grid import SLACK
+from feddbn.privacy.policy import Unit
 
-__all__ = ["Accountant", "GaussianRelease", "Ledger", "Release", "UnprotectedRelease"]
+__all__ = ["Accountant", "GaussianRelease", "Ledger", "Release", "UnprotectedRelease", "entry_epsilon"]
 
 Accountant = Literal["pld", "rdp"]
 # Privacy losses are counted in steps of this size; coarser is faster and, by the accountant's rounding,
@@ -36,9 +40,10 @@ class Release:
 
 @dataclass(frozen=True)
 class GaussianRelease(Release):
-    """A sum with Gaussian noise of standard deviation ``multiplier * sensitivity``."""
+    """A sum with Gaussian noise on a grid, of standard deviation ``multiplier`` times what one `unit` can change."""
 
     multiplier: float
+    unit: Unit = "recording"
 
     def __post_init__(self) -> None:
         if not 0 < self.multiplier < math.inf:
@@ -60,16 +65,34 @@ class Ledger:
         """Return the ledger with one release more."""
         return Ledger((*self.releases, release))
 
+    def for_unit(self, unit: Unit) -> Ledger:
+        """Return what the releases are for one `unit`.
+
+        A row changes at most the vector of its recording, to another one within the bound: twice what a recording's coming
+        or going changes. How many rows a recording has is not known here, so noise for rows counts as none for it.
+        """
+
+        def seen(release: Release) -> Release:
+            if not isinstance(release, GaussianRelease) or release.unit == unit:
+                return release
+            if release.unit == "recording":
+                return GaussianRelease(release.task, release.multiplier / 2, unit)
+            return UnprotectedRelease(release.task)
+
+        return Ledger(tuple(seen(release) for release in self.releases))
+
     def epsilon(self, delta: float, accountant: Accountant = "pld") -> float:
-        """Return the total epsilon at `delta`; infinite if one release is unprotected or unknown."""
+        """Return the total epsilon at `delta`; infinite if one release is unprotected or unknown, or of another unit than
+        the others.
+        """
         if not 0 < delta < 1:
             raise ParameterError(f"delta must lie strictly between 0 and 1, got {delta}.")
         if accountant not in ("pld", "rdp"):
             raise ParameterError(f"accountant must be 'pld' or 'rdp', got {accountant!r}.")
-        if any(type(release) is not GaussianRelease for release in self.releases):
+        if not self._is_of_one_unit:
             return math.inf
         counts = Counter(r.multiplier for r in self.releases if isinstance(r, GaussianRelease))
-        return _epsilon(tuple(sorted(counts.items())), delta, accountant)
+        return _epsilon(tuple(sorted(counts.items())), delta, accountant) + SLACK * len(self.releases)
 
     def check(
         self, release: Release, delta: float, budget: float, unit: str, limit: str = "this site's budget"
@@ -92,16 +115,35 @@ class Ledger:
         """Gaussian releases together are one with ``1 / multiplier^2`` added up (Dong, Roth & Su 2022,
         Corollary 3.3).
         """
-        if any(type(release) is not GaussianRelease for release in self.releases):
+        if not self._is_of_one_unit:
             return math.inf
         precision = sum(r.multiplier**-2 for r in self.releases if isinstance(r, GaussianRelease))
-        return gaussian_epsilon(delta, precision**-0.5)
+        return gaussian_epsilon(delta, precision**-0.5) + SLACK * len(self.releases)
+
+    @property
+    def _is_of_one_unit(self) -> bool:
+        known = [release for release in self.releases if type(release) is GaussianRelease]
+        return len(known) == len(self.releases) and len({release.unit for release in known}) <= 1
 
     @classmethod
-    def replay(cls, multipliers: Iterable[tuple[str, float | None]]) -> Ledger:
-        """Return the ledger of (task, noise multiplier or None) pairs, such as an audit log holds."""
-        events = (UnprotectedRelease(t) if z is None else GaussianRelease(t, z) for t, z in multipliers)
-        return cls(tuple(events))
+    def replay(cls, entries: Iterable[AuditEntry]) -> Ledger:
+        """Return the ledger of what an audit log says was sent."""
+        return cls(tuple(_release(entry) for entry in entries if entry.event == "sent"))
+
+
+def entry_epsilon(entry: AuditEntry) -> float | None:
+    """Return what one answer in an audit log costs by itself, for its unit; None if it carries no noise."""
+    if entry.event != "sent" or entry.noise_multiplier is None or entry.delta is None:
+        return None
+    return gaussian_epsilon(entry.delta, entry.noise_multiplier) + SLACK
+
+
+def _release(entry: AuditEntry) -> Release:
+    """What an entry of the audit log cost; one that does not say all that is needed is unprotected."""
+    multiplier, unit = entry.noise_multiplier, entry.unit
+    if multiplier is None or unit not in ("recording", "row"):
+        return UnprotectedRelease(entry.task)
+    return GaussianRelease(entry.task, multiplier, "recording" if unit == "recording" else "row")
 
 
 @lru_cache(maxsize=256)

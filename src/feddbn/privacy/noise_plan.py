@@ -12,11 +12,24 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import ParameterError
-from feddbn.privacy.clipping import clip_to, clipped_sum, gaussian_share, gram_weights
+from feddbn.privacy.clipping import gram_weights
+from feddbn.privacy.discrete_gaussian import LARGEST_EPSILON, RandomBytes
 from feddbn.privacy.gaussian import noise_multiplier
+from feddbn.privacy.grid import LONGEST, SLACK, Grid
 from feddbn.privacy.policy import Unit
 
-__all__ = ["ClipRule", "NoisePlan", "NoisyVector", "columns_of"]
+__all__ = ["ClipRule", "NoisePlan", "NoisyVector", "columns_of", "multiplier_for"]
+
+
+def multiplier_for(epsilon: float, delta: float, n_releases: int = 1) -> float:
+    """Return the least noise multiplier with which `n_releases` answers on a grid cost epsilon in total."""
+    left = epsilon - n_releases * SLACK
+    if epsilon > 0 >= left or LARGEST_EPSILON < epsilon < math.inf:
+        least = n_releases * SLACK
+        raise ParameterError(
+            f"epsilon must be above {least:.1g} and at most {LARGEST_EPSILON:g}, got {epsilon}."
+        )
+    return noise_multiplier(left, delta, n_releases)
 
 
 def columns_of(length: int) -> int:
@@ -45,6 +58,8 @@ class ClipRule:
         See `gram_weights`.
     noise_factor
         Noise of this task relative to the plan's multiplier.
+    is_count
+        The entries of a unit's vector are never negative, as in a histogram.
     """
 
     bound: float | None = None
@@ -52,6 +67,7 @@ class ClipRule:
     count_weight: float = 1.0
     total_weight: float = 1.0
     noise_factor: float = 1.0
+    is_count: bool = False
 
     def __post_init__(self) -> None:
         for name in ("bound", "count_weight", "total_weight", "noise_factor"):
@@ -67,22 +83,33 @@ class ClipRule:
             raise ParameterError(f"this task must name a positive clip_bound, got {asked!r}.")
         return float(asked)
 
-    def weights(self, length: int) -> FloatArray | None:
-        """Return the weights of a vector of this length, or None for the flat norm."""
+    @property
+    def never_opposed(self) -> bool:
+        """Whether the vectors of two rows never have a negative (weighted) product.
+
+        For counts that is plain. For rows z and y of moments the product is c^2 + t^2 s + s^2 with s = z y, count weight c
+        and total weight t; its least value is c^2 - t^4 / 4.
+        """
+        return self.is_count or (self.norm == "gram" and self.total_weight**2 <= 2 * self.count_weight)
+
+    def weights(self, length: int) -> FloatArray:
+        """Return the weights of a vector of this length."""
         if self.norm == "flat":
-            return None
+            return np.ones(length)
         return gram_weights(columns_of(length), self.count_weight, self.total_weight)
 
 
 @dataclass(frozen=True)
 class NoisyVector:
-    """What leaves: the bounded, noisy vector; `n_clipped` of `n_units` units were shortened (known to the
-    site only).
+    """What leaves: the bounded, noisy vector, a multiple of the grid's step.
+
+    Of `n_units` units `n_clipped` were shortened and `n_left_out` were not finite (known to the site only).
     """
 
     value: FloatArray
     n_units: int
     n_clipped: int
+    n_left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -126,7 +153,7 @@ class NoisePlan:
         n_colluding: int = 0,
     ) -> NoisePlan:
         """Return the plan with the least noise for which `n_releases` answers cost epsilon in total."""
-        return cls(unit, noise_multiplier(epsilon, delta, n_releases), rules, n_colluding)
+        return cls(unit, multiplier_for(epsilon, delta, n_releases), rules, n_colluding)
 
     def n_shares(self, n_guaranteed: int) -> int:
         """Over how many sites the noise is spread: those that are sure to be in the sum and honest."""
@@ -136,15 +163,27 @@ class NoisePlan:
         """Return the noise multiplier of answers to `task`."""
         return self.multiplier * self.rules[task].noise_factor
 
-    def sensitivity(self, bound: float, is_split: bool, n_lags: int) -> float:
-        """Return how far one unit can move an answer made of vectors of norm at most `bound`.
+    def sensitivity(self, task: str, bound: float, is_split: bool, n_lags: int) -> float:
+        """Return how far one unit can move an answer to `task` made of vectors of norm at most `bound`.
 
-        A recording adds or removes one bounded vector. A row is part of n_lags + 1 lagged rows. An answer
-        that cannot be split by unit stays in a ball, so anything moves it by at most the diameter.
+        A recording adds or removes one bounded vector. An answer that cannot be split by unit stays in a ball, so
+        anything moves it by at most the diameter.
+
+        A row is part of p + 1 lagged rows. Without a clock its neighbours are joined when it is removed, which makes p
+        lagged rows that were not there. Let a be the sum of those that go, |a| <= (p + 1) bound, and b that of those that
+        come, |b| <= p bound. Where vectors are never opposed, a b >= 0 and |a - b|^2 <= |a|^2 + |b|^2; else |a - b| <= |a|
+        + |b|. A clock leaves a gap instead, b = 0, which is covered.
         """
         if not is_split:
             return 2 * bound
-        return bound * (n_lags + 1 if self.unit == "row" else 1)
+        if self.unit == "recording":
+            return bound
+        going, coming = n_lags + 1, n_lags
+        return bound * (math.hypot(going, coming) if self.rules[task].never_opposed else going + coming)
+
+    def sigma(self, task: str, bound: float, is_split: bool, n_lags: int) -> float:
+        """Return the standard deviation of the noise in a sum, for a weight of 1."""
+        return self.multiplier_of(task) * self.sensitivity(task, bound, is_split, n_lags)
 
     def noise_in_sum(
         self, task: str, bound: float, n_lags: int, n_contributors: int, n_guaranteed: int
@@ -154,28 +193,40 @@ class NoisePlan:
         Every contributor adds a full share, so more sites than guaranteed make more noise than needed.
         """
         extra = math.sqrt(n_contributors / self.n_shares(n_guaranteed))
-        return self.multiplier_of(task) * self.sensitivity(bound, True, n_lags) * extra
+        return self.sigma(task, bound, True, n_lags) * extra
 
     def protect(
         self,
         task: str,
-        vector: FloatArray,
-        units: Iterable[FloatArray] | None,
+        vectors: Iterable[FloatArray],
+        is_split: bool,
+        length: int,
         n_lags: int,
         n_guaranteed: int,
-        rng: np.random.Generator,
+        random_bytes: RandomBytes,
         clip_bound: object = None,
     ) -> NoisyVector:
-        """Return this site's bounded answer plus its share of the noise."""
-        rule, length = self.rules[task], len(vector)
+        """Return a site's bounded answer plus its share of the noise.
+
+        Parameters
+        ----------
+        vectors
+            One for each unit, or the whole answer alone if it is not split.
+        n_guaranteed
+            Sites that are sure to be in the sum.
+        random_bytes
+            Where the noise comes from: ``os.urandom`` at a site, ``Generator.bytes`` in a simulation.
+        """
+        if length > LONGEST:
+            raise ParameterError(f"noise is added to at most {LONGEST} numbers, this answer has {length}.")
+        rule = self.rules[task]
         bound = rule.bound_for(clip_bound)
         weights = rule.weights(length)
-        if units is None:
-            bounded = clip_to(vector, bound, weights)
-            total, n_units, n_clipped = bounded, 1, int(bounded is not vector)
-        else:
-            summed = clipped_sum(units, bound, length, weights)
-            total, n_units, n_clipped = summed.value, summed.n_units, summed.n_clipped
-        sigma = self.multiplier_of(task) * self.sensitivity(bound, units is not None, n_lags)
-        noise = gaussian_share(length, sigma, self.n_shares(n_guaranteed), rng, weights)
-        return NoisyVector(total + noise, n_units, n_clipped)
+        sigma = self.sigma(task, bound, is_split, n_lags)
+        deviations = sigma / math.sqrt(self.n_shares(n_guaranteed)) / weights
+        grid = Grid.for_share(float(deviations.min()))
+        summed = grid.clipped_sum(vectors, bound, length, weights)
+        steps = summed.steps + grid.noise(deviations, random_bytes)
+        # Both factors are exact, and so is their product.
+        value = steps.astype(np.float64) * grid.step
+        return NoisyVector(value, summed.n_units, summed.n_clipped, summed.n_left_out)

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from feddbn.errors import BudgetExceeded, ParameterError
+from feddbn.privacy.audit import AuditChain
 from feddbn.privacy.gaussian import gaussian_epsilon, noise_multiplier
+from feddbn.privacy.grid import SLACK
 from feddbn.privacy.ledger import GaussianRelease, Ledger, Release, UnprotectedRelease
 
 
@@ -85,7 +87,7 @@ def test_run_of_seventy_rounds_fits_its_budget_and_the_next_round_does_not():
 
 def test_run_calibrated_to_its_budget_is_not_refused_for_rounding():
     # PLD rounds up: at this budget it says 4.0001 or so, and the exact composition says 4.
-    multipliers = [noise_multiplier(4.0, 1e-5) / np.sqrt(share) for share in (0.1, 0.9)]
+    multipliers = [noise_multiplier(4.0 - 2 * SLACK, 1e-5) / np.sqrt(share) for share in (0.1, 0.9)]
     ledger = Ledger()
     for z in multipliers:
         ledger.check(GaussianRelease("moments", z), 1e-5, 4.0, "recording")
@@ -99,9 +101,38 @@ def test_small_release_is_let_through_by_the_quick_bound():
     Ledger().check(GaussianRelease("moments", 50.0), 1e-5, 4.0, "recording")
 
 
+def entry(task, noise_multiplier, unit="recording", event="sent"):
+    return AuditChain().add(
+        time="", site="a", event=event, task=task, asked_by="s", unit=unit, noise_multiplier=noise_multiplier
+    )
+
+
 def test_ledger_is_replayed_from_what_the_audit_log_holds():
-    ledger = Ledger.replay([("moments", 3.0), ("summary", None)])
+    ledger = Ledger.replay(
+        [entry("moments", 3.0), entry("moments", 1.0, event="refused"), entry("summary", None)]
+    )
     assert ledger.releases == (GaussianRelease("moments", 3.0), UnprotectedRelease("summary"))
+    assert Ledger.replay([entry("moments", 3.0, unit=None)]).releases == (UnprotectedRelease("moments"),)
+
+
+def test_costs_are_added_for_one_unit_at_a_time():
+    by_row = Ledger((GaussianRelease("moments", 5.0, "row"),))
+    assert by_row.for_unit("row") == by_row
+    assert math.isinf(by_row.for_unit("recording").epsilon(1e-5))
+    by_recording = _ledger(5.0, 1)
+    # A row that changes changes its recording's vector by up to twice the bound.
+    assert by_recording.for_unit("row").epsilon(1e-5) == pytest.approx(
+        gaussian_epsilon(1e-5, 2.5) + SLACK, rel=1e-3
+    )
+    mixed = Ledger((*by_row.releases, *by_recording.releases))
+    assert math.isinf(mixed.epsilon(1e-5))
+    together = (1 / 5.0**2 + 1 / 2.5**2) ** -0.5
+    assert mixed.for_unit("row").epsilon(1e-5) == pytest.approx(gaussian_epsilon(1e-5, together), rel=1e-3)
+
+
+def test_every_release_on_a_grid_costs_its_slack():
+    many = _ledger(1e5, 1000)
+    assert many._exact_epsilon(1e-5) >= 1000 * SLACK
 
 
 def test_impossible_arguments_are_named():

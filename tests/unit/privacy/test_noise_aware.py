@@ -3,7 +3,7 @@ import pytest
 
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError
-from feddbn.privacy.clipping import gaussian_share, gram_weights
+from feddbn.privacy.clipping import gram_weights
 from feddbn.privacy.noise_aware import effective_count, moments_of_noisy_sums, repair_psd
 
 
@@ -52,7 +52,7 @@ def test_much_noise_is_repaired_and_counted_as_few_rows():
     q = 6
     exact = Moments.of_rows(rng.normal(size=(300, q)))
     sigma = 250.0
-    vector = exact.to_sums() + gaussian_share(len(exact.to_sums()), sigma, 1, rng, gram_weights(q))
+    vector = exact.to_sums() + rng.normal(scale=sigma / gram_weights(q))
     vector[0] = 300.0
     noisy = moments_of_noisy_sums(vector, q, sigma)
     assert noisy.n_repaired > 0

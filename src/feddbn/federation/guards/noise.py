@@ -7,16 +7,20 @@ booked noise multiplier holds whatever the channel is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.errors import BudgetExceeded, ParameterError
 from feddbn.federation.protocol.site import Channel, Guard, Here, SiteState, SiteTask, answer_of_one
 from feddbn.federation.protocol.task import Task
+from feddbn.privacy.discrete_gaussian import RandomBytes
 from feddbn.privacy.ledger import GaussianRelease, Ledger, Release, UnprotectedRelease
 from feddbn.privacy.noise_plan import NoisePlan, NoisyVector
+from feddbn.privacy.policy import Unit
 
 __all__ = ["DpGuard", "Promise"]
 
@@ -40,14 +44,16 @@ class DpGuard(Guard):
     plan
         What is clipped and how much noise is added; a task without a rule leaves without noise and is
         booked as unprotected.
-    rng
-        The site's own randomness; nobody else may know its seed.
+    random_bytes
+        The site's own randomness: ``os.urandom``, or ``Generator.bytes`` in a simulation.
     budget
         Largest total epsilon (`max_epsilon` of the site's policy), or None for no limit.
     delta
         Delta of every reported epsilon.
     ledger
         What was released before (after a restart, from the audit log: `Ledger.replay`).
+    doubt
+        Why it is not known what was released before, as a sentence; with a budget nothing is answered then.
     promise
         What this run may cost; a task without noise, or one release too many, would break it and is refused.
     """
@@ -55,22 +61,24 @@ class DpGuard(Guard):
     def __init__(
         self,
         plan: NoisePlan,
-        rng: np.random.Generator,
+        random_bytes: RandomBytes,
         budget: float | None,
         delta: float,
         ledger: Ledger | None = None,
         promise: Promise | None = None,
+        doubt: str | None = None,
     ) -> None:
         self._plan = plan
-        self._rng = rng
+        self._random_bytes = random_bytes
         self._budget = budget
         self._delta = delta
         self.ledger = ledger or Ledger()
         self.promise = promise
+        self.doubt = doubt
         self.last: NoisyVector | None = None
 
     @property
-    def unit(self) -> str:
+    def unit(self) -> Unit:
         """Unit of privacy."""
         return self._plan.unit
 
@@ -84,37 +92,58 @@ class DpGuard(Guard):
         return self._plan.multiplier_of(task.name) if task.name in self._plan.rules else None
 
     def epsilon(self) -> float:
-        """Epsilon of everything released so far."""
-        return self.ledger.epsilon(self._delta)
+        """Epsilon of everything released so far, for one unit; infinite if that is not known."""
+        return math.inf if self.doubt else self.ledger.for_unit(self.unit).epsilon(self._delta)
 
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
         """Refuse a task that would exceed the budget, or what the study promises."""
         release, promise = self._release(task), self.promise
+        about = getattr(task.question, "of", None)
+        if about is not None and about.name not in self._plan.rules:
+            raise ParameterError(
+                f"task {task.name!r} about {about.name!r}: this study adds no noise to {about.name!r}."
+            )
         if promise is not None:
             limit = "what the study promises"
             promise.spent.check(release, promise.delta, promise.epsilon, self.unit, limit)
-        if self._budget is not None:
-            self.ledger.check(release, self._delta, self._budget, self.unit)
+        if self._budget is None:
+            return
+        if self.doubt:
+            raise BudgetExceeded(
+                f"what this site has spent of its budget of {self._budget:g} is not known: {self.doubt} Nothing was sent."
+            )
+        self.ledger.for_unit(self.unit).check(release, self._delta, self._budget, self.unit)
 
     def make(
         self, program: SiteTask, here: Here, task: Task, channel: Channel
     ) -> tuple[SiteState, FloatArray] | None:
-        """Return the clipped and noisy vector, or None if the plan has no rule for this task."""
+        """Return the clipped and noisy vector, or None if the plan has no rule for this task.
+
+        Of an answer that can be split by unit nothing else is computed: a program may refuse for what it finds in the
+        data, and such a refusal would leave without noise.
+        """
         if task.name not in self._plan.rules:
             return None
-        new_state, vector = answer_of_one(program, here, task.question)
-        units = None if program.units is None else program.units(here, task.question, self.unit)
-        bound = getattr(task.question, "clip_bound", None)
+        question, state = task.question, here.state
+        if program.units is None or program.length is None:
+            state, whole = answer_of_one(program, here, question)
+            vectors: Iterable[FloatArray] = [whole]
+            is_split, length = False, len(whole)
+        else:
+            vectors, is_split = program.units(here, question, self.unit), True
+            length = program.length(question)
+        bound = getattr(question, "clip_bound", None)
         self.last = self._plan.protect(
             task.name,
-            vector,
-            units,
-            task.question.reach,
+            vectors,
+            is_split,
+            length,
+            question.reach,
             channel.n_guaranteed,
-            self._rng,
+            self._random_bytes,
             bound,
         )
-        return new_state, self.last.value
+        return state, self.last.value
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
         """Book the release."""
@@ -126,4 +155,6 @@ class DpGuard(Guard):
 
     def _release(self, task: Task) -> Release:
         multiplier = self.last_noise(task)
-        return UnprotectedRelease(task.name) if multiplier is None else GaussianRelease(task.name, multiplier)
+        if multiplier is None:
+            return UnprotectedRelease(task.name)
+        return GaussianRelease(task.name, multiplier, self.unit)

@@ -91,4 +91,6 @@ def _answer(here: Here, question: DeviationSharesQuestion) -> tuple[SiteState, F
     return here.state, total
 
 
-register_site_task(SiteTask(DeviationSharesQuestion, one_by_one(_answer), _units))
+register_site_task(
+    SiteTask(DeviationSharesQuestion, one_by_one(_answer), _units, lambda question: question.d * N_BINS)
+)

@@ -16,9 +16,10 @@ from feddbn.federation.programs.unit_norms import UnitNormsQuestion
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import ServerProgram, Task
 from feddbn.privacy.clipping import choose_clip, norm_edges
-from feddbn.privacy.gaussian import noise_multiplier
+from feddbn.privacy.gaussian import gaussian_epsilon
+from feddbn.privacy.grid import SLACK
 from feddbn.privacy.noise_aware import NoisyMoments, moments_of_noisy_sums
-from feddbn.privacy.noise_plan import ClipRule, NoisePlan, columns_of
+from feddbn.privacy.noise_plan import ClipRule, NoisePlan, columns_of, multiplier_for
 from feddbn.privacy.policy import Unit
 from feddbn.privacy.secagg import usual_threshold
 
@@ -28,6 +29,7 @@ __all__ = [
     "guaranteed_sites",
     "private_moments",
     "private_moments_plan",
+    "study_costs",
     "study_noise_plan",
 ]
 
@@ -70,13 +72,16 @@ def private_moments_plan(
             f"unit={unit!r}: spikes='remove' tells what is far by the rows around it; protect unit='recording', or use "
             "spikes='keep'."
         )
-    # Gaussian releases compose by adding 1 / multiplier^2, so all of them together cost exactly epsilon.
     shares = {DeviationSharesQuestion.name: spikes_share}
     if clip_bound is None:
         shares["unit-norms"] = bound_share
-    rules = {name: ClipRule(1.0, noise_factor=share**-0.5) for name, share in shares.items() if share}
+    rules = {
+        name: ClipRule(1.0, noise_factor=share**-0.5, is_count=True) for name, share in shares.items() if share
+    }
     rules[task] = ClipRule(clip_bound, "gram", noise_factor=(1 - sum(shares.values())) ** -0.5)
-    return NoisePlan(unit, noise_multiplier(epsilon, delta), rules, n_colluding)
+    # Gaussian releases compose by adding 1 / multiplier^2, so all of them together cost epsilon and no more.
+    multiplier = multiplier_for(epsilon - (len(rules) - 1) * SLACK, delta)
+    return NoisePlan(unit, multiplier, rules, n_colluding)
 
 
 def study_noise_plan(study: Study) -> NoisePlan:
@@ -86,8 +91,20 @@ def study_noise_plan(study: Study) -> NoisePlan:
         raise ParameterError("privacy.epsilon: this study promises no noise, so it has no noise plan.")
     share = SPIKES_SHARE if study.parameters.get("spikes") == "remove" else 0.0
     return private_moments_plan(
-        "moments", privacy.unit, privacy.epsilon, privacy.delta, privacy.clip, spikes_share=share
+        "moments",
+        privacy.unit,
+        privacy.epsilon,
+        privacy.delta,
+        privacy.clip,
+        privacy.n_colluding,
+        spikes_share=share,
     )
+
+
+def study_costs(study: Study) -> dict[str, float]:
+    """Return the epsilon of each answer that a study with noise asks for, by itself; together they cost what it promises."""
+    plan, delta = study_noise_plan(study), study.privacy.delta
+    return {task: gaussian_epsilon(delta, plan.multiplier_of(task)) + SLACK for task in plan.rules}
 
 
 def guaranteed_sites(study: Study) -> int:

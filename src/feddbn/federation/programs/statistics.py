@@ -25,7 +25,7 @@ from feddbn.core.designs.gram import nuisance_basis, nuisance_grams, recording_g
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.missing import expected_moments, known_pairs
-from feddbn.core.statistics.moments import Moments, upper_triangle
+from feddbn.core.statistics.moments import Moments, sums_length, upper_triangle
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.folds import training_site
 from feddbn.federation.programs.trying import TryingQuestion
@@ -220,10 +220,22 @@ def _shapes(data: SiteData) -> FloatArray:
 
 
 def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[FloatArray]:
+    """Refuses, by what is asked and never by what is there, all that would let one unit change another's vector."""
+    question.require_variables(here.data)
     if question.log_scales is not None or (question.limits is not None and question.own_limits):
         raise ParameterError(
             "scales of a site's own: one recording would change the rows of others, and noise is fitted to one alone; use "
             "gains='none' and common limits."
+        )
+    is_mixing = {
+        "limits": question.limits is not None and unit != "recording",
+        "row_model": question.row_model is not None,
+        "abstain": question.abstain,
+    }
+    if any(is_mixing.values()):
+        mixing = next(name for name, is_given in is_mixing.items() if is_given)
+        raise ParameterError(
+            f"{mixing}: noise protects units of rows as they are; leave it out."
         )
     if question.is_trying:
         raise ParameterError(
@@ -241,6 +253,10 @@ def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[
         if question.design.nuisance.scope != "all":
             raise ParameterError(
                 "center='recording' mixes the rows of a recording; protect unit='recording'."
+            )
+        if question.fold:
+            raise ParameterError(
+                f"fold={question.fold}: where a block begins depends on all rows of a recording; protect unit='recording'."
             )
         for recording in training_parts(here.data, question):
             for rows in design_rows(question.design, CompleteRows(recording).blocks()):
@@ -262,7 +278,9 @@ def _summary_answer(here: Here, question: SummaryQuestion) -> tuple[SiteState, F
     return state, np.concatenate([[moments.n], moments.n * (moments.mean - centre), np.diag(cross), lagged])
 
 
-register_site_task(SiteTask(MomentsQuestion, one_by_one(_moments), _moment_units))
+register_site_task(
+    SiteTask(MomentsQuestion, one_by_one(_moments), _moment_units, lambda question: sums_length(question.q))
+)
 register_site_task(SiteTask(SummaryQuestion, one_by_one(_summary_answer)))
 
 

@@ -111,4 +111,6 @@ def _answer(here: Here, question: UnitNormsQuestion) -> tuple[SiteState, FloatAr
     return here.state, total
 
 
-register_site_task(SiteTask(UnitNormsQuestion, one_by_one(_answer), _indicators))
+register_site_task(
+    SiteTask(UnitNormsQuestion, one_by_one(_answer), _indicators, lambda question: len(norm_edges()))
+)

@@ -87,6 +87,8 @@ class SiteTask:
         ``(sites, question, memo) -> (their new states, (K, n) their vectors)``.
     units
         Yields one site's vector split by unit of privacy, where that is possible.
+    length
+        How long an answer is, where the question alone tells; split by unit, an answer may have no unit at all.
     adds_up
         Names of state arrays, for questions whose answer is linear in these and depends on nothing else: the answers of
         many sites then add up to the answer of one site with the sum of their arrays.
@@ -95,6 +97,7 @@ class SiteTask:
     question: type[Question]
     answer: Callable[[Sequence[Here], Any, Memo], Answers]
     units: Callable[[Here, Any, str], Iterator[FloatArray]] | None = None
+    length: Callable[[Any], int] | None = None
     adds_up: Callable[[Any], tuple[str, ...]] = lambda question: ()
 
     @property

@@ -52,7 +52,8 @@ class Privacy(Strict):
     """How the sums are protected; `min_sites` is the smallest number of sites whose sum may be opened.
 
     With `epsilon`, what leaves is (epsilon, delta)-differentially private for each `unit`. `clip` bounds the
-    unit's vector; without it the bound is chosen from a noisy histogram, for a tenth of the budget.
+    unit's vector; without it the bound is chosen from a noisy histogram, for a tenth of the budget. The noise is enough
+    even if `n_colluding` sites tell their own share of it; each site knows its own, so there is always one.
     """
 
     secure_aggregation: bool = False
@@ -61,6 +62,7 @@ class Privacy(Strict):
     delta: float = Field(default=1e-5, gt=0, lt=1)
     unit: Literal["recording", "row"] = "recording"
     clip: float | None = Field(default=None, gt=0)
+    n_colluding: int = Field(default=1, ge=1)
 
 
 class Attendance(Strict):
@@ -182,6 +184,8 @@ class Study(Strict):
         for goal, _ in GOALS:
             if goal != self.goal:
                 del values[goal]
+        if self.privacy.n_colluding == 1:
+            del values["privacy"]["n_colluding"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @property

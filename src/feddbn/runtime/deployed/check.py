@@ -12,6 +12,7 @@ from feddbn.data.preflight import preflight
 from feddbn.errors import FeddbnError
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.deployed.books import account_of
 from feddbn.runtime.deployed.open_site import describe_data, read_data
 from feddbn.runtime.deployed.protection import describe_policy, read_policy
 from feddbn.runtime.deployed.settings import SiteSettings, read_site_settings
@@ -46,6 +47,9 @@ def _check_data(settings: SiteSettings, study: Study | None) -> list[Finding]:
         out += _preflight(settings, 1 if study is None or study.n_lags is None else study.n_lags)
         policy = read_policy(settings.policy)
         out.append(Finding("policy", None, describe_policy(policy)))
+        if policy.max_epsilon is not None:
+            account = account_of(settings)
+            out.append(Finding("budget", False if account.doubt else None, account.words(policy)))
         if study is not None:
             out += _check_study(settings, policy, tuple(data.variables), study)
     except FeddbnError as error:

@@ -12,6 +12,7 @@ from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCh
 from feddbn.federation.protocol.site import Site, SiteData
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.deployed.books import books_of
 from feddbn.runtime.deployed.protection import Protection, read_policy
 from feddbn.runtime.deployed.settings import SiteSettings, load_programs
 from feddbn.runtime.deployed.store import REGISTER, EventLog, FileStore, prune_runs, run_directory
@@ -77,6 +78,13 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
                 "correct `units` in the study or in the site's settings."
             )
 
+    def clock(study: Study) -> None:
+        if study.privacy.epsilon is not None and settings.time and settings.freq is None:
+            raise SiteRefused(
+                "the study promises noise for each unit, but this site reads the step between rows off all of them, so one "
+                'can change the others; say it in the site\'s settings (freq, for example "1h").'
+            )
+
     return [
         lags,
         rules,
@@ -85,6 +93,7 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
         lambda study: check_tasks(policy, study),
         entries,
         units,
+        clock,
     ]
 
 
@@ -104,7 +113,8 @@ def open_site(
     prune_runs(settings.state, settings.keep_days)
     store = FileStore(settings.state, name)
     policy = read_policy(settings.policy)
-    protection = Protection(settings.state, name, policy, settings.max_lags)
+    books = books_of(settings, lambda sentence: log.warning("%s", sentence))
+    protection = Protection(settings.state, name, policy, settings.max_lags, books)
     masked = None
     if long_lived and settings.identity is not None and settings.peers is not None:
         from feddbn.runtime.deployed.masking import read_identity, read_peers, site_masking
@@ -122,6 +132,8 @@ def open_site(
             log.info("run %r began: %s", event.run_id, event.sentence)
         elif event.what == "finished":
             log.info("run %r has ended; its result is in %s", event.run_id, settings.state / event.run_id)
+            if policy.max_epsilon is not None:
+                log.info("privacy budget: %s", books.account().words(policy))
         elif event.what == "note":
             log.warning("about the data of this site: %s", event.sentence)
         if event.run_id and run_directory(settings.state, event.run_id, create=False).is_dir():

@@ -1,8 +1,8 @@
 """What guards a deployed site's answers: its policy, noise where a study promises it, and the audit log on
 disk.
 
-The audit log of each run is ``<state>/_audit/<run id>.jsonl``. It is never pruned, because the site's privacy
-budget is what all its logs together say was spent.
+The audit log of each run is one of the site's `Books`. It is never pruned, because the site's privacy budget is what all its
+logs together say was spent.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.guards.disclosure import DisclosureGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
@@ -28,10 +26,11 @@ from feddbn.federation.guards.study_scope import scope_of
 from feddbn.federation.programs.private_moments import study_noise_plan
 from feddbn.federation.protocol.site import Guard
 from feddbn.federation.protocol.study import Study
-from feddbn.privacy.audit import AuditChain, parse_entries
+from feddbn.privacy.audit import AuditChain
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy, policy_from_toml
-from feddbn.runtime.deployed.store import AUDIT, EventLog, run_directory, write_atomically
+from feddbn.runtime.deployed.books import Books
+from feddbn.runtime.deployed.store import AUDIT, EventLog, append_line, run_directory, write_atomically
 
 __all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
 
@@ -82,8 +81,11 @@ def describe_policy(policy: SitePolicy) -> str:
 class Protection:
     """Makes the guards of each run of one site."""
 
-    def __init__(self, state: Path, site: str, policy: SitePolicy, max_lags: int = 10) -> None:
+    def __init__(
+        self, state: Path, site: str, policy: SitePolicy, max_lags: int = 10, books: Books | None = None
+    ) -> None:
         self._state = Path(state)
+        self._books = books or Books(state)
         self._site = site
         self._policy = policy
         self._max_lags = max_lags
@@ -91,14 +93,12 @@ class Protection:
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
         """Return what may be asked, policy, held-out rows, rules about rows or noise, and audit, in this order."""
-        directory = self._state / AUDIT
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._books.begin()
         if self._policy.max_epsilon is not None:
-            self._one_at_a_time(directory)
-        path = directory / f"{run_id}.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        noise = self._noise(run_id, study, directory)
-        audit = AuditGuard(self._site, partial(_append, path), _now, AuditChain.resume(lines), noise)
+            self._one_at_a_time(self._state / AUDIT)
+        noise = self._noise(run_id, study)
+        chain = AuditChain.resume(self._books.lines(run_id))
+        audit = AuditGuard(self._site, partial(self._books.append, run_id), _now, chain, noise)
         events = EventLog(self._state / run_id / "events.jsonl").read()
         answered = Counter(str(e["task"]) for e in events if str(e["what"]).startswith("executed"))
         policy = PolicyGuard(self._policy, len(study.sites), answered)
@@ -117,25 +117,27 @@ class Protection:
             # A line that a crash cut off belongs to a question that was not answered.
             write_atomically(path, whole)
         known = [tuple(json.loads(line)) for line in whole.decode().splitlines()]
-        return Asked(known, lambda *one: _append(path, json.dumps(one)))
+        return Asked(known, lambda *one: append_line(path, json.dumps(one)))
 
-    def _noise(self, run_id: str, study: Study, directory: Path) -> DpGuard | None:
+    def _noise(self, run_id: str, study: Study) -> DpGuard | None:
         """Return the guard that adds the noise a study promises and books what leaves; None if neither is needed."""
         privacy, budget = study.privacy, self._policy.max_epsilon
         if privacy.epsilon is None:
             return None
-        everything: list[tuple[str, float | None]] = []
-        here: list[tuple[str, float | None]] = []
-        for path in sorted(directory.glob("*.jsonl")):
-            for entry in parse_entries(path.read_text(encoding="utf-8").splitlines()):
-                if entry.event == "sent":
-                    everything.append((entry.task, entry.noise_multiplier))
-                    if path.stem == run_id:
-                        here.append(everything[-1])
-        promise = Promise(privacy.epsilon, privacy.delta, Ledger.replay(here))
-        plan, rng = study_noise_plan(study), np.random.default_rng()
+        account = self._books.account()
+        if run_id in account.doubtful:
+            raise FileError(f"what this run has cost is not known: {account.doubt}")
+        promise = Promise(privacy.epsilon, privacy.delta, Ledger.replay(account.by_run.get(run_id, ())))
         # The owner's budget is about the owner's delta, the study's promise about the study's.
-        return DpGuard(plan, rng, budget, self._policy.delta, Ledger.replay(everything), promise)
+        return DpGuard(
+            study_noise_plan(study),
+            os.urandom,
+            budget,
+            self._policy.delta,
+            account.ledger,
+            promise,
+            doubt=account.doubt,
+        )
 
     def _one_at_a_time(self, directory: Path) -> None:
         """Two runs that spend one budget at the same time could overspend it."""
@@ -152,14 +154,6 @@ class Protection:
         # Held as long as this site lives.
         weakref.finalize(self, os.close, file)
         self._is_locked = True
-
-
-def _append(path: Path, line: str) -> None:
-    """Append a line that is on disk when the call returns."""
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(line.rstrip("\n") + "\n")
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _now() -> str:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from feddbn.errors import FeddbnError, FileError
-from feddbn.federation.protocol.study import StudyResult
+from feddbn.federation.programs.private_moments import study_costs
+from feddbn.federation.protocol.study import Study, StudyResult
 from feddbn.model.dbn import DBN
 from feddbn.model.export import json_text
 
@@ -27,6 +28,14 @@ def read_outcome(directory: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         raise FileError(f"{path} is missing or is not the outcome of a run.") from None
     return dict(values)
+
+
+def _protection(study: dict[str, Any]) -> dict[str, Any] | None:
+    """What a study promised, and what each of its answers cost of that."""
+    privacy: dict[str, Any] | None = study.get("privacy")
+    if not privacy or privacy.get("epsilon") is None:
+        return privacy
+    return {**privacy, "costs": study_costs(Study.model_validate(study))}
 
 
 def export_result(directory: Path) -> StudyResult | None:
@@ -49,7 +58,7 @@ def export_result(directory: Path) -> StudyResult | None:
     values = result.summary.get("result") or {"summary": dict(result.summary), "arrays": listed}
     if "privacy" in values and path.with_name("outcome.json").exists():
         # The method does not know what protected its sums; the study, as the sites agreed to it, does.
-        values = {**values, "privacy": read_outcome(path.parent).get("study", {}).get("privacy")}
+        values = {**values, "privacy": _protection(read_outcome(path.parent).get("study", {}))}
     path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
     if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
         names = tuple(str(name) for name in result.summary["variables"])

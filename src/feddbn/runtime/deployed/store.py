@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -31,10 +31,12 @@ __all__ = [
     "EventLog",
     "FileStore",
     "JournalFile",
+    "append_line",
     "delete_directories",
     "prune_runs",
     "run_directory",
     "unchanged_directories",
+    "whole_lines",
     "write_atomically",
 ]
 
@@ -67,6 +69,14 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file; it is on disk when the call returns."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(line.rstrip("\n") + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class FileStore:
@@ -171,17 +181,31 @@ class EventLog:
         """Append one event."""
         values = {k: v for k, v in event.items() if v not in (None, "", (), -1)}
         line = json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **values}, default=str)
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        with open(self.path, "ab+") as file:
+            # Half a line, left by a process that was killed, goes.
+            file.truncate(whole_lines(file))
+            file.write(line.encode() + b"\n")
         if self.path.stat().st_size > self.max_bytes:
             content = self.path.read_bytes()[-self.max_bytes // 2 :]
             write_atomically(self.path, content[content.find(b"\n") + 1 :])
 
     def read(self) -> list[dict[str, Any]]:
-        """Return all events."""
+        """Return all events; half a line at the end, left by a process that was killed, is skipped."""
         if not self.path.exists():
             return []
-        return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+        content = self.path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1].decode("utf-8")
+        return [json.loads(line) for line in whole.splitlines() if line.strip()]
+
+
+def whole_lines(file: IO[bytes]) -> int:
+    """Return the length of a file without half a line at its end; reads one byte if there is none."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - 1, 0))
+    if file.read(1) in (b"", b"\n"):
+        return size
+    file.seek(0)
+    return file.read().rfind(b"\n") + 1
 
 
 def _last_change(directory: Path) -> float:

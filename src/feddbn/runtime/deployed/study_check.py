@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from feddbn._version import __version__
 from feddbn.data.checks import check_sites, summary
@@ -13,15 +11,13 @@ from feddbn.federation.guards.disclosure import counted_rows
 from feddbn.federation.guards.study_scope import lacking_tasks, scope_of
 from feddbn.federation.protocol.endpoint import agree, chosen_variables
 from feddbn.federation.protocol.study import Study
-from feddbn.privacy.audit import parse_entries
-from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.deployed.books import account_of
 from feddbn.runtime.deployed.masking import read_identity, read_peers
 from feddbn.runtime.deployed.open_site import read_data, study_checks
 from feddbn.runtime.deployed.settings import SiteSettings
-from feddbn.runtime.deployed.store import AUDIT
 
-__all__ = ["spent_epsilon", "study_remarks", "why_refused"]
+__all__ = ["study_remarks", "why_refused"]
 
 
 def why_refused(
@@ -74,15 +70,6 @@ def study_remarks(
         yield f"the {few} rows with an empty cell are too few to be filled in and are left out (min_rows in the policy)"
 
 
-def spent_epsilon(state: Path, delta: float) -> float:
-    """Return what the site's audit logs say was spent so far."""
-    released = [
-        (entry.task, entry.noise_multiplier)
-        for path in sorted((state / AUDIT).glob("*.jsonl"))
-        for entry in parse_entries(path.read_text(encoding="utf-8").splitlines())
-        if entry.event == "sent"
-    ]
-    return Ledger.replay(released).epsilon(delta)
 
 
 def _masking(settings: SiteSettings, study: Study) -> None:
@@ -105,11 +92,10 @@ def _masking(settings: SiteSettings, study: Study) -> None:
 def _budget(settings: SiteSettings, policy: SitePolicy, study: Study) -> None:
     if policy.max_epsilon is None or study.privacy.epsilon is None:
         return
-    spent = spent_epsilon(settings.state, policy.delta)
-    if spent >= policy.max_epsilon or math.isinf(spent):
+    account = account_of(settings)
+    if account.spent(policy.unit, policy.delta) >= policy.max_epsilon:
         raise SiteRefused(
-            f"this site has spent epsilon {spent:.3g} of its budget of {policy.max_epsilon:g} for each {policy.unit}; no "
-            "further study with noise can be answered."
+            f"this site's privacy budget: {account.words(policy).rstrip('.')}; no further study with noise can be answered."
         )
 
 

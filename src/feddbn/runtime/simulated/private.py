@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 import numpy as np
@@ -25,7 +26,7 @@ def private_federation(
     unit: Unit = "recording",
     clip: float | None = None,
     spikes: bool = False,
-    n_colluding: int = 0,
+    n_colluding: int = 1,
     min_sites: int = DEFAULT_MIN_SITES,
     rng: np.random.Generator | None = None,
 ) -> PrivateFederation:
@@ -42,13 +43,13 @@ def private_federation(
         Whether a tenth of the budget goes into robust scales, so that methods with spikes="remove" can leave far cells
         out; units are recordings then.
     n_colluding
-        Sites that may tell the server their own share of the noise.
+        Sites that may tell the server their own share of the noise; in a study at least 1, since each site knows its own.
     rng
         Source of the noise, for tests and benchmarks; None takes the operating system's randomness.
     """
     share = SPIKES_SHARE if spikes else 0.0
     plan = private_moments_plan("moments", unit, epsilon, delta, clip, n_colluding, spikes_share=share)
-    sources = (np.random.default_rng() if rng is None else rng).spawn(len(sites))
+    sources = [os.urandom] * len(sites) if rng is None else [one.bytes for one in rng.spawn(len(sites))]
     guarded = {
         name: Site(name, site.data, (*site.guards, DpGuard(plan, source, epsilon, delta)))
         for (name, site), source in zip(sorted(sites.items()), sources, strict=True)

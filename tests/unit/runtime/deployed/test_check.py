@@ -214,3 +214,19 @@ def test_times_that_the_settings_do_not_explain_are_refused(tmp_path):
     findings = checked(tmp_path, ward(200).assign(when=times), 'time = "when"\n')
     assert findings["data"].ok is False
     assert "in which the day stands first; give day_first=True" in findings["data"].text
+
+
+def test_noise_needs_a_step_that_no_row_can_change(tmp_path):
+    frame = ward(200)
+    frame.insert(0, "when", range(200))
+    names = list(frame.columns[1:])
+    study = {"method": "oneshot", "privacy": {"epsilon": 4.0}, "variables": names}
+    tasks = f"tasks = {json.dumps(['moments', 'unit-norms'])}\n"
+    for given, is_refused in (("", True), ("freq = 1\n", False)):
+        place = tmp_path / f"with-{is_refused}"
+        place.mkdir()
+        found = joined(place, f'time = "when"\n{given}', frame, tasks, **study)
+        assert (
+            any("reads the step between rows off all of them" in finding.text for finding in found)
+            == is_refused
+        )

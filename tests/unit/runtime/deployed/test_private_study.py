@@ -56,7 +56,7 @@ def guard(study, name):
     privacy = study.privacy
     rng = np.random.default_rng([7, NAMES.index(name)])
     promise = Promise(privacy.epsilon, privacy.delta)
-    return DpGuard(study_noise_plan(study), rng, None, privacy.delta, promise=promise)
+    return DpGuard(study_noise_plan(study), rng.bytes, None, privacy.delta, promise=promise)
 
 
 def exchange_of(study, tell=None):
@@ -131,10 +131,10 @@ def test_missing_sites_change_the_noise_of_a_sum_and_the_server_knows():
         private = noise_aware(coordinator, study)
         assert len(private.sum(MOMENTS).contributors) == 5 - len(away)
         sigmas[len(away)] = private.last.sigma
-    # Each of the contributors adds a quarter of the variance, because four sites are guaranteed.
+    # Each adds a third of the variance: four sites are guaranteed, and one of them may tell its share.
     plan = study_noise_plan(study)
-    assert sigmas[1] == pytest.approx(plan.multiplier * 60.0)
-    assert sigmas[0] == pytest.approx(plan.multiplier * 60.0 * np.sqrt(5 / 4))
+    assert sigmas[1] == pytest.approx(plan.multiplier * 60.0 * np.sqrt(4 / 3))
+    assert sigmas[0] == pytest.approx(plan.multiplier * 60.0 * np.sqrt(5 / 3))
 
 
 def test_without_masks_every_site_adds_all_of_the_noise():

@@ -10,6 +10,7 @@ from feddbn.federation.protocol.journal import Header, Journal
 from feddbn.federation.protocol.store_format import SiteRecord, Snapshot
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.federation.protocol.task import Sum
+from feddbn.privacy.gaussian import gaussian_epsilon, noise_multiplier
 from feddbn.runtime.deployed.results import export_result, read_outcome
 from feddbn.runtime.deployed.settings import load_programs, read_server_settings, read_site_settings
 from feddbn.runtime.deployed.store import (
@@ -149,6 +150,31 @@ def test_an_exported_result_says_what_protected_its_sums(tmp_path):
     (tmp_path / "outcome.json").write_text(json.dumps({"state": "finished", "study": {"privacy": privacy}}))
     export_result(tmp_path)
     assert json.loads((tmp_path / "result.json").read_text()) == {**stored, "privacy": privacy}
+
+
+def test_an_exported_result_says_what_each_answer_cost(tmp_path):
+    stored = {"format": "feddbn-result", "method": "OneShotDBN", "privacy": None}
+    (tmp_path / "result.feddbn").write_bytes(StudyResult({}, {"result": stored}).to_bytes())
+    privacy = {"secure_aggregation": True, "min_sites": 3, "epsilon": 2.0, "delta": 1e-5, "unit": "recording"}
+    (tmp_path / "outcome.json").write_text(json.dumps({"study": {"privacy": privacy}}))
+    export_result(tmp_path)
+    costs = json.loads((tmp_path / "result.json").read_text())["privacy"]["costs"]
+    assert set(costs) == {"unit-norms", "moments"}
+    assert costs["unit-norms"] < costs["moments"] < 2.0
+    # A tenth of the budget in 1 / multiplier^2.
+    assert costs["unit-norms"] == pytest.approx(
+        gaussian_epsilon(1e-5, noise_multiplier(2.0, 1e-5) / 0.1**0.5), 1e-5
+    )
+
+
+def test_half_an_event_is_skipped_and_the_next_begins_a_line(tmp_path):
+    log = EventLog(tmp_path / "events.jsonl")
+    log.write({"what": "executed"})
+    with open(log.path, "a", encoding="utf-8") as file:
+        file.write('{"what": "exe')
+    assert [event["what"] for event in log.read()] == ["executed"]
+    log.write({"what": "finished"})
+    assert [event["what"] for event in log.read()][-1] == "finished"
 
 
 def test_a_result_is_exported_for_other_programs(tmp_path):

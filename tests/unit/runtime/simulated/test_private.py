@@ -33,7 +33,7 @@ def _private(n_recordings, epsilon, seed=0, d=5, clip_bound=None):
     )
     plan = private_moments_plan("moments", "recording", epsilon, 1e-5, clip_bound)
     guards = {
-        name: DpGuard(plan, np.random.default_rng([seed, k]), 1.001 * epsilon, 1e-5)
+        name: DpGuard(plan, np.random.default_rng([seed, k]).bytes, 1.001 * epsilon, 1e-5)
         for k, name in enumerate(federation.sites)
     }
     sites = {name: Site(name, data, (guards[name],)) for name, data in read_sites(federation.sites).items()}

@@ -1,0 +1,119 @@
+"""Red team 14 (a12): a budget cannot be won back by touching a log, and half a line does not block it. Real sites."""
+
+import gc
+import json
+import math
+
+import pytest
+
+pytest.importorskip("cryptography")
+pytest.importorskip("dp_accounting")
+from typer.testing import CliRunner
+
+from feddbn.cli.site import site_app
+from feddbn.errors import NotEnoughSites
+from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.protocol.task import Task
+from feddbn.runtime.deployed.check import check_settings
+from support.noisy_sites import VARIABLES, make
+
+POLICY = "max_epsilon = 5.0\n"
+TASK = Task(MomentsQuestion(n_lags=1, variables=VARIABLES))
+
+
+@pytest.fixture
+def sites(tmp_path):
+    made = make(tmp_path, policy=POLICY)
+    made.coordinator(made.study(clip=5.0), "one").sum(TASK)
+    return made
+
+
+def restart(sites):
+    sites.exchange.endpoints.clear()
+    gc.collect()
+    for name in sites.names:
+        sites.exchange.restart(name)
+
+
+def log_of(sites, run="one", name="a"):
+    return sites.place / name / "state" / "_audit" / f"{run}.jsonl"
+
+
+def again(sites, run="two", **privacy):
+    restart(sites)
+    study = sites.study(clip=5.0, **privacy)
+    return sites.coordinator(study, run).sum(TASK)
+
+
+def test_an_untouched_log_is_added_up(sites):
+    again(sites)
+    assert sites.guard("a").epsilon() == pytest.approx(1.45, abs=0.05)
+
+
+def edited(path):
+    entry = json.loads(path.read_text().splitlines()[0])
+    entry["noise_multiplier"] = 999.0
+    path.write_text(json.dumps(entry) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("tamper", "sentence"),
+    [
+        (edited, "is not intact"),
+        (lambda path: path.unlink(), "is missing"),
+        (lambda path: path.write_text(""), "lacks its last 1 entry"),
+    ],
+)
+def test_a_log_that_was_touched_leaves_nothing_to_spend(sites, tamper, sentence):
+    tamper(log_of(sites))
+    with pytest.raises(NotEnoughSites):
+        again(sites)
+    guard = sites.guard("a")
+    assert sentence in guard.doubt
+    assert math.isinf(guard.epsilon())
+    # The refusal is in the books, and the owner is told before a study and after it.
+    refusal = json.loads(log_of(sites, "two").read_text().splitlines()[-1])
+    assert (refusal["event"], refusal["task"]) == ("refused", "moments")
+    assert "budget of 5 is not known" in refusal["note"]
+    found = {f.what: f for f in check_settings(sites.place / "a" / "feddbn_site.toml")}
+    assert found["budget"].ok is False
+    assert sentence in found["budget"].text
+    # Sites whose books are whole have refused nothing.
+    assert sites.guard("b").doubt is None
+
+
+def test_half_a_line_is_cut_off_and_nothing_is_blocked(sites):
+    with open(log_of(sites), "a") as file:
+        file.write('{"asked_by":"server","del')
+    again(sites)
+    assert sites.guard("a").epsilon() == pytest.approx(1.45, abs=0.05)
+    for line in log_of(sites).read_text().splitlines():
+        json.loads(line)
+
+
+def test_noise_for_rows_does_not_count_as_noise_for_recordings(tmp_path):
+    made = make(tmp_path)
+    made.coordinator(made.study(clip=5.0, unit="row"), "rows").sum(TASK)
+    for name in made.names:
+        (made.place / name / "policy.toml").write_text('max_epsilon = 1.5\nunit = "recording"\n')
+    with pytest.raises(NotEnoughSites):
+        again(made, epsilon=0.5)
+    assert math.isinf(made.guard("a").epsilon())
+
+
+def test_the_owner_may_take_logs_without_an_index_as_complete(sites):
+    index = sites.place / "a" / "state" / "_audit" / "index.json"
+    index.unlink()
+    settings = sites.place / "a" / "feddbn_site.toml"
+    done = CliRunner().invoke(site_app, ["adopt", "--settings", str(settings)])
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines() == [
+        "1 audit log taken as complete.",
+        "Privacy budget: epsilon 1 of 5 for each recording spent, 4 left (delta = 1e-05).",
+    ]
+    again(sites)
+
+
+def test_what_is_left_is_shown(sites):
+    found = {f.what: f.text for f in check_settings(sites.place / "a" / "feddbn_site.toml")}
+    assert found["budget"] == "epsilon 1 of 5 for each recording spent, 4 left (delta = 1e-05)"

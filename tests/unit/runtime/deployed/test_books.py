@@ -1,0 +1,214 @@
+"""A site's audit logs: what was spent survives kills, and cannot be made less by editing or deleting a file."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+
+from feddbn.errors import FileError
+from feddbn.privacy.audit import AuditChain
+from feddbn.privacy.gaussian import gaussian_epsilon
+from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.deployed.books import Books
+
+pytest.importorskip("dp_accounting")
+POLICY = SitePolicy(max_epsilon=10.0)
+
+
+class Writer:
+    """Writes runs into books as a site does."""
+
+    def __init__(self, state, secret=b"key"):
+        self.state, self.secret = state, secret
+        self.told = []
+        self.books = Books(state, secret, self.told.append)
+        self.books.begin()
+
+    def sent(self, run, multiplier=4.0, unit="recording"):
+        chain = AuditChain.resume(self.books.lines(run))
+        entry = chain.add(
+            time="now",
+            site="a",
+            event="sent",
+            task="moments",
+            asked_by="s",
+            unit=unit,
+            noise_multiplier=multiplier,
+        )
+        self.books.append(run, entry.to_line())
+
+    def log(self, run):
+        return self.state / "_audit" / f"{run}.jsonl"
+
+    def account(self):
+        return Books(self.state, self.secret, self.told.append).account()
+
+
+@pytest.fixture
+def writer(tmp_path):
+    made = Writer(tmp_path)
+    for run in ("one", "two"):
+        made.sent(run)
+        made.sent(run)
+    return made
+
+
+def test_what_all_runs_have_spent_is_added_up(writer):
+    account = writer.account()
+    assert account.doubt is None
+    assert len(account.ledger.releases) == 4
+    assert account.spent("recording", 1e-5) == pytest.approx(gaussian_epsilon(1e-5, 2.0), rel=1e-3)
+    assert account.words(POLICY) == ("epsilon 1.99 of 10 for each recording spent, 8.01 left (delta = 1e-05)")
+    assert "no budget is set" in account.words(SitePolicy())
+
+
+def test_a_site_that_never_answered_has_spent_nothing(tmp_path):
+    assert Books(tmp_path).account().spent("recording", 1e-5) == 0.0
+    assert Writer(tmp_path).account().spent("recording", 1e-5) == 0.0
+
+
+def test_noise_for_rows_is_none_for_recordings(writer):
+    writer.sent("three", unit="row")
+    account = writer.account()
+    assert math.isinf(account.spent("recording", 1e-5))
+    assert account.spent("row", 1e-5) < 10
+    assert "answers without noise for each recording have left" in account.words(POLICY)
+
+
+def edited(writer):
+    path = writer.log("one")
+    path.write_text(path.read_text().replace('"noise_multiplier":4.0', '"noise_multiplier":999.0'))
+
+
+def recomputed(writer):
+    writer.log("one").unlink()
+    other = Writer(writer.state / "elsewhere")
+    other.sent("one", 999.0)
+    other.sent("one", 999.0)
+    writer.log("one").write_bytes(other.log("one").read_bytes())
+
+
+def shortened(writer):
+    path = writer.log("one")
+    path.write_text(path.read_text().splitlines(keepends=True)[0])
+
+
+def index_of_another_key(writer):
+    other = Writer(writer.state / "elsewhere", b"guess")
+    (writer.state / "_audit" / "index.json").write_bytes((other.state / "_audit" / "index.json").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("tamper", "sentence"),
+    [
+        (edited, "the log of run 'one' is not intact: line 1 was edited"),
+        (recomputed, "the log of run 'one' was written anew"),
+        (shortened, "the log of run 'one' lacks its last 1 entry"),
+        (lambda w: w.log("one").write_bytes(b"\xff\xfe\n"), "the audit log of run 'one' is not text"),
+        (lambda w: w.log("one").unlink(), "the log of run 'one' is missing"),
+        (index_of_another_key, "the index of the audit logs was altered"),
+        (lambda w: (w.state / "_audit" / "index.json").unlink(), "the index of the audit logs is missing"),
+    ],
+)
+def test_a_budget_cannot_be_won_back_by_editing_or_deleting(writer, tmp_path, tamper, sentence):
+    tamper(writer)
+    account = writer.account()
+    assert sentence in account.doubt
+    assert math.isinf(account.spent("recording", 1e-5))
+    assert account.words(POLICY).startswith("not known, and counts as all spent: ")
+    # Going on with other runs does not make it good.
+    writer.books.begin()
+    writer.sent("three")
+    assert writer.account().doubt is not None
+
+
+def test_deleting_all_logs_is_seen_while_a_run_is_still_on_disk(writer):
+    run = writer.state / "one"
+    run.mkdir()
+    (run / "events.jsonl").write_text('{"what": "executed", "task": "moments"}\n')
+    assert writer.account().doubt is None
+    for path in (writer.state / "_audit").iterdir():
+        path.unlink()
+    writer.books.begin()
+    assert "run 'one' has answered, and its log is missing" in writer.account().doubt
+
+
+def test_kill_at_any_byte_of_an_append_loses_nothing_and_blocks_nothing(writer):
+    before = writer.log("one").read_bytes()
+    index = (writer.state / "_audit" / "index.json").read_bytes()
+    writer.sent("one")
+    after = writer.log("one").read_bytes()
+    for end in range(len(before), len(after) + 1, 7):
+        # Killed before the index was replaced.
+        writer.log("one").write_bytes(after[:end])
+        (writer.state / "_audit" / "index.json").write_bytes(index)
+        writer.told.clear()
+        account = writer.account()
+        assert account.doubt is None
+        assert len(account.by_run["one"]) == (3 if end == len(after) else 2)
+        assert len(writer.told) == (len(before) < end < len(after))
+        writer.sent("one")
+        assert writer.account().doubt is None
+    assert "ended in half a line, which was cut off" in str(_torn(writer))
+
+
+def _torn(writer):
+    with open(writer.log("two"), "ab") as file:
+        file.write(b'{"asked_by":"server","del')
+    writer.told.clear()
+    assert writer.account().doubt is None
+    return writer.told
+
+
+def test_half_a_line_of_a_failed_write_is_gone_before_the_next(writer):
+    with open(writer.log("one"), "ab") as file:
+        file.write(b'{"asked_by":"ser')
+    chain = AuditChain.resume(writer.log("one").read_text().splitlines()[:2])
+    entry = chain.add(time="now", site="a", event="refused", task="moments", asked_by="s")
+    writer.books.append("one", entry.to_line())
+    assert writer.account().doubt is None
+    assert len(writer.account().by_run["one"]) == 3
+
+
+def test_logs_of_an_earlier_version_are_taken_by_their_owner(writer):
+    (writer.state / "_audit" / "index.json").unlink()
+    assert writer.books.adopt() == 2
+    assert writer.account().doubt is None
+    edited(writer)
+    with pytest.raises(FileError, match="the log of run 'one' is not intact"):
+        writer.books.adopt()
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from feddbn.privacy.audit import AuditChain
+from feddbn.runtime.deployed.books import Books
+books = Books(Path(sys.argv[1]), b"key")
+books.begin()
+chain = AuditChain.resume(books.lines("one"))
+while True:
+    entry = chain.add(
+        time="now", site="a", event="sent", task="moments", asked_by="s", unit="recording", noise_multiplier=50.0
+    )
+    books.append("one", entry.to_line())
+    print(chain.n_entries, flush=True)
+"""
+
+
+def test_a_process_killed_at_any_moment_leaves_books_that_hold_all_that_left(tmp_path):
+    for kill in range(3):
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+        seen = [child.stdout.readline() for _ in range(3 + kill)]
+        child.kill()
+        seen += child.stdout.readlines()
+        child.wait()
+        child.stdout.close()
+        acknowledged = int(seen[-1])
+        account = Books(tmp_path, b"key").account()
+        assert account.doubt is None
+        # At most one more than was acknowledged: what is in the books and never left costs, and hides nothing.
+        assert acknowledged <= len(account.by_run["one"]) <= acknowledged + 1
