@@ -91,11 +91,11 @@ def test_vectors_of_two_rows_are_never_opposed():
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ({"fold": (0, 3, 500)}, "fold=.* depends on all rows"),
-        ({"limits": np.ones(2)}, "limits: noise protects units of rows as they are"),
+        ({"fold": (0, 3, 500)}, "fold: noise protects units"),
+        ({"limits": np.ones(2), "own_limits": False}, "limits: what is far is told by the rows around it"),
         ({"row_model": np.ones((5, 4))}, "row_model: noise protects units"),
         ({"abstain": True}, "abstain: noise protects units"),
-        ({"log_scales": np.zeros(2)}, "noise is fitted to one matrix"),
+        ({"log_scales": np.zeros(2)}, "one recording would change the rows of others"),
     ],
 )
 def test_questions_by_which_one_unit_changes_anothers_vector_are_refused(more, sentence):

@@ -228,9 +228,10 @@ def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[
             "gains='none' and common limits."
         )
     is_mixing = {
-        "limits": question.limits is not None and unit != "recording",
         "row_model": question.row_model is not None,
         "abstain": question.abstain,
+        # A site without rows in a block would refuse, which tells something about them.
+        "fold": bool(question.fold),
     }
     if any(is_mixing.values()):
         mixing = next(name for name, is_given in is_mixing.items() if is_given)
@@ -253,10 +254,6 @@ def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[
         if question.design.nuisance.scope != "all":
             raise ParameterError(
                 "center='recording' mixes the rows of a recording; protect unit='recording'."
-            )
-        if question.fold:
-            raise ParameterError(
-                f"fold={question.fold}: where a block begins depends on all rows of a recording; protect unit='recording'."
             )
         for recording in training_parts(here.data, question):
             for rows in design_rows(question.design, CompleteRows(recording).blocks()):

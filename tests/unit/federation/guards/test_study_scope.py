@@ -24,7 +24,7 @@ def study(method="oneshot", parameters=None, **more):
         ("oneshot", {"center_by": "recording"}, {}, "feature-scale feature-moments"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "moments unit-norms"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "moments"),
-        ("oneshot", PLAIN, {"goal": "confidence"}, "moments bootstrap-moments"),
+        ("oneshot", PLAIN, {"goal": "confidence"}, "moments residual-checks bootstrap-moments"),
         ("fdbnl", PLAIN, {}, "moments summary fdbnl-step"),
         (
             "fdbnl",
@@ -52,8 +52,8 @@ def test_tasks_follow_from_method_and_parameters(method, parameters, more, tasks
         ("oneshot", {"n_lags": 2}, [2, 3]),
         ("oneshot", {"n_lags": 2, "check_residuals": False}, [2]),
         ("oneshot", {"n_lags": "auto"}, [0, 1, 2, 3, 4, 5]),
-        ("fdbnl", {"n_lags": 0}, [0]),
-        ("fdbnl", {}, [0, 1, 2, 3, 4]),
+        ("fdbnl", {"n_lags": 0, "check_residuals": False}, [0]),
+        ("fdbnl", {"check_residuals": False}, [0, 1, 2, 3, 4]),
     ],
 )
 def test_lags_are_the_studys_or_what_the_site_allows(method, parameters, lags):

@@ -126,7 +126,7 @@ def test_all_releases_together_cost_epsilon_by_an_independent_accountant(epsilon
 
 def test_noise_of_the_released_sum_has_the_planned_size():
     plan = private_moments_plan("moments", "recording", 4.0, 1e-5, 60.0, spikes_share=SPIKES_SHARE)
-    guard = DpGuard(plan, np.random.default_rng(3), None, 1e-5)
+    guard = DpGuard(plan, np.random.default_rng(3).bytes, None, 1e-5)
     data = site_of(recordings())
     task = Task(question())
     plain = Site("one", data).answer(task)

@@ -156,7 +156,8 @@ def test_an_exported_result_says_what_each_answer_cost(tmp_path):
     stored = {"format": "feddbn-result", "method": "OneShotDBN", "privacy": None}
     (tmp_path / "result.feddbn").write_bytes(StudyResult({}, {"result": stored}).to_bytes())
     privacy = {"secure_aggregation": True, "min_sites": 3, "epsilon": 2.0, "delta": 1e-5, "unit": "recording"}
-    (tmp_path / "outcome.json").write_text(json.dumps({"study": {"privacy": privacy}}))
+    study = {"name": "s", "method": "oneshot", "variables": ["u"], "sites": ["a"], "privacy": privacy}
+    (tmp_path / "outcome.json").write_text(json.dumps({"study": study}))
     export_result(tmp_path)
     costs = json.loads((tmp_path / "result.json").read_text())["privacy"]["costs"]
     assert set(costs) == {"unit-norms", "moments"}
