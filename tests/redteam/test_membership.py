@@ -8,7 +8,7 @@ from feddbn.errors import AggregationError, PrivacyError, ProtocolError
 from feddbn.federation.programs.fdbnl import StepQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.task import Task
-from redteam.hostile import Server, Sites
+from support.hostile import Server, Sites
 
 TOO_FEW = "together they would show fewer than 3 sites"
 

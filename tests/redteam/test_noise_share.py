@@ -7,7 +7,7 @@ pytest.importorskip("dp_accounting")
 from feddbn.errors import AggregationError
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.task import Task
-from redteam.hostile import Server, Sites
+from support.hostile import Server, Sites
 
 
 def test_a_recorded_noisy_answer_is_not_sent_into_a_smaller_sum(tmp_path):
