@@ -13,7 +13,7 @@ from feddbn.federation.protocol.study import Study
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.protection import Protection, read_policy
 from feddbn.runtime.deployed.settings import SiteSettings, load_programs
-from feddbn.runtime.deployed.store import EventLog, FileStore, prune_runs, run_directory
+from feddbn.runtime.deployed.store import REGISTER, EventLog, FileStore, prune_runs, run_directory
 
 __all__ = ["describe_data", "open_site", "read_data", "study_checks"]
 
@@ -90,7 +90,8 @@ def open_site(
         from feddbn.runtime.deployed.masking import read_identity, read_peers, site_masking
 
         peers = read_peers(settings.peers)
-        masked = site_masking(name, read_identity(settings.identity), peers, policy.min_sites)
+        identity = read_identity(settings.identity)
+        masked = site_masking(name, identity, peers, policy.min_sites, settings.state / REGISTER)
 
     def tell(event: SiteEvent) -> None:
         if event.error is not None:

@@ -40,6 +40,7 @@ __all__ = [
 
 
 AUDIT = "_audit"
+REGISTER = "_register"
 
 
 def run_directory(root: Path, run_id: str, create: bool = True) -> Path:
@@ -202,8 +203,12 @@ def unchanged_directories(root: Path, keep_days: float, now: float | None = None
 
 def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float | None = None) -> list[str]:
     """Delete runs whose files have not changed for `keep_days` days, except run `keep`; return their ids."""
-    # Audit logs are kept: the privacy budget is read from them.
-    old = [path for path in unchanged_directories(root, keep_days, now) if path.name not in (keep, AUDIT)]
+    # Audit logs and the register are kept: what was spent and shown before is read from them.
+    old = [
+        path
+        for path in unchanged_directories(root, keep_days, now)
+        if path.name not in (keep, AUDIT, REGISTER)
+    ]
     return delete_directories(old)
 
 

@@ -58,7 +58,7 @@ def guard(study, name):
 
 def exchange_of(study):
     def make(name):
-        masked = site_masking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3)
+        masked = site_masking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, None)
         kept = guard(study, name)
         return SiteEndpoint(
             Site(name, DATA[name]), MemoryStore(name), guards=lambda run, plan: [kept], masked=masked
