@@ -1,7 +1,7 @@
 # Everything a person or a machine does with this project. Needs Python 3.11+, make and a package index.
 PYTHON ?= python3
 VENV ?= .venv
-ENGINES := $(wildcard tests/integration/test_nvflare_*.py tests/integration/test_flower.py \
+ENGINES := $(wildcard tests/integration/test_nvflare_*.py \
   tests/integration/test_deployment_guide.py)
 # Two halves of about the same length: what has runtimes, pages and commands, and the rest.
 FAST_1 := tests/unit/runtime tests/unit/report tests/cli tests/docs

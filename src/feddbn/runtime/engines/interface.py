@@ -180,9 +180,5 @@ class Engine(ABC):
         """Return a session with a lead's kit, not yet connected."""
         raise self._cannot("send, watch and fetch studies")
 
-    def write_app(self, study: Study, run_id: str, directory: Path) -> str:
-        """Write a study for the engine's own tools; return the command that runs it."""
-        raise self._cannot("write a study as files")
-
     def _cannot(self, what: str) -> FederationError:
         return FederationError(f"feddbn does not {what} on the engine {self.name!r}; {self.instead}.")
