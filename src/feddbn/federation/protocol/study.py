@@ -56,6 +56,9 @@ class Privacy(_Strict):
 
     With `epsilon`, what leaves is (epsilon, delta)-differentially private for each `unit`. `clip` bounds the
     unit's vector; without it the bound is chosen from a noisy histogram, for a tenth of the budget.
+
+    `max_norm` is the largest Euclidean norm of any answer: each site keeps a longer one at home, and a sum that is longer
+    than its sites can make it ends the run.
     """
 
     secure_aggregation: bool = False
@@ -64,6 +67,16 @@ class Privacy(_Strict):
     delta: float = Field(default=1e-5, gt=0, lt=1)
     unit: Literal["recording", "row"] = "recording"
     clip: float | None = Field(default=None, gt=0)
+    max_norm: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _norms_without_noise(self) -> Privacy:
+        if self.max_norm is not None and self.epsilon is not None:
+            raise ValueError(
+                "max_norm cannot be combined with epsilon, because whether a site refuses would tell what no noise covers; "
+                "use clip, which bounds every unit, or remove one of them"
+            )
+        return self
 
 
 class Attendance(_Strict):
@@ -135,6 +148,8 @@ class Study(_Strict):
         # A study that uses none of these has the text that it had before there were any.
         if not self.units:
             del values["units"]
+        if self.privacy.max_norm is None:
+            del values["privacy"]["max_norm"]
         if self.goal == "network":
             del values["goal"], values["confidence"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from feddbn.errors import FileError, SiteRefused
+from feddbn.federation.guards.bounds import BoundsGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.site_guards import AuditGuard, PolicyGuard
 from feddbn.federation.programs.private_moments import study_noise_plan
@@ -79,7 +80,7 @@ class Protection:
         self._is_locked = False
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
-        """Return policy, noise and audit, in this order."""
+        """Return policy, noise, bounds and audit, in this order."""
         directory = self._state / AUDIT
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._policy.max_epsilon is not None:
@@ -91,7 +92,8 @@ class Protection:
         events = EventLog(self._state / run_id / "events.jsonl").read()
         answered = Counter(str(e["task"]) for e in events if str(e["what"]).startswith("executed"))
         policy = PolicyGuard(self._policy, len(study.sites), answered)
-        return [policy, audit] if noise is None else [policy, noise, audit]
+        bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
+        return [policy, bounds, audit] if noise is None else [policy, noise, bounds, audit]
 
     def _noise(self, run_id: str, study: Study, directory: Path) -> DpGuard | None:
         """Return the guard that adds the noise a study promises and books what leaves; None if neither is needed."""

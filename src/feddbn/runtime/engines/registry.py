@@ -69,7 +69,8 @@ def engine_of(kit: Path) -> Engine:
     FileError
         If the kit is one of an engine that is not offered any more.
     """
-    marks = {name: entry.mark for name, entry in (*_ENGINES.items(), *_GONE.items())}
+    marks = {name: entry.mark for name, entry in _ENGINES.items()}
+    marks |= {name: gone.mark for name, gone in _GONE.items()}
     found = next((name for name, mark in marks.items() if (Path(kit) / mark).exists()), DEFAULT_ENGINE)
     if found in _GONE:
         raise FileError(
