@@ -96,6 +96,7 @@ def test_site_check_says_what_is_wrong_and_what_is_right(kits, tmp_path):
         "code in jobs",
         "classes",
         "logs",
+        "private keys",
         "clock",
         "certificate",
     ):

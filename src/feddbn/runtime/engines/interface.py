@@ -33,7 +33,8 @@ class Process:
     environment: Mapping[str, str]
 
     def become(self) -> NoReturn:
-        """Turn this process into it."""
+        """Turn this process into it; what it writes is for its owner only."""
+        os.umask(0o077)
         os.execvpe(self.command[0], list(self.command), self.environment)
 
 
