@@ -1,14 +1,14 @@
 # Everything a person or a machine does with this project. Needs Python 3.11+, make and a package index.
 PYTHON ?= python3
 VENV ?= .venv
-ENGINES := $(wildcard tests/integration/test_nvflare_*.py tests/integration/test_flower.py \
+ENGINES := $(wildcard tests/integration/test_nvflare_*.py \
   tests/integration/test_deployment_guide.py)
 # Two halves of about the same length: what has runtimes, pages and commands, and the rest.
 FAST_1 := tests/unit/runtime tests/unit/report tests/cli tests/docs
 FAST_2 := $(filter-out $(FAST_1) %__pycache__,$(wildcard tests/unit/*)) tests/contract tests/property tests/redteam
 HALF_1 := $(FAST_1) tests/scripts tests/parity $(filter-out $(ENGINES),$(wildcard tests/integration/test_*.py))
 HALF_2 := $(addprefix --ignore=,$(HALF_1) $(ENGINES))
-LINTED := src tests benchmarks examples
+LINTED := src tests benchmarks examples tools
 COVERED := feddbn.federation feddbn.privacy feddbn.core.designs
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
@@ -26,7 +26,7 @@ named = trap - INT; set -o pipefail; PYTHONUNBUFFERED=1 $(BIN)/python -m pytest 
 side_by_side = @failed=0; ($(1)) & ids=$$!; ($(2)) & ids="$$ids $$!"; ($(or $(3),true)) & ids="$$ids $$!"; \
   for id in $$ids; do wait $$id || failed=1; done; exit $$failed
 
-.PHONY: help demo test test-fast coverage check format bench bench-quick clean
+.PHONY: help demo test test-fast coverage check format bench bench-quick lock sbom clean
 help:
 	@echo "make demo         simulate ten sites, learn, compare, write demo/report.html"
 	@echo "make test         checks and all tests, those of the engines beside the others (up to 10 minutes)"
@@ -38,6 +38,8 @@ help:
 	@echo "make format       let ruff format the code"
 	@echo "make bench        the measurements behind the documentation's tables (long)"
 	@echo "make bench-quick  the same with few repetitions"
+	@echo "make lock         write requirements.lock: the versions the tests ran with, and their hashes"
+	@echo "make sbom         write the bill of materials of a release to dist"
 	@echo "make clean        remove the virtual environment and caches"
 
 $(BIN)/python:
@@ -96,5 +98,15 @@ bench-quick: $(VENV)/.bench-installed
 	$(BIN)/python benchmarks/demo_table.py 2
 	$(BIN)/python benchmarks/run.py --quick
 
+# Every file of every version has its hash, so the lock serves all systems; what is resolved is held to what is installed here.
+lock: $(VENV)/.test-installed
+	@$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/python -m pip -qq install uv
+	@$(PIP) freeze --exclude-editable | grep '==' > $(VENV)-lock/installed.txt
+	$(VENV)-lock/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	  --no-emit-find-links --extra all --constraint $(VENV)-lock/installed.txt --output-file requirements.lock pyproject.toml
+
+sbom: $(VENV)/.test-installed
+	$(BIN)/python tools/sbom.py --out dist/feddbn.cdx.json
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) $(VENV)-lock .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage

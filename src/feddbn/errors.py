@@ -52,7 +52,6 @@ _EXTRAS = {
     "dask": "dask",
     "distributed": "dask",
     "dp_accounting": "privacy",
-    "flwr": "flower",
     "nvflare": "nvflare",
     "pooch": "datasets",
     "pyarrow": "parquet",

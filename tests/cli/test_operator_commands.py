@@ -41,7 +41,6 @@ def kits(tmp_path_factory):
     "command",
     [
         ("federation", "init"),
-        ("federation", "flower-app"),
         ("site", "check"),
         ("site", "start"),
         ("site", "adopt"),
@@ -98,6 +97,7 @@ def test_site_check_says_what_is_wrong_and_what_is_right(kits, tmp_path):
         "code in jobs",
         "classes",
         "logs",
+        "private keys",
         "clock",
         "certificate",
     ):
@@ -141,7 +141,7 @@ def test_site_check_notices_a_loosened_kit(kits, tmp_path):
         ),
         (
             ("federation", "init", "x", "--server", "s", "--site", "a", "--engine", "ray"),
-            "engine 'ray' is not known; choose nvflare or flower",
+            "engine 'ray' is not known; choose nvflare.",
         ),
     ],
 )
@@ -227,64 +227,6 @@ def test_a_server_that_is_not_there_is_named(kits, monkeypatch):
     done = run("status", "--kit", kits / "lead@example.org")
     assert done.exit_code == 2
     assert "the server localhost:2 cannot be reached with the kit" in " ".join(done.output.split())
-
-
-def test_a_flower_app_holds_no_code(tmp_path):
-    path = tmp_path / "study.toml"
-    path.write_text(STUDY)
-    done = run("federation", "flower-app", path, "--run", "run-1", "--out", tmp_path / "apps")
-    assert done.exit_code == 0, done.output
-    assert [p.name for p in (tmp_path / "apps" / "run-1").iterdir()] == ["pyproject.toml"]
-    again = run("federation", "flower-app", path, "--run", "run-1", "--out", tmp_path / "apps")
-    assert "run the same app again" in " ".join(again.output.split())
-
-
-def test_flower_kits_have_keys_only_their_owner_can_read(tmp_path):
-    done = run(
-        "federation",
-        "init",
-        tmp_path / "fed",
-        "--engine",
-        "flower",
-        "--server",
-        "localhost",
-        "--site",
-        "north",
-    )
-    assert done.exit_code == 0, done.output
-    kit = tmp_path / "fed" / "kits"
-    assert (kit / "north" / "site.key").stat().st_mode & 0o077 == 0
-    assert (kit / "north" / "site.key.pub").read_text().startswith("ecdsa-sha2-nistp256 ")
-    assert (kit / "localhost" / "server.key").stat().st_mode & 0o077 == 0
-    (kit / "north" / "data").mkdir()
-    (kit / "north" / "data" / "one.csv").write_text(
-        "u,v\n" + "".join(f"{k},{k * k % 7}\n" for k in range(20))
-    )
-    checked = run("site", "check", "--kit", kit / "north", "--json")
-    assert checked.exit_code == 0, checked.output
-    assert {f["what"] for f in json.loads(checked.output)} == {
-        "settings",
-        "data",
-        "data: undeclared-time",
-        "policy",
-        "state",
-    }
-    for command in (("site", "start"), ("server", "start"), ("status",), ("resume", "run-1")):
-        refused = run(*command, "--kit", kit / "north")
-        assert refused.exit_code == 2
-        assert "on the engine 'flower'; use Flower's own tools" in " ".join(refused.output.split())
-    again = run(
-        "federation",
-        "init",
-        tmp_path / "fed",
-        "--engine",
-        "flower",
-        "--server",
-        "localhost",
-        "--site",
-        "north",
-    )
-    assert "already holds the kits of a federation" in " ".join(again.output.split())
 
 
 def test_kits_tell_people_the_commands_of_this_package(kits):

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from feddbn.errors import ProtocolError
-from feddbn.runtime.deployed.site_socket import SOCKET_NAME
-from feddbn.runtime.deployed.store import AUDIT
+from feddbn.runtime.deployed.store import AUDIT, REGISTER
 from support.rig import Refused, Rig, Server, raw
 
 
@@ -38,7 +37,6 @@ def test_a_run_cannot_be_called_like_a_file_of_the_site(rig):
     """It could, `site.sock`, and the site did not start again."""
     Server(rig, rig.study(), "site.sock")
     assert (rig.place / "s0" / "state" / "site.sock").is_dir()
-    assert SOCKET_NAME != "site.sock"
-    for run in (SOCKET_NAME, AUDIT, "..", "a/b", ".hidden"):
+    for run in (AUDIT, REGISTER, "_approvals", "..", "a/b", ".hidden"):
         with pytest.raises(ProtocolError, match="a run id has 1 to 64 characters"):
             Server(rig, rig.study(), run)

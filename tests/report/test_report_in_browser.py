@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from feddbn.model.csv_cells import guarded, unguarded
 from feddbn.model.dbn import DBN
 from feddbn.report import write_report
 from support.report_results import example_result, random_dbn
+
+# Names that a spreadsheet would run, and some that it would not.
+FORMULAS = ["=1+1", "+2", "-3", "@SUM(A1)", "''-4", "'=5", "plain'-6", "7"]
 
 
 @dataclass
@@ -63,6 +67,7 @@ def reports(tmp_path_factory) -> dict[str, Path]:
         "empty": bare,
         "named": named,
         "open": open_result(),
+        "formulas": random_dbn(8, names=FORMULAS),
     }
     return {name: write_report(result, folder / f"{name}.html") for name, result in results.items()}
 
@@ -219,6 +224,20 @@ def test_the_csv_holds_the_rows_of_the_table(open_report, tmp_path):
     for row in rows:
         key = (row["source"], row["target"], int(row["lag"]))
         assert float(row["weight"]) == pytest.approx(weights[key], rel=1e-3)
+
+
+def test_no_cell_of_the_csv_is_a_formula_and_every_name_can_be_read_back(open_report, tmp_path):
+    report = open_report("formulas")
+    with report.page.expect_download() as download:
+        report.page.click("#csv")
+    path = tmp_path / download.value.suggested_filename
+    download.value.save_as(path)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    cells = {row[end] for row in rows for end in ("source", "target")}
+    assert cells <= {guarded(name) for name in FORMULAS}
+    assert {unguarded(cell) for cell in cells} == set(FORMULAS)
+    assert not [cell for cell in cells if cell[0] in "=+-@"]
 
 
 def test_the_keyboard_reaches_a_variable_and_selects_it(open_report):

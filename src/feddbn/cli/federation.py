@@ -50,15 +50,3 @@ def init(
     terminal.print(
         "Each kit holds a private key: hand it to its owner only. Keep the authority directory offline."
     )
-
-
-@federation_app.command("flower-app")
-def flower_app(
-    study: Annotated[Path, typer.Argument(help="The study file (TOML).")],
-    run: Annotated[str, typer.Option(help="Name of the run.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Directory for the app.")] = Path("apps"),
-) -> None:
-    """Write a study as a Flower app: a project file that names installed modules, no code."""
-    from feddbn.cli.submit import read_study
-
-    typer.echo(find_engine("flower").write_app(read_study(study), run, out))

@@ -55,9 +55,11 @@ def report(
 def _edge_table(path: Path) -> pd.DataFrame:
     import pandas as pd
 
+    from feddbn.model.csv_cells import unguarded
+
     wanted = ["source", "target", "lag", "weight", "probability"]
     try:
-        table = pd.read_csv(path, converters={"source": str, "target": str})
+        table = pd.read_csv(path, converters={"source": unguarded, "target": unguarded})
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not CSV"
         raise FileError(f"the edge table {str(path)!r} cannot be read: {reason}.") from None

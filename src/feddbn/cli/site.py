@@ -42,30 +42,6 @@ def check(
         raise typer.Exit(2)
 
 
-@site_app.command("serve")
-def serve(
-    settings: Annotated[Path, typer.Option(help="The site's settings file.")],
-) -> None:
-    """Hold the site for an engine that starts a process per message (Flower); run it beside the SuperNode."""
-    import logging
-
-    from feddbn.runtime.deployed.open_site import open_site
-    from feddbn.runtime.deployed.settings import read_site_settings
-    from feddbn.runtime.deployed.site_socket import SOCKET_NAME
-    from feddbn.runtime.deployed.site_socket import serve as answer
-
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    values = read_site_settings(settings)
-    endpoint = open_site(values, values.name, logging.getLogger("feddbn.site"))
-    path = values.state / SOCKET_NAME
-    answer(
-        endpoint.handle,
-        path,
-        values.max_message_mb * 2**20,
-        lambda: typer.echo(f"site {values.name} is served."),
-    )
-
-
 @site_app.command("adopt")
 def adopt(
     settings: Annotated[Path, typer.Option(help="The site's settings file.")],

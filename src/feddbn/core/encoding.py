@@ -71,7 +71,7 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
                 np.frombuffer(body, dtype=dtype, count=count, offset=offset).reshape(shape).copy()
             )
             offset += n_bytes
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"this message has a malformed header ({error}).") from None
     if offset != len(body):
         raise ProtocolError("this message has bytes after its last array.")

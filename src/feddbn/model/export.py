@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.errors import FileError, InputError
+from feddbn.model.csv_cells import guarded, unguarded
 from feddbn.model.graph import Parts, edge_table, parts_of_edges, parts_of_graph, time_series_graph
 from feddbn.model.network import Network
 
@@ -177,13 +178,14 @@ def parts_of_npz(path: str | Path) -> Parts:
 
 
 def csv_text(dbn: Network) -> str:
-    """Edge list source, target, lag, weight, standardised, oriented as CSV with a header."""
+    """Edge list source, target, lag, weight, standardised, oriented as CSV with a header, safe in spreadsheets."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["source", "target", "lag", "weight", "standardised", "oriented"])
     for source, target, lag, weight, standardised, oriented in edge_table(dbn).itertuples(index=False):
         numbers = [repr(float(weight)), repr(float(standardised))]
-        writer.writerow([source, target, int(lag), *numbers, str(bool(oriented)).lower()])
+        names = [guarded(source), guarded(target)]
+        writer.writerow([*names, int(lag), *numbers, str(bool(oriented)).lower()])
     return buffer.getvalue()
 
 
@@ -199,6 +201,8 @@ def parts_of_csv(
         header, body = rows[0], rows[1:]
         frame = pd.DataFrame(body, columns=header, dtype=object)
         frame["lag"] = [int(value) for value in frame["lag"]]
+        for end in ("source", "target"):
+            frame[end] = [unguarded(name) for name in frame[end]]
         if "weight" in frame.columns:
             frame["weight"] = [float(value) for value in frame["weight"]]
         return parts_of_edges(frame, variables, n_lags)

@@ -32,6 +32,7 @@ __all__ = [
     "absolute_error_bound",
     "decode_fixed",
     "encode_fixed",
+    "largest_summand",
     "sum_residues",
 ]
 
@@ -53,6 +54,11 @@ def absolute_error_bound(n_summands: int, fractional_bits: int = DEFAULT_FRACTIO
     return float(n_summands * 2.0 ** (n_summands.bit_length() - 1 - fractional_bits))
 
 
+def largest_summand(n_summands: int, fractional_bits: int = DEFAULT_FRACTIONAL_BITS) -> float:
+    """Return the magnitude below which every one of `n_summands` numbers must be so that no sum wraps around."""
+    return float(2.0 ** (126 - fractional_bits) / max(n_summands, 1))
+
+
 def encode_fixed(
     vector: FloatArray, n_summands: int, fractional_bits: int = DEFAULT_FRACTIONAL_BITS
 ) -> Residues:
@@ -64,7 +70,7 @@ def encode_fixed(
     # Scaling by a power of two is exact, so what follows need not know of it.
     if fractional_bits != 64:
         x = x * 2.0 ** (fractional_bits - 64)
-    limit = 2.0**62 / max(n_summands, 1)
+    limit = largest_summand(n_summands)
     # The norm bounds every entry and is quicker; it decides alone unless the numbers are enormous.
     if not np.vdot(x, x) < limit * limit and not np.maximum.reduce(np.abs(x), initial=0.0) < limit:
         if not np.all(np.isfinite(x)):
@@ -72,7 +78,7 @@ def encode_fixed(
                 "the vector contains NaN or infinity, which cannot be masked; nothing was sent."
             )
         raise AggregationError(
-            f"the vector contains a number of magnitude {limit * 2.0 ** (64 - fractional_bits):.3g} or more, "
+            f"the vector contains a number of magnitude {largest_summand(n_summands, fractional_bits):.3g} or more, "
             f"which could overflow a sum over {n_summands} sites; rescale the variables or lower "
             "fractional_bits."
         )

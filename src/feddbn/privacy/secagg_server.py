@@ -4,7 +4,8 @@ The server holds masked vectors, sealed shares and encrypted seed lists. It can 
 the survivors of a slot, and only with the help of at least `threshold` of them.
 
 `SecAggServer` makes requests and takes replies, as decoded messages; it does no I/O. Replies are keyed by
-site name; who is missing has dropped out.
+site name; who is missing has dropped out. `sift` keeps the replies of sites that sent something else away from the
+others, so that one bad site costs its own part and no more.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from feddbn.privacy.fixed_point import (
     decode_fixed,
     sum_residues,
 )
-from feddbn.privacy.keys import KEY_BYTES, TAG_BYTES, commitment, keystream, open_sealed
+from feddbn.privacy.keys import KEY_BYTES, commitment, keystream, open_sealed
 from feddbn.privacy.secagg import (
     DEFAULT_MIN_SITES,
     KIND,
@@ -33,12 +34,11 @@ from feddbn.privacy.secagg import (
     Roster,
     as_bytes,
     check_min_sites,
-    read_sets,
     refuse_below,
     require_everybody,
-    rows_of,
     usual_threshold,
 )
+from feddbn.privacy.secagg_replies import Asked, listed_sets
 from feddbn.privacy.shamir import combine_shares
 
 __all__ = ["OpenedSum", "SecAggServer"]
@@ -48,11 +48,15 @@ Replies = Mapping[str, Message]
 
 @dataclass(frozen=True)
 class OpenedSum:
-    """The sum over `contributors`; `dropped` were on the roster and sent nothing."""
+    """The sum over `contributors`; `dropped` were on the roster and sent nothing.
+
+    `altered` is a site whose shares were wrong and not needed, if there is one.
+    """
 
     value: FloatArray
     contributors: tuple[str, ...]
     dropped: tuple[str, ...]
+    altered: str = ""
 
 
 @dataclass
@@ -119,13 +123,17 @@ class SecAggServer:
         self._adverts, self._commitments, self._seed_lists = {}, {}, {}
         return {**self._meta("advertise"), "n_slots": n_slots, "length": length}, {}
 
+    def sift(self, phase: str, replies: Replies) -> tuple[dict[str, Message], dict[str, str]]:
+        """Return the replies to a phase that can be used, and for every other site what is wrong with its own."""
+        return self._asked(phase).sift(replies)
+
     def roster_request(self, replies: Replies) -> Message:
         """Collect the signed keys and send everybody's to everybody."""
-        for site, (meta, arrays) in replies.items():
-            self._check(meta, site, "advert")
-            public = rows_of(arrays, "public", (KEY_BYTES,)).tobytes()
-            signature = rows_of(arrays, "signature", (SIGNATURE_BYTES,)).tobytes()
-            self._adverts[site] = (public, signature, str(meta.get("data")), _listed(meta.get("sets")))
+        asked = self._asked("advertise")
+        for site, reply in replies.items():
+            public, signature = (rows.tobytes() for rows in asked.read(site, reply))
+            meta = reply[0]
+            self._adverts[site] = (public, signature, str(meta.get("data")), listed_sets(meta.get("sets")))
         names = tuple(sorted(self._adverts))
         refuse_below(len(names), self.min_sites, "too few sites answered the call for keys")
         threshold = self._threshold
@@ -158,14 +166,11 @@ class SecAggServer:
             raise AggregationError(
                 f"site {missing[0]!r} dropped out of the set-up; begin a new epoch without it."
             )
-        size, n_sites = self._n_slots * 2 * KEY_BYTES, len(roster.names)
         outgoing: dict[str, np.ndarray] = {}
+        asked = self._asked("share")
         for name in roster.names:
-            meta, arrays = replies[name]
-            self._check(meta, name, "shares")
-            outgoing[name] = rows_of(arrays, "sealed", (n_sites, size + 16))
-            self._commitments[name] = rows_of(arrays, "commitments", (self._n_slots, 2, KEY_BYTES))
-            self._seed_lists[name] = rows_of(arrays, "seed_lists", (self._n_slots, n_sites * KEY_BYTES + 16))
+            read = asked.read(name, replies[name])
+            outgoing[name], self._commitments[name], self._seed_lists[name] = read
         return {
             name: (
                 self._meta("deliver"),
@@ -181,7 +186,7 @@ class SecAggServer:
                 raise AggregationError(
                     f"site {name!r} dropped out of the set-up; begin a new epoch without it."
                 )
-            self._check(replies[name][0], name, "ready")
+            self._asked("deliver").read(name, replies[name])
         self._roster = self._pending
 
     def open_slot(self, task_digest: str, participants: tuple[str, ...] | None = None) -> Order:
@@ -201,25 +206,15 @@ class SecAggServer:
         return {**meta, "participants": participants}
 
     def collect(self, replies: Replies) -> int | None:
-        """Keep masked inputs; return their length, or None if there is none yet."""
+        """Keep masked inputs that went through `sift`; return their length, or None if there is none yet."""
         slot = self._under_way()
-        members = self._roster.members if self._roster is not None else frozenset()
-        for site, (meta, arrays) in sorted(replies.items()):
-            self._check(meta, site, "masked")
-            y = arrays.get("y")
-            if meta.get("slot") != slot.order.slot or site not in members or site in slot.inputs:
-                raise ProtocolError(
-                    f"site {site!r} sent an input for another slot, or twice, or is not on the roster."
-                )
-            if y is None or y.dtype != np.uint64 or y.ndim != 2 or len(y) != LIMBS:
-                raise ProtocolError(f"site {site!r} sent something that is not a masked vector.")
+        asked = self._asked("masked")
+        for site, reply in sorted(replies.items()):
+            y, tags = asked.read(site, reply)
             if slot.length not in (None, y.shape[1]):
-                raise ProtocolError(
-                    f"site {site!r} answered with length {y.shape[1]}, others with {slot.length}."
-                )
+                raise ProtocolError("masked vectors of different lengths cannot be added up.")
             slot.length = y.shape[1]
-            slot.tags[site] = rows_of(arrays, "tags", (len(members), TAG_BYTES))
-            slot.inputs[site] = y
+            slot.tags[site], slot.inputs[site] = tags, y
         return slot.length
 
     @property
@@ -245,9 +240,8 @@ class SecAggServer:
         if self.lacks_sites:
             blank = np.zeros(SIGNATURE_BYTES, dtype=np.uint8)
             rows = dict.fromkeys(slot.inputs, blank)
-            for site, (meta, arrays) in (signed or {}).items():
-                self._check(meta, site, "survivors")
-                rows[site] = rows_of(arrays, "signature", (SIGNATURE_BYTES,))
+            for site, reply in (signed or {}).items():
+                (rows[site],) = self._asked("survivors").read(site, reply)
             more["signatures"] = np.stack([rows[site] for site in sorted(rows)])
         return {
             site: ({**meta, "phase": "unmask"}, {**arrays, **more})
@@ -260,14 +254,13 @@ class SecAggServer:
         assert roster is not None
         n_sites, threshold = len(roster.names), roster.threshold
         shares: dict[int, bytes] = {}
-        for site, (meta, arrays) in replies.items():
-            self._check(meta, site, "unmask")
-            if meta.get("slot") != slot.order.slot or site not in slot.survivors:
-                raise ProtocolError(f"site {site!r} revealed shares of another slot, or was not asked.")
-            shares[roster.positions[site] + 1] = rows_of(arrays, "shares", (n_sites, KEY_BYTES)).tobytes()
+        asked = self._asked("unmask")
+        for site, reply in replies.items():
+            (rows,) = asked.read(site, reply)
+            shares[roster.positions[site] + 1] = rows.tobytes()
         refuse_below(len(shares), threshold, "too few sites helped to open the sum")
         self._slot = None
-        secrets = combine_shares(shares, threshold)
+        secrets, altered = self._secrets(slot, roster, shares)
         masks, n_minus = self._left_over_masks(slot, roster, secrets)
         n = slot.inputs[slot.survivors[0]].shape[1]
         total = sum_residues(masks, max(n, roster.length), n_minus)[:, :n]
@@ -275,7 +268,35 @@ class SecAggServer:
             total += slot.inputs[site]
         value = decode_fixed(total, n_sites, self._fractional_bits)
         dropped = tuple(name for name in roster.names if name not in slot.survivors)
-        return OpenedSum(value, slot.survivors, dropped)
+        return OpenedSum(value, slot.survivors, dropped, altered)
+
+    def _secrets(self, slot: _Slot, roster: Roster, shares: Mapping[int, bytes]) -> tuple[bytes, str]:
+        """Return the secrets of the slot, and the site whose altered shares were left out, if one can be spared."""
+        secrets = combine_shares(shares, roster.threshold)
+        closed = self._closed(slot, roster, secrets)
+        if not closed:
+            return secrets, ""
+        if len(shares) > roster.threshold:
+            for left_out in sorted(shares)[: roster.threshold]:
+                secrets = combine_shares(
+                    {number: share for number, share in shares.items() if number != left_out},
+                    roster.threshold,
+                )
+                if not self._closed(slot, roster, secrets):
+                    return secrets, roster.names[left_out - 1]
+        raise AggregationError(
+            f"the shares that were revealed do not open the masks of site {closed!r}: it has set them up wrongly, or another "
+            "site has altered its shares. Nothing was opened."
+        )
+
+    def _closed(self, slot: _Slot, roster: Roster, secrets: bytes) -> str:
+        """Return the first site whose secret is not what it committed to, or nothing."""
+        for position, name in enumerate(roster.names):
+            secret = secrets[position * KEY_BYTES : (position + 1) * KEY_BYTES]
+            which = 0 if name in slot.survivors else 1
+            if commitment(secret) != self._commitments[name][slot.order.slot, which].tobytes():
+                return name
+        return ""
 
     def _left_over_masks(self, slot: _Slot, roster: Roster, secrets: bytes) -> tuple[list[Any], int]:
         """Masks that cancel what is left, and how many of them are complements: survivors' self masks, and
@@ -287,11 +308,6 @@ class SecAggServer:
         n_minus = 0
         for position, name in enumerate(roster.names):
             secret = secrets[position * KEY_BYTES : (position + 1) * KEY_BYTES]
-            which = 0 if name in survivors else 1
-            if commitment(secret) != self._commitments[name][order.slot, which].tobytes():
-                raise AggregationError(
-                    f"the shares of site {name!r} do not open what it committed to; some were altered."
-                )
             if name in survivors:
                 masks.append(keystream(secret, n_bytes, True))
                 n_minus += 1
@@ -320,13 +336,14 @@ class SecAggServer:
     def _meta(self, phase: str) -> dict[str, Any]:
         return {"kind": KIND, "phase": phase, "run": self.run, "epoch": self._epoch}
 
-    def _check(self, meta: Mapping[str, Any], site: str, phase: str) -> None:
-        if (meta.get("kind"), meta.get("phase"), meta.get("run")) != (KIND, phase, self.run):
-            raise ProtocolError(f"site {site!r} did not answer the {phase!r} phase of run {self.run!r}.")
-        if meta.get("epoch") != self._epoch or meta.get("site") != site:
-            raise ProtocolError(f"site {site!r} answered for another epoch, or for another site.")
-
-
-def _listed(sets: object) -> list[list[str]]:
-    """What a site says it has been part of, as messages carry it."""
-    return [sorted(members) for members in read_sets(sets)]
+    def _asked(self, phase: str) -> Asked:
+        """What the replies to a phase must be."""
+        n_sites = 0 if self._pending is None else len(self._pending.names)
+        slot, whom = None, None
+        if phase in ("masked", "unmask"):
+            under_way = self._under_way()
+            slot = under_way.order.slot
+            whom = frozenset(
+                under_way.survivors if phase == "unmask" else set(self.roster) - under_way.inputs.keys()
+            )
+        return Asked(phase, self.run, self._epoch, self._n_slots, n_sites, slot, whom)

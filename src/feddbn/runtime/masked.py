@@ -40,6 +40,10 @@ class Courier(Protocol):
         """Send and wait."""
         ...
 
+    def reject(self, site: str, sentence: str) -> None:
+        """Take down that a site's last reply cannot be used, and why; it counts as a drop-out."""
+        ...
+
 
 class SecureFederation:
     """A federation whose server sees only sums.
@@ -114,11 +118,13 @@ class SecureFederation:
         asked = set(self.sites)
         for _ in range(SETUP_ATTEMPTS):
             server = self._server
-            adverts = self._courier(dict.fromkeys(sorted(asked), server.begin_epoch(n_slots, length)))
+            adverts = self._ask(
+                "advertise", dict.fromkeys(sorted(asked), server.begin_epoch(n_slots, length))
+            )
             request = server.roster_request(adverts)
-            shares = self._courier(dict.fromkeys(adverts, request))
+            shares = self._ask("share", dict.fromkeys(adverts, request))
             if shares.keys() == adverts.keys():
-                ready = self._courier(server.deliveries(shares))
+                ready = self._ask("deliver", server.deliveries(shares))
                 if ready.keys() == adverts.keys():
                     server.ready(ready)
                     self._batch = min(self._batch * BATCH_GROWTH, LARGEST_BATCH)
@@ -135,7 +141,19 @@ class SecureFederation:
         fields, arrays = task.fields(), dict(task.arrays)
         order = server.open_slot(self._digest(fields, arrays), task.participants)
         meta = {**server.masked_request(order), "task": fields}
-        length = server.collect(self._courier(dict.fromkeys(server.roster, (meta, arrays))))
+        length = server.collect(self._ask("masked", dict.fromkeys(server.roster, (meta, arrays))))
         self._length = max(self._length, length or 0)
-        signed = self._courier(server.survivor_requests()) if server.lacks_sites else None
-        return server.open(self._courier(server.unmask_requests(signed)))
+        signed = self._ask("survivors", server.survivor_requests()) if server.lacks_sites else None
+        opened = server.open(self._ask("unmask", server.unmask_requests(signed)))
+        if opened.altered:
+            self._courier.reject(
+                opened.altered, f"site {opened.altered!r} has altered its shares, which were not needed."
+            )
+        return opened
+
+    def _ask(self, phase: str, messages: Mapping[str, Message]) -> dict[str, Message]:
+        """Send and return the replies that can be used; a site that sends something else is a drop-out."""
+        replies, odd = self._server.sift(phase, self._courier(messages))
+        for site, sentence in odd.items():
+            self._courier.reject(site, sentence)
+        return replies

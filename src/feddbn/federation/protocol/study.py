@@ -54,6 +54,9 @@ class Privacy(Strict):
     With `epsilon`, what leaves is (epsilon, delta)-differentially private for each `unit`. `clip` bounds the
     unit's vector; without it the bound is chosen from a noisy histogram, for a tenth of the budget. The noise is enough
     even if `n_colluding` sites tell their own share of it; each site knows its own, so there is always one.
+
+    `max_norm` is the largest Euclidean norm of any answer: each site keeps a longer one at home, and a sum that is longer
+    than its sites can make it ends the run.
     """
 
     secure_aggregation: bool = False
@@ -63,6 +66,16 @@ class Privacy(Strict):
     unit: Literal["recording", "row"] = "recording"
     clip: float | None = Field(default=None, gt=0)
     n_colluding: int = Field(default=1, ge=1)
+    max_norm: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _norms_without_noise(self) -> Privacy:
+        if self.max_norm is not None and self.epsilon is not None:
+            raise ValueError(
+                "max_norm cannot be combined with epsilon, because whether a site refuses would tell what no noise covers; "
+                "use clip, which bounds every unit, or remove one of them"
+            )
+        return self
 
 
 class Attendance(Strict):
@@ -179,6 +192,8 @@ class Study(Strict):
         for name in ("units", "held_by", "rows"):
             if not values[name]:
                 del values[name]
+        if self.privacy.max_norm is None:
+            del values["privacy"]["max_norm"]
         if self.goal == "network":
             del values["goal"]
         for goal, _ in GOALS:

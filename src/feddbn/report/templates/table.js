@@ -78,7 +78,9 @@
 
   function csv() {
     const quoted = value => {
-      const text = value === null ? "" : String(value);
+      // Names come from other people: a spreadsheet must not take them for formulas (as model/csv_cells.py does).
+      const guard = typeof value === "string" && /^'*[=+\-@\t\r\n\0＝＋－＠]/.test(value) ? "'" : "";
+      const text = value === null ? "" : guard + String(value);
       return /[",\n\r]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
     };
     return [columns.map(c => c.key), ...selected().map(e => columns.map(c => c.value(e)))].map(r => r.map(quoted).join(",")).join("\r\n") + "\r\n";

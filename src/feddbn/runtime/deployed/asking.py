@@ -52,6 +52,7 @@ class Line:
         self._pause_s = pause_s
         self.refused: dict[str, str] = {}
         self.said: dict[str, str] = {}
+        self._odd: set[str] = set()
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -61,14 +62,17 @@ class Line:
     def attempts(self, patience_s: float) -> Iterator[int]:
         """Yield 0, 1, 2, ... with pauses, until `patience_s` have passed or asking is in vain.
 
-        It is in vain when a site refuses with the same sentence again and again: no accident of the network.
+        It is in vain when a site refuses with the same sentence, or sends the same nonsense, again and again: no accident
+        of the network.
         """
         end = time.monotonic() + patience_s
         heard: Counter[tuple[str, str]] = Counter()
         for attempt in itertools.count():
-            self.said = {}
+            self.said, self._odd = {}, set()
             yield attempt
-            heard.update((site, said) for site, said in self.said.items() if "refused:" in said)
+            heard.update(
+                (site, said) for site, said in self.said.items() if "refused:" in said or site in self._odd
+            )
             if max(heard.values(), default=0) >= SAME_ANSWER or time.monotonic() >= end:
                 return
             time.sleep(self._pause_s)
@@ -96,3 +100,8 @@ class Line:
         """Take down why a site's reply is not counted."""
         self.said[site] = str(error)
         self.tell(ServerEvent("refused", seq, what, site, str(error)))
+
+    def note_odd(self, site: str, sentence: str, what: str, seq: int) -> None:
+        """Take down that a site's reply arrived and cannot be used."""
+        self._odd.add(site)
+        self.note_refusal(site, sentence, what, seq)

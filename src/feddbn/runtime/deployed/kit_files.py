@@ -10,7 +10,7 @@ from feddbn.errors import FileError
 from feddbn.privacy.keys import KEY_BYTES, Identity
 from feddbn.runtime.deployed.protection import default_policy_text
 
-__all__ = ["kits_below", "write_secret", "write_site_files"]
+__all__ = ["kits_below", "open_to_others", "owner_only", "write_secret", "write_site_files"]
 
 
 _MORE = (
@@ -32,6 +32,19 @@ def kits_below(directory: Path) -> Path:
     if root.exists():
         raise FileError(f"{directory} already holds the kits of a federation; choose another directory.")
     return root
+
+
+def owner_only(directory: Path) -> None:
+    """Take everybody else's rights off a directory and all that is in it."""
+    for path in (directory, *directory.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & 0o700)
+
+
+def open_to_others(kit: Path) -> list[str]:
+    """Return the private keys in a kit that others than their owner can read or write."""
+    keys = (path for path in sorted(kit.rglob("*.key")) if path.is_file())
+    return [str(path.relative_to(kit)) for path in keys if path.stat().st_mode & 0o077]
 
 
 def write_secret(path: Path, content: bytes) -> None:

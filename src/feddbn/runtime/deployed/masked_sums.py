@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from feddbn.core.encoding import encode
-from feddbn.errors import AggregationError, FederationError, NotEnoughSites, PrivacyError
+from feddbn.errors import AggregationError, FederationError, NotEnoughSites, PrivacyError, ProtocolError
 from feddbn.federation.programs.private_moments import guaranteed_sites
 from feddbn.federation.protocol.messages import Request, encode_request
 from feddbn.federation.protocol.secure_site import read_secure_reply
@@ -68,7 +68,7 @@ class _Courier:
         phases = {str(meta.get("phase")) for meta, _ in messages.values()}
         if phases & {"survivors", "unmask"}:
             self._require_whole(turn)
-        if phases == {"advertise"} and self._fixed:
+        if phases <= {"advertise", "masked"} and self._fixed:
             messages = {site: message for site, message in messages.items() if site in self._fixed}
         encoded: dict[int, np.ndarray] = {}
         outgoing: dict[str, bytes] = {}
@@ -91,6 +91,12 @@ class _Courier:
             self._masked |= set(replies)
         return replies
 
+    def reject(self, site: str, sentence: str) -> None:
+        """Count a site whose reply cannot be used as missing, under its own name."""
+        assert self._turn is not None
+        self._masked.discard(site)
+        self._line.note_odd(site, sentence, WHAT, self._turn.seq)
+
 
 class MaskedSums:
     """Sums of which the server can open nothing but the whole; each attempt uses new masks."""
@@ -100,6 +106,7 @@ class MaskedSums:
         self._line = line
         self._courier = _Courier(study, line)
         privacy = study.privacy
+        self._max_norm = privacy.max_norm
         # Noise is spread over the sites the threshold guarantees, so that must not change with the roster.
         threshold = None if privacy.epsilon is None else guaranteed_sites(study)
         self._secure = SecureFederation(
@@ -116,9 +123,21 @@ class MaskedSums:
                 if attempt:
                     # A new epoch asks everybody: who came back is in it.
                     self._secure.agree_on_keys()
-                return self._secure.sum(turn.task)
+                return self._bounded(self._secure.sum(turn.task), turn)
             except (_Incomplete, AggregationError) as error:
                 failed = error
         said = self._line.said
         reasons = " ".join(said[site] for site in sorted(said))
         raise NotEnoughSites(f"task {turn.seq} ({turn.task.name!r}): {failed} {reasons}".rstrip())
+
+    def _bounded(self, opened: Sum, turn: Turn) -> Sum:
+        """Return the sum unless it is longer than its sites can make it by the study's rule."""
+        longest = np.inf if self._max_norm is None else len(opened.contributors) * self._max_norm
+        # A little more, for rounding.
+        if not np.linalg.norm(opened.value) <= longest * (1 + 1e-9):
+            raise ProtocolError(
+                f"task {turn.seq} ({turn.task.name!r}): the sum is longer than {len(opened.contributors)} answers of at most "
+                f"max_norm = {self._max_norm:g}. One of its sites has not kept to the rule; masks hide which one, and "
+                "nothing is learned from this sum."
+            )
+        return opened

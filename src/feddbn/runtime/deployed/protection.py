@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from feddbn.errors import FileError, SiteRefused
+from feddbn.federation.guards.bounds import BoundsGuard
 from feddbn.federation.guards.disclosure import DisclosureGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.scope_guard import Asked, ScopeGuard
@@ -92,7 +93,7 @@ class Protection:
         self._is_locked = False
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
-        """Return what may be asked, policy, held-out rows, rules about rows or noise, and audit, in this order."""
+        """Return what may be asked, policy, held-out rows, rules about rows or noise, bounds and audit, in this order."""
         self._books.begin()
         if self._policy.max_epsilon is not None:
             self._one_at_a_time(self._state / AUDIT)
@@ -106,7 +107,8 @@ class Protection:
         scope = ScopeGuard(scope_of(study, self._max_lags), self._policy, asked)
         # Noise hides single rows; rules about numbers of rows would tell what no noise covers.
         rows = noise or DisclosureGuard(study, self._policy, asked)
-        return [policy, scope, HeldOutGuard(study), rows, audit]
+        bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
+        return [policy, scope, HeldOutGuard(study), rows, bounds, audit]
 
     def _asked(self, run_id: str) -> Asked:
         """Return what a run has been asked so far; a restart or a second greeting forgets nothing."""

@@ -12,6 +12,7 @@ import numpy as np
 from feddbn.errors import FeddbnError, FileError
 from feddbn.federation.programs.private_moments import study_costs
 from feddbn.federation.protocol.study import Study, StudyResult
+from feddbn.model.csv_cells import guarded
 from feddbn.model.dbn import DBN
 from feddbn.model.export import json_text
 
@@ -70,7 +71,7 @@ def export_result(directory: Path) -> StudyResult | None:
     edges = result.summary.get("edges")
     if isinstance(edges, list) and edges:
         with open(path.with_name("edges.csv"), "w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(edges[0]))
-            writer.writeheader()
-            writer.writerows(edges)
+            writer = csv.writer(file)
+            writer.writerow(guarded(name) for name in edges[0])
+            writer.writerows([guarded(row[name]) for name in edges[0]] for row in edges)
     return result

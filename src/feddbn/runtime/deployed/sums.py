@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.federation.protocol.messages import NEVER, Reply, encode_request, task_request
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Sum, Task
+from feddbn.privacy.majority import odd_ones
 from feddbn.runtime.deployed.asking import Line
 from feddbn.runtime.deployed.attendance import Roll
 
@@ -40,7 +40,7 @@ Sums = Callable[[Turn], Sum]
 def sums_for(study: Study, line: Line, roll: Roll) -> Sums:
     """Return how a study wants its sums made: in the clear or under masks."""
     if not study.privacy.secure_aggregation:
-        return PlainSums(line, roll)
+        return PlainSums(line, roll, study.privacy.max_norm)
     # Masks need a package that plain studies do without.
     from feddbn.runtime.deployed.masked_sums import MaskedSums
 
@@ -50,9 +50,10 @@ def sums_for(study: Study, line: Line, roll: Roll) -> Sums:
 class PlainSums:
     """Asks for the sites' vectors and adds them in sorted site order."""
 
-    def __init__(self, line: Line, roll: Roll) -> None:
+    def __init__(self, line: Line, roll: Roll, max_norm: float | None = None) -> None:
         self._line = line
         self._roll = roll
+        self._max_norm = max_norm
 
     def __call__(self, turn: Turn) -> Sum:
         """Return the sum over the sites that answered before the study's patience ended."""
@@ -84,19 +85,19 @@ class PlainSums:
             if reply.meta.get("digest") != turn.digest or vector is None or not np.all(np.isfinite(vector)):
                 self._refuse(site, f"site {site!r} sent no finite vector for this task.", turn)
                 continue
+            if self._max_norm is not None and not np.linalg.norm(vector) <= self._max_norm:
+                said = f"site {site!r} sent a vector longer than the study's max_norm = {self._max_norm:g}."
+                self._refuse(site, said, turn)
+                continue
             out[site] = np.asarray(vector, dtype=np.float64)
         return out
 
     def _same_shape(self, vectors: dict[str, FloatArray], turn: Turn) -> dict[str, FloatArray]:
-        """Keep the vectors of the most common shape; a site whose shape differs is not counted."""
-        if len(vectors) < 2:
-            return vectors
-        common = Counter(vector.shape for vector in vectors.values()).most_common(1)[0][0]
-        for site, vector in sorted(vectors.items()):
-            if vector.shape != common:
-                sentence = f"site {site!r} answered with shape {vector.shape}, most with {common}."
-                self._refuse(site, sentence, turn)
-        return {site: vector for site, vector in vectors.items() if vector.shape == common}
+        """Keep the vectors of the shape that most have; a site whose shape differs is not counted."""
+        odd = odd_ones({site: vector.shape for site, vector in vectors.items()}, "shape")
+        for site, shape, usual in odd:
+            self._refuse(site, f"site {site!r} answered with shape {shape}, most with {usual}.", turn)
+        return {site: vector for site, vector in vectors.items() if site not in {one for one, _, _ in odd}}
 
     def _refuse(self, site: str, sentence: str, turn: Turn) -> None:
-        self._line.note_refusal(site, sentence, turn.task.name, turn.seq)
+        self._line.note_odd(site, sentence, turn.task.name, turn.seq)

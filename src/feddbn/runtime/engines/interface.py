@@ -33,7 +33,8 @@ class Process:
     environment: Mapping[str, str]
 
     def become(self) -> NoReturn:
-        """Turn this process into it."""
+        """Turn this process into it; what it writes is for its owner only."""
+        os.umask(0o077)
         os.execvpe(self.command[0], list(self.command), self.environment)
 
 
@@ -179,10 +180,6 @@ class Engine(ABC):
     def session(self, kit: Path) -> Session:
         """Return a session with a lead's kit, not yet connected."""
         raise self._cannot("send, watch and fetch studies")
-
-    def write_app(self, study: Study, run_id: str, directory: Path) -> str:
-        """Write a study for the engine's own tools; return the command that runs it."""
-        raise self._cannot("write a study as files")
 
     def _cannot(self, what: str) -> FederationError:
         return FederationError(f"feddbn does not {what} on the engine {self.name!r}; {self.instead}.")

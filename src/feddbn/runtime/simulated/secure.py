@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import StateError
+from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.secure_site import DigestOnce, SecureSite
 from feddbn.federation.protocol.site import Memo, Site, answer_together
 from feddbn.privacy.keys import Identity, RandomBytes, keystream, pinned_keys
@@ -72,6 +72,10 @@ class InProcessCourier:
             if fault is None:
                 replies[name] = reply
         return replies
+
+    def reject(self, site: str, sentence: str) -> None:
+        """Raise: sites of this process run this program, so what they send is wrong for all of them."""
+        raise ProtocolError(sentence)
 
     def _masked_together(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, Message]:
         """Return every site's masked vector, computed together while no site is missing."""

@@ -85,3 +85,16 @@ def test_a_result_survives_encoding():
     again = StudyResult.from_bytes(result.to_bytes())
     np.testing.assert_array_equal(again.arrays["W"], np.eye(2))
     assert again.summary == {"rounds": 3}
+
+
+def test_a_largest_norm_is_part_of_what_sites_agree_on_and_does_not_go_with_noise():
+    text = 'name = "s"\nmethod = "fdbnl"\nvariables = ["u"]\nsites = ["a"]\n[privacy]\n'
+    plain, bounded = parse_study(text), parse_study(text + "max_norm = 100.0\n")
+    assert "max_norm" not in plain.to_json()
+    assert bounded.digest != plain.digest
+    assert study_from_json(bounded.to_json()).privacy.max_norm == 100.0
+    for wrong in ("0.0", "-1.0", "nan", "inf", '"much"'):
+        with pytest.raises(ParameterError, match=r"privacy\.max_norm"):
+            parse_study(text + f"max_norm = {wrong}\n")
+    with pytest.raises(ParameterError, match="max_norm cannot be combined with epsilon"):
+        parse_study(text + "max_norm = 1.0\nepsilon = 1.0\n")

@@ -59,3 +59,13 @@ def test_asking_is_in_vain_after_the_same_refusal_again_and_again_but_not_after_
         if attempts == 3 * SAME_ANSWER:
             break
     assert attempts == 3 * SAME_ANSWER
+
+
+def test_asking_is_in_vain_after_the_same_nonsense_again_and_again():
+    line = line_of({})
+    attempts = 0
+    for _ in line.attempts(60.0):
+        attempts += 1
+        line.note_odd("a", "site 'a' answered with length 3, most with 4.", "walk", 4)
+    assert attempts == SAME_ANSWER
+    assert line.reasons == {"a": "site 'a' answered with length 3, most with 4."}

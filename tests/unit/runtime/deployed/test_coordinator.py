@@ -5,7 +5,7 @@ import pytest
 
 from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.errors import NotEnoughSites, SiteRefused, StateError
+from feddbn.errors import NotEnoughSites, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study, study_method
@@ -259,3 +259,36 @@ def test_file_stores_hold_the_run_across_restarts_and_keep_personal_results(tmp_
     np.testing.assert_array_equal(result.arrays["centre"], reference(study).arrays["centre"])
     for name in NAMES:
         assert (tmp_path / name / "run-1" / "result.feddbn").exists()
+
+
+def answering(wrong):
+    """A place where sites answer with these vectors instead of their own."""
+
+    class Wrong(Site):
+        def answer(self, task, channel=None):
+            super().answer(task)
+            return wrong[self.name]
+
+    place = Place()
+    odd = {name: SiteEndpoint(Wrong(name, data_of(name)), place.stores[name]) for name in wrong}
+    original = place.make
+    place.exchange = LocalExchange(NAMES, lambda name: odd[name] if name in odd else original(name))
+    return place
+
+
+def test_where_no_shape_has_a_majority_no_site_is_blamed():
+    study = make_study(rounds=1, when_missing="continue", min_sites=1)
+    with pytest.raises(
+        ProtocolError, match=r"shape \(3,\) \(a\).*shape \(7,\) \(b\).*it cannot be told who is wrong"
+    ):
+        run(answering({"b": np.zeros(7), "c": np.zeros(5)}), study)
+
+
+def test_a_vector_longer_than_the_study_allows_is_not_counted():
+    study = make_study(rounds=1, when_missing="continue", min_sites=1)
+    bounded = study.model_copy(update={"privacy": study.privacy.model_copy(update={"max_norm": 1e3})})
+    events = []
+    result, _ = run(answering({"c": np.full(3, 1e4)}), bounded, events=events)
+    np.testing.assert_array_equal(result.arrays["centre"], reference(study, {"c": [0]}).arrays["centre"])
+    said = [e.sentence for e in events if e.what == "refused"]
+    assert said[0] == "site 'c' sent a vector longer than the study's max_norm = 1000."

@@ -5,6 +5,7 @@ Which engine a kit is for, what is refused, what a lead's kit remembers.
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,39 +23,64 @@ def test_every_engine_is_found_by_its_name():
     pytest.importorskip("cryptography")
     assert {engine(name).name for name in engine_names()} == set(engine_names())
     assert all(isinstance(engine(name), Engine) for name in engine_names())
-    with pytest.raises(ParameterError, match="engine 'ray' is not known; choose nvflare or flower"):
+    with pytest.raises(ParameterError, match="engine 'ray' is not known; choose nvflare"):
         engine("ray")
 
 
-@pytest.mark.parametrize(("mark", "name"), [("startup", "nvflare"), ("ca.pem", "flower")])
-def test_the_engine_is_read_from_the_kit(tmp_path, mark, name):
+def test_the_engine_is_read_from_the_kit(tmp_path):
     assert engine_of(tmp_path).name == DEFAULT_ENGINE
-    (tmp_path / mark).mkdir()
-    assert engine_of(tmp_path).name == name
+    # An earlier engine's kits are known by such a file; beside `startup` it means nothing.
+    (tmp_path / "startup").mkdir()
+    (tmp_path / "ca.pem").touch()
+    assert engine_of(tmp_path).name == "nvflare"
 
 
 def test_an_engine_that_is_not_installed_is_named_in_one_sentence(monkeypatch):
     def missing(module):
-        raise ModuleNotFoundError("No module named 'flwr.app'", name="flwr.app")
+        raise ModuleNotFoundError("No module named 'nvflare.apis'", name="nvflare.apis")
 
     monkeypatch.setattr(registry, "import_module", missing)
-    with pytest.raises(MissingExtra, match=r"install it with `pip install 'feddbn\[flower\]'`"):
-        engine("flower")
+    with pytest.raises(MissingExtra, match=r"install it with `pip install 'feddbn\[nvflare\]'`"):
+        engine("nvflare")
 
 
-def test_what_flower_cannot_do_is_refused_with_what_to_do_instead(tmp_path):
-    flower = engine("flower")
+class OnlyKits(Engine):
+    """A second engine that makes kits and leaves the rest to tools of its own."""
+
+    name = "pigeon"
+    instead = "use its own tools"
+
+    def make_kits(self, plan, directory):
+        return {}
+
+    def check_site(self, kit, study=None):
+        return []
+
+    def site_settings(self, kit):
+        return kit / "site.toml"
+
+
+def test_what_an_engine_cannot_do_is_refused_with_what_to_do_instead(tmp_path):
+    pigeon = OnlyKits()
     for call, what in (
-        (flower.server_process, "start a server"),
-        (flower.site_process, "start a site"),
-        (flower.session, "send, watch and fetch studies"),
+        (pigeon.server_process, "start a server"),
+        (pigeon.site_process, "start a site"),
+        (pigeon.session, "send, watch and fetch studies"),
     ):
         with pytest.raises(
-            FederationError, match=f"feddbn does not {what} on the engine 'flower'; use Flower's own"
+            FederationError, match=f"feddbn does not {what} on the engine 'pigeon'; use its own"
         ):
             call(tmp_path)
-    with pytest.raises(FederationError, match="engine 'nvflare'; send it with `feddbn submit`"):
-        engine("nvflare").write_app(STUDY, "run-1", tmp_path)
+
+
+def test_a_second_engine_is_a_row_and_a_module(tmp_path, monkeypatch):
+    monkeypatch.setitem(registry._ENGINES, "pigeon", registry._Entry(__name__, "coop"))
+    monkeypatch.setattr(registry, "import_module", lambda module: SimpleNamespace(ENGINE=OnlyKits()))
+    assert engine_names() == ("nvflare", "pigeon")
+    (tmp_path / "coop").mkdir()
+    assert engine_of(tmp_path).name == "pigeon"
+    with pytest.raises(ParameterError, match="choose nvflare or pigeon"):
+        engine("ray")
 
 
 def test_no_command_names_the_default_engine_or_looks_into_an_engines_folder():

@@ -20,13 +20,5 @@ def test_a_class_that_kits_name_can_be_imported(path):
     assert inspect.isclass(getattr(importlib.import_module(module), name))
 
 
-@pytest.mark.parametrize("module", ["feddbn.runtime.flower_server", "feddbn.runtime.flower_site"])
-def test_an_app_that_a_flower_run_names_can_be_imported(module):
-    object_ref = pytest.importorskip("flwr.supercore.object_ref")
-    assert callable(importlib.import_module(module).app)
-    # Flower itself reads the file's text first.
-    assert object_ref.validate(f"{module}:app") == (True, None)
-
-
 def test_the_modules_that_settings_name_can_be_imported():
     load_programs(("feddbn.federation.programs", "feddbn.methods.studies"))

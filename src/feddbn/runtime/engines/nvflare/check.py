@@ -7,9 +7,13 @@ import socket
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from feddbn.errors import FeddbnError
 from feddbn.federation.protocol.study import Study
 from feddbn.runtime.deployed.check import Finding, check_settings
+from feddbn.runtime.deployed.kit_files import open_to_others
+from feddbn.runtime.deployed.settings import read_site_settings
 from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES
 
 __all__ = ["check_site"]
@@ -21,7 +25,13 @@ def check_site(kit: Path, study: Study | None = None, timeout_s: float = 10.0) -
     """Return the findings for a site kit, and whether it could join `study` if one is given."""
     kit = Path(kit)
     findings = check_settings(kit / "local" / "feddbn_site.toml", study)
-    return [*findings, *_check_rights(kit), *_check_certificate(kit), _check_server(kit, timeout_s)]
+    return [
+        *findings,
+        *_check_rights(kit),
+        _check_files(kit),
+        *_check_certificate(kit),
+        _check_server(kit, timeout_s),
+    ]
 
 
 def _check_rights(kit: Path) -> list[Finding]:
@@ -45,8 +55,19 @@ def _check_rights(kit: Path) -> list[Finding]:
     ]
 
 
+def _check_files(kit: Path) -> Finding:
+    """Private keys that other users of the machine can read are theirs, too."""
+    readable = open_to_others(kit)
+    if readable:
+        said = f"others can read {', '.join(readable)}; run `chmod -R go= {kit}`, and ask for a new kit if it may be too late"
+        return Finding("private keys", False, said)
+    return Finding("private keys", True, "only their owner can read them")
+
+
 def _check_certificate(kit: Path) -> list[Finding]:
     from cryptography import x509
+
+    from feddbn.runtime.engines.nvflare.certificates import name_in
 
     try:
         certificate = x509.load_pem_x509_certificate((kit / "startup" / "client.crt").read_bytes())
@@ -56,20 +77,31 @@ def _check_certificate(kit: Path) -> list[Finding]:
     days = (certificate.not_valid_after_utc - now).days
     clock = certificate.not_valid_before_utc <= now
     late = "" if clock else ", before the certificate begins"
-    return [
-        Finding("clock", clock, now.strftime("%Y-%m-%d %H:%M:%S UTC") + late),
-        Finding("certificate", days > EXPIRY_WARNING_DAYS, f"valid for {days} more days"),
-    ]
+    said = Finding("certificate", days > EXPIRY_WARNING_DAYS, f"valid for {days} more days")
+    own, named = _site_name(kit), name_in(certificate)
+    if own is not None and named != own:
+        text = f"startup/client.crt is that of {named!r}, but this site is {own!r}; use the kit that was made for it"
+        said = Finding("certificate", False, text)
+    return [Finding("clock", clock, now.strftime("%Y-%m-%d %H:%M:%S UTC") + late), said]
+
+
+def _site_name(kit: Path) -> str | None:
+    try:
+        return read_site_settings(kit / "local" / "feddbn_site.toml").name
+    except FeddbnError:
+        # What is wrong with the settings is a finding of its own.
+        return None
 
 
 def _check_server(kit: Path, timeout_s: float) -> Finding:
     """Open a mutually authenticated connection to the server, as the site itself will."""
     startup = kit / "startup"
     try:
-        servers = json.loads((startup / "fed_client.json").read_text())["servers"]
-        target = servers[0]["service"]["target"]
+        server = json.loads((startup / "fed_client.json").read_text())["servers"][0]
+        target = server["service"]["target"]
         host, port = target.rsplit(":", 1)
-    except (OSError, ValueError, KeyError, IndexError):
+        wanted = str(server.get("identity") or host)
+    except (OSError, ValueError, KeyError, IndexError, AttributeError):
         return Finding("server", False, "startup/fed_client.json is missing or unreadable")
     try:
         context = ssl.create_default_context(cafile=str(startup / "rootCA.pem"))
@@ -79,10 +111,24 @@ def _check_server(kit: Path, timeout_s: float) -> Finding:
             socket.create_connection((host, int(port)), timeout=timeout_s) as plain,
             context.wrap_socket(plain, server_hostname=host) as secure,
         ):
-            said = f"{target} answers with {secure.version()} and a certificate of this federation"
+            names = _peer_names(secure)
+            if wanted not in names:
+                shown = ", ".join(map(repr, sorted(names))) or "nobody"
+                said = f"{target} answers with the certificate of {shown}, not of {wanted!r}: somebody poses as the server"
+                return Finding("server", False, said)
+            said = f"{target} answers with {secure.version()} and the certificate of {wanted!r} in this federation"
             return Finding("server", True, said)
     except ssl.SSLError as error:
         said = f"{target} answers, but not with this federation's certificate ({error.reason})"
     except OSError as error:
         said = f"{target} cannot be reached ({error.strerror or 'timeout'}); outbound TCP is needed"
     return Finding("server", False, said)
+
+
+def _peer_names(secure: ssl.SSLSocket) -> set[str]:
+    """Return the names in the certificate of the other end."""
+    said = secure.getpeercert() or {}
+    subject: Any = said.get("subject", ())
+    names = {str(value) for part in subject for key, value in part if key == "commonName"}
+    alternatives: Any = said.get("subjectAltName", ())
+    return names | {str(value) for _, value in alternatives}

@@ -2,7 +2,8 @@
 
 What a kit gets beyond NVFlare's defaults, and why: no job may bring code (``byoc`` none for every role), only
 the four classes a study needs are allowed, no log leaves a site, no shell commands for anybody, job and
-snapshot stores in a named directory instead of a temporary one, and the settings file of this package.
+snapshot stores in a named directory instead of a temporary one, certificates with which only the server can be taken
+for the server, no rights for other users of the machine, and the settings file of this package.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from feddbn.errors import FileError, MissingExtra
-from feddbn.runtime.deployed.kit_files import kits_below, write_site_files
+from feddbn.runtime.deployed.kit_files import kits_below, owner_only, write_site_files
 from feddbn.runtime.engines.plan import FederationPlan
 
 __all__ = [
@@ -117,6 +118,10 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     The project's certificate authority stays in ``directory/authority``: keep it, adding a site later needs
     it.
     """
+    # This needs a package that comes with NVFlare.
+    command = engine_command("provision")
+    from feddbn.runtime.engines.nvflare.certificates import for_clients_only
+
     root = kits_below(directory)
     authority = root.with_name("authority")
     authority.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -125,9 +130,7 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
     shutil.copy(project, authority / "project.yml")
     # Every JSON text is YAML, so that no YAML writer is needed.
     home = {"HOME": str(authority), "PATH": os.environ.get("PATH", "")}
-    command = engine_command(
-        "provision", "-p", str(authority / "project.yml"), "-w", str(authority / "workspace")
-    )
+    command += ["-p", str(authority / "project.yml"), "-w", str(authority / "workspace")]
     done = subprocess.run(
         command, cwd=authority, env={**os.environ, **home}, capture_output=True, text=True, check=False
     )
@@ -142,6 +145,8 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
         shutil.copytree(made[-1] / participant, kit)
         kit.chmod(0o700)
         kits[participant] = kit
+    clients = {name: kits[name] / "startup" / "client.crt" for name in (*plan.sites, plan.admin)}
+    for_clients_only(made[-1].parent / "state" / "cert.json", clients)
     _harden_server(kits[plan.server])
     for site in plan.sites:
         _harden_site(kits[site])
@@ -151,6 +156,8 @@ def make_kits(plan: FederationPlan, directory: Path) -> dict[str, Path]:
         for old in (kit / "readme.txt", kit / "startup" / "readme.txt"):
             old.unlink(missing_ok=True)
         (kit / "readme.txt").write_text(_README[role].format(name=participant), encoding="utf-8")
+    owner_only(authority)
+    owner_only(root)
     return kits
 
 

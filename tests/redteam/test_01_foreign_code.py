@@ -1,0 +1,87 @@
+"""Strangers who want to run code at a site: the engine that let them is gone, its kits are refused, jobs bring no code."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import feddbn
+from feddbn.cli.main import app
+from feddbn.errors import FileError, ParameterError
+from feddbn.runtime.engines.registry import engine, engine_names, engine_of
+
+REASON = "whoever reaches a Flower server's port can run code at the sites and read their keys"
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    return done.exit_code, " ".join(done.output.split())
+
+
+def imported(path):
+    """Top-level packages that a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (one.name.split(".")[0] for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+def test_nothing_in_the_package_speaks_flower():
+    found = {path: set(imported(path)) for path in Path(feddbn.__file__).parent.rglob("*.py")}
+    assert any("nvflare" in packages for packages in found.values())
+    assert not [path for path, packages in found.items() if "flwr" in packages]
+    assert "flower" not in engine_names()
+
+
+def test_the_engine_is_refused_with_the_reason_and_the_one_to_use(tmp_path):
+    with pytest.raises(ParameterError, match=REASON):
+        engine("flower")
+    code, text = run(
+        *(
+            "federation",
+            "init",
+            tmp_path / "fed",
+            "--engine",
+            "flower",
+            "--server",
+            "localhost",
+            "--site",
+            "a",
+        )
+    )
+    assert (code, list(tmp_path.iterdir())) == (2, [])
+    assert f"engine 'flower' is no longer offered, because {REASON}; choose nvflare." in text
+
+
+@pytest.mark.parametrize(
+    "command", [("site", "check"), ("site", "start"), ("server", "start"), ("status",), ("resume", "run-1")]
+)
+def test_a_kit_of_that_engine_is_of_no_use_any_more(tmp_path, command):
+    (tmp_path / "ca.pem").touch()
+    (tmp_path / "feddbn_site.toml").touch()
+    with pytest.raises(FileError, match=REASON):
+        engine_of(tmp_path)
+    code, text = run(*command, "--kit", tmp_path)
+    assert code == 2
+    assert "destroy it and make new kits with `feddbn federation init`, which uses nvflare" in text
+
+
+def test_commands_that_ran_it_are_gone():
+    assert run("federation", "flower-app", "--help")[0] != 0
+    assert run("site", "serve", "--help")[0] != 0
+
+
+def test_kits_refuse_jobs_with_code_and_classes_that_no_study_needs(tmp_path):
+    pytest.importorskip("nvflare")
+    code, text = run("federation", "init", tmp_path / "fed", "--server", "localhost", "--site", "north")
+    assert code == 0, text
+    for name in ("localhost", "north"):
+        local = tmp_path / "fed" / "kits" / name / "local"
+        rights = json.loads((local / "authorization.json").read_text())["permissions"]
+        assert {right.get("byoc", "none") for right in rights.values()} == {"none"}
+        allowed = json.loads((local / "resources.json").read_text())["class_allow_list"]
+        assert len(allowed) == 4
+        assert all(one.startswith(("feddbn.runtime.nvflare_", "nvflare.collab.runtime.")) for one in allowed)

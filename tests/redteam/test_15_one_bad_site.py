@@ -1,0 +1,192 @@
+"""One site that sends nonsense: it is dropped or named, never an honest one, and it cannot blow up a sum unseen."""
+
+import hashlib
+import json
+import struct
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+from redteam.hostile import Sites
+
+from feddbn.core.encoding import decode, encode
+from feddbn.errors import NotEnoughSites, ProtocolError
+from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.protocol.messages import Reply, encode_reply, read_reply
+from feddbn.federation.protocol.task import Task
+from feddbn.runtime.deployed.coordinator import Coordinator
+from support.faults import MemoryJournal
+
+BAD = "s0"
+
+
+def patient(sites, privacy="", when_missing="continue"):
+    study = sites.study("oneshot", privacy=privacy)
+    rules = {"when_missing": when_missing, "min_sites": 3, "max_wait_s": 60.0}
+    return study.model_copy(update={"attendance": study.attendance.model_copy(update=rules)})
+
+
+def rigged(sites, phase, spoil, after=0, bad=(BAD,)):
+    """An exchange in which the bad site's answer to a phase is spoilt, from the `after`-th on."""
+    seen = []
+
+    def one(name, message):
+        raw = sites.ends[name].handle(message)
+        if name not in bad:
+            return raw
+        reply = read_reply(raw)
+        if "message" not in reply.arrays:
+            return raw
+        meta, arrays = decode(reply.arrays["message"].tobytes())
+        if meta.get("phase") != phase:
+            return raw
+        seen.append(phase)
+        if len(seen) <= after:
+            return raw
+        inner = np.frombuffer(encode(*spoil(meta, arrays)), dtype=np.uint8)
+        return encode_reply(
+            Reply(reply.site, reply.kind, reply.run_id, reply.seq, reply.meta, {"message": inner})
+        )
+
+    return lambda messages: {name: one(name, message) for name, message in messages.items()}
+
+
+def conduct(sites, exchange, study, n_sums=1):
+    """Ask for moments `n_sums` times; return the sums and what the server was told about sites."""
+    events = []
+    run = Coordinator(exchange, study, "run", MemoryJournal(), events.append, pause_s=0.0, opening_s=0.0)
+    run.hello()
+    sums = [run.sum(Task(MomentsQuestion(n_lags=1, variables=sites.variables))) for _ in range(n_sums)]
+    return sums, {event.site: event.sentence for event in events if event.what == "refused"}
+
+
+def shorter(meta, arrays):
+    return meta, {**arrays, "y": arrays["y"][:, :-1].copy()}
+
+
+WAYS = {
+    "a shorter vector": ("masked", shorter),
+    "a longer vector": ("masked", lambda m, a: (m, {**a, "y": np.hstack([a["y"], a["y"]])})),
+    "no vector": ("masked", lambda m, a: (m, {})),
+    "NaN in the clear": ("masked", lambda m, a: (m, {**a, "y": np.full(a["y"].shape, np.nan)})),
+    "no tags": ("masked", lambda m, a: (m, {"y": a["y"]})),
+    "another's name": ("masked", lambda m, a: ({**m, "site": "s1"}, a)),
+    "no key": ("advert", lambda m, a: (m, {})),
+    "no register": ("advert", lambda m, a: ({**m, "sets": "none"}, a)),
+    "too few shares": ("shares", lambda m, a: (m, {**a, "sealed": a["sealed"][:-1].copy()})),
+    "never ready": ("ready", lambda m, a: ({**m, "epoch": 77}, a)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_under_continue_the_bad_site_is_left_out_and_named_and_stays_out(tmp_path, way):
+    sites = Sites(tmp_path, k=5, rows=40)
+    phase, spoil = WAYS[way]
+    sums, told = conduct(sites, rigged(sites, phase, spoil), patient(sites), n_sums=2)
+    honest = tuple(sites.names[1:])
+    for one in sums:
+        assert one.contributors == honest
+        expected = sum(sites.moments(name) for name in honest)
+        np.testing.assert_allclose(one.value[: len(expected)], expected, rtol=1e-9)
+    assert told.keys() == {BAD}
+    assert BAD in told[BAD]
+
+
+def test_a_site_that_turns_bad_later_ends_the_run_and_is_named(tmp_path):
+    sites = Sites(tmp_path, k=5, rows=40)
+    with pytest.raises(NotEnoughSites) as caught:
+        conduct(sites, rigged(sites, "masked", shorter, after=1), patient(sites), n_sums=2)
+    said = str(caught.value)
+    assert f"a sum lacks {BAD}, whose numbers are in earlier sums" in said
+    assert f"site '{BAD}' answered with length" in said
+    assert not [name for name in sites.names[1:] if name in said]
+
+
+def test_a_study_that_waits_gives_up_on_the_same_nonsense_and_names_the_site(tmp_path):
+    sites = Sites(tmp_path, k=5, rows=40)
+    with pytest.raises(
+        NotEnoughSites, match=f"a sum lacks {BAD}; nothing was opened. site '{BAD}' answered with"
+    ):
+        conduct(sites, rigged(sites, "masked", shorter), patient(sites, when_missing="wait"))
+
+
+def test_where_no_length_has_a_majority_nobody_is_blamed(tmp_path):
+    sites = Sites(tmp_path, k=4, rows=40)
+    two_liars = rigged(sites, "masked", shorter, bad=("s0", "s1"))
+    with pytest.raises(
+        ProtocolError, match=r"length \d+ \(s0, s1\) and length \d+ \(s2, s3\); it cannot be told"
+    ):
+        conduct(sites, two_liars, patient(sites))
+
+
+def test_altered_shares_of_one_site_do_not_stop_a_sum(tmp_path):
+    sites = Sites(tmp_path, k=5, rows=40)
+
+    def altered(meta, arrays):
+        return meta, {**arrays, "shares": arrays["shares"] ^ 1}
+
+    (one,), told = conduct(sites, rigged(sites, "unmask", altered), patient(sites))
+    assert one.contributors == tuple(sites.names)
+    np.testing.assert_allclose(one.value[0], sum(sites.moments(name)[0] for name in sites.names))
+    assert told == {BAD: f"site '{BAD}' has altered its shares, which were not needed."}
+
+
+# Production code does not turn numpy's warnings into errors.
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
+def test_numbers_that_are_not_finite_stay_at_home_and_leave_no_trace_of_having_been_sent(tmp_path):
+    sites = Sites(tmp_path, k=5, rows=40)
+    # Their squares overflow.
+    sites.data[BAD][0][:, 0] *= 1e200
+    sites.write(BAD)
+    sites.restart(BAD)
+    (one,), told = conduct(sites, rigged(sites, "", None, bad=()), patient(sites))
+    assert one.contributors == tuple(sites.names[1:])
+    assert told.keys() == {BAD}
+    (log,) = (sites.places[BAD] / "state" / "_audit").glob("run.jsonl")
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {entry["event"] for entry in entries} == {"refused"}
+    assert "holds NaN or infinity and stays here" in entries[0]["note"]
+
+
+def test_a_site_beyond_the_declared_norm_keeps_its_answer_and_is_left_out(tmp_path):
+    sites = Sites(tmp_path, k=5, rows=40)
+    norms = {name: np.linalg.norm(sites.moments(name)) for name in sites.names}
+    sites.data[BAD][0] *= 1e3
+    sites.write(BAD)
+    sites.restart(BAD)
+    bound = 10 * max(norms.values())
+    (one,), told = conduct(sites, rigged(sites, "", None, bad=()), patient(sites, f"max_norm = {bound}"))
+    assert one.contributors == tuple(sites.names[1:])
+    assert told.keys() == {BAD}
+    (log,) = (sites.places[BAD] / "state" / "_audit").glob("run.jsonl")
+    assert "is longer than the study allows" in log.read_text()
+
+
+def test_a_site_that_masks_random_numbers_is_noticed_by_the_norm_of_the_sum(tmp_path):
+    sites = Sites(tmp_path, k=5, rows=40)
+    rng = np.random.default_rng(0)
+
+    def random(meta, arrays):
+        return meta, {**arrays, "y": rng.integers(0, 2**64, arrays["y"].shape, dtype=np.uint64)}
+
+    with pytest.raises(ProtocolError, match="longer than 5 answers of at most max_norm = 1e\\+06") as caught:
+        conduct(sites, rigged(sites, "masked", random), patient(sites, "max_norm = 1e6"))
+    assert not [name for name in sites.names if name in str(caught.value)]
+
+
+@pytest.mark.parametrize("shape", [[0, 2**70], [0, 2**63 - 1, 2**62], [1] * 65 + [0]])
+def test_a_reply_whose_header_no_array_can_have_is_one_bad_reply(tmp_path, shape):
+    header = json.dumps({"meta": {"type": "reply"}, "arrays": [["a", "<f8", shape]]}).encode()
+    body = struct.pack("<I", len(header)) + header
+    crafted = b"FEDDBN" + struct.pack("<H", 1) + hashlib.sha256(body).digest() + body
+    with pytest.raises(ProtocolError, match="malformed header"):
+        decode(crafted)
+    sites = Sites(tmp_path, k=5, rows=40)
+
+    def exchange(messages):
+        return {name: crafted if name == BAD else sites.ends[name].handle(m) for name, m in messages.items()}
+
+    (one,), told = conduct(sites, exchange, patient(sites))
+    assert one.contributors == tuple(sites.names[1:])
+    assert told.keys() == {BAD}
