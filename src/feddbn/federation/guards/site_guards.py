@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import FeddbnError
+from feddbn.federation.protocol.messages import digest_of
 from feddbn.federation.protocol.site import Channel, Guard
 from feddbn.federation.protocol.task import Task
-from feddbn.privacy.audit import AuditChain, AuditEntry
+from feddbn.privacy.audit import AuditChain
 from feddbn.privacy.policy import SitePolicy
 
-__all__ = ["AuditGuard", "PolicyGuard", "Spending"]
+__all__ = ["About", "AuditGuard", "PolicyGuard", "Spending", "in_short"]
+
+MOST_WORDS = 240
 
 
 class PolicyGuard(Guard):
@@ -75,6 +79,31 @@ class Spending(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class About:
+    """What every entry of a run's log says about it: the run, its study, who leads it and the owner's budget."""
+
+    run: str = ""
+    study: str = ""
+    study_digest: str = ""
+    lead: str = ""
+    budget: float | None = None
+
+
+def in_short(task: Task) -> str:
+    """Return a question's parameters for people: small values as they are, of arrays their shapes."""
+    words = []
+    for name, value in task.params.items():
+        many = isinstance(value, tuple | list) and len(value) > 4
+        words.append(f"{len(value)} {name}" if many else f"{name}={value}")  # type: ignore[arg-type]
+    for name, array in task.arrays.items():
+        words.append(f"{name} ({'x'.join(map(str, array.shape)) or 'one number'})")
+    if task.participants is not None:
+        words.append(f"{len(set(task.participants))} sites")
+    text = ", ".join(words)
+    return text if len(text) <= MOST_WORDS else f"{text[: MOST_WORDS - 3]}..."
+
+
 class AuditGuard(Guard):
     """Writes one audit entry for every answer and every refusal.
 
@@ -90,6 +119,8 @@ class AuditGuard(Guard):
         Where the log stands.
     spending
         The DP guard, if there is one.
+    about
+        Run, study and budget.
     """
 
     def __init__(
@@ -99,12 +130,14 @@ class AuditGuard(Guard):
         clock: Callable[[], str],
         chain: AuditChain | None = None,
         spending: Spending | None = None,
+        about: About | None = None,
     ) -> None:
         self._site = site
         self._write = write
         self._clock = clock
         self._chain = chain or AuditChain()
         self._spending = spending
+        self._about = about or About()
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
         """Write what leaves, before it leaves."""
@@ -116,7 +149,6 @@ class AuditGuard(Guard):
             site=self._site,
             event="sent",
             task=task.name,
-            asked_by=channel.asked_by,
             length=len(vector),
             norm=float(np.linalg.norm(vector)),
             protection=" and ".join(parts) or "none",
@@ -124,22 +156,32 @@ class AuditGuard(Guard):
             noise_multiplier=noise,
             epsilon=None if spending is None else spending.epsilon(),
             delta=None if spending is None else spending.delta,
+            **self._said(task, channel),
         )
-        self._keep(entry)
+        self._write(entry.to_line())
         return vector
 
     def refused(self, task: Task, error: FeddbnError, channel: Channel) -> None:
         """Write that nothing left but one sentence."""
-        self._keep(
-            self._chain.add(
-                time=self._clock(),
-                site=self._site,
-                event="refused",
-                task=task.name,
-                asked_by=channel.asked_by,
-                note=str(error),
-            )
+        entry = self._chain.add(
+            time=self._clock(),
+            site=self._site,
+            event="refused",
+            task=task.name,
+            note=str(error),
+            **self._said(task, channel),
         )
-
-    def _keep(self, entry: AuditEntry) -> None:
         self._write(entry.to_line())
+
+    def _said(self, task: Task, channel: Channel) -> dict[str, Any]:
+        """Who asked what, for which study."""
+        about = self._about
+        return {
+            "asked_by": f"{about.lead} through the {channel.asked_by}" if about.lead else channel.asked_by,
+            "run": about.run,
+            "study": about.study,
+            "study_digest": about.study_digest,
+            "task_digest": digest_of(task),
+            "asked": in_short(task),
+            "budget": about.budget,
+        }

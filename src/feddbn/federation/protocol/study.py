@@ -94,7 +94,8 @@ class Study(_Strict):
     """One study, as written in its TOML file.
 
     `units` may say in which unit a variable is meant; a site that says another one for its data does not take part.
-    The `goal` is a network, or how far each of its edges can be trusted.
+    The `goal` is a network, or how far each of its edges can be trusted. `lead` says who answers for the study; it is
+    part of what the owners of the data approve.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
@@ -108,6 +109,7 @@ class Study(_Strict):
     units: dict[str, str] = Field(default_factory=dict)
     goal: Literal["network", "confidence"] = "network"
     confidence: Confidence = Field(default_factory=Confidence)
+    lead: str = Field(default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
 
     @field_validator("variables", "sites")
     @classmethod
@@ -137,6 +139,8 @@ class Study(_Strict):
             del values["units"]
         if self.goal == "network":
             del values["goal"], values["confidence"]
+        if not self.lead:
+            del values["lead"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @property

@@ -1,15 +1,14 @@
 """What guards a deployed site's answers: its policy, noise where a study promises it, and the audit log on
 disk.
 
-The audit log of each run is ``<state>/_audit/<run id>.jsonl``. It is never pruned, because the site's privacy
-budget is what all its logs together say was spent.
+The audit log of each run is ``<state>/_audit/<run id>.jsonl`` (`audit_files.py`). It is never pruned, because the
+site's privacy budget is what all its logs together say was spent.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import time
 import weakref
 from collections import Counter
 from collections.abc import Sequence
@@ -20,14 +19,15 @@ import numpy as np
 
 from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.guards.noise import DpGuard, Promise
-from feddbn.federation.guards.site_guards import AuditGuard, PolicyGuard
+from feddbn.federation.guards.site_guards import About, AuditGuard, PolicyGuard
 from feddbn.federation.programs.private_moments import study_noise_plan
 from feddbn.federation.protocol.site import Guard
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.audit import AuditChain, parse_entries
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy, policy_from_toml
-from feddbn.runtime.deployed.store import AUDIT, EventLog
+from feddbn.runtime.deployed.audit_files import SiteAudit, append_line, mend
+from feddbn.runtime.deployed.store import EventLog, iso_time
 
 __all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
 
@@ -58,6 +58,8 @@ def default_policy_text() -> str:
         f"require_masking = {str(policy.require_masking).lower()}\n"
         f"max_rounds = {policy.max_rounds}\n"
         "# max_epsilon = 1.0     # with a budget, answers without noise are refused\n"
+        f"approve_by_rule = {str(policy.approve_by_rule).lower()} # true: any study that keeps to these rules, without "
+        "`feddbn site approve`\n"
     )
 
 
@@ -66,28 +68,31 @@ def describe_policy(policy: SitePolicy) -> str:
     masked = "only under secure aggregation" if policy.require_masking else "also in the clear"
     budget = "no noise demanded" if policy.max_epsilon is None else f"epsilon up to {policy.max_epsilon:g}"
     methods = ", ".join(policy.methods)
-    return f"{methods}; {masked}; at least {policy.min_sites} sites; {budget}; {policy.max_rounds} rounds"
+    whom = "any study within these rules" if policy.approve_by_rule else "approved studies only"
+    return f"{methods}; {masked}; at least {policy.min_sites} sites; {budget}; {policy.max_rounds} rounds; {whom}"
 
 
 class Protection:
     """Makes the guards of each run of one site."""
 
-    def __init__(self, state: Path, site: str, policy: SitePolicy) -> None:
+    def __init__(self, state: Path, site: str, policy: SitePolicy, audit: SiteAudit | None = None) -> None:
         self._state = Path(state)
         self._site = site
         self._policy = policy
+        self._audit = audit or SiteAudit(state, site, None)
         self._is_locked = False
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
         """Return policy, noise and audit, in this order."""
-        directory = self._state / AUDIT
+        directory = self._audit.directory
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._policy.max_epsilon is not None:
             self._one_at_a_time(directory)
-        path = directory / f"{run_id}.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        path = self._audit.run_log(run_id)
+        chain = AuditChain.resume(mend(path), self._audit.identity, self._audit.key)
         noise = self._noise(run_id, study, directory)
-        audit = AuditGuard(self._site, partial(_append, path), _now, AuditChain.resume(lines), noise)
+        about = About(run_id, study.name, study.digest, study.lead, self._policy.max_epsilon)
+        audit = AuditGuard(self._site, partial(append_line, path), iso_time, chain, noise, about)
         events = EventLog(self._state / run_id / "events.jsonl").read()
         answered = Counter(str(e["task"]) for e in events if str(e["what"]).startswith("executed"))
         policy = PolicyGuard(self._policy, len(study.sites), answered)
@@ -126,15 +131,3 @@ class Protection:
         # Held as long as this site lives.
         weakref.finalize(self, os.close, file)
         self._is_locked = True
-
-
-def _append(path: Path, line: str) -> None:
-    """Append a line that is on disk when the call returns."""
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(line.rstrip("\n") + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -32,6 +32,7 @@ __all__ = [
     "FileStore",
     "JournalFile",
     "delete_directories",
+    "iso_time",
     "prune_runs",
     "run_directory",
     "unchanged_directories",
@@ -40,6 +41,11 @@ __all__ = [
 
 
 AUDIT = "_audit"
+
+
+def iso_time(seconds: float | None = None) -> str:
+    """Return a time in seconds, by default now, as ISO text in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def run_directory(root: Path, run_id: str, create: bool = True) -> Path:
@@ -169,7 +175,7 @@ class EventLog:
     def write(self, event: Mapping[str, Any]) -> None:
         """Append one event."""
         values = {k: v for k, v in event.items() if v not in (None, "", (), -1)}
-        line = json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **values}, default=str)
+        line = json.dumps({"time": iso_time(), **values}, default=str)
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(line + "\n")
         if self.path.stat().st_size > self.max_bytes:
@@ -202,8 +208,12 @@ def unchanged_directories(root: Path, keep_days: float, now: float | None = None
 
 def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float | None = None) -> list[str]:
     """Delete runs whose files have not changed for `keep_days` days, except run `keep`; return their ids."""
-    # Audit logs are kept: the privacy budget is read from them.
-    old = [path for path in unchanged_directories(root, keep_days, now) if path.name not in (keep, AUDIT)]
+    # What is not a run (no run's name begins so) is kept: audit logs, approvals and whatever budgets are read from.
+    old = [
+        path
+        for path in unchanged_directories(root, keep_days, now)
+        if path.name != keep and not path.name.startswith("_")
+    ]
     return delete_directories(old)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from feddbn._version import __version__
 from feddbn.data.checks import check_sites, summary
 from feddbn.errors import FeddbnError, SiteRefused
-from feddbn.federation.protocol.endpoint import agree, chosen_variables
+from feddbn.federation.protocol.greeting import agree, chosen_variables
 from feddbn.federation.protocol.study import Study
 from feddbn.method_table import find_method
 from feddbn.privacy.audit import parse_entries
