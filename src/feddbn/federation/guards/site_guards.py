@@ -81,27 +81,37 @@ class Spending(Protocol):
 
 @dataclass(frozen=True)
 class About:
-    """What every entry of a run's log says about it: the run, its study, who leads it and the owner's budget."""
+    """What every entry of a run's log says about it: the run, its study with its lead and variables, the owner's budget."""
 
     run: str = ""
     study: str = ""
     study_digest: str = ""
     lead: str = ""
+    variables: tuple[str, ...] = ()
     budget: float | None = None
 
 
-def in_short(task: Task) -> str:
-    """Return a question's parameters for people: small values as they are, of arrays their shapes."""
+def in_short(task: Task, variables: tuple[str, ...] = ()) -> str:
+    """Return a question's parameters for people: small values as they are, of arrays their shapes.
+
+    `variables` are the study's: where the question names just these, they are not repeated.
+    """
     words = []
     for name, value in task.params.items():
-        many = isinstance(value, tuple | list) and len(value) > 4
-        words.append(f"{len(value)} {name}" if many else f"{name}={value}")  # type: ignore[arg-type]
-    for name, array in task.arrays.items():
-        words.append(f"{name} ({'x'.join(map(str, array.shape)) or 'one number'})")
+        if name == "variables" and tuple(value) == variables:  # type: ignore[arg-type]
+            continue
+        words.append(f"{name}={_shown(value)}")
+    words += [f"{name} ({'x'.join(map(str, array.shape))})" for name, array in task.arrays.items()]
     if task.participants is not None:
         words.append(f"{len(set(task.participants))} sites")
     text = ", ".join(words)
     return text if len(text) <= MOST_WORDS else f"{text[: MOST_WORDS - 3]}..."
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return f"({len(value)} values)" if len(value) > 4 else f"({' '.join(_shown(part) for part in value)})"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 class AuditGuard(Guard):
@@ -182,6 +192,6 @@ class AuditGuard(Guard):
             "study": about.study,
             "study_digest": about.study_digest,
             "task_digest": digest_of(task),
-            "asked": in_short(task),
+            "asked": in_short(task, about.variables),
             "budget": about.budget,
         }

@@ -91,7 +91,7 @@ class Protection:
         path = self._audit.run_log(run_id)
         chain = AuditChain.resume(mend(path), self._audit.identity, self._audit.key)
         noise = self._noise(run_id, study, directory)
-        about = About(run_id, study.name, study.digest, study.lead, self._policy.max_epsilon)
+        about = About(run_id, study.name, study.digest, study.lead, study.variables, self._policy.max_epsilon)
         audit = AuditGuard(self._site, partial(append_line, path), iso_time, chain, noise, about)
         events = EventLog(self._state / run_id / "events.jsonl").read()
         answered = Counter(str(e["task"]) for e in events if str(e["what"]).startswith("executed"))

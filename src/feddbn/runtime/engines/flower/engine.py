@@ -28,7 +28,11 @@ class FlowerEngine(Engine):
 
     def check_site(self, kit: Path, study: Study | None = None) -> list[Finding]:
         """Check data, policy and state."""
-        return check_settings(Path(kit) / "feddbn_site.toml", study)
+        return check_settings(self.site_settings(kit), study)
+
+    def site_settings(self, kit: Path) -> Path:
+        """Return its place in the kit."""
+        return Path(kit) / "feddbn_site.toml"
 
     def write_app(self, study: Study, run_id: str, directory: Path) -> str:
         """Write a project file that names installed modules."""
