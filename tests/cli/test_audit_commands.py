@@ -115,7 +115,10 @@ def test_show_as_json(log):
 def test_verify_says_intact_and_prints_the_last_hash(log):
     result = runner.invoke(audit, ["verify", str(log)])
     assert result.exit_code == 0
-    assert "Intact: 3 entries; unkeyed: whoever can write it could have rewritten it; last hash " in result.output
+    assert (
+        "Intact: 3 entries; unkeyed: whoever can write it could have rewritten it; last hash "
+        in result.output
+    )
     last = result.output.strip().split()[-1].rstrip(".")
     assert runner.invoke(audit, ["verify", str(log), "--last", last]).exit_code == 0
     assert runner.invoke(audit, ["verify", str(log), "--last", "0" * 64]).exit_code == 1

@@ -14,7 +14,15 @@ NOW, LATER = "2026-01-02T00:00:00Z", "2026-02-01T00:00:00Z"
 
 def make(**changes):
     plain = Approval(
-        "north", "s", "ab" * 32, "lead@example.org", "1.0", "2026-01-01T00:00:00Z", "2026-01-31T00:00:00Z", 2, 3.0
+        "north",
+        "s",
+        "ab" * 32,
+        "lead@example.org",
+        "1.0",
+        "2026-01-01T00:00:00Z",
+        "2026-01-31T00:00:00Z",
+        2,
+        3.0,
     )
     return seal_approval(OWNER, plain, **changes)
 
@@ -60,7 +68,14 @@ def test_no_field_can_be_changed_without_the_key(field, value):
         ({"revoked": NOW}, "run-1", 1.0, "1.0", NOW, "revoked on 2026-01-02"),
         ({}, "run-1", 1.0, "1.1", NOW, "approved for feddbn 1.0, and this is 1.1"),
         ({"used": ("run-1",)}, "run-2", 1.5, "1.0", NOW, None),
-        ({"used": ("run-1",)}, "run-2", 1.6, "1.0", NOW, "epsilon 3 in all, and this run would take it to 3.2"),
+        (
+            {"used": ("run-1",)},
+            "run-2",
+            1.6,
+            "1.0",
+            NOW,
+            "epsilon 3 in all, and this run would take it to 3.2",
+        ),
         ({}, "run-1", None, "1.0", NOW, "epsilon 3 in all, and this run would take it to inf"),
         ({"epsilon": None}, "run-1", None, "1.0", NOW, None),
     ],
@@ -79,7 +94,15 @@ def test_how_it_stands_is_said_in_a_word():
 
 @pytest.mark.parametrize(
     "change",
-    [{"runs": "2"}, {"runs": True}, {"used": "run-1"}, {"used": [1]}, {"epsilon": "3"}, {"site": 1}, {"more": 1}],
+    [
+        {"runs": "2"},
+        {"runs": True},
+        {"used": "run-1"},
+        {"used": [1]},
+        {"epsilon": "3"},
+        {"site": 1},
+        {"more": 1},
+    ],
 )
 def test_what_is_not_an_approval_is_refused(change):
     values = {**json.loads(make().to_text()), **change}

@@ -163,13 +163,18 @@ def test_logs_of_the_first_version_are_read_and_verify_as_unkeyed():
     chain = AuditChain.resume([line], SITE, SITE.public)
     lines = [line, *signed(1, chain=chain)]
     assert verify_chain(lines, key=SITE.public).seal == "signed"
-    assert verify_chain([*lines, line], key=SITE.public).problem == "line 3 does not follow the line before it"
+    assert (
+        verify_chain([*lines, line], key=SITE.public).problem == "line 3 does not follow the line before it"
+    )
 
 
 def test_a_log_cannot_go_back_to_lines_without_a_signature():
     lines = signed(2)
     bare = AuditChain(2, json.loads(lines[-1])["hash"])
-    assert verify_chain([*lines, *signed(1, chain=bare)]).problem == "line 3 is not signed, but lines before it are"
+    assert (
+        verify_chain([*lines, *signed(1, chain=bare)]).problem
+        == "line 3 is not signed, but lines before it are"
+    )
 
 
 def test_a_log_of_another_site_is_not_continued():

@@ -80,7 +80,9 @@ def test_a_receipt_of_nothing_is_refused():
 
 def test_a_shorter_log_shown_later_contradicts_and_an_old_head_sent_again_does_not():
     held = head(5, "2026-01-02T00:00:00Z")
-    assert "was shortened: it shows 3 entries, but had 5" in contradiction(held, head(3, "2026-01-03T00:00:00Z"))
+    assert "was shortened: it shows 3 entries, but had 5" in contradiction(
+        held, head(3, "2026-01-03T00:00:00Z")
+    )
     assert contradiction(held, head(3, "2026-01-01T00:00:00Z")) is None
     assert contradiction(held, head(7, "2026-01-03T00:00:00Z")) is None
     assert contradiction(held, held) is None

@@ -39,7 +39,9 @@ def the_file(tmp_path):
 
 
 def test_a_study_that_was_not_approved_is_refused_with_the_command_to_type(approvals):
-    with pytest.raises(SiteRefused, match=r"is not approved at this site; .* `feddbn site approve study.toml"):
+    with pytest.raises(
+        SiteRefused, match=r"is not approved at this site; .* `feddbn site approve study.toml"
+    ):
         approvals.check("run-1", make_study())
 
 
@@ -257,13 +259,17 @@ def test_a_site_without_a_key_says_what_it_needs(tmp_path):
     for name in ("north", "south", "west"):
         (tmp_path / name / "policy.toml").write_text("require_masking = false\n")
     sites.approve(study, ("south", "west"))
-    with pytest.raises(NotEnoughSites, match="no key to sign approvals with: .* or set approve_by_rule = true"):
+    with pytest.raises(
+        NotEnoughSites, match="no key to sign approvals with: .* or set approve_by_rule = true"
+    ):
         sites.run(study)
 
 
 def test_somebody_else_than_the_lead_is_refused(tmp_path):
     sites, study = OwnedSites(tmp_path), make_study()
     sites.approve(study)
-    with pytest.raises(NotEnoughSites, match=r"is led by 'lead@example.org', but 'other@example.org' has sent it"):
+    with pytest.raises(
+        NotEnoughSites, match=r"is led by 'lead@example.org', but 'other@example.org' has sent it"
+    ):
         sites.run(study, exchange=sites.exchange(submitter="other@example.org"))
     assert sites.run(study, exchange=sites.exchange(submitter="lead@example.org"))[1]

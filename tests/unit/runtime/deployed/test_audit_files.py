@@ -105,7 +105,9 @@ def test_greetings_refusals_and_ends_are_in_the_sites_own_log(tmp_path):
     assert "n_lags=1" in entries[2].asked
     log = parse_entries(whole_lines(sites.audit() / "run-1.jsonl"))
     assert entries[3].chain == f"{len(log)} {log[-1].hash}"
-    assert verify_chain(whole_lines(sites.audit() / "run-1.jsonl"), key=sites.owner().audit.key).seal == "signed"
+    assert (
+        verify_chain(whole_lines(sites.audit() / "run-1.jsonl"), key=sites.owner().audit.key).seal == "signed"
+    )
     assert (log[0].task, log[0].study, log[0].run) == ("moments", "s", "run-1")
     assert len(log[0].task_digest) == 64
     assert "n_lags=1" in log[0].asked

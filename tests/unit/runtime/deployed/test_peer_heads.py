@@ -168,9 +168,10 @@ def test_two_people_compare_by_a_file(people, tmp_path):
     assert compare(north.heads, north.audit, handed) == []
     lines = north.audit.path.read_text()
     north.shorten(3)
-    assert "south holds a head of this site's log, and it has 3 entries, but had 5" in compare(
-        north.heads, north.audit, handed
-    )[0]
+    assert (
+        "south holds a head of this site's log, and it has 3 entries, but had 5"
+        in compare(north.heads, north.audit, handed)[0]
+    )
     north.audit.path.write_text(lines)
     south.shorten(1)
     path.write_text(export_heads(south.heads, south.audit))
@@ -235,6 +236,8 @@ def test_a_site_that_comes_back_with_an_older_disk_is_noticed_at_the_greeting(tm
     for endpoint in later.endpoints.values():
         endpoint._witness._audit._clock = lambda: 4e9
     sites.run(study, "run-2", exchange=later)
-    notes = {name: [e.note for e in sites.owner(name).audit.entries() if e.event == "warning"] for name in NAMES}
+    notes = {
+        name: [e.note for e in sites.owner(name).audit.entries() if e.event == "warning"] for name in NAMES
+    }
     assert "the log of west was shortened" in notes["north"][0]
     assert "this site's own audit log was rolled back: north holds" in notes["west"][0]

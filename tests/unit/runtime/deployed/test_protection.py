@@ -88,9 +88,7 @@ def test_everything_that_left_is_in_a_chain_that_survives_a_restart(tmp_path):
 
 
 def test_under_masks_the_log_says_so(tmp_path):
-    place = make_sites(
-        tmp_path, STRICT.replace('"fdbnl-step"', '"fdbnl-step", "residual-features"')
-    )
+    place = make_sites(tmp_path, STRICT.replace('"fdbnl-step"', '"fdbnl-step", "residual-features"'))
     run(exchange_of(place), make_study(privacy={"secure_aggregation": True}))
     assert {entry.protection for entry in parse_entries(audit(place))} == {"masked"}
 
