@@ -273,6 +273,8 @@ def verify_chain(
             return ChainReport(count, last, f"line {number} was edited")
         if signed and not entry.signature:
             return ChainReport(count, last, f"line {number} is not signed, but lines before it are")
+        if key is not None and entry.version > 1 and not entry.signature:
+            return ChainReport(count, last, f"line {number} is not signed")
         signed = signed or bool(entry.signature)
         last, count = entry.hash, count + 1
     if expected_last is not None and expected_last != last:

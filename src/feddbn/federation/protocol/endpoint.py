@@ -86,8 +86,9 @@ class SiteEndpoint:
     checks
         The site's own conditions on a study (its policy); each raises `SiteRefused`.
     approve
-        Refuses a run (by its id) of a study that the owner did not approve, and counts it otherwise; asked at the
-        greeting and with every message, so that an approval can be taken back.
+        ``(run id, study, whether it begins)``: refuses a run of a study that the owner did not approve, and counts one
+        that begins. Asked before all other checks, so that a study nobody approved learns nothing else, and with every
+        message, so that an approval can be taken back.
     witness
         Gives and keeps heads of audit logs; None gives none.
     guards
@@ -110,7 +111,7 @@ class SiteEndpoint:
         store: RecordStore,
         *,
         checks: Sequence[StudyCheck] = (),
-        approve: Callable[[str, Study], None] | None = None,
+        approve: Callable[[str, Study, bool], None] | None = None,
         witness: Witness | None = None,
         guards: Callable[[str, Study], Sequence[Guard]] | None = None,
         masked: MakeMasked | None = None,
@@ -122,7 +123,7 @@ class SiteEndpoint:
         self._site = site
         self._store = store
         self._checks = tuple(checks)
-        self._approve = approve or (lambda run_id, study: None)
+        self._approve = approve or (lambda run_id, study, begins: None)
         self._witness = witness
         self._handlers: dict[str, Callable[[Request, SiteRecord], Answer]] = {
             "hello": self._hello,
@@ -201,7 +202,7 @@ class SiteEndpoint:
             self._agree(record.run_id, study, record.version)
             self._join(record.run_id, study)
             return study
-        self._approve(*self._agreed)
+        self._approve(*self._agreed, True)
         return self._agreed[1]
 
     def _join(self, run_id: str, study: Study) -> None:
@@ -215,12 +216,13 @@ class SiteEndpoint:
             self._site.guards = tuple(self._guards(run_id, study))
 
     def _agree(self, run_id: str, study: Study, version: str) -> None:
+        self._approve(run_id, study, False)
         agree(study, self.name, tuple(self._whole.variables), version)
         if study.privacy.secure_aggregation and self._masked is None:
             raise SiteRefused("the study asks for secure aggregation, which is not set up at this site.")
         for check in self._checks:
             check(study)
-        self._approve(run_id, study)
+        self._approve(run_id, study, True)
 
     def _commit(self, record: SiteRecord) -> None:
         try:

@@ -128,11 +128,11 @@ class Approvals:
         """Return the study's approval and how it stands, or None."""
         return next((one for one in self.all() if one[0].digest == study.digest), None)
 
-    def check(self, run_id: str, study: Study) -> None:
-        """Refuse a run that is not approved; a new one is counted, on disk, before this returns."""
+    def check(self, run_id: str, study: Study, begins: bool = True) -> None:
+        """Refuse a run that is not approved; a new one that begins is counted, on disk, before this returns."""
         approval = self._known(study)
         self._allow(approval, run_id, study)
-        if run_id in approval.used:
+        if run_id in approval.used or not begins:
             return
         with self._locked():
             approval = self._known(study)

@@ -45,8 +45,10 @@ def _report(
     if chain.problem is not None:
         return LogReport(path.name, chain, chain.problem)
     entries = parse_entries(lines)
-    wrong = [_missing(entries, *one) for one in promised]
+    wrong: list[str | None] = [_missing(entries, *one) for one in promised]
     if path.name == SITE_LOG:
+        # There was no such log in the version that did not sign.
+        wrong += ["it is not signed"] if key is not None and lines and chain.seal == "unkeyed" else []
         wrong += [against_log(head, entries) for head in heads]
     return LogReport(path.name, chain, next((problem for problem in wrong if problem is not None), None))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feddbn.errors import FileError
-from feddbn.privacy.audit import GENESIS, AuditChain, AuditEntry, parse_entries
+from feddbn.privacy.audit import GENESIS, AuditChain, AuditEntry, parse_entries, verify_chain
 from feddbn.privacy.heads import Head, signed_head
 from feddbn.runtime.deployed.store import AUDIT, iso_time
 
@@ -36,9 +36,9 @@ def whole_lines(path: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise FileError(f"the audit log {path} cannot be read: {error.strerror}.") from None
+        raise FileError(f"the audit log {path.name} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise FileError(f"the audit log {path} is not text.") from None
+        raise FileError(f"the audit log {path.name} is not text.") from None
     return text[: text.rfind("\n") + 1].splitlines()
 
 
@@ -132,7 +132,7 @@ class SiteAudit:
         """
         with self.locked():
             lines = mend(self.path)
-            chain = AuditChain.resume(lines, self.identity, self.key)
+            chain = self._chain(lines)
             reached = self._reached(run)
             for last in parse_entries(lines[-1:]):
                 if _same(last, event=event, task=task, note=note[:500], run=run, chain=reached, **more):
@@ -156,8 +156,15 @@ class SiteAudit:
         if self.identity is None:
             return None
         with self.locked():
-            chain = AuditChain.resume(whole_lines(self.path), self.identity, self.key)
+            chain = self._chain(whole_lines(self.path))
             return signed_head(self.identity, self.site, chain, iso_time(self._clock()))
+
+    def _chain(self, lines: list[str]) -> AuditChain:
+        """Return where the site's own log stands; there was none in the version that did not sign."""
+        chain = AuditChain.resume(lines, self.identity, self.key)
+        if self.key is not None and lines and verify_chain(lines, key=self.key).seal == "unkeyed":
+            raise FileError("the audit log is not intact (it is not signed) and is not continued.")
+        return chain
 
     def _reached(self, run_id: str) -> str:
         """How far the log of a run has come, "n hash"."""

@@ -94,13 +94,13 @@ def open_site(
 
         masked = site_masking(name, owner.identity, owner.keys, policy.min_sites)
 
-    def approve(run_id: str, study: Study) -> None:
+    def approve(run_id: str, study: Study, begins: bool) -> None:
         if submitter and study.lead and submitter != study.lead:
             raise SiteRefused(
                 f"the study {study.name!r} is led by {study.lead!r}, but {submitter!r} has sent it; its lead sends it."
             )
         if not policy.approve_by_rule:
-            owner.approvals.check(run_id, study)
+            owner.approvals.check(run_id, study, begins)
 
     def tell(event: SiteEvent) -> None:
         if event.error is not None:

@@ -52,7 +52,7 @@ def test_one_run_is_allowed_and_going_on_with_it_too(approvals, tmp_path, clock)
     approvals.check("run-1", study)
     again = Approvals(tmp_path, "north", OWNER, clock)
     again.check("run-1", study)
-    with pytest.raises(SiteRefused, match="approved for 1 run; used by run-1. Its owner approves it with"):
+    with pytest.raises(SiteRefused, match=r"approved for 1 run; used by run-1\. Its owner approves it with"):
         again.check("run-2", study)
 
 
@@ -208,10 +208,10 @@ def test_approvals_are_not_pruned(approvals, tmp_path):
 
 def test_deployed_sites_answer_approved_studies_only(tmp_path):
     sites, study = OwnedSites(tmp_path), make_study()
-    with pytest.raises(NotEnoughSites, match="the study 's' .* is not approved at this site"):
+    with pytest.raises(NotEnoughSites, match=r"the study 's' .* is not approved at this site"):
         sites.run(study, "run-0")
     sites.approve(study, ("north", "south"))
-    with pytest.raises(NotEnoughSites, match="site 'west' refused: the study 's' .* is not approved"):
+    with pytest.raises(NotEnoughSites, match=r"site 'west' refused: the study 's' .* is not approved"):
         sites.run(study, "run-1")
     sites.approve(study)
     _, received = sites.run(study, "run-1")
@@ -260,7 +260,7 @@ def test_a_site_without_a_key_says_what_it_needs(tmp_path):
         (tmp_path / name / "policy.toml").write_text("require_masking = false\n")
     sites.approve(study, ("south", "west"))
     with pytest.raises(
-        NotEnoughSites, match="no key to sign approvals with: .* or set approve_by_rule = true"
+        NotEnoughSites, match=r"no key to sign approvals with: .* or set approve_by_rule = true"
     ):
         sites.run(study)
 
