@@ -116,12 +116,12 @@ def show(log: Log, as_json: Json = False) -> None:
         table.add_column(column, justify="right" if column in ("numbers", "epsilon") else "left")
     for entry in entries:
         spent = "-" if entry.epsilon is None else f"{entry.epsilon:.3g} per {entry.unit}"
-        numbers = "none" if entry.event == "refused" else str(entry.length)
+        numbers = str(entry.length) if entry.event == "sent" else "none"
         table.add_row(entry.time, entry.event, entry.task, entry.asked_by, numbers, entry.protection, spent)
     Console().print(table)
     for entry in entries:
         if entry.note:
-            typer.echo(f"line {entry.index + 1}, refused: {entry.note}")
+            typer.echo(f"line {entry.index + 1}, {entry.event}: {entry.note}")
     count = totals(entries)
     sent, refused, n_bytes = (int(count[key]) for key in ("sent", "refused", "bytes"))
     left = "1 answer" if sent == 1 else f"{sent} answers"

@@ -3,7 +3,7 @@
 One JSON object a line. Every entry carries the SHA-256 of the entry before it and of itself, so that
 changing, removing or reordering an entry breaks the chain at that place. A site that has an identity key signs
 every entry: whoever can write the file but lacks the key can shorten it, and nothing else. That a log was
-shortened is seen by the heads that other sites hold (`heads.py`), or by a last hash that was written down
+shortened is seen by the heads that other sites hold (heads.py), or by a last hash that was written down
 (`verify_chain(..., expected_last=...)`).
 
 A hash covers its entry's signature, which nobody without the key can compute. So a hash may be shown to others:
@@ -18,7 +18,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
 from feddbn.errors import FileError
@@ -117,8 +117,7 @@ class AuditEntry:
 
     def fields(self) -> dict[str, Any]:
         """Return what its line holds."""
-        body = asdict(self)
-        return {name: body[name] for name in (_FIRST if self.version == 1 else _FIELDS)}
+        return {name: getattr(self, name) for name in (_FIRST if self.version == 1 else _FIELDS)}
 
 
 @dataclass(frozen=True)

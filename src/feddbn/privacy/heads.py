@@ -4,7 +4,7 @@ A head says: "at this time my log had n entries, and this was the last one's has
 their heads to each other. A log that does not reach a head that somebody holds, or reaches it with another hash, is
 not the log it was. Who holds a head signs that too (a receipt), so that the site can show who could contradict it.
 
-A head tells others how many entries a log has; its hash tells nothing (`audit.py`).
+A head tells others how many entries a log has; its hash tells nothing (audit.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What guards a deployed site's answers: its policy, noise where a study promises it, and the audit log on
 disk.
 
-The audit log of each run is ``<state>/_audit/<run id>.jsonl`` (`audit_files.py`). It is never pruned, because the
+The audit log of each run is ``<state>/_audit/<run id>.jsonl`` (audit_files.py). It is never pruned, because the
 site's privacy budget is what all its logs together say was spent.
 """
 
