@@ -193,6 +193,10 @@ def test_two_owners_compare_their_logs(sites, study, tmp_path):
     assert "_site.jsonl: Intact: 3 entries; signed by north; last hash" in words(done)
     own = logs / "_site.jsonl"
     own.write_text("".join(own.read_text().splitlines(keepends=True)[:2]))
+    # Receipts are in the same directory: who forgets them is found without another person.
+    assert run(*verify).exit_code == 1
+    for path in (logs / "peers").iterdir():
+        path.unlink()
     assert run(*verify).exit_code == 0
     done = run(*verify, "--heads", handed)
     assert done.exit_code == 1
@@ -203,6 +207,19 @@ def test_two_owners_compare_their_logs(sites, study, tmp_path):
     compared = run("audit", "heads", "--kit", north, "--compare", handed)
     assert compared.exit_code == 1
     assert "NOT consistent: south holds a head of this site's log" in compared.output
+
+
+def test_logs_that_were_all_taken_away_or_are_of_another_site_are_found(sites, study, tmp_path):
+    approve(sites, study)
+    sites.run(make_study())
+    logs, handed = sites.audit("north"), tmp_path / "south.json"
+    run("audit", "heads", "--kit", sites.place / "south", "--out", handed)
+    about = ("--peers", sites.place / "north" / "peers.toml", "--heads", handed, "--site", "north")
+    assert run("audit", "verify", logs, *about).exit_code == 0
+    assert run("audit", "verify", sites.audit("west"), *about).exit_code == 1
+    done = run("audit", "verify", tmp_path / "south" / "data", *about)
+    assert done.exit_code == 1
+    assert "_site.jsonl: NOT intact: it has 0 entries, but had 3" in words(done)
 
 
 def test_impossible_questions_about_logs_are_one_sentence(sites, study, tmp_path):
@@ -224,5 +241,9 @@ def test_impossible_questions_about_logs_are_one_sentence(sites, study, tmp_path
         assert sentence in words(done)
     peers.write_text('"nobody" = "' + "0" * 64 + '"\n')
     done = run("audit", "verify", logs, "--peers", peers)
-    assert "has no key of 'north', who wrote" in words(done)
+    assert "has no key of 'north', whose logs these are" in words(done)
+    done = run("audit", "verify", logs, "--site", "north")
+    assert "--site north needs --peers" in words(done)
+    done = run("audit", "verify", tmp_path / "south" / "data", "--peers", peers)
+    assert "does not say whose logs these are; name the site with --site" in words(done)
     assert "There are no logs." in run("audit", "verify", tmp_path / "south" / "data").output

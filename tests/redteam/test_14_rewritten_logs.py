@@ -96,6 +96,21 @@ def test_approved_runs_cannot_be_won_back_by_editing_or_by_an_older_file_of_anot
             sites.run(study, "run-2")
 
 
+def test_an_older_file_of_the_same_site_does_not_win_runs_back(tmp_path):
+    sites, study = OwnedSites(tmp_path), make_study()
+    sites.approve(study)
+    path = sites.place / "north" / "state" / "_approvals" / f"{study.digest}.json"
+    fresh = path.read_text()
+    sites.run(study, "run-1")
+    path.write_text(fresh)
+    with pytest.raises(
+        NotEnoughSites, match="site 'north' refused: the study 's' was approved for 1 run; used by run-1"
+    ):
+        sites.run(study, "run-2")
+    sites.approve(study)
+    assert sites.run(study, "run-2")[1] == NAMES
+
+
 def test_a_server_that_drops_all_heads_is_seen_by_their_age_and_a_file_handed_over_still_tells(ran):
     exchange = ran.exchange()
 

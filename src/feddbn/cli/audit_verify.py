@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -56,6 +57,12 @@ def verify(
             "--heads", help="Heads from another site (`feddbn audit heads --out`); repeat for more."
         ),
     ] = None,
+    site: Annotated[
+        str,
+        typer.Option(
+            help="Whose logs they should be; by default whose they say they are.", show_default=False
+        ),
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Check that no entry was changed, removed or reordered; exit code 1 if one was.
@@ -64,13 +71,14 @@ def verify(
     """
     from feddbn.privacy.audit import ChainReport, verify_chain
     from feddbn.runtime.deployed.audit_check import LogReport, check_logs
+    from feddbn.runtime.deployed.peer_heads import own_heads
 
-    site, key = _writer(log, peers)
+    site, key = _writer(log, peers, site)
     held = _held(site, peers, from_peer or [])
     if log.is_dir():
         if last is not None:
             raise ParameterError("--last is the last hash of one log; name that log instead of a directory.")
-        reports = check_logs(log, key, held)
+        reports = check_logs(log, key, [*held, *(own_heads(log, site, key) if key is not None else ())])
     else:
         report = verify_chain(read_log(log), last, key)
         problem = report.problem or _against(log, held)
@@ -146,27 +154,30 @@ def heads(
     say("Consistent: nothing in the file contradicts this site's log or the heads it holds.")
 
 
-def _writer(log: Path, peers: Path | None) -> tuple[str, bytes | None]:
+def _writer(log: Path, peers: Path | None, site: str) -> tuple[str, bytes | None]:
     """Return which site wrote a log, and its public key if it is known."""
     from feddbn.privacy.audit import parse_entries
     from feddbn.runtime.deployed.audit_files import SITE_LOG, whole_lines
 
+    if peers is None and site:
+        raise ParameterError(f"--site {site} needs --peers, the list of public keys.")
     if peers is None:
         return "", None
     from feddbn.runtime.deployed.masking import read_peers
 
     paths = [log / SITE_LOG, *sorted(log.glob("*.jsonl"))] if log.is_dir() else [log]
     for path in paths:
-        try:
-            names = {entry.site for entry in parse_entries(whole_lines(path)[:1])}
-        except FileError:
-            continue
-        for site in names:
-            key = read_peers(peers).get(site)
-            if key is None:
-                raise ParameterError(f"--peers {peers} has no key of {site!r}, who wrote {path}.")
-            return site, key
-    return "", None
+        if site:
+            break
+        # A log that cannot be read is reported with the others.
+        with contextlib.suppress(FileError):
+            site = next((entry.site for entry in parse_entries(whole_lines(path)[:1])), "")
+    if not site:
+        raise ParameterError(f"{log} does not say whose logs these are; name the site with --site.")
+    key = read_peers(peers).get(site)
+    if key is None:
+        raise ParameterError(f"--peers {peers} has no key of {site!r}, whose logs these are.")
+    return site, key
 
 
 def _held(site: str, peers: Path | None, files: list[Path]) -> list[Head]:

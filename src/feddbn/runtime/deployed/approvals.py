@@ -10,7 +10,8 @@ import contextlib
 import fcntl
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,15 +43,24 @@ class Approvals:
         Whose approvals they are, and the key that signs them.
     clock
         Seconds since 1970.
+    begun
+        Digest of a study -> runs that were begun since it was last approved, as another record says: an older file put
+        back in its place does not win runs back.
     """
 
     def __init__(
-        self, state: Path, site: str, identity: Identity, clock: Callable[[], float] = time.time
+        self,
+        state: Path,
+        site: str,
+        identity: Identity,
+        clock: Callable[[], float] = time.time,
+        begun: Callable[[str], Collection[str]] = lambda digest: (),
     ) -> None:
         self._directory = Path(state) / APPROVALS
         self._site = site
         self._identity = identity
         self._clock = clock
+        self._begun = begun
         self._seen: dict[str, tuple[tuple[int, int, int], Approval]] = {}
         self._digest: tuple[Study, str] | None = None
 
@@ -158,6 +168,9 @@ class Approvals:
 
     def _allow(self, approval: Approval, run_id: str, study: Study) -> None:
         now = iso_time(self._clock())
+        if run_id not in approval.used:
+            used = dict.fromkeys((*approval.used, *self._begun(approval.digest)))
+            approval = replace(approval, used=tuple(used))
         reason = approval.why_not(run_id, study.privacy.epsilon, __version__, now)
         if reason is not None:
             raise SiteRefused(f"the study {study.name!r} {reason}. {_again()}")

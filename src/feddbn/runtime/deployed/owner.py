@@ -72,7 +72,17 @@ class Owner:
                 "this site has no key to sign approvals with: name a file of 32 random bytes as `identity` in its "
                 "settings, or set approve_by_rule = true in its policy."
             )
-        return Approvals(self._settings.state, self._settings.name, self.identity)
+        return Approvals(self._settings.state, self._settings.name, self.identity, begun=self._begun)
+
+    def _begun(self, digest: str) -> set[str]:
+        """Return the runs of a study that the site's own log says were begun since it was last approved."""
+        runs: set[str] = set()
+        for entry in self.audit.entries():
+            if entry.study_digest == digest and entry.event == "approved":
+                runs.clear()
+            elif entry.study_digest == digest and entry.event == "agreed":
+                runs.add(entry.run)
+        return runs
 
     def approve(self, study: Study, days: float, runs: int, epsilon: float | None) -> Approval:
         """Approve a study and take it down."""

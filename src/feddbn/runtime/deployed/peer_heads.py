@@ -29,7 +29,7 @@ from feddbn.privacy.heads import (
 from feddbn.runtime.deployed.audit_files import SiteAudit
 from feddbn.runtime.deployed.store import write_atomically
 
-__all__ = ["Export", "Peer", "PeerHeads", "compare", "export_heads", "read_export"]
+__all__ = ["Export", "Peer", "PeerHeads", "compare", "export_heads", "own_heads", "read_export"]
 
 MOST_ODD = 8
 
@@ -193,6 +193,19 @@ def _words(values: object, read: Callable[[object], Any], most: int) -> list[Any
             found.append(read(value))
         except FileError:
             continue
+    return found
+
+
+def own_heads(directory: Path, site: str, key: bytes) -> list[Head]:
+    """Return the heads of this site that others have given receipts for, as the logs' own directory holds them."""
+    found = []
+    for path in sorted((Path(directory) / "peers").glob("*.json")):
+        try:
+            receipt = _read_peer(path.read_text(encoding="utf-8")).receipt
+        except (FileError, OSError, UnicodeDecodeError):
+            continue
+        if receipt is not None and receipt.head.site == site and is_signed(receipt.head, key):
+            found.append(receipt.head)
     return found
 
 
