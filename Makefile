@@ -6,6 +6,8 @@ ENGINES := $(wildcard tests/integration/test_nvflare_*.py tests/integration/test
 # Two halves of about the same length: what has runtimes, pages and commands, and the rest.
 FAST_1 := tests/unit/runtime tests/unit/report tests/cli tests/docs
 FAST_2 := $(filter-out $(FAST_1) %__pycache__,$(wildcard tests/unit/*)) tests/contract tests/property
+HALF_1 := $(FAST_1) tests/scripts tests/parity $(filter-out $(ENGINES),$(wildcard tests/integration/test_*.py))
+HALF_2 := $(addprefix --ignore=,$(HALF_1) $(ENGINES))
 LINTED := src tests benchmarks examples
 COVERED := feddbn.federation feddbn.privacy feddbn.core.designs
 BIN := $(VENV)/bin
@@ -18,10 +20,11 @@ ifneq ($(wildcard ../shared/data),)
 export FEDDBN_DATA ?= $(abspath ../shared/data)
 endif
 
-# Run two groups of tests side by side, each with a name before its lines; fails if one of them does.
+# Run groups of tests side by side, each with a name before its lines; fails if one of them does.
 SHELL := /bin/bash
 named = trap - INT; set -o pipefail; PYTHONUNBUFFERED=1 $(BIN)/python -m pytest $(2) 2>&1 | while IFS= read -r line; do printf '%s\n' "$(1) | $$line"; done
-side_by_side = @($(1)) & first=$$!; ($(2)); second=$$?; wait $$first; exit $$(($$? + second))
+side_by_side = @failed=0; ($(1)) & ids=$$!; ($(2)) & ids="$$ids $$!"; ($(or $(3),true)) & ids="$$ids $$!"; \
+  for id in $$ids; do wait $$id || failed=1; done; exit $$failed
 
 .PHONY: help demo test test-fast coverage check format bench bench-quick clean
 help:
@@ -67,10 +70,11 @@ check: $(VENV)/.test-installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The engines are many processes with time limits of their own: their tests run one after another in one process, beside
-# all other tests, so that they do not wait for one another and the running NVFlare federation is started once.
+# The engines are many processes with time limits of their own: their tests run one after another in one process, so that
+# they do not wait for one another and the running NVFlare federation is started once. They often wait, so all
+# other tests run beside them in two halves, also on two cores; what is in no group is in the second half.
 test: check
-	$(call side_by_side,$(call named,engines,-v $(ENGINES)),$(call named,tests  ,$(addprefix --ignore=,$(ENGINES))))
+	$(call side_by_side,$(call named,engines,-v $(ENGINES)),$(call named,1      ,$(HALF_1)),$(call named,2      ,$(HALF_2)))
 
 test-fast: $(VENV)/.test-installed
 	$(call side_by_side,$(call named,1,-m "not slow" $(FAST_1)),$(call named,2,-m "not slow" $(FAST_2)))

@@ -110,8 +110,8 @@ def personal_objective(rows: list, stacks: list[np.ndarray], mu: float) -> float
 
 def tables(size: Size) -> Iterator[Table]:
     if size == "tiny":
-        yield fdbnl_table([(4, 2, 60)], 1, 5.0)
-        yield pfdbnl_table(1, 5.0, setting=(3, 2, 60))
+        yield fdbnl_table([(4, 2, 60)], 1, 0.5)
+        yield pfdbnl_table(1, 0.5, setting=(3, 2, 60))
         return
     seeds, cap = (3, 300.0) if size == "full" else (1, 60.0)
     for setting in [(10, 64, 512), (20, 10, 100)] + ([(50, 10, 1000)] if size == "full" else []):

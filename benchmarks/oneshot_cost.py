@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from timing import Size, Table, exponent
 
 PARTS = {
-    "_choose_noise": "search",
+    "choose_noise": "search",
     "settle_directions": "reversals",
     "_varied_starts": "average",
     "average_orders": "average",

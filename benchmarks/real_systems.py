@@ -260,6 +260,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="these systems")
     parser.add_argument("--seeds", default="200-209", help="first-last, of rivers and of held values")
     parser.add_argument("--rows", type=int, default=4000, help="rows of a river")
+    parser.add_argument("--gauges", type=int, default=10, help="gauges of a river")
     options = parser.parse_args()
     first, last = (int(number) for number in options.seeds.split("-"))
     seeds = list(range(first, last + 1))
@@ -267,7 +268,7 @@ def main() -> None:
         "systems": systems(options.only),
         "evidence": evidence(options.only),
         "battery": battery(options.only),
-        "rivers": rivers(seeds, n_rows=options.rows),
+        "rivers": rivers(seeds, options.gauges, options.rows),
         "held": held(seeds),
     }
     for name, tables in parts.items():

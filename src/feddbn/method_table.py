@@ -44,10 +44,18 @@ _ROUNDS = (
     "them after a few rounds.",
 )
 _NETWORK = ("Its own network.", "What a site sends is the network it learned alone.")
+_MOMENTS_AND_NETWORK = (
+    "Its second moments and its own network.",
+    "A site sends its second moments, and then the network it learned alone.",
+)
 _UNITS = "comparable units, or variables are scaled and some directions within a moment stay open"
-_SELECTION = ("held-out-loss", "held-out-sums")
+_JUDGED = ("held-out-loss",)
+_SELECTION = (*_JUDGED, "held-out-sums")
 # What finds out what has to be done to the rows before anything is learned from them.
 _LOOK = ("survey", "spikes", "pairs")
+# What finds out, after learning, whether the residuals contradict the model.
+_CHECKS = ("residual-checks",)
+_RESIDUALS = "; then of one of products of residuals and of their squares"
 # Who sends the sums to compare with decides who stays out of the next one: an owner allows that by name, if at all.
 _COMPARE = ("agreement",)
 _PENALTIES = ("lambda_w", "lambda_a")
@@ -155,14 +163,14 @@ _ROWS = (
         "directions within a moment that Gaussian noise leaves open stay open",
         reveals="its part of a first look (deviations, spectra, correlations) and of one sum: rows, means, second moments of "
         "`[x_t, ..., x_{t-p}]` over all rows and without means and trends of recordings, skewness and kurtosis of each "
-        "variable; then of one of products of residuals and of their squares",
+        "variable" + _RESIDUALS,
         rounds="4 (3 with fewer than four sites or few rows), of which the last but one is learned from; more "
         "where cells are empty or far out, scales of sites differ, residuals remember or the noise is not Gaussian",
         gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_`",
         citation="this package; docs/oneshot.md",
         aliases=("oneshotdbn", "one-shot"),
-        tasks=(*_LOOK, "moments", "unit-norms", "residual-features", "residual-checks"),
-        further_tasks=(*_COMPARE, "feature-scale", "feature-moments"),
+        tasks=(*_LOOK, "moments", "unit-norms", "residual-features", *_CHECKS),
+        further_tasks=(*_COMPARE, *_JUDGED, "feature-scale", "feature-moments", "deviation-shares"),
         in_studies=True,
         takes_noise=True,
         plain_messages=_MOMENTS,
@@ -176,11 +184,11 @@ _ROWS = (
         summary="one network by consensus, as in the paper",
         assumes="linear effects; one network for all sites; " + _UNITS,
         reveals="its part of a first look, of one sum of second moments, and of one per round, of the size of the network; "
-        "the rounds tell no more than the second moments",
+        "the rounds tell no more than the second moments" + _RESIDUALS,
         rounds="about 80",
         gives="one network: the pooled DYNOTEARS optimum for any split of the rows; `history_`, `status_`",
         citation=_CHEN,
-        tasks=(*_LOOK, "moments", "summary", "fdbnl-step"),
+        tasks=(*_LOOK, "moments", "summary", "fdbnl-step", *_CHECKS),
         further_tasks=(*_COMPARE, *_SELECTION),
         in_studies=True,
         reads_scales=True,
@@ -195,11 +203,11 @@ _ROWS = (
         summary="one network per site around a shared one",
         assumes="linear effects; networks that are similar, as similar as `mu` says; " + _UNITS,
         reveals="its part of a first look, of one sum of second moments, and of one of changes per round; its own graph "
-        "stays at home",
+        "stays at home" + _RESIDUALS,
         rounds="many",
         gives="one network per site (`dbns_`) and a shared one (`dbn_`)",
         citation=_CHEN,
-        tasks=(*_LOOK, "moments", "summary", "personal-step", "personal-finish"),
+        tasks=(*_LOOK, "moments", "summary", "personal-step", "personal-finish", *_CHECKS),
         further_tasks=(*_COMPARE, "entry-moments", "cluster-step", "edge-counts", *_SELECTION),
         in_studies=True,
         is_personal=True,
@@ -214,12 +222,12 @@ _ROWS = (
         label="Alldata",
         summary="DYNOTEARS on the pooled rows, which no federation allows",
         assumes="linear effects; **rows may be pooled**; " + _UNITS,
-        reveals="its rows, or its part of a first look and one sum of second moments",
-        rounds="3",
+        reveals="its rows, or its part of a first look and one sum of second moments" + _RESIDUALS,
+        rounds="4",
         gives="one network; the reference of the federated methods",
         citation=_PAMFIL,
         aliases=("alldata", "pooled"),
-        tasks=(*_LOOK, "moments"),
+        tasks=(*_LOOK, "moments", *_CHECKS),
         further_tasks=(*_COMPARE, *_SELECTION),
         reads_scales=True,
         plain_messages=_MOMENTS,
@@ -233,14 +241,15 @@ _ROWS = (
         label="Ave",
         summary="mean of the sites' own DYNOTEARS weights",
         assumes="linear effects; one network for all sites; enough rows at every site",
-        reveals="its own network, as part of a sum of weights",
-        rounds="1",
+        reveals="its part of a first look and of one sum of second moments; its own network, as part of a sum of weights",
+        rounds="4",
         gives="a baseline; it may have cycles",
         citation=_CHEN,
         aliases=("ave",),
-        tasks=("local-fit",),
+        tasks=(*_LOOK, "moments", "local-fit"),
+        further_tasks=_COMPARE,
         reads_scales=True,
-        plain_messages=_NETWORK,
+        plain_messages=_MOMENTS_AND_NETWORK,
     ),
     Method(
         name="vote",
@@ -249,14 +258,15 @@ _ROWS = (
         label="Vote",
         summary="edges that most sites find on their own",
         assumes="linear effects; one network for all sites; enough rows at every site",
-        reveals="its own edges, as part of counts",
-        rounds="1",
+        reveals="its part of a first look and of one sum of second moments; its own edges, as part of counts",
+        rounds="4",
         gives="a baseline: the edges that more than half of the sites find",
         citation=_CHEN,
-        tasks=("local-fit",),
+        tasks=(*_LOOK, "moments", "local-fit"),
+        further_tasks=_COMPARE,
         predicts=False,
         reads_scales=True,
-        plain_messages=_NETWORK,
+        plain_messages=_MOMENTS_AND_NETWORK,
     ),
     Method(
         name="best-site",
@@ -270,7 +280,7 @@ _ROWS = (
         gives="a yardstick for simulations, not a method",
         citation=_CHEN,
         aliases=("best", "bestsite"),
-        tasks=("local-fit",),
+        tasks=(*_LOOK, "moments", "local-fit"),
         needs_truth=True,
         reads_scales=True,
         plain_messages=_NETWORK,
@@ -287,7 +297,7 @@ _ROWS = (
         gives="one network per site (`dbns_`): what each can do alone",
         citation=_PAMFIL,
         aliases=("local-only", "localonly"),
-        tasks=("local-fit",),
+        tasks=(*_LOOK, "moments", "local-fit"),
         is_personal=True,
         reads_scales=True,
     ),

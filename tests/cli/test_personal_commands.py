@@ -48,9 +48,8 @@ def test_select_chooses_mu_by_default_for_personal_networks(run, federation, qui
     outcome = run("select", federation, *quick, "--n-blocks", 1, "-g", "mu=2,.1")
     assert outcome.exit_code == 0, outcome.output
     assert "Fit with: -p mu=" in outcome.stdout
-    from feddbn.cli.select import default_grid
     from feddbn.method_table import METHODS
-    from feddbn.methods.selection import AUTO_GRIDS
+    from feddbn.methods.selection import AUTO_GRIDS, default_grid
 
     assert default_grid(METHODS["pfdbnl"]) == {"mu": list(AUTO_GRIDS["mu"])}
     assert set(default_grid(METHODS["fdbnl"])) == {"lambda_w", "lambda_a"}

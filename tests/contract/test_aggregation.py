@@ -9,6 +9,7 @@ from feddbn.errors import NotEnoughSites, ProtocolError, SiteRefused
 from feddbn.federation.protocol.question import Question, array, number
 from feddbn.federation.protocol.site import Guard, Site, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import Task, run_program
+from feddbn.runtime.masked import SecureFederation
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation
 
@@ -78,6 +79,10 @@ def test_sites_are_sorted_whatever_order_they_came_in(make):
 def test_only_participants_contribute_and_only_they_move_on(make):
     federation = make()
     some = ("cat", "ann", "eve")
+    if isinstance(federation, SecureFederation):
+        with pytest.raises(ProtocolError, match="every site takes part in every sum; this one leaves 'bob' out"):
+            federation.sum(_task(participants=some))
+        return
     answer = federation.sum(_task(participants=some))
     assert answer.contributors == ("ann", "cat", "eve")
     a = np.array([1.0, -2.0, 3.0, 1e-3])

@@ -9,7 +9,7 @@ import pytest
 import feddbn
 from feddbn import FDBNL, PFDBNL, OneShotDBN
 from feddbn.data import read_sites
-from feddbn.errors import UnitsWarning
+from feddbn.errors import ProtocolError, UnitsWarning
 from feddbn.federation.programs.bootstrap import bootstrap_program
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
@@ -21,7 +21,6 @@ MADE = feddbn.simulate(d=5, n_sites=5, n_samples=250, random_state=2)
 METHODS = {
     "FDBNL": FDBNL(max_rounds=60),
     "PFDBNL": PFDBNL(mu=0.5, max_rounds=40),
-    "PFDBNL, three of five sites a round": PFDBNL(mu=0.5, participation=3, max_rounds=40),
     "OneShotDBN": OneShotDBN(),
 }
 
@@ -31,6 +30,11 @@ def fitted(method, make):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnitsWarning)
         return method.set_params(federation=federation).fit(None)
+
+
+def test_rounds_over_some_of_the_sites_are_refused_under_masks():
+    with pytest.raises(ProtocolError, match="every site takes part in every sum"):
+        fitted(PFDBNL(mu=0.5, participation=3, max_rounds=40), secure_federation)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -60,6 +60,18 @@ def test_the_owner_of_an_odd_site_is_told_and_the_result_counts_it(tmp_path, cap
     assert "x0 varies" not in told
 
 
+def test_the_owner_of_an_odd_site_is_told_how_to_learn_its_own_network(tmp_path):
+    result = run(tmp_path, on_disagreement="personal")
+    for name in NAMES:
+        lines = (tmp_path / name / "state" / "run-1" / "events.jsonl").read_text().splitlines()
+        said = [e["sentence"] for e in map(json.loads, lines) if e["what"] == "note"]
+        assert any("`feddbn fit` from the data of this site alone" in sentence for sentence in said) == (
+            name == "c"
+        )
+    assert "stayed out of the sums" in json.dumps(result.summary)
+    assert result.summary["result"]["personal"] == {}
+
+
 def test_a_study_that_does_not_ask_says_that_nobody_looked(tmp_path):
     told = json.dumps(run(tmp_path).summary)
     assert "other relations than the rest was not looked at" in told

@@ -28,12 +28,12 @@ points = [
 ]
 methods = ["alldata", "local"]
 columns = []
-seeds = 12
+seeds = 8
 
 [quick]
 points = [0, 1]
 protocols = ["paper-text", "strong"]
-seeds = 12
+seeds = 8
 """
 
 

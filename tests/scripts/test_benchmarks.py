@@ -21,7 +21,7 @@ COMMANDS = {
         "intervals --series 2 --rows 60 --sites 2 --variables 3 --fitted",
         "violations --federations 1 --rows 40 --sites 2 --variables 3",
     ],
-    "real_systems": ["rivers --seeds 0-0 --rows 300", "held --seeds 0-1"],
+    "real_systems": ["rivers --seeds 0-0 --rows 300 --gauges 4", "held --seeds 0-1"],
     "arena": [
         "--list",
         "--d 3 --sites 2 --rows 60 --seeds 1-2 --scenarios none spikes=0.1 missing=0.9 --methods OneShotDBN --out {out}",
@@ -43,7 +43,7 @@ CALLS = {
     "fdbnl_objective": lambda m: m.main(0, 0, d=3, counts=(2,)),
     "one_site_cost": lambda m: sys.stdout.write(m.table_of(m.steps_of("PFDBNL", 3), {}).text()),
     "paper_setting": lambda m: m.main(2, settings=((3, 60),)),
-    "personal_accuracy": lambda m: m.main(range(1), [0.1], d=4, n_samples=120),
+    "personal_accuracy": lambda m: m.main(range(1), [0.1], d=3, n_samples=90),
     "personal_participation": lambda m: (m.table(range(1), d=3), m.curve(None, d=3)),
     "personal_speed": lambda m: m.main(1, setting=(3, 2, 60)),
     "personal_variables": lambda m: m.main(range(1), n_samples=300),

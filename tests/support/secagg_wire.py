@@ -44,17 +44,16 @@ class Wire:
 
     def mask(self, alive=None, digest="task", participants=None):
         order = self.server.open_slot(digest, participants)
-        alive = self.names if alive is None else alive
-        taking_part = [name for name in alive if participants is None or name in participants]
-        length = self.server.collect(self.ask((self.server.masked_request(order), {}), taking_part))
-        others = [name for name in alive if name not in taking_part]
-        self.server.collect(
-            self.ask((self.server.masked_request(order, length), {}), others) if others else {}
-        )
+        self.server.collect(self.ask((self.server.masked_request(order), {}), alive))
         return order
 
+    def requests(self):
+        """What opens the sum under way, with the survivors' signatures if a site is missing."""
+        signed = self.ask_each(self.server.survivor_requests()) if self.server.lacks_sites else None
+        return self.server.unmask_requests(signed)
+
     def open(self, helpers=None):
-        return self.server.open(self.ask_each(self.server.unmask_requests(), helpers))
+        return self.server.open(self.ask_each(self.requests(), helpers))
 
     def sum(self, names):
         return np.sum([self.vectors[name] for name in names], axis=0)

@@ -17,6 +17,7 @@ from feddbn.core.graphs.pruning import break_cycles
 from feddbn.core.orders.parent_sets import ParentSelection
 from feddbn.core.orders.parents import ParentRegressions
 from feddbn.core.statistics.moments import sums_length
+from feddbn.core.statistics.residual_checks import sums_length as residual_sums_length
 from feddbn.core.statistics.survey import N_BINS, N_FREQUENCIES, profile_length
 from feddbn.errors import UnitsWarning
 from feddbn.methods.fdbnl import FDBNL
@@ -89,12 +90,19 @@ def test_dynotears_needs_one_sum_of_second_moments(monkeypatch):
 
 
 def test_looking_around_costs_two_sums_and_the_products_of_every_nuisance_tried(monkeypatch):
-    _, meter, _ = fitted(feddbn.Dynotears(), monkeypatch, 10, 5, 500, 3)
+    _, meter, _ = fitted(feddbn.Dynotears(check_residuals=False), monkeypatch, 10, 5, 500, 3)
     assert meter.n_sums == 3
     survey = 5 + 10 + 10 * N_BINS + N_FREQUENCIES + 2 * profile_length(10, 1)
     # A mean, a line and a cubic: the number of parameters and products of each, and one sum of log gains.
     moments = sums_length(20) + 3 * (1 + 20 * 21 // 2) + 1
     assert meter.n_sent == 8 * (survey + 1 + moments)
+
+
+def test_looking_at_residuals_costs_one_sum_for_methods_that_only_look(monkeypatch):
+    _, plain, _ = fitted(feddbn.Dynotears(check_residuals=False), monkeypatch, 10, 5, 500, 3)
+    _, meter, _ = fitted(feddbn.Dynotears(), monkeypatch, 10, 5, 500, 3)
+    assert meter.n_sums == plain.n_sums + 1
+    assert meter.n_sent == plain.n_sent + 8 * (1 + residual_sums_length(10, 2))
 
 
 def test_the_order_search_computes_no_more_regressions_than_it_did(monkeypatch):

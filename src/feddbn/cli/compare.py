@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feddbn.cli.held_out import print_comparison
 from feddbn.cli.options import (
     Data,
     Json,
@@ -16,7 +17,7 @@ from feddbn.cli.options import (
     parse_params,
     reads_data,
 )
-from feddbn.cli.terminal import number, print_json, print_table, progress, say
+from feddbn.cli.terminal import number, print_json, print_table, progress
 from feddbn.method_table import get_method
 
 if TYPE_CHECKING:
@@ -64,13 +65,14 @@ def compare(
     share = (0.0 if true is not None else 0.2) if held_out is None else held_out
     with progress("compare", total=len(methods)) as (watch, part):
         lines = list(compare_methods(sites, methods, parameters, true, share, watch, part))
+    found = {"held_out_share": share, "methods": [line.to_dict() for line in lines]}
     if as_json:
-        print_json({"held_out_share": share, "methods": [line.to_dict() for line in lines]})
+        print_json(found)
         return
     if true is not None:
         print_scores(lines)
     if share:
-        print_held_out(lines, share)
+        print_comparison(found)
 
 
 def print_scores(lines: Sequence[Compared]) -> None:
@@ -83,23 +85,3 @@ def print_scores(lines: Sequence[Compared]) -> None:
         rows.append([known["label"], *cells, number(known["rounds"]), number(known["seconds"], 1)])
     heads = ["method", "W shd", "tpr", "fdr", "A shd", "tpr", "fdr", "rounds", "s"]
     print_table(heads, rows, "edges within a moment (W) and lagged (A)")
-
-
-def print_held_out(lines: Sequence[Compared], share: float) -> None:
-    """Print the scores on held-out rows with the sizes of the networks."""
-    rows = []
-    for line in lines:
-        known = line.to_dict()
-        sizes = [number(known[key], 1) for key in ("edges_w", "edges_a")]
-        rounds, seconds = number(known["rounds"]), number(known["seconds"], 1)
-        rows.append([known["label"], number(line.held_out, 3), *sizes, rounds, seconds])
-    print_table(
-        ["method", "log-likelihood of a row", "edges W", "edges A", "rounds", "s"],
-        rows,
-        f"tested on the last {share:.0%} of each recording",
-    )
-    silent = [line.method.label for line in lines if not line.method.predicts]
-    say(
-        "Higher is better."
-        + "".join(f" Weights of {label} are no effects, so it predicts nothing." for label in silent)
-    )

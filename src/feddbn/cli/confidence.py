@@ -17,7 +17,8 @@ from feddbn.cli.options import (
     parse_params,
     reads_data,
 )
-from feddbn.cli.terminal import print_frame, print_json, progress, say, write_csv
+from feddbn.cli.terminal import print_frame, print_json, progress, remark, say, write_csv
+from feddbn.cli.wording import as_options
 from feddbn.errors import ResultWarning
 from feddbn.method_table import METHODS
 
@@ -88,4 +89,6 @@ def confidence(
     linked = table[(table["presence"] >= 0.9) & (table["probability"] < 0.9) & (table["weight"] != 0)]
     if len(linked):
         say(f"{len(linked)} more have a link at 0.9 or more, but not its direction.")
+    for warning in table.attrs["warnings"]:
+        remark(f"note: {as_options(warning)}")
     say(f"Edges: {out}")

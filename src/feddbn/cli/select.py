@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from feddbn.cli.held_out import print_selection
 from feddbn.cli.options import (
     Data,
     Json,
@@ -15,13 +16,12 @@ from feddbn.cli.options import (
     parse_params,
     reads_data,
 )
-from feddbn.cli.terminal import number, print_json, print_table, progress, say
+from feddbn.cli.terminal import print_json, progress, say
 from feddbn.errors import ParameterError
-from feddbn.method_table import METHODS, Method, get_method
+from feddbn.method_table import METHODS, get_method
 
-__all__ = ["default_grid", "select"]
+__all__ = ["select"]
 
-_PENALTIES = [0.1, 0.05, 0.025]
 _ABLE = either(method.name for method in METHODS.values() if method.selects)
 
 
@@ -57,34 +57,15 @@ def select(
     selection: Any = import_module("feddbn.methods.selection")
     chosen = get_method(method)
     estimator = make_estimator(chosen.name, parse_params(param))
-    candidates = _grid(grid) if grid else default_grid(chosen)
+    candidates = _grid(grid) if grid else selection.default_grid(chosen)
     options = {"n_blocks": n_blocks, "share": share, "rule": rule}
     with progress(f"{chosen.label}: select") as (watch, _):
         found = selection.select(estimator, data, candidates, observer=watch, **options, **read)
     if as_json:
         print_json(found.to_dict())
         return
-    names = list(found.chosen)
-    rows = [
-        [
-            *(f"{row[name]:g}" for name in names),
-            number(float(row["loss"]), 4),
-            number(float(row["standard_error"]), 4),
-            "<-" if row["chosen"] else "",
-        ]
-        for row in found.table.to_dict("records")
-    ]
-    print_table([*names, "held-out loss", "se of difference", "chosen"], rows, n_text=0)
+    print_selection(found.to_dict())
     say("Fit with: " + " ".join(f"-p {name}={value:g}" for name, value in found.chosen.items()))
-
-
-def default_grid(method: Method) -> dict[str, list[Any]]:
-    """Return what is chosen if nothing is asked for: what the method's row says, penalties on a short grid."""
-    from feddbn.methods.selection import AUTO_GRIDS
-
-    return {
-        name: _PENALTIES if name.startswith("lambda") else list(AUTO_GRIDS[name]) for name in method.selects
-    }
 
 
 def _grid(texts: list[str]) -> dict[str, list[Any]]:

@@ -14,6 +14,7 @@ from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from feddbn.cli.held_out import print_held_out
 from feddbn.cli.terminal import remark
 from feddbn.errors import FederationError, FileError, StateError
 from feddbn.federation.protocol.study import Study, parse_study
@@ -33,7 +34,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def read_study(path: Path) -> Study:
     """Return the study in a file, its method's parameters checked."""
-    from feddbn.federation.protocol.study import check_goal, check_noise, check_sites, study_method
+    from feddbn.federation.protocol.study import check_goal, check_noise, check_sites
     from feddbn.method_table import find_method
     from feddbn.runtime.deployed.settings import load_programs
 
@@ -44,8 +45,8 @@ def read_study(path: Path) -> Study:
     except UnicodeDecodeError:
         raise FileError(f"the study file {path} cannot be read: it is not UTF-8 text.") from None
     load_programs(("feddbn.methods.studies",))
-    find_method(study.method, offered=True)
-    study_method(study.method).check(study.parameters)
+    for method in study.methods:
+        find_method(method, offered=True)
     check_goal(study)
     check_noise(study)
     check_sites(study)
@@ -79,6 +80,11 @@ def _tell_tasks(study: Study) -> None:
         remark(
             f"note: this study asks for {', '.join(unusual)}, which a site answers only if `tasks` of its policy lists "
             "them; ask the owners first, `feddbn site check --study` tells them."
+        )
+    if study.goal == "select":
+        remark(
+            "note: every candidate is fitted once for each block; `max_rounds` of a site's policy counts the rounds of all "
+            "of them together."
         )
 
 
@@ -178,6 +184,7 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
         typer.echo(json.dumps({"run": run_id, "out": str(directory), "summary": outcome.get("summary", {})}))
     else:
         typer.echo(f"run {run_id} has finished; its result is in {directory}.")
+        print_held_out(outcome.get("summary", {}))
 
 
 @contextmanager

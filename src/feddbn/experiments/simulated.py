@@ -17,12 +17,15 @@ from feddbn.federation.programs.local_fits import local_fit_of_state
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.scoring import Scores, score, score_sites
 from feddbn.methods.simulation import SimulatedFederation, simulate
+from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
 __all__ = ["LocalNetworks", "baselines_of_local_fits", "draw", "run_simulated", "select_lambda"]
 
 MEASURES = ("shd", "shd_paper", "tpr", "fdr", "f1")
+# The recorded rows of the baselines: sites centre their rows and do nothing else to them, as in the paper.
+_ROWS = {**AS_THEY_ARE, "center": "auto"}
 
 
 def draw(cell: Cell) -> SimulatedFederation:
@@ -96,7 +99,7 @@ class LocalNetworks:
         sites = read_sites(fed)
         names = tuple(next(iter(sites.values())).variables)
         self.federation = InProcessFederation({name: Site(name, site) for name, site in sites.items()})
-        model = estimator(**settings, federation=self.federation).fit(None)
+        model = estimator(**{**_ROWS, **settings}, federation=self.federation).fit(None)
         self.variables, self.networks = names, model.dbns_
         self.raw: dict[str, FloatArray] = {
             name: local_fit_of_state(self.federation.site(name).state)[1] for name in self.federation.sites

@@ -135,6 +135,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
 
         def run(federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
             self._fit(federation, sites, observer)
+            self._give_own_networks(federation, sites)
 
         self._begin()
         try:
@@ -236,6 +237,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         raise NotImplementedError
 
+    def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
+        """Give sites that stayed out networks of their own; an estimator that learns one network for all does."""
+
     def _label_column(self, label: str | None) -> str | None:
         """Column of row labels; an estimator that needs one says so here."""
         return label
@@ -279,6 +283,8 @@ class DBNEstimator(FederatedEstimator):
     forbidden_edges: Iterable[Edge] | None
     required_edges: Iterable[Edge] | None
     exogenous: Sequence[str] | None = None
+    # The scales that sites were brought to, in which the weights are.
+    _log_scales: FloatArray | None = None
 
     dbn_: DBN
     W_: FloatArray
@@ -348,6 +354,7 @@ class DBNEstimator(FederatedEstimator):
         """Set `center_` and `treatment_`, and say what the data made necessary."""
         self.center_ = str(self.center) if asked is None else asked.center
         self.treatment_ = None if asked is None else treatment_summary(asked, self._variables)
+        self._log_scales = None if asked is None else asked.treatment.log_scales
         if asked is None:
             return
         if asked.survey is None and asked.evidence is None and self.center == "auto":
@@ -356,7 +363,18 @@ class DBNEstimator(FederatedEstimator):
                 "whether recordings differ in their means, trends or scales was not looked at, since these sites add noise "
                 "to one matrix only; if means may differ, use center='recording'."
             )
+        if asked.survey is None and self.spikes == "remove" and asked.treatment.limits is None:
+            self.warnings_.append(
+                "spikes='remove' left no cell out, since these sites add noise and nothing was set aside for scales; use "
+                "private_federation(..., spikes=True), or say spikes in the parameters of the study."
+            )
         self.warnings_ += treatment_sentences(asked, self._variables)
+
+    def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
+        if getattr(self, "on_disagreement", None) == "personal":
+            from feddbn.methods.own_networks import give_own_networks
+
+            give_own_networks(self, federation, sites)
 
     def _set_network(self, dbn: DBN, raw: DBN) -> None:
         self.dbn_ = dbn

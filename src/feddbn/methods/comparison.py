@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import complete_blocks
-from feddbn.core.designs.lagged import Block
-from feddbn.data import ArrayRecording, MemorySite, SiteData
+from feddbn.core.threads import one_thread
+from feddbn.data import SiteData, check_sites
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.protocol.task import Observer
+from feddbn.federation.programs.folds import EarlierRows, make_fold
+from feddbn.federation.programs.held_out import Judge, Squares, Weights, judge_program
+from feddbn.federation.programs.wishes import Wishes
+from feddbn.federation.protocol.rows import Fold
+from feddbn.federation.protocol.task import Federation, Observer, Task, run_program
 from feddbn.method_table import Method, available_methods
+from feddbn.methods.base import simulated
 from feddbn.methods.registry import make_estimator
 from feddbn.methods.scoring import score, score_sites
+from feddbn.methods.treated import wishes_of
 from feddbn.methods.truth import Truth, truth_of_sites
 from feddbn.model.dbn import DBN
 
-__all__ = ["Compared", "compare", "default_methods", "fit_method", "held_out_score", "split_rows"]
+__all__ = ["Compared", "check_compared", "compare", "compare_on", "default_methods", "fit_method"]
 
 Start = Callable[[str], None]
 
@@ -48,14 +53,19 @@ class Compared:
 
     @property
     def networks(self) -> DBN | dict[str, DBN]:
-        """The shared network, or each site's own."""
+        """The shared network, or each site's own; no site's where sites keep theirs."""
         found: DBN | dict[str, DBN] = self.estimator.dbns_ if self.method.is_personal else self.estimator.dbn_
         return found
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, ready for JSON; edges are means over sites where each has its own network."""
+    @property
+    def all_networks(self) -> list[DBN]:
+        """Whatever networks there are to look at: that of all sites, each one's, or the shared one if they keep theirs."""
         found = self.networks
-        networks = [found] if isinstance(found, DBN) else list(found.values())
+        return [found] if isinstance(found, DBN) else list(found.values()) or [self.estimator.dbn_]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, ready for JSON; edges are means over sites where each has its own network to look at."""
+        networks = self.all_networks
         status = getattr(self.estimator, "status_", None)
         return {
             "method": self.method.name,
@@ -85,10 +95,17 @@ def fit_method(
     parameters: Mapping[str, Any],
     truth: Truth | None = None,
     observer: Observer | None = None,
+    *,
+    federation: Federation | None = None,
     **columns: Any,
 ) -> Any:
-    """Return the fitted estimator of one method; `columns` are the names `feddbn.data.read_sites` takes."""
+    """Return the fitted estimator of one method; `columns` are the names `feddbn.data.read_sites` takes.
+
+    With a `federation`, `sites` are None.
+    """
     estimator = make_estimator(method.name, parameters)
+    if federation is not None:
+        estimator.set_params(federation=federation)
     extra: dict[str, Any] = {key: value for key, value in columns.items() if value is not None}
     if method.needs_truth:
         if not isinstance(truth, DBN):
@@ -112,29 +129,66 @@ def compare(
 
     With ``held_out=0.2`` every method learns from the first 80 % of each recording and is scored on the rest.
     """
+    check_compared(methods, parameters, held_out)
+    if held_out:
+        check_sites(sites, 0)
+        with one_thread():
+            yield from compare_on(simulated(sites), methods, parameters, held_out, truth, observer, start)
+        return
+    for method in methods:
+        yield _fitted(method, sites, parameters, truth, observer, start)
+
+
+def compare_on(
+    federation: Federation,
+    methods: Sequence[Method],
+    parameters: Mapping[str, Any],
+    held_out: float,
+    truth: Truth | None = None,
+    observer: Observer | None = None,
+    start: Start | None = None,
+) -> list[Compared]:
+    """Return one line per method, from sums alone: fitted on the earlier rows of every site, judged on the later ones.
+
+    All methods are judged on the same rows, treated in one way (`federation.programs.held_out`).
+    """
+    check_compared(methods, parameters, held_out)
+    fold = make_fold(0, 1, held_out)
+    earlier = EarlierRows(federation, fold)
+    lines = [_fitted(method, None, parameters, truth, observer, start, earlier) for method in methods]
+    scores = _judged(lines, federation, fold, observer)
+    for line in lines:
+        # What was learned stays; the rows stay where they are.
+        line.estimator.set_params(federation=None)
+    return [replace(line, held_out=score) for line, score in zip(lines, scores, strict=True)]
+
+
+def check_compared(methods: Sequence[Method], parameters: Mapping[str, Any], held_out: float) -> None:
+    """Refuse what cannot be compared."""
+    if held_out and not 0 < held_out < 1:
+        raise ParameterError(f"held_out={held_out!r} must lie between 0 and 1, for example 0.2.")
     for key in parameters:
         if not any(key in method.parameters() for method in methods):
             raise ParameterError(f"none of the compared methods has the parameter {key!r}; leave it out.")
-    learn, test = (sites, None) if not held_out else split_rows(sites, held_out)
-    for method in methods:
-        if start is not None:
-            start(method.label)
-        mine = {key: value for key, value in parameters.items() if key in method.parameters()}
-        before = time.perf_counter()
-        estimator = fit_method(method, learn, mine, truth, observer)
-        seconds = time.perf_counter() - before
-        line = Compared(method, estimator, seconds, None, None)
-        scores = None if truth is None else _scores(truth, line.networks)
-        tested = (
-            None
-            if test is None or not method.predicts
-            else held_out_score(
-                line.networks,
-                test,
-                _levels(learn) if getattr(estimator, "center_", None) == "recording" else None,
-            )
-        )
-        yield Compared(method, estimator, seconds, scores, tested)
+
+
+def _fitted(
+    method: Method,
+    sites: Any,
+    parameters: Mapping[str, Any],
+    truth: Truth | None,
+    observer: Observer | None,
+    start: Start | None,
+    federation: Federation | None = None,
+) -> Compared:
+    if start is not None:
+        start(method.label)
+    mine = {key: value for key, value in parameters.items() if key in method.parameters()}
+    before = time.perf_counter()
+    estimator = fit_method(method, sites, mine, truth, observer, federation=federation)
+    seconds = time.perf_counter() - before
+    line = Compared(method, estimator, seconds, None, None)
+    return replace(line, scores=None if truth is None else _scores(truth, line.networks))
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:
@@ -149,90 +203,66 @@ def _scores(truth: Truth, found: DBN | dict[str, DBN]) -> dict[str, dict[str, fl
     return {part: {key.removeprefix("m"): value for key, value in means[part].items()} for part in means}
 
 
-def split_rows(
-    sites: Mapping[str, SiteData], share: float
-) -> tuple[dict[str, SiteData], dict[str, list[FloatArray]]]:
-    """Return the sites without the last `share` of the rows of each segment, and those of them that are complete."""
-    if not 0 < share < 1:
-        raise ParameterError(f"held_out={share!r} must lie between 0 and 1, for example 0.2.")
-    learn: dict[str, SiteData] = {}
-    test: dict[str, list[FloatArray]] = {}
-    for name, site in sites.items():
-        kept, test[name] = [], []
-        for recording in site.recordings():
-            first = []
-            for rows in _segments(recording.blocks()):
-                cut = len(rows) - round(share * len(rows))
-                first.append(Block(rows[:cut]))
-                test[name] += _segments(complete_blocks([Block(rows[cut:])]))
-            kept.append(ArrayRecording(recording.name, tuple(first)))
-        learn[name] = MemorySite(tuple(site.variables), tuple(kept))
-    return learn, test
+def _judged(
+    lines: Sequence[Compared], federation: Federation, fold: Fold, observer: Observer | None
+) -> list[float | None]:
+    """Mean log-likelihoods of held-out rows; all networks are judged on the same rows, treated in one way."""
+    fitted = [line.estimator for line in lines if line.method.predicts]
+    if not fitted:
+        return [None] * len(lines)
+    shared = [line.estimator for line in lines if not line.method.is_personal and line.method.predicts]
+    # Methods with one network for all look at everything; personal ones leave scales to the sites.
+    decides = next((one for one in (*shared, *fitted) if hasattr(one, "on_disagreement")), None)
+    wishes = Wishes() if decides is None else wishes_of(decides, federation)
+    longest = max(dbn.n_lags for line in lines for dbn in line.all_networks)
+    judge = run_program(judge_program(federation.variables, longest, wishes, fold), federation, observer)
+    return [
+        _log_likelihood(line, judge, federation, observer) if line.method.predicts else None for line in lines
+    ]
 
 
-def _segments(blocks: Iterable[Block]) -> Iterator[FloatArray]:
-    pending: list[FloatArray] = []
-    for block in blocks:
-        if block.starts_segment and pending:
-            yield np.concatenate(pending)
-            pending = []
-        pending.append(block.values)
-    if pending:
-        yield np.concatenate(pending)
-
-
-def _levels(learn: Mapping[str, SiteData]) -> dict[str, list[FloatArray | None]]:
-    """Return for every segment the mean of the rows that its recording was learned from; None if there are none."""
-    found: dict[str, list[FloatArray | None]] = {}
-    for name, site in learn.items():
-        found[name] = []
-        for recording in site.recordings():
-            segments = [block.values for block in recording.blocks()]
-            n_rows = sum(map(len, segments))
-            mean = sum(rows.sum(axis=0) for rows in segments) / n_rows if n_rows else None
-            found[name] += [mean] * len(segments)
-    return found
-
-
-def held_out_score(
-    found: DBN | Mapping[str, DBN],
-    test: Mapping[str, Sequence[FloatArray]],
-    levels: Mapping[str, Sequence[FloatArray | None]] | None = None,
-) -> float:
+def _log_likelihood(line: Compared, judge: Judge, federation: Federation, observer: Observer | None) -> float:
     """Return the mean Gaussian log-likelihood of a row, with the noise variances of these very rows.
 
         log |det(I - W)| - 1/2 sum_j (log(2 pi v_j) + 1),     v_j the mean squared residual of variable j
 
     The variances are taken from the rows because not every method estimates them; that favours none. The
-    determinant is 1 for an acyclic W and charges those that keep cycles. Where every recording was centred on
-    its own mean, `levels` has that mean for every segment.
+    determinant is 1 for an acyclic W and charges those that keep cycles.
     """
-    squares: FloatArray | float = 0.0
-    n_rows, log_det = 0, 0.0
-    for site, segments in test.items():
-        dbn = found if isinstance(found, DBN) else found[site]
-        means = [None] * len(segments) if levels is None else levels[site]
-        residuals = [
-            _residuals(dbn if mean is None else dbn.at_level(mean), rows)
-            for rows, mean in zip(segments, means, strict=True)
-            if len(rows) > dbn.n_lags
-        ]
-        count = sum(map(len, residuals))
-        squares = squares + sum((r * r).sum(axis=0) for r in residuals)
-        log_det += count * float(np.linalg.slogdet(np.eye(dbn.d) - dbn.W)[1])
-        n_rows += count
-    if not n_rows:
-        raise DataError("no held-out segment is longer than n_lags; hold out more rows or lower n_lags.")
-    variances = np.asarray(squares) / n_rows
-    return log_det / n_rows - 0.5 * float(np.sum(np.log(2 * np.pi * variances) + 1.0))
+    estimator, found = line.estimator, line.networks
+    scales = getattr(estimator, "_log_scales", None)
+    if isinstance(found, DBN):
+        total = run_program(judge.judged(_weights(found, scales)), federation, observer)
+        log_det = float(np.linalg.slogdet(np.eye(found.d) - found.W)[1])
+    elif hasattr(estimator, "center_values_"):
+        # Every site judges the network that it keeps, which is acyclic.
+        own = Weights(estimator.center_values_, estimator.scale_values_, None, log_scales=scales)
+        total, log_det = run_program(judge.judged(own), federation, observer), 0.0
+    else:
+        total, log_det = _each_judged(found, judge, federation, scales)
+    if not np.all(total.squares > 0):
+        raise DataError(
+            "nothing is left of the held-out rows of some variable without means, trends and cycles; hold out more rows."
+        )
+    variances = total.squares / total.n_rows
+    return log_det - 0.5 * float(np.sum(np.log(2 * np.pi * variances) + 1.0))
 
 
-def _residuals(dbn: DBN, rows: FloatArray) -> FloatArray:
-    p, n = dbn.n_lags, len(rows)
-    residuals = rows[p:] - dbn.intercept - rows[p:] @ dbn.W
-    for lag in range(1, p + 1):
-        residuals = residuals - rows[p - lag : n - lag] @ dbn.A[lag - 1]
-    return residuals
+def _each_judged(
+    networks: Mapping[str, DBN], judge: Judge, federation: Federation, scales: FloatArray | None
+) -> tuple[Squares, float]:
+    """Judge the networks of sites of this process, each on its own rows."""
+    total, log_dets = np.zeros(len(judge.variables) + 1), 0.0
+    for site, dbn in networks.items():
+        part = federation.sum(Task(judge.asks(_weights(dbn, scales)), (site,))).value
+        total = total + part
+        log_dets += float(part[-1] * np.linalg.slogdet(np.eye(dbn.d) - dbn.W)[1])
+    return Squares(total[:-1], float(total[-1])), log_dets / float(total[-1])
+
+
+def _weights(dbn: DBN, log_scales: FloatArray | None) -> Weights:
+    C = np.concatenate([dbn.W, *dbn.A])
+    return Weights(np.zeros(len(C)), np.ones(len(C)), C, dbn.intercept, log_scales)
 
 
 def _mean_count(arrays: Sequence[FloatArray]) -> float | int:

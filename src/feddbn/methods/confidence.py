@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,18 +17,22 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.resampling import RESAMPLINGS
 from feddbn.core.threads import one_thread
 from feddbn.data.read import read_sites
-from feddbn.errors import ParameterError, ResultWarning
+from feddbn.errors import ParameterError, ResidualsWarning, ResultWarning
 from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
+from feddbn.federation.programs.network_checks import ResidualReport, network_checks_program
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.method_table import METHODS
-from feddbn.methods.base import simulated
+from feddbn.methods.base import DBNEstimator, simulated
+from feddbn.methods.residuals import GRAVE, are_looked_at, fitted_network, residual_sentences, summarise
+from feddbn.methods.result import plain
 from feddbn.methods.treated import wishes_of
 from feddbn.model.dbn import DBN
 
@@ -105,6 +110,11 @@ def edge_confidence(
     -------
     Every edge that is present in the fit on all data or in some replicate. `weight` is that of the fit on
     all data, `probability` the share of replicates in which the edge is present.
+
+    Resampling cannot see a wrong assumption: what the memory of noise or a hidden cause feigns comes again in every
+    replicate. So residuals near the fit on all data are looked at in one more sum (unless the estimator has
+    ``check_residuals=False``, or sites do not answer that): ``table.attrs["residuals"]`` has the numbers of
+    `methods.residuals.ResidualSummary`, ``table.attrs["warnings"]`` one sentence for each violation.
     """
     if method not in RESAMPLINGS:
         raise ParameterError(f"method must be one of {', '.join(RESAMPLINGS)}, got {method!r}.")
@@ -155,12 +165,34 @@ def edge_confidence(
     resampled = run_program(treated(program, treatment), running)
     if asked is not None and asked.n_rows > asked.moments.n:
         resampled = resampled.worth(asked.moments.n / asked.n_rows)
-    full, stacks = _refit(estimator, resampled, names, n_jobs, progress)
+    fitted, full, stacks = _refit(estimator, resampled, names, n_jobs, progress)
     table = confidence_table(full, stacks, level=level, threshold=threshold)
     table.attrs.update(
         method=method, n_replicates=int(n_replicates), level=level, random_state=int(random_state)
     )
+    report = None
+    if are_looked_at(estimator, running):
+        limits = EdgeConstraints.none(full.d, len(full.A))
+        inputs: tuple[int, ...] = ()
+        if isinstance(fitted, DBNEstimator):
+            limits, inputs = fitted._constraints(), fitted._inputs
+        network = fitted_network(full, limits, inputs, treatment.center, treatment, asked)
+        moments = resampled.full if asked is None else None
+        report = run_program(network_checks_program(network, moments), running)
+    table.attrs.update(_said(report, full))
     return table
+
+
+def _said(report: ResidualReport | None, full: DBN) -> dict[str, Any]:
+    """What residuals say, as numbers and sentences; warn of what resampling repeats in every replicate."""
+    if report is None:
+        return {"residuals": None, "warnings": []}
+    summary = summarise(report)
+    sentences = residual_sentences(summary, len(full.A))
+    for name in GRAVE:
+        if name in sentences:
+            warnings.warn(sentences[name], ResidualsWarning, stacklevel=3)
+    return {"residuals": plain(asdict(summary)), "warnings": list(sentences.values())}
 
 
 def confidence_table(
@@ -197,17 +229,18 @@ def _refit(
     names: tuple[str, ...],
     n_jobs: int | None,
     progress: Callable[[int], None] | None,
-) -> tuple[DBN, FloatArray]:
+) -> tuple[MomentsEstimator, DBN, FloatArray]:
     # Small solves are faster on one BLAS thread; joblib's own workers limit theirs.
     with one_thread():
-        full = clone(estimator, safe=False).fit_moments(resampled.full, names)
+        fitted = clone(estimator, safe=False)
+        full = fitted.fit_moments(resampled.full, names)
         stacks = []
         refits = (delayed(_stack)(estimator, m, names) for m in resampled.replicates)
         for stack in Parallel(n_jobs=n_jobs, return_as="generator")(refits):
             stacks.append(stack)
             if progress is not None:
                 progress(len(stacks))
-    return full, np.stack(stacks)
+    return fitted, full, np.stack(stacks)
 
 
 def _stack(estimator: MomentsEstimator, moments: Moments, names: tuple[str, ...]) -> FloatArray:

@@ -41,6 +41,7 @@ class Dynotears(ConsensusEstimator):
         resolve_auto(self, federation, observer)
         fit, _ = self._run(self._program(federation), federation, observer)
         self._set_fit(fit)
+        self._look(fit, federation, observer)
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
         self._settings()

@@ -13,12 +13,16 @@ from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.fdbnl import ConsensusFit, ConsensusSettings, fdbnl_program
+from feddbn.federation.programs.network_checks import FittedNetwork, network_checks_program
 from feddbn.federation.programs.scales import SCALES, ScaleChoice
 from feddbn.federation.programs.statistics import Preparation
+from feddbn.federation.programs.treatment import AskedMoments
+from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
 from feddbn.methods.link_table import equivalently_directed
 from feddbn.methods.parameters import Rule, a_federation, edges, flag, nothing, number, whole, word
+from feddbn.methods.residuals import ResidualSummary, are_looked_at, fitted_network, say_residuals
 from feddbn.methods.selection import AUTO_START, resolve_auto
 from feddbn.methods.treated import TREATMENT_RULES
 
@@ -49,6 +53,7 @@ CONSENSUS_RULES: Mapping[str, Rule] = {
     "scale": word(*SCALES),
     "acyclicity": word("expm", "logdet"),
     "random_state": whole(0) | nothing(),
+    "check_residuals": flag() | word("auto"),
     "federation": a_federation(),
 }
 
@@ -72,6 +77,23 @@ def still_open(estimator: Any) -> dict[str, Any]:
     return {name: value for name, value in AUTO_START.items() if given.get(name) == "auto"}
 
 
+def looks_by_default(estimator: Any) -> bool:
+    """Whether residuals are looked at unasked: not with the paper's schedule, nor for rows that are used as they are."""
+    return bool(estimator.schedule != "paper" and not Wishes.of(estimator).is_settled)
+
+
+def network_of_fit(estimator: Any, preparation: Preparation, asked: AskedMoments | None) -> FittedNetwork:
+    """The network of a fitted estimator, for a look at its residuals."""
+    return fitted_network(
+        estimator.dbn_,
+        estimator._constraints(),
+        estimator._inputs,
+        preparation.center_rule,
+        preparation.treatment,
+        asked,
+    )
+
+
 def say_scale(estimator: Any, scale: ScaleChoice | None) -> None:
     """Set `scale_`, and say so where the evidence was for scaled variables."""
     estimator.scale_ = str(estimator.scale) if scale is None else scale.rule
@@ -85,6 +107,7 @@ class ConsensusEstimator(DBNEstimator):
 
     rules: ClassVar[Mapping[str, Rule]] = CONSENSUS_RULES
     is_selectable = True
+    residuals_: ResidualSummary | None
 
     def __init__(
         self,
@@ -117,6 +140,7 @@ class ConsensusEstimator(DBNEstimator):
         scale: str = "auto",
         acyclicity: str = "expm",
         random_state: int | None = 0,
+        check_residuals: bool | str = "auto",
         federation: Federation | None = None,
     ) -> None:
         self.n_lags = n_lags
@@ -147,6 +171,7 @@ class ConsensusEstimator(DBNEstimator):
         self.scale = scale
         self.acyclicity = acyclicity
         self.random_state = random_state
+        self.check_residuals = check_residuals
         self.federation = federation
 
     def check_parameters(self) -> None:
@@ -176,6 +201,7 @@ class ConsensusEstimator(DBNEstimator):
         if fit.scale is not None and fit.scale.rule == "federated":
             final = equivalently_directed(final, self._constraints())
         self._set_network(final, raw)
+        self.residuals_ = None
         self.objective_ = run.raw_objective
         self.n_rounds_ = run.round
         self.status_ = run.status
@@ -190,6 +216,13 @@ class ConsensusEstimator(DBNEstimator):
             self.warnings_.append(f"{len(run.dropped)} contemporaneous edges were dropped to break cycles.")
         if not run.status.is_converged:
             self.warnings_.append(f"the fit {run.status.message}.")
+
+    def _look(self, fit: ConsensusFit, federation: Federation, observer: Observer | None) -> None:
+        """Say what residuals near the network tell, if they are looked at."""
+        if not are_looked_at(self, federation, by_default=looks_by_default(self)):
+            return
+        network = network_of_fit(self, fit.preparation, fit.asked)
+        say_residuals(self, self._run(network_checks_program(network), federation, observer)[0])
 
 
 class FDBNL(ConsensusEstimator):
@@ -237,6 +270,11 @@ class FDBNL(ConsensusEstimator):
         a moment that second moments leave open are `dbn_.open_edges`.
     acyclicity
         "expm" or "logdet".
+    check_residuals
+        Ask for one more sum, which tells whether residuals contradict the model (`residuals_`, `warnings_`); the network
+        stays as it is. They are those of the network near this one that the evidence prefers, so what thresholds leave out
+        is no violation. "auto": not under differential privacy, not with the paper's schedule, and not for rows that are used
+        as they are (`methods.treated.AS_THEY_ARE`).
     federation
         Where the sums are made; None simulates the sites in this process.
 
@@ -244,6 +282,9 @@ class FDBNL(ConsensusEstimator):
     ----------
     W_, A_, dbn_
         The network: (d, d), (p, d, d), `DBN`; W_raw_ and A_raw_ are the penalised weights before any threshold.
+    dbns_
+        With ``on_disagreement="personal"``: site name -> the common network, or that of a site that does not fit, learned
+        from its rows alone. Only a fit in this process can fill it.
     n_rounds_, status_, history_, objective_
         How the fit went.
     n_samples_
@@ -252,6 +293,8 @@ class FDBNL(ConsensusEstimator):
         What was taken off, and what penalties acted on.
     selected_, selection_
         What "auto" chose, and the held-out losses it chose from.
+    residuals_
+        What residuals say about the model (`methods.residuals.ResidualSummary`); None if they were not looked at.
     """
 
     def _fit(
@@ -260,6 +303,7 @@ class FDBNL(ConsensusEstimator):
         resolve_auto(self, federation, observer)
         fit, seconds = self._run(self._program(federation), federation, observer)
         self._set_fit(fit, seconds)
+        self._look(fit, federation, observer)
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
         return fdbnl_program(self._settings(), self._variables, self._constraints(), len(federation.sites))

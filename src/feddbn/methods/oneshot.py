@@ -23,7 +23,8 @@ from feddbn.core.statistics.unit_roots import slow_warnings
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError, UnitsWarning
-from feddbn.federation.programs.checked_oneshot import ResidualReport, checked_oneshot_program
+from feddbn.federation.programs.checked_oneshot import checked_oneshot_program
+from feddbn.federation.programs.network_checks import ResidualReport
 from feddbn.federation.programs.oneshot import (
     NonGaussianReport,
     OneShotOptions,
@@ -50,7 +51,7 @@ from feddbn.methods.parameters import (
     whole,
     word,
 )
-from feddbn.methods.residuals import ResidualSummary, say_residuals
+from feddbn.methods.residuals import ResidualSummary, are_looked_at, say_residuals
 from feddbn.methods.treated import TREATMENT_RULES, wishes_of
 from feddbn.model.dbn import DBN
 
@@ -79,7 +80,7 @@ class OneShotDBN(DBNEstimator):
         (`lambda_path_`). No penalty more costs a sum.
     noise_variance
         "equal" reads the order off the scales and so depends on the units; "free" does not depend on them but leaves
-        some directions open; "auto" takes "free" if both BIC and Bartlett's statistic of the residuals are for it.
+        some directions open; "auto" takes "free" if BIC is for it, clearly so where Bartlett's test of the residuals is not.
     criterion
         "bic": ``penalty log(n)`` per edge. "ebic": ``penalty log(n)`` per edge plus the log of the number of
         networks of that size, which adapts to the density.
@@ -144,6 +145,8 @@ class OneShotDBN(DBNEstimator):
     center_, treatment_, site_notes_
         "none" or "recording": which means were taken off; all that was done to the rows and why; what sites of this
         process found about themselves.
+    dbns_
+        As in `FDBNL`, with ``on_disagreement="personal"``.
     orientation_
         DataFrame source, target, score_difference, oriented: how much worse the best network with that edge's ends
         exchanged scores. 0 means that the data cannot tell.
@@ -296,11 +299,10 @@ class OneShotDBN(DBNEstimator):
         options = replace(options, wishes=wishes_of(self, federation))
         rng = np.random.default_rng(self.random_state)
         given = (self._variables, self._constraints(), options, rng)
-        is_offered = tasks is None or "residual-checks" in tasks
-        if self.check_residuals is False or (self.check_residuals == "auto" and not is_offered):
-            self._report(self._run(oneshot_program(*given), federation, observer)[0])
-        else:
+        if are_looked_at(self, federation):
             self._report(*self._run(checked_oneshot_program(*given), federation, observer)[0])
+        else:
+            self._report(self._run(oneshot_program(*given), federation, observer)[0])
 
     def fit_moments(self, moments: Moments, variables: Sequence[str]) -> DBN:
         """Learn from the summed moments of lagged rows alone, set the same attributes, return the network.

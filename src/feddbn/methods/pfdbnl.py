@@ -13,16 +13,26 @@ from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.network_checks import own_checks_program
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.pfdbnl.rounds import PersonalFit, PersonalSettings, personal_program
 from feddbn.federation.programs.pfdbnl.site import personal_arrays
+from feddbn.federation.programs.residual_checks import ROWS_A_COLUMN
 from feddbn.federation.programs.shared_edges import edge_counts_program
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
-from feddbn.methods.fdbnl import CONSENSUS_RULES, say_scale, settings_of, still_open
+from feddbn.methods.fdbnl import (
+    CONSENSUS_RULES,
+    looks_by_default,
+    network_of_fit,
+    say_scale,
+    settings_of,
+    still_open,
+)
 from feddbn.methods.link_table import equivalently_directed
 from feddbn.methods.parameters import Rule, flag, lags_of_sites, number, share_or_count, whole, word
+from feddbn.methods.residuals import ResidualSummary, are_looked_at, say_residuals
 from feddbn.methods.selection import resolve_auto
 from feddbn.methods.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
 from feddbn.model.dbn import DBN
@@ -76,9 +86,13 @@ class PFDBNL(DBNEstimator):
     forbidden_edges, required_edges, exogenous, center, detrend, period, spikes, missing, scale, acyclicity, federation
         As in `FDBNL`.
     gains, on_disagreement
-        As in `FDBNL`, but sites with networks of their own have scales of their own, and none is left out.
+        As in `FDBNL`, but sites with networks of their own have scales of their own, and none is left out: "personal" is
+        what this method does, and counts sites as "warn" does.
     random_state
         Seed of the draws of participants.
+    check_residuals
+        As in `FDBNL`, each site about its own network, which stays there; sites with few rows have no part in that sum, and
+        with `different_variables` or `site_lags` it is not asked for.
 
     Attributes
     ----------
@@ -93,6 +107,8 @@ class PFDBNL(DBNEstimator):
         Sites that were not part of any round; they get the shared network.
     n_rounds_, status_, history_, objective_
         How the fit went.
+    residuals_
+        What the sites' residuals say about the model, as in `FDBNL`.
     center_values_, scale_values_
         (q,) what was taken off the lagged columns of all sites, and what they were divided by.
     """
@@ -100,7 +116,7 @@ class PFDBNL(DBNEstimator):
     rules: ClassVar[Mapping[str, Rule]] = {
         **CONSENSUS_RULES,
         # Every site keeps a network of its own, so none is left out.
-        "on_disagreement": word("warn", "ignore"),
+        "on_disagreement": word("personal", "warn", "ignore"),
         "mu": replace(number(above=0, finite=False), passing=("positive (infinity gives one graph for all)",))
         | word("auto"),
         "participation": share_or_count(),
@@ -150,6 +166,7 @@ class PFDBNL(DBNEstimator):
         scale: str = "auto",
         acyclicity: str = "expm",
         random_state: int | None = 0,
+        check_residuals: bool | str = "auto",
         federation: Federation | None = None,
     ) -> None:
         self.mu = mu
@@ -187,6 +204,7 @@ class PFDBNL(DBNEstimator):
         self.scale = scale
         self.acyclicity = acyclicity
         self.random_state = random_state
+        self.check_residuals = check_residuals
         self.federation = federation
 
     def check_parameters(self) -> None:
@@ -198,9 +216,19 @@ class PFDBNL(DBNEstimator):
                 "site_lags cannot be combined with 'auto'; choose first, with the same lags everywhere."
             )
         settings_of(PersonalSettings, self, chosen)
+        if self.check_residuals is True and self._is_partial:
+            raise ParameterError(
+                "check_residuals=True needs sites with the same variables and lags; leave it at 'auto' with "
+                "different_variables or site_lags."
+            )
 
     def _settings(self) -> PersonalSettings:
-        return settings_of(PersonalSettings, self, self._selected)
+        settings = settings_of(PersonalSettings, self, self._selected)
+        is_said = settings.on_disagreement == "personal"
+        return replace(settings, on_disagreement="warn") if is_said else settings
+
+    def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
+        """Every site has one already."""
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
@@ -208,6 +236,7 @@ class PFDBNL(DBNEstimator):
         resolve_auto(self, federation, observer)
         fit, seconds = self._run(self._program(federation, 0), federation, observer)
         self._set_fit(fit, seconds)
+        self._look(fit, federation, observer)
         self._collect(federation, fit)
         self._shared, self._scale = fit.shared, fit.preparation.scale
 
@@ -241,8 +270,27 @@ class PFDBNL(DBNEstimator):
             np.random.default_rng(self.random_state),
             run_number=run_number,
             site_lags=self.site_lags,
-            is_partial=bool(self.different_variables or self.site_lags),
+            is_partial=self._is_partial,
         )
+
+    @property
+    def _is_partial(self) -> bool:
+        return bool(self.different_variables or self.site_lags)
+
+    def _look(self, fit: PersonalFit, federation: Federation, observer: Observer | None) -> None:
+        """Say what residuals near the sites' own networks tell, if they are looked at."""
+        self.residuals_: ResidualSummary | None = None
+        # What a site has not measured is missing from its residuals.
+        by_default = looks_by_default(self) and not self._is_partial
+        if not are_looked_at(self, federation, by_default=by_default):
+            return
+        network = network_of_fit(self, fit.preparation, fit.asked)
+        say_residuals(self, self._run(own_checks_program(network), federation, observer)[0])
+        if self.residuals_ is None:
+            self.warnings_.append(
+                f"whether residuals contradict the model was not looked at: no site has {ROWS_A_COLUMN} rows for each of the "
+                f"{len(network.weights)} columns of a row."
+            )
 
     def _candidate(
         self, federation: Federation, run_number: int

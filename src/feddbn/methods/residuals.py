@@ -9,11 +9,27 @@ from typing import Any
 
 import numpy as np
 
+from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.residual_checks import LEVEL
 from feddbn.errors import ResidualsWarning
-from feddbn.federation.programs.checked_oneshot import ResidualReport
+from feddbn.federation.programs.network_checks import FittedNetwork, ResidualReport
+from feddbn.federation.programs.treatment import AskedMoments
+from feddbn.federation.protocol.rows import Treatment
+from feddbn.federation.protocol.task import Federation
+from feddbn.model.dbn import DBN
 
-__all__ = ["ResidualSummary", "residual_sentences", "say_residuals", "summarise"]
+__all__ = [
+    "GRAVE",
+    "ResidualSummary",
+    "are_looked_at",
+    "fitted_network",
+    "residual_sentences",
+    "say_residuals",
+    "summarise",
+]
+
+GRAVE = ("hidden", "memory", "dependence")
+"""Violations by which edges may stand for something else."""
 
 # A z-score beyond this has a p-value below a quarter of LEVEL.
 _CLEAR_ECHO = 3.7
@@ -26,9 +42,9 @@ class ResidualSummary:
     Attributes
     ----------
     violations
-        What contradicts the model in the network as reported: "memory" (residuals go along with earlier ones),
-        "dependence" (with others of the same row), "volatility" (their variance changes from row to row), "thirds" (over
-        the recordings), "spread" (between recordings), "tails" (heavy).
+        What contradicts the model in the network as reported: "hidden" (hidden causes explain more than edges do), "memory"
+        (residuals go along with earlier ones), "dependence" (with others of the same row), "volatility" (their variance
+        changes from row to row), "thirds" (over the recordings), "spread" (between recordings), "tails" (heavy).
     acted_on
         What was found first and taken care of: "memory", "volatility".
     n_rows, n_effective
@@ -50,6 +66,10 @@ class ResidualSummary:
         Largest standard deviation of the logarithm of the recordings' variances.
     kurtosis, tails_p
         Largest kurtosis; 3 for a Gaussian.
+    looked_only
+        Whether the network stays as it is, whatever was found.
+    hidden_causes, hidden_gain
+        For each hidden cause that explains more than edges the variables on which it acts; by how much the score is better.
     """
 
     violations: tuple[str, ...]
@@ -73,6 +93,39 @@ class ResidualSummary:
     spread_p: float
     kurtosis: float
     tails_p: float
+    looked_only: bool = False
+    hidden_causes: tuple[tuple[str, ...], ...] = ()
+    hidden_gain: float = 0.0
+
+
+def are_looked_at(estimator: Any, federation: Federation, *, by_default: bool = True) -> bool:
+    """Whether a fit looks at its residuals; "auto" does where sites answer such questions, if it is done `by_default`."""
+    wanted, tasks = getattr(estimator, "check_residuals", "auto"), federation.answered_tasks
+    if wanted != "auto":
+        return bool(wanted)
+    return by_default and (tasks is None or "residual-checks" in tasks)
+
+
+def fitted_network(
+    dbn: DBN,
+    constraints: EdgeConstraints,
+    inputs: tuple[int, ...],
+    center: str,
+    treatment: Treatment,
+    asked: AskedMoments | None,
+) -> FittedNetwork:
+    """A network as a look at its residuals needs it."""
+    is_own = center == "recording"
+    return FittedNetwork(
+        tuple(dbn.variables),
+        np.concatenate([dbn.W, *dbn.A]),
+        dbn.noise_variances,
+        constraints,
+        inputs,
+        "recording" if is_own else "none",
+        treatment,
+        asked,
+    )
 
 
 def summarise(report: ResidualReport) -> ResidualSummary:
@@ -80,7 +133,8 @@ def summarise(report: ResidualReport) -> ResidualSummary:
     checks = report.checks
     ratio = checks.thirds.max(axis=0) / np.maximum(checks.thirds.min(axis=0), 1e-12)
     acted_on = ["memory"] if report.noise_memory is not None or report.n_lags_added else []
-    acted_on += ["volatility"] if report.n_effective < checks.n * (1 - 1e-9) else []
+    is_tempered = report.n_effective < checks.n * (1 - 1e-9) and not report.looked_only
+    acted_on += ["volatility"] if is_tempered else []
     return ResidualSummary(
         violations=report.left,
         acted_on=tuple(acted_on),
@@ -103,6 +157,9 @@ def summarise(report: ResidualReport) -> ResidualSummary:
         spread_p=checks.spread_p,
         kurtosis=float(checks.kurtosis.max()),
         tails_p=checks.tails_p,
+        looked_only=report.looked_only,
+        hidden_causes=report.hidden,
+        hidden_gain=report.hidden_gain,
     )
 
 
@@ -117,9 +174,9 @@ def say_residuals(estimator: Any, report: ResidualReport | None) -> None:
     estimator.residuals_ = None if report is None else summarise(report)
     if report is None:
         return
-    for name, sentence in residual_sentences(estimator.residuals_, estimator.n_lags_).items():
+    for name, sentence in residual_sentences(estimator.residuals_, len(estimator.dbn_.A)).items():
         estimator.warnings_.append(sentence)
-        if name in ("memory", "dependence"):
+        if name in GRAVE:
             warnings.warn(sentence, ResidualsWarning, stacklevel=6)
 
 
@@ -136,9 +193,22 @@ def _cured(s: ResidualSummary, n_lags: int) -> str:
     )
 
 
+def _hidden(s: ResidualSummary, n_lags: int) -> str:
+    causes = " and another one of ".join(", ".join(effects) for effects in s.hidden_causes)
+    return (
+        f"a hidden cause of {causes} explains the rows better than edges between these variables do (score better by "
+        f"{s.hidden_gain:.0f}): edges between them and lagged edges to them, also those at a probability near 1, may stand "
+        "for it, and directions between them are left open; add what they share as a variable."
+    )
+
+
 def _memory(s: ResidualSummary, n_lags: int) -> str:
     numbers = f"(autocorrelation up to {s.autocorrelation:.2f}, echo {s.echo:.1f} standard errors, p {_p(s.memory_p)})"
     cure = "add what may be missing as a variable"
+    if s.looked_only:
+        cure = (
+            f"`OneShotDBN().fit` finds out whether one lag more or noise with a memory explains it; or {cure}"
+        )
     if s.lag_gain is not None and s.lag_gain > 0:
         cure = f"n_lags={n_lags + 1} scores {s.lag_gain:.0f} better, so try n_lags='auto'; or {cure}"
     if s.echo > _CLEAR_ECHO:
@@ -161,9 +231,13 @@ def _dependence(s: ResidualSummary, n_lags: int) -> str:
 
 
 def _volatility(s: ResidualSummary, n_lags: int) -> str:
+    rows = f"{s.n_effective:.0f} of {s.n_rows} rows"
+    follows = f"network and probabilities count {rows}."
+    if s.looked_only:
+        follows = f"the evidence is worth {rows}, so trust weak edges less; `OneShotDBN().fit` counts no more rows than that."
     return (
         f"the variance of the noise changes from row to row (squares a row apart correlate up to {s.arch:.2f}, "
-        f"p {_p(s.volatility_p)}): network and probabilities count {s.n_effective:.0f} of {s.n_rows} rows."
+        f"p {_p(s.volatility_p)}): {follows}"
     )
 
 
@@ -194,6 +268,7 @@ def _p(value: float) -> str:
 
 _SENTENCES: dict[str, Callable[[ResidualSummary, int], str]] = {
     "cured": _cured,
+    "hidden": _hidden,
     "memory": _memory,
     "dependence": _dependence,
     "volatility": _volatility,

@@ -47,6 +47,7 @@ _FACTS = {
     "score_": "score",
     "center_": "center",
     "treatment_": "treatment",
+    "treatments_": "treatments",
     "scale_": "scale",
     "standard_deviations_": "standard_deviations",
     "noise_variance_": "noise_variance",

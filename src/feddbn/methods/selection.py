@@ -2,28 +2,41 @@
 
 Every candidate is fitted to the earlier rows of all sites and judged by its loss on their later rows; only sums of
 these losses, and of their squared differences, reach the server. The simplest candidate whose loss is within one
-standard error of the best is taken.
+standard error of the best is taken. All candidates are judged on the same rows, treated in the same way.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from feddbn.core.arrays import FloatArray
+from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.core.statistics.standard_error_rule import choose
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.folds import make_fold, on_fold
-from feddbn.federation.programs.held_out import comparison_program, held_out_program
-from feddbn.federation.protocol.rows import treated
+from feddbn.federation.programs.held_out import Judge, Weights, comparison_program, judge_program
+from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, run_program
-from feddbn.method_table import METHODS
+from feddbn.method_table import METHODS, Method
+from feddbn.methods.treated import wishes_of
 
-__all__ = ["AUTO_GRIDS", "AUTO_START", "HeldOut", "Selection", "resolve_auto", "select"]
+__all__ = [
+    "AUTO_GRIDS",
+    "AUTO_START",
+    "HeldOut",
+    "Selection",
+    "check_grid",
+    "default_grid",
+    "resolve_auto",
+    "select",
+]
 
 # Simplest first: few lags, strong penalties, few common models; and sites that are left alone. Borrowing has to be
 # worth it: training rows are fewer than all rows, so held-out loss asks for too much of it rather than too little.
@@ -34,6 +47,10 @@ AUTO_GRIDS: dict[str, tuple[Any, ...]] = {
     "n_clusters": (1, 2, 3, 4),
     "mu": (0.01, 0.03, 0.1, 0.25, 0.5, 1.0, 2.0),
 }
+_NO_SPREAD = (
+    f"fewer than {FEWEST_SITES} sites take part, whose squared losses would tell them apart; so the candidate with the "
+    "lowest loss was taken, without a standard error."
+)
 _SIMPLE_IS_LARGE = ("lambda_w", "lambda_a")
 AUTO_START = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "n_clusters": 1, "mu": 0.5}
 
@@ -54,17 +71,21 @@ class Selection:
     ----------
     table
         One row per candidate, simplest first: its value, held-out loss per row, standard error of the difference to
-        the best, and whether it was chosen.
+        the best (NaN where it was not asked for), and whether it was chosen.
     chosen
         Parameter name -> chosen value.
+    remarks
+        What whoever reads the table should know.
     """
 
     table: pd.DataFrame
     chosen: dict[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
-        return {"chosen": dict(self.chosen), "candidates": self.table.to_dict(orient="records")}
+        rows = self.table.astype(object).where(self.table.notna(), None).to_dict(orient="records")
+        return {"chosen": dict(self.chosen), "candidates": rows, "remarks": list(self.remarks)}
 
 
 def resolve_auto(estimator: Any, federation: Federation, observer: Observer | None) -> None:
@@ -111,6 +132,37 @@ def _simplest_first(name: str, values: Sequence[Any]) -> list[Any]:
     return sorted(values, reverse=name in _SIMPLE_IS_LARGE)
 
 
+def default_grid(method: Method) -> dict[str, list[Any]]:
+    """Return what is chosen if nothing is asked for: what the method's row says, penalties on a short grid."""
+    return {
+        name: [0.1, 0.05, 0.025] if name.startswith("lambda") else list(AUTO_GRIDS[name])
+        for name in method.selects
+    }
+
+
+def _may_square(federation: Federation) -> bool:
+    """Whether squares of sites' losses may be asked for: those of few sites, with their sum, tell them apart.
+
+    In one process there is nobody to hide them from.
+    """
+    is_here = any(federation.state_of(site) is not None for site in federation.sites)
+    return is_here or len(federation.sites) >= FEWEST_SITES
+
+
+def _judges(estimator: Any, federation: Federation, n_lags: int, held_out: HeldOut) -> list[Judge]:
+    """Decide how held-out rows are treated, for all candidates and blocks."""
+    folds = [make_fold(block, held_out.n_blocks, held_out.share) for block in range(held_out.n_blocks)]
+    is_partial = getattr(estimator, "different_variables", False) or getattr(estimator, "site_lags", None)
+    # Sites that hold different variables use rows as they are.
+    wishes = (
+        Wishes("recording" if estimator.center == "recording" else "none")
+        if is_partial
+        else wishes_of(estimator, federation)
+    )
+    first = run_program(judge_program(estimator._variables, n_lags, wishes, folds[0]), federation)
+    return [replace(first, fold=fold) for fold in folds]
+
+
 def _select(
     estimator: Any,
     federation: Federation,
@@ -122,35 +174,42 @@ def _select(
 ) -> Selection:
     if not candidates:
         raise ParameterError("grid must have at least one candidate, got none.")
-    number = 0
+    number, d = 0, len(estimator._variables)
+    longest = max(int({**fixed, **candidate}.get("n_lags", estimator.n_lags)) for candidate in candidates)
+    judges = _judges(estimator, federation, longest, held_out)
+    units: dict[int, FloatArray] = {}
     try:
         # Candidates in order: the sites' memory of losses starts anew with the first block of the first.
         for c, candidate in enumerate(candidates):
             estimator.selected_ = {**fixed, **candidate}
-            for block in range(held_out.n_blocks):
-                fold = make_fold(block, held_out.n_blocks, held_out.share)
+            for block, judge in enumerate(judges):
                 number += 1
-                program = on_fold(estimator._candidate(federation, number), fold)
+                program = on_fold(estimator._candidate(federation, number), judge.fold)
                 C, preparation = run_program(program, federation, observer)
                 if estimator.scale == "auto":
                     # Losses of all candidates are compared in the units that the first block decided about.
                     fixed = {**fixed, "scale": "none" if np.all(preparation.scale == 1.0) else "federated"}
                     estimator.selected_ = {**fixed, **candidate}
-                n_lags = int(estimator._value("n_lags"))
-                center = "recording" if preparation.center_rule == "recording" else "none"
-                judge = held_out_program(
-                    c, len(candidates), fold, n_lags, estimator._variables, preparation, center, C
+                weights = Weights(
+                    preparation.center, preparation.scale, C, log_scales=preparation.treatment.log_scales
                 )
-                run_program(treated(judge, preparation.treatment), federation, observer)
+                program_of_loss = judge.judged(
+                    weights, units.setdefault(block, preparation.scale[:d]), c, len(candidates)
+                )
+                run_program(program_of_loss, federation, observer)
     finally:
         estimator.selected_ = {}
-    comparison = run_program(comparison_program(len(candidates)), federation, observer)
+    remarks: tuple[str, ...] = ()
+    spread = _may_square(federation)
+    if not spread and rule != "best":
+        rule, remarks = "best", (_NO_SPREAD,)
+    comparison = run_program(comparison_program(len(candidates), spread), federation, observer)
     index = choose(comparison.loss, comparison.standard_error, rule)
     table = pd.DataFrame([dict(candidate) for candidate in candidates])
     table["loss"] = comparison.loss
     table["standard_error"] = comparison.standard_error
     table["chosen"] = np.arange(len(candidates)) == index
-    return Selection(table, dict(candidates[index]))
+    return Selection(table, dict(candidates[index]), remarks)
 
 
 def select(
@@ -180,8 +239,25 @@ def select(
     rule
         "one-standard-error": the first candidate not clearly worse than the best; "best": the lowest loss.
     """
-    from itertools import product
+    candidates = check_grid(estimator, grid, n_blocks)
+    # A copy: the estimator that was given has learned nothing by this.
+    estimator = copy.copy(estimator)
+    estimator.check_parameters()
+    estimator.selected_ = {}
+    longest = max((int(p) for p in grid.get("n_lags", ())), default=None)
+    result: list[Selection] = []
 
+    def run(federation: Federation, _: object) -> None:
+        result.append(
+            _select(estimator, federation, candidates, {}, HeldOut(n_blocks, share), rule, observer)
+        )
+
+    estimator._on_federation(data, run, longest, **read)
+    return result[0]
+
+
+def check_grid(estimator: Any, grid: Mapping[str, Sequence[Any]], n_blocks: int = 2) -> list[dict[str, Any]]:
+    """Return the candidates of a grid, simplest first; refuse what held-out rows cannot choose."""
     if not getattr(estimator, "is_selectable", False):
         able = ", ".join(method.cls for method in METHODS.values() if method.selects)
         raise ParameterError(
@@ -202,23 +278,13 @@ def select(
         raise ParameterError(
             f"{type(estimator).__name__} has no parameter {missing[0]!r}; leave it out of grid."
         )
+    given = estimator.get_params()
+    still_open = [name for name in AUTO_GRIDS if isinstance(given.get(name), str) and name not in grid]
+    if still_open:
+        raise ParameterError(
+            f"{still_open[0]}={given[still_open[0]]!r} is to be chosen, too; put its values into grid, or give a number."
+        )
     if isinstance(n_blocks, bool) or not isinstance(n_blocks, int) or n_blocks < 1:
         raise ParameterError(f"n_blocks={n_blocks!r} must be a whole number of at least 1.")
     simplest_first = {name: _simplest_first(name, values) for name, values in grid.items()}
-    candidates = [
-        dict(zip(simplest_first, values, strict=True)) for values in product(*simplest_first.values())
-    ]
-    # A copy: the estimator that was given has learned nothing by this.
-    estimator = copy.copy(estimator)
-    estimator.check_parameters()
-    estimator.selected_ = {}
-    longest = max((int(p) for p in grid.get("n_lags", ())), default=None)
-    result: list[Selection] = []
-
-    def run(federation: Federation, _: object) -> None:
-        result.append(
-            _select(estimator, federation, candidates, {}, HeldOut(n_blocks, share), rule, observer)
-        )
-
-    estimator._on_federation(data, run, longest, **read)
-    return result[0]
+    return [dict(zip(simplest_first, values, strict=True)) for values in product(*simplest_first.values())]

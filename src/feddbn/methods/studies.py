@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.statistics.agreement import FEWEST_SITES
-from feddbn.errors import ResultWarning
-from feddbn.federation.protocol.study import Confidence, StudyMethod, StudyResult, register_study_method
+from feddbn.errors import ParameterError, ResultWarning
+from feddbn.federation.protocol.goals import Confidence
+from feddbn.federation.protocol.study import (
+    Study,
+    StudyMethod,
+    StudyResult,
+    Way,
+    register_study_method,
+)
 from feddbn.federation.protocol.task import Federation
-from feddbn.method_table import METHODS, Method
+from feddbn.method_table import METHODS, Method, find_method
+from feddbn.methods.comparison import check_compared, compare_on
 from feddbn.methods.registry import make_estimator
 from feddbn.methods.result import Result, plain
+from feddbn.methods.selection import AUTO_GRIDS, check_grid, default_grid, select
 
 __all__ = ["register_for_studies"]
 
@@ -62,14 +72,107 @@ def register_for_studies(method: Method) -> None:
             {key: np.asarray(value, dtype=np.float64) for key, value in arrays.items()}, summary
         )
 
-    def confidence(parameters: Mapping[str, Any], how: Confidence, federation: Federation) -> StudyResult:
-        estimator = make_estimator(method.name, _among_strangers(method, parameters))
-        return _edges(estimator, how, federation, method.name)
+    def estimator_of(study: Study) -> Any:
+        return make_estimator(method.name, _among_strangers(method, study.parameters))
 
-    tried = confidence if method.resamples else None
-    register_study_method(
-        StudyMethod(method.name, run, check, takes_noise=method.takes_noise, confidence=tried)
-    )
+    def check_confidence(study: Study) -> None:
+        check(study.parameters)
+        if study.parameters.get("n_lags") == "auto":
+            raise ParameterError(
+                "goal = 'confidence' needs a number of lags; set n_lags to the one that was chosen."
+            )
+
+    def confidence(study: Study, federation: Federation) -> StudyResult:
+        return _edges(estimator_of(study), study.confidence, federation, method.name)
+
+    def check_select(study: Study) -> None:
+        check(study.parameters)
+        check_grid(make_estimator(method.name, study.parameters), _grid(study, method), study.select.n_blocks)
+
+    def choose(study: Study, federation: Federation) -> StudyResult:
+        how = study.select
+        estimator = estimator_of(study).set_params(federation=federation)
+        options: dict[str, Any] = {"n_blocks": how.n_blocks, "share": how.share, "rule": how.rule}
+        found = select(estimator, None, _grid(study, method), **options)
+        result = run({**study.parameters, **found.chosen}, federation)
+        return _with_table(result, "selection", {**found.to_dict(), **options})
+
+    def compare(study: Study, federation: Federation) -> StudyResult:
+        methods, how = _methods(study), study.compare
+        parameters = {"on_disagreement": "ignore", **study.parameters}
+        lines = compare_on(federation, methods, parameters, how.share)
+        # How long it took says nothing about the methods, and a resumed run would tell another time.
+        rows = [{key: value for key, value in line.to_dict().items() if key != "seconds"} for line in lines]
+        mine = {key: value for key, value in study.parameters.items() if key in method.parameters()}
+        table = {"held_out_share": how.share, "methods": rows}
+        return _with_table(run(mine, federation), "comparison", table)
+
+    ways = {"compare": Way(compare, _check_compare)}
+    if method.resamples:
+        ways["confidence"] = Way(confidence, check_confidence)
+    if method.selects:
+        ways["select"] = Way(choose, check_select)
+    register_study_method(StudyMethod(method.name, run, check, takes_noise=method.takes_noise, goals=ways))
+
+
+def _grid(study: Study, method: Method) -> Mapping[str, Any]:
+    return study.select.grid or default_grid(method)
+
+
+def _methods(study: Study) -> list[Method]:
+    """The methods of a comparison, the study's own first."""
+    found = []
+    for name in study.methods:
+        method = find_method(name)
+        if method is None or not method.in_studies:
+            able = ", ".join(row.name for row in METHODS.values() if row.in_studies)
+            raise ParameterError(f"compare.against: {name!r} is no method of studies; it may name {able}.")
+        if method in found:
+            raise ParameterError(f"compare.against names {name!r}, which is compared already; leave it out.")
+        found.append(method)
+    return found
+
+
+# What held-out rows cannot judge, and the value that leaves it out.
+_NOT_JUDGED = {
+    "features": "linear",
+    "smoothing": None,
+    "center_by": None,
+    "different_variables": False,
+    "site_lags": None,
+    "n_clusters": 1,
+    "participation": 1,
+}
+
+
+def _check_compare(study: Study) -> None:
+    if not study.compare.against:
+        raise ParameterError(
+            "goal = 'compare' needs other methods; name them, for example [compare] against = [\"fdbnl\"]."
+        )
+    methods = _methods(study)
+    check_compared(methods, study.parameters, study.compare.share)
+    for name, plain_value in _NOT_JUDGED.items():
+        if study.parameters.get(name, plain_value) != plain_value:
+            raise ParameterError(
+                f"goal = 'compare': {name} = {study.parameters[name]!r} cannot be judged on held-out rows; leave it out."
+            )
+    for method in methods:
+        mine = {key: value for key, value in study.parameters.items() if key in method.parameters()}
+        for name in AUTO_GRIDS:
+            if method.selects and mine.get(name) == "auto":
+                raise ParameterError(
+                    f"goal = 'compare': {name} = 'auto' is chosen on held-out rows itself; give a number, a study with "
+                    "goal = 'select' finds one."
+                )
+        make_estimator(method.name, mine).check_parameters()
+
+
+def _with_table(result: StudyResult, name: str, table: Mapping[str, Any]) -> StudyResult:
+    """The result of a fit, with a table of held-out rows beside it and in what is stored of it."""
+    stored = dict(result.summary["result"])
+    stored["diagnostics"] = {**stored["diagnostics"], name: plain(table)}
+    return replace(result, summary={**result.summary, "result": stored, name: plain(table)})
 
 
 def _among_strangers(method: Method, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,7 +205,9 @@ def _edges(estimator: Any, how: Confidence, federation: Federation, method: str)
         )
     edges = [plain(row) for row in table.to_dict("records")]
     names = list(federation.variables)
-    return StudyResult({}, {"method": method, "variables": names, "edges": edges, "how": how.model_dump()})
+    told = {key: table.attrs[key] for key in ("residuals", "warnings")}
+    summary = {"method": method, "variables": names, "edges": edges, "how": how.model_dump(), **told}
+    return StudyResult({}, summary)
 
 
 for _method in METHODS.values():

@@ -6,7 +6,8 @@ period           one or several cycles of every recording, in rows, None for non
 gains            "none", "site" (every site's variables are brought to common scales), "auto"
 spikes           "keep", "remove" (cells far from their neighbours in time are empty), "auto": if they are errors
 missing          "fill" (rows count for what they hold), "drop" (rows with an empty cell are left out)
-on_disagreement  "exclude" (a site that finds that it does not fit stays out), "warn", "ignore"
+on_disagreement  "exclude" (a site that finds that it does not fit stays out), "personal" (and has a network of its own),
+                 "warn", "ignore"
 exogenous        names of variables that only act on others: nothing above is decided by what they look like
 """
 
@@ -19,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from feddbn.federation.programs.deviation_shares import DeviationSharesQuestion
+from feddbn.federation.programs.private_moments import SPIKES_SHARE
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.site import notes_of
@@ -51,7 +54,7 @@ TREATMENT_RULES: Mapping[str, Rule] = {
     "gains": word("auto", "none", "site"),
     "spikes": word("auto", "keep", "remove"),
     "missing": word("fill", "drop"),
-    "on_disagreement": word("exclude", "warn", "ignore"),
+    "on_disagreement": word("exclude", "personal", "warn", "ignore"),
     "exogenous": names_of_variables(),
 }
 AS_THEY_ARE: Mapping[str, Any] = MappingProxyType(
@@ -66,13 +69,15 @@ AS_THEY_ARE: Mapping[str, Any] = MappingProxyType(
     }
 )
 """Arguments for rows that are used as they are: nothing is looked for, and no sum is spent on it."""
+_MOST_PAIRS = 6
 _TASKS = frozenset(("survey", "agreement", "spikes", "pairs"))
 
 
 def wishes_of(estimator: Any, federation: Federation) -> Wishes:
     """Return what an estimator wants done to the rows; what its federation's sites do not answer is not asked for.
 
-    Under differential privacy noise is fitted to one matrix of products, so all that has to be found out stays open.
+    Under differential privacy noise is fitted to one matrix of products, so all that has to be found out stays open; only
+    spikes="remove" can be paid for.
     """
     wishes = Wishes.of(estimator).among(len(federation.sites))
     tasks = federation.answered_tasks
@@ -84,9 +89,10 @@ def wishes_of(estimator: Any, federation: Federation) -> Wishes:
         detrend=0 if wishes.detrend == "auto" else wishes.detrend,
         period=() if isinstance(wishes.period, str) else wishes.period,
         gains="none",
-        spikes="keep",
+        spikes="remove" if wishes.spikes == "remove" and DeviationSharesQuestion.name in tasks else "keep",
         missing="drop",
         on_disagreement="ignore",
+        noisy=True,
     )
 
 
@@ -106,6 +112,7 @@ def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str
         "n_empty_cells": None if survey is None else int(survey.n_empty),
         "n_rows": None if survey is None else int(survey.n_rows),
         "n_effective": float(asked.moments.n),
+        "unseen_pairs": [[variables[i], variables[j], lag] for i, j, lag in asked.unseen],
         "n_disagreeing": asked.n_disagreeing,
         "left_out": asked.n_disagreeing if done.abstain else 0,
         "exogenous": list(asked.inputs),
@@ -122,7 +129,9 @@ def treatment_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[s
             f"sites measure on different scales (BIC {asked.gains_evidence:.0f} better with scales of their own), so each "
             "was brought to the mean scale; weights are in that. gains='none' keeps the values as they are."
         )
-    if asked.spiky:
+    if done.limits is not None and not done.own_limits:
+        found += _noisy_limit_sentences(asked, variables)
+    elif asked.spiky:
         names = ", ".join(variables[i] for i in asked.spiky)
         found.append(
             f"cells of {names} lie far from their neighbours in time and have no effect on anything, as errors of "
@@ -152,8 +161,28 @@ def treatment_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[s
             found.append(f"{size} of the cells are empty{also}; {worth}")
         else:
             found.append(f"no cell was empty before some were left out; {worth}")
+    if asked.unseen:
+        found.append(_unseen_sentence(asked.unseen, variables))
     if asked.n_disagreeing and survey is not None:
         found.append(_disagreement_sentence(asked, int(survey.n_sites)))
+    return found
+
+
+def _noisy_limit_sentences(asked: AskedMoments, variables: Sequence[str]) -> list[str]:
+    found = []
+    if asked.spiky:
+        names = ", ".join(variables[i] for i in asked.spiky)
+        found.append(
+            f"cells of {names} that lie {asked.treatment.far:g} robust standard deviations or more from their neighbours in "
+            f"time were left out. {SPIKES_SHARE:.0%} of the privacy budget paid for these scales, which are noisy. "
+            "spikes='keep' uses all cells and the whole budget."
+        )
+    hidden = [name for i, name in enumerate(variables) if i not in asked.spiky and name not in asked.inputs]
+    if hidden:
+        found.append(
+            f"the noise hides how much {', '.join(hidden)} vary, so their far cells were kept; more recordings or a larger "
+            "epsilon would show it."
+        )
     return found
 
 
@@ -181,6 +210,23 @@ def _own_sentence(asked: AskedMoments) -> str:
     )
 
 
+def _unseen_sentence(unseen: Sequence[tuple[int, int, int]], variables: Sequence[str]) -> str:
+    lags: dict[tuple[int, int], set[int]] = {}
+    for i, j, lag in unseen:
+        lags.setdefault((min(i, j), max(i, j)), set()).add(lag)
+    shown = []
+    for (i, j), found in list(lags.items())[:_MOST_PAIRS]:
+        who = f"{variables[i]} and {variables[j]}" if i != j else f"{variables[i]} and its own past"
+        shown.append(f"{who} (lag {', '.join(str(lag) for lag in sorted(found))})")
+    more = len(lags) - len(shown)
+    also = f"; and {more} more pairs" if more > 0 else ""
+    return (
+        f"hardly any row has cells of both: {'; '.join(shown)}{also}. Edges between these are guessed from the other "
+        "variables, however certain they look. Measure both together at some site, bring all columns to one rate, leave "
+        "one of them out with variables=, or rule the edges out with forbidden_edges=."
+    )
+
+
 def _disagreement_sentence(asked: AskedMoments, n_sites: int) -> str:
     n = asked.n_disagreeing
     what = (
@@ -188,10 +234,15 @@ def _disagreement_sentence(asked: AskedMoments, n_sites: int) -> str:
         if n > 1
         else f"one of {n_sites} sites does not fit the others"
     )
+    if asked.treatment.abstain and asked.personal:
+        return (
+            f"{what} and stayed out of the sums; its owner is told why. Its own network is learned at home, from its rows "
+            "alone; on_disagreement='exclude' learns none for it."
+        )
     if asked.treatment.abstain:
         return (
-            f"{what} and stayed out of the sums; its owner is told why. on_disagreement='warn' keeps it in, PFDBNL learns a "
-            "network for each site."
+            f"{what} and stayed out of the sums; its owner is told why. on_disagreement='warn' keeps it in, 'personal' "
+            "learns a network of its own for it, PFDBNL one for each site."
         )
     if n > n_sites / 3:
         return f"{what}: there seem to be several kinds of sites, and one network for all is wrong for some. Use PFDBNL."

@@ -146,6 +146,16 @@ class NoisePlan:
             return 2 * bound
         return bound * (n_lags + 1 if self.unit == "row" else 1)
 
+    def noise_in_sum(
+        self, task: str, bound: float, n_lags: int, n_contributors: int, n_guaranteed: int
+    ) -> float:
+        """Return the standard deviation of the noise in a sum over answers that are split by unit.
+
+        Every contributor adds a full share, so more sites than guaranteed make more noise than needed.
+        """
+        extra = math.sqrt(n_contributors / self.n_shares(n_guaranteed))
+        return self.multiplier_of(task) * self.sensitivity(bound, True, n_lags) * extra
+
     def protect(
         self,
         task: str,

@@ -9,32 +9,42 @@ An *epoch* is one set-up for a batch of sums, each of which uses one *slot*::
                 draws two secrets for each slot, b and c, and sends Shamir shares of them to every peer
     deliver     the server passes the sealed shares on; sites compute the masks of the batch ahead
     masked      y_i = x_i + PRG(b_i) + sum_{j>i} PRG(s_ij) - sum_{j<i} PRG(s_ij)   modulo 2**64,
-                and for each peer a tag of what site i was asked
-    unmask      the server names who answered and passes the tags on; each survivor checks that all were
-                asked the same and reveals its share of b_i for every survivor i and of c_i for every
-                drop-out i, never both for one site; the server removes what is left of the masks
+                and for each peer a tag of what site i was asked, now and before in this run
+    survivors   only if a site is missing: every survivor signs the list of survivors, one list a slot
+    unmask      the server names who answered and passes tags and signatures on; each survivor checks that all
+                were asked the same and that `threshold` of them signed the same list, and reveals its share of
+                b_i for every survivor i and of c_i for every drop-out i, never both for one site; the server
+                removes what is left of the masks
 
 s_ij is the pair's seed of this slot. c_i opens the list of site i's seeds *of this slot only*, which the
 server has held encrypted since the set-up. So a drop-out reveals nothing about any other sum: in the
 original protocol the drop-out's key agreement key is reconstructed, and with keys that live longer than one
 sum its earlier inputs, whose self masks were opened then, would become readable.
 
-What a site was asked is the digest of the task, its participants, epoch and slot. If the server tells two
-sites different things, one of them sees a tag that does not fit and reveals nothing. A site that does not
-take part in a task masks zeros, so that each site is always hidden among the whole roster.
+What a site was asked is the digest of the task, its participants, epoch and slot, and the history of questions
+that the state it answers from has seen. If the server tells two sites different things, now or in an earlier
+round that was never opened, one of them sees a tag that does not fit and reveals nothing. The study is part of
+what sites sign, so sites that were greeted with different studies do not share a roster.
+
+Every site of the roster takes part in every sum: sums over chosen sites could be subtracted from one another.
+
+Why the list of survivors needs no signature if it is the whole roster: K sites, threshold t > 2K/3, c < K/3 of
+them hand everything to the server. Let A honest sites be told "all are there" and reveal shares of b only. They
+sign no other list for this slot. To open c_j of one site the server needs t sites that signed a list without j,
+so K - A >= t; to open b_j as well it needs A + c >= t. Together K + c >= 2t > 4K/3, which is false.
 
 Rules
 -----
 - A slot masks one input; a repeated attempt takes a new slot; slots only go up; secrets of past slots are
   erased.
-- At least `threshold` (more than half of the roster) and at least `min_sites` survivors, or nothing is
-  revealed.
-- One answer to one unmask request per slot; a task that was opened is not opened again for another set of
-  sites.
+- At least `threshold` (more than two thirds of the roster) and at least `min_sites` survivors, or nothing is
+  revealed. The site enforces it, whatever the server says.
+- One answer to one unmask request per slot.
+- A sum is opened only if, together with all earlier sums over the same data, it shows no fewer than `min_sites`
+  sites (`privacy.register`). Every advertised key carries what its site has been part of.
 
 Known weaknesses: a site can send any input (nothing here proves it is honest); the server learns who takes
-part; site state is in memory, so a restarted site waits for the next epoch and forgets which tasks were
-opened.
+part; site state is in memory, so a restarted site waits for the next epoch.
 """
 
 from __future__ import annotations
@@ -49,28 +59,34 @@ from typing import Any
 import numpy as np
 
 from feddbn.errors import AggregationError, ParameterError, ProtocolError
+from feddbn.privacy.register import MOST_SETS, Members
 from feddbn.privacy.shamir import MAX_SHARES
 
 __all__ = [
     "DEFAULT_MIN_SITES",
     "KIND",
+    "SIGNATURE_BYTES",
+    "Advert",
     "Message",
     "Order",
     "Roster",
-    "advert_statement",
     "as_bytes",
     "default_threshold",
     "lowest_threshold",
     "order_of",
     "read_integer",
     "read_names",
+    "read_sets",
     "read_text",
+    "require_everybody",
     "rows_of",
+    "survivors_statement",
     "usual_threshold",
 ]
 
 KIND = "secagg"
 DEFAULT_MIN_SITES = 3
+SIGNATURE_BYTES = 64
 Message = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
@@ -82,27 +98,62 @@ def default_threshold(n_sites: int) -> int:
 
 
 def lowest_threshold(n_sites: int, min_sites: int) -> int:
-    """Lowest threshold a site accepts: with half or fewer, two groups could be told different stories."""
-    return max(n_sites // 2 + 1, min_sites)
+    """Lowest threshold a site accepts: with two thirds or fewer, a third of the sites and the server could tell two
+    groups different stories.
+    """
+    return max(default_threshold(n_sites), min_sites)
 
 
 def usual_threshold(n_sites: int, min_sites: int) -> int:
-    """Return the threshold of a roster of `n_sites` unless another is asked for: the default, if sites accept
-    it.
-    """
-    return min(max(default_threshold(n_sites), lowest_threshold(n_sites, min_sites)), n_sites)
+    """Return the threshold of a roster of `n_sites` unless another is asked for: the lowest that sites accept."""
+    return min(lowest_threshold(n_sites, min_sites), n_sites)
 
 
-def advert_statement(run: str, epoch: int, n_slots: int, length: int, site: str, public: bytes) -> bytes:
-    """What a site signs when it advertises a key."""
-    return b"advert " + _canonical([run, epoch, n_slots, length, site, public.hex()])
+@dataclass(frozen=True)
+class Advert:
+    """What a site signs when it begins an epoch: its key, for which run and study, and what its data were part of."""
+
+    run: str
+    study: str
+    epoch: int
+    n_slots: int
+    length: int
+    site: str
+    public: bytes
+    data: str
+    sets: tuple[Members, ...]
+
+    @property
+    def statement(self) -> bytes:
+        """The bytes that are signed."""
+        listed = [sorted(members) for members in self.sets]
+        numbers = [self.epoch, self.n_slots, self.length]
+        return b"advert " + _canonical(
+            [self.run, self.study, *numbers, self.site, self.public.hex(), self.data, listed]
+        )
+
+
+def survivors_statement(order: Order, roster: Roster, names: Sequence[str]) -> bytes:
+    """What a survivor signs before the masks of an incomplete sum are opened."""
+    return b"survivors " + _canonical([roster.context.hex(), order.context.hex(), list(names)])
+
+
+def read_sets(value: object) -> tuple[Members, ...]:
+    """Return a register out of a message, or refuse the message."""
+    if not isinstance(value, list) or len(value) > MOST_SETS:
+        raise ProtocolError("a secure-aggregation message lacks a list of at most 1000 earlier sums.")
+    for members in value:
+        if not isinstance(members, list) or not all(isinstance(one, str) for one in members):
+            raise ProtocolError("a secure-aggregation message has an earlier sum without a list of members.")
+    return tuple(frozenset(members) for members in value)
 
 
 @dataclass(frozen=True)
 class Roster:
     """The sites of one epoch, in sorted order; share number of a site is its position plus one.
 
-    Vectors up to `length` use masks of that length, which sites can compute before they are asked.
+    Vectors up to `length` use masks of that length, which sites can compute before they are asked. `data` names the
+    version of each site's data, `sets` are the sums that they have been part of.
     """
 
     run: str
@@ -112,6 +163,8 @@ class Roster:
     names: tuple[str, ...]
     publics: tuple[bytes, ...]
     threshold: int
+    data: tuple[str, ...] = ()
+    sets: frozenset[Members] = frozenset()
 
     def __post_init__(self) -> None:
         if list(self.names) != sorted(set(self.names)):
@@ -130,6 +183,7 @@ class Roster:
         """Digest of the whole roster; it goes into every key two sites derive."""
         keys = [public.hex() for public in self.publics]
         parts = [self.run, self.epoch, self.n_slots, self.length, list(self.names), keys, self.threshold]
+        parts += [list(self.data), sorted(sorted(members) for members in self.sets)]
         return hashlib.sha256(b"roster " + _canonical(parts)).digest()
 
     @cached_property
@@ -235,3 +289,13 @@ def refuse_below(n: int, needed: int, what: str) -> None:
     """Raise unless at least `needed` sites are there."""
     if n < needed:
         raise AggregationError(f"{what}: {n} sites, but {needed} are needed; nothing was revealed.")
+
+
+def require_everybody(order: Order, roster: Roster) -> None:
+    """Refuse a sum over some of the sites: two such sums can be subtracted from one another."""
+    left_out = roster.members - order.contributors(roster.members)
+    if left_out:
+        raise ProtocolError(
+            f"under secure aggregation every site takes part in every sum; this one leaves {min(left_out)!r} out. "
+            "Ask all of them (participation = 1)."
+        )

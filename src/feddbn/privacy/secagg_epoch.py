@@ -37,6 +37,7 @@ class Epoch:
     n_erased: int = 0
     masked: Order | None = None
     expected: np.ndarray | None = None  # (K, 16): tag of each peer that was asked the same as this site
+    signed: tuple[str, ...] | None = None  # the survivors of the slot in use, if this site signed a list
 
     @property
     def masking_roster(self) -> Roster:

@@ -27,12 +27,15 @@ from feddbn.privacy.keys import KEY_BYTES, TAG_BYTES, commitment, keystream, ope
 from feddbn.privacy.secagg import (
     DEFAULT_MIN_SITES,
     KIND,
+    SIGNATURE_BYTES,
     Message,
     Order,
     Roster,
     as_bytes,
     check_min_sites,
+    read_sets,
     refuse_below,
+    require_everybody,
     rows_of,
     usual_threshold,
 )
@@ -90,7 +93,7 @@ class SecAggServer:
         self._epoch = -1
         self._n_slots = 0
         self._length = 0
-        self._adverts: dict[str, tuple[bytes, bytes]] = {}
+        self._adverts: dict[str, tuple[bytes, bytes, str, list[list[str]]]] = {}
         self._pending: Roster | None = None
         self._roster: Roster | None = None
         self._commitments: dict[str, np.ndarray] = {}
@@ -121,7 +124,8 @@ class SecAggServer:
         for site, (meta, arrays) in replies.items():
             self._check(meta, site, "advert")
             public = rows_of(arrays, "public", (KEY_BYTES,)).tobytes()
-            self._adverts[site] = (public, rows_of(arrays, "signature", (64,)).tobytes())
+            signature = rows_of(arrays, "signature", (SIGNATURE_BYTES,)).tobytes()
+            self._adverts[site] = (public, signature, str(meta.get("data")), _listed(meta.get("sets")))
         names = tuple(sorted(self._adverts))
         refuse_below(len(names), self.min_sites, "too few sites answered the call for keys")
         threshold = self._threshold
@@ -129,10 +133,20 @@ class SecAggServer:
             threshold = usual_threshold(len(names), self.min_sites)
         publics = tuple(self._adverts[name][0] for name in names)
         refuse_below(len(names), threshold, "too few sites answered the call for keys")
-        self._pending = Roster(self.run, self._epoch, self._n_slots, self._length, names, publics, threshold)
+        data = tuple(self._adverts[name][2] for name in names)
+        sets = frozenset(frozenset(members) for name in names for members in self._adverts[name][3])
+        self._pending = Roster(
+            self.run, self._epoch, self._n_slots, self._length, names, publics, threshold, data, sets
+        )
         signatures = [self._adverts[name][1] for name in names]
         return (
-            {**self._meta("share"), "names": list(names), "threshold": threshold},
+            {
+                **self._meta("share"),
+                "names": list(names),
+                "threshold": threshold,
+                "data": [self._adverts[name][2] for name in names],
+                "sets": [self._adverts[name][3] for name in names],
+            },
             {"publics": as_bytes(publics), "signatures": as_bytes(signatures)},
         )
 
@@ -175,17 +189,16 @@ class SecAggServer:
         if self._roster is None or self.slots_left == 0:
             raise AggregationError("no slot is left in this epoch; begin a new one before the next sum.")
         order = Order(self._epoch, self._next_slot, task_digest, participants)
-        contributors = order.contributors(self._roster.members)
-        refuse_below(len(contributors), self.min_sites, "too few sites of the roster take part in this task")
+        require_everybody(order, self._roster)
         self._next_slot += 1
         self._slot = _Slot(order)
         return order
 
-    def masked_request(self, order: Order, length: int | None = None) -> dict[str, Any]:
-        """Meta of the request to mask; `length` is for sites that do not take part."""
+    def masked_request(self, order: Order) -> dict[str, Any]:
+        """Meta of the request to mask."""
         meta = {**self._meta("masked"), "slot": order.slot, "task_digest": order.task_digest}
         participants = None if order.participants is None else sorted(order.participants)
-        return {**meta, "participants": participants, "length": length}
+        return {**meta, "participants": participants}
 
     def collect(self, replies: Replies) -> int | None:
         """Keep masked inputs; return their length, or None if there is none yet."""
@@ -209,20 +222,37 @@ class SecAggServer:
             slot.inputs[site] = y
         return slot.length
 
-    def unmask_requests(self) -> dict[str, Message]:
-        """For each survivor: who survived and what they were asked; refuse below the threshold."""
+    @property
+    def lacks_sites(self) -> bool:
+        """Whether the sum under way lacks a site of the roster; the survivors then sign who they are."""
+        return self._roster is not None and len(self._under_way().inputs) < len(self._roster.names)
+
+    def survivor_requests(self) -> dict[str, Message]:
+        """For each survivor: who survived and what they were asked, to be signed; refuse below the threshold."""
         slot, roster = self._under_way(), self._roster
         assert roster is not None
         survivors = tuple(sorted(slot.inputs))
         refuse_below(len(survivors), max(roster.threshold, self.min_sites), "too few sites sent their input")
-        contributors = slot.order.contributors(roster.members) & set(survivors)
-        refuse_below(
-            len(contributors), self.min_sites, "too few of the sites that take part sent their input"
-        )
         slot.survivors = survivors
-        meta = {**self._meta("unmask"), "slot": slot.order.slot, "survivors": list(survivors)}
+        meta = {**self._meta("survivors"), "slot": slot.order.slot, "survivors": list(survivors)}
         tags = np.stack([slot.tags[site] for site in survivors], axis=1)
         return {site: (meta, {"tags": tags[roster.positions[site]]}) for site in survivors}
+
+    def unmask_requests(self, signed: Replies | None = None) -> dict[str, Message]:
+        """For each survivor: who survived, what they were asked and, if a site is missing, who signed the list."""
+        slot = self._under_way()
+        more: dict[str, np.ndarray] = {}
+        if self.lacks_sites:
+            blank = np.zeros(SIGNATURE_BYTES, dtype=np.uint8)
+            rows = dict.fromkeys(slot.inputs, blank)
+            for site, (meta, arrays) in (signed or {}).items():
+                self._check(meta, site, "survivors")
+                rows[site] = rows_of(arrays, "signature", (SIGNATURE_BYTES,))
+            more["signatures"] = np.stack([rows[site] for site in sorted(rows)])
+        return {
+            site: ({**meta, "phase": "unmask"}, {**arrays, **more})
+            for site, (meta, arrays) in self.survivor_requests().items()
+        }
 
     def open(self, replies: Replies) -> OpenedSum:
         """Return the sum of the survivors' vectors."""
@@ -245,8 +275,7 @@ class SecAggServer:
             total += slot.inputs[site]
         value = decode_fixed(total, n_sites, self._fractional_bits)
         dropped = tuple(name for name in roster.names if name not in slot.survivors)
-        contributors = slot.order.contributors(roster.members) & set(slot.survivors)
-        return OpenedSum(value, tuple(sorted(contributors)), dropped)
+        return OpenedSum(value, slot.survivors, dropped)
 
     def _left_over_masks(self, slot: _Slot, roster: Roster, secrets: bytes) -> tuple[list[Any], int]:
         """Masks that cancel what is left, and how many of them are complements: survivors' self masks, and
@@ -296,3 +325,8 @@ class SecAggServer:
             raise ProtocolError(f"site {site!r} did not answer the {phase!r} phase of run {self.run!r}.")
         if meta.get("epoch") != self._epoch or meta.get("site") != site:
             raise ProtocolError(f"site {site!r} answered for another epoch, or for another site.")
+
+
+def _listed(sets: object) -> list[list[str]]:
+    """What a site says it has been part of, as messages carry it."""
+    return [sorted(members) for members in read_sets(sets)]

@@ -32,21 +32,26 @@ from feddbn.privacy.keys import (
     seal,
     verify_signature,
 )
+from feddbn.privacy.register import Register, member
 from feddbn.privacy.secagg import (
     DEFAULT_MIN_SITES,
     KIND,
+    SIGNATURE_BYTES,
+    Advert,
     Message,
     Order,
     Roster,
-    advert_statement,
     as_bytes,
     check_min_sites,
     lowest_threshold,
     order_of,
     read_integer,
     read_names,
+    read_sets,
     refuse_below,
+    require_everybody,
     rows_of,
+    survivors_statement,
 )
 from feddbn.privacy.secagg_epoch import Epoch, slot_secrets
 from feddbn.privacy.shamir import split_secret
@@ -78,6 +83,12 @@ class SecAggSite:
         Resolution of the fixed-point numbers.
     stream
         Makes the masks of pairs; `keystream`, or in a simulation one that computes each only once.
+    study
+        Digest of the study; sites of one roster were all greeted with the same.
+    register
+        The sums that this site's data have been part of.
+    opening
+        Called with the sites of a sum before this site helps to open it; it may refuse.
     """
 
     def __init__(
@@ -90,9 +101,15 @@ class SecAggSite:
         min_sites: int = DEFAULT_MIN_SITES,
         fractional_bits: int = DEFAULT_FRACTIONAL_BITS,
         stream: Callable[[bytes, int, bool], bytes] = keystream,
+        study: str = "",
+        register: Register | None = None,
+        opening: Callable[[frozenset[str]], None] = lambda contributors: None,
     ) -> None:
         self.name = name
         self.run = run
+        self.study = study
+        self._register = Register() if register is None else register
+        self._opening = opening
         self.min_sites = check_min_sites(min_sites)
         self._identity = identity
         self._pinned = dict(pinned)
@@ -101,15 +118,20 @@ class SecAggSite:
         self._stream = stream
         self._last_epoch = -1
         self._epoch: Epoch | None = None
-        self._opened: dict[str, frozenset[str]] = {}
         if self._pinned.get(name) != identity.public:
             raise AggregationError(f"the identity pinned for site {name!r} is not this site's own key.")
 
     def handle(
-        self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray], answer: Callable[[], FloatArray]
+        self,
+        meta: Mapping[str, Any],
+        arrays: Mapping[str, np.ndarray],
+        answer: Callable[[], FloatArray],
+        history: Callable[[], str] = str,
     ) -> Message:
-        """Return the reply to one message; `answer` computes this site's vector and is called only to be
-        masked.
+        """Return the reply to one message.
+
+        `answer` computes this site's vector and is called only to be masked; `history` then tells what the state it was
+        computed from has been asked before.
         """
         if meta.get("kind") != KIND or meta.get("run") != self.run:
             raise ProtocolError(f"this message is not a secure-aggregation message of run {self.run!r}.")
@@ -121,8 +143,9 @@ class SecAggSite:
         if phase == "deliver":
             return self.deliver(meta, arrays)
         if phase == "masked":
-            length = None if meta.get("length") is None else read_integer(meta, "length")
-            return self.masked(order_of(meta), answer, length)
+            return self.masked(order_of(meta), answer, history)
+        if phase == "survivors":
+            return self.survivors(meta, arrays)
         if phase == "unmask":
             return self.unmask(meta, arrays)
         raise ProtocolError(f"secure aggregation has no phase {phase!r}.")
@@ -138,15 +161,16 @@ class SecAggSite:
             )
         if not 1 <= n_slots <= MAX_SLOTS:
             raise ProtocolError(f"an epoch has 1 to {MAX_SLOTS} slots, got {n_slots}.")
-        if not 0 <= length * n_slots <= MOST_AHEAD:
+        if length < 0 or length * n_slots > MOST_AHEAD:
             raise ProtocolError(f"masks for {n_slots} vectors of length {length} cannot be computed ahead.")
         key = AgreementKey.fresh(self._random_bytes)
         self._epoch = Epoch(self.name, epoch, n_slots, length, key, self._stream)
         self._last_epoch = epoch
-        signature = self._identity.sign(
-            advert_statement(self.run, epoch, n_slots, length, self.name, key.public)
-        )
-        return self._reply("advert", epoch), {
+        data, sets = self._register.data, self._register.told()
+        advert = Advert(self.run, self.study, epoch, n_slots, length, self.name, key.public, data, sets)
+        signature = self._identity.sign(advert.statement)
+        told = {"data": data, "sets": [sorted(members) for members in sets]}
+        return {**self._reply("advert", epoch), **told}, {
             "public": as_bytes([key.public])[0],
             "signature": as_bytes([signature])[0],
         }
@@ -209,17 +233,21 @@ class SecAggSite:
         state.masks = [state.new_mask(slot, state.length) for slot in range(ahead)]
         return self._reply("ready", state.number), {}
 
-    def masked(self, order: Order, answer: Callable[[], FloatArray], length: int | None = None) -> Message:
-        """Return this site's vector under all its masks; who does not take part masks `length` zeros."""
-        takes_part = self.spend(order, length)
-        return self.mask_spent(order, answer() if takes_part else np.zeros(int(length or 0)))
+    def masked(
+        self, order: Order, answer: Callable[[], FloatArray], history: Callable[[], str] = str
+    ) -> Message:
+        """Return this site's vector under all its masks."""
+        self.spend(order)
+        vector = answer()
+        return self.mask_spent(order, vector, history())
 
-    def mask_spent(self, order: Order, vector: FloatArray) -> Message:
+    def mask_spent(self, order: Order, vector: FloatArray, history: str = "") -> Message:
         """Return a vector under the masks of a slot that was spent for it."""
         state = self.epoch(order.epoch)
         y = encode_fixed(vector, len(state.masking_roster.names), self.fractional_bits)
         y += state.mask(order.slot, len(vector))
-        halves = as_bytes(pair_tags(state.tag_keys_of(order.slot), order.context)).reshape(-1, 2, TAG_BYTES)
+        asked = order.context + history.encode()
+        halves = as_bytes(pair_tags(state.tag_keys_of(order.slot), asked)).reshape(-1, 2, TAG_BYTES)
         # Towards peers before this site in the roster it is the second of the pair, towards others the first.
         me = state.masking_roster.positions[self.name]
         tags = np.concatenate([halves[:me, 1], halves[me:, 0]])
@@ -227,8 +255,8 @@ class SecAggSite:
         state.expected[me] = tags[me]
         return self.masked_reply(order, y, tags)
 
-    def spend(self, order: Order, length: int | None = None) -> bool:
-        """Spend a slot on an order and return whether this site takes part in it.
+    def spend(self, order: Order) -> None:
+        """Spend a slot on an order.
 
         The slot is spent before the input exists: no later error can lead to a second input under its masks.
         """
@@ -240,72 +268,107 @@ class SecAggSite:
                 f"slot {order.slot} is spent or does not exist; the next of this epoch is {state.next_slot} "
                 f"of {state.n_slots}. One mask never hides two inputs."
             )
-        contributors = order.contributors(state.roster.members)
-        refuse_below(len(contributors), self.min_sites, "this site does not join so small a sum")
-        takes_part = self.name in contributors
-        if not takes_part and (length is None or length < 0):
-            raise ProtocolError("a site that does not take part must be told the length of the vector.")
+        require_everybody(order, state.roster)
         state.next_slot = order.slot + 1
-        state.masked, state.expected = order, None
-        return takes_part
+        state.masked, state.expected, state.signed = order, None, None
 
     def masked_reply(self, order: Order, y: Residues, tags: np.ndarray) -> Message:
         """Return the message that carries a masked vector."""
         return {**self._reply("masked", order.epoch), "slot": order.slot}, {"y": y, "tags": tags}
 
+    def survivors(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
+        """Sign who sent an input for one slot; a second, different list of the same slot is not signed."""
+        state, order, roster = self._open_input(meta)
+        names = self._checked_survivors(state, roster, meta, arrays)
+        if state.signed not in (None, names):
+            raise AggregationError("this site has signed another list of survivors of this slot.")
+        state.signed = names
+        signature = self._identity.sign(survivors_statement(order, roster, names))
+        reply = {**self._reply("survivors", state.number), "slot": order.slot}
+        return reply, {"signature": as_bytes([signature])[0]}
+
     def unmask(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
         """Reveal, for one slot, the share of b of each survivor and of c of each drop-out."""
-        state = self.epoch(read_integer(meta, "epoch"))
-        slot = read_integer(meta, "slot")
-        order, roster, expected = state.masked, state.roster, state.expected
-        if order is None or roster is None or state.shares is None or order.slot != slot or expected is None:
-            raise ProtocolError(
-                f"this site has no open input in slot {slot}; it unmasks each slot at most once."
-            )
-        # Most sums have no drop-out.
-        is_whole = meta.get("survivors") == roster.listed
-        survivors = roster.names if is_whole else read_names(meta, "survivors")
-        alive = roster.members if is_whole else frozenset(survivors)
-        if not alive <= roster.members:
-            raise ProtocolError("the unmask request names a site that is not on the roster.")
-        if self.name not in alive:
-            raise ProtocolError(
-                "the unmask request calls this site a drop-out, although it has sent its input."
-            )
-        refuse_below(len(alive), max(roster.threshold, self.min_sites), "too few sites sent their input")
-        contributors = order.contributors(roster.members) & alive
-        refuse_below(
-            len(contributors), self.min_sites, "too few of the sites that take part sent their input"
-        )
-        tags = rows_of(arrays, "tags", (len(survivors), TAG_BYTES))
-        # A site needs no tag of its own; what it sent comes back.
-        wanted = expected if is_whole else expected[[roster.positions[name] for name in survivors]]
-        if not hmac.compare_digest(wanted.tobytes(), tags.tobytes()):
-            name = survivors[int(np.argmax(np.any(wanted != tags, axis=1)))]
-            raise AggregationError(
-                f"site {name!r} was asked something else than this site; nothing was revealed."
-            )
-        # Two sums of one task over different sites differ by the vectors of the sites that changed.
-        before = self._opened.get(order.task_digest)
-        if before is not None and before != contributors:
-            raise AggregationError(
-                "this task has been opened for another set of sites; the difference would show a few."
-            )
-        self._opened[order.task_digest] = contributors
+        state, order, roster = self._open_input(meta)
+        names = self._checked_survivors(state, roster, meta, arrays)
+        if state.signed not in (None, names):
+            raise AggregationError("this site has signed another list of survivors of this slot.")
+        alive = frozenset(names)
+        if alive != roster.members:
+            self._require_signatures(order, roster, names, arrays)
+        assert state.shares is not None
+        self._register.admit(self._members(roster, alive), roster.sets, self.min_sites)
+        self._opening(alive)
         state.masked, state.expected = None, None
+        slot = order.slot
         shares = state.shares[slot, 0].copy()
-        for position, name in enumerate(() if is_whole else roster.names):
+        for position, name in enumerate(roster.names):
             if name not in alive:
                 shares[position] = state.shares[slot, 1, position]
         state.erase(slot)
         return {**self._reply("unmask", state.number), "slot": slot}, {"shares": shares}
 
-    def guaranteed_contributors(self, is_sampled: bool) -> int:
-        """Fewest sites whose numbers are in any sum this site helps to open; sampled: not all sites take
-        part.
-        """
+    def _open_input(self, meta: Mapping[str, Any]) -> tuple[Epoch, Order, Roster]:
+        """The slot that a message is about, if this site has sent an input for it and not helped to open it."""
+        state = self.epoch(read_integer(meta, "epoch"))
+        slot = read_integer(meta, "slot")
+        order, roster = state.masked, state.roster
+        is_open = state.shares is not None and state.expected is not None
+        if order is None or roster is None or not is_open or order.slot != slot:
+            raise ProtocolError(
+                f"this site has no open input in slot {slot}; it unmasks each slot at most once."
+            )
+        return state, order, roster
+
+    def _checked_survivors(
+        self, state: Epoch, roster: Roster, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> tuple[str, ...]:
+        """Who sent an input: enough sites of the roster, all of which were asked what this site was asked."""
+        # Most sums have no drop-out.
+        is_whole = meta.get("survivors") == roster.listed
+        names = roster.names if is_whole else read_names(meta, "survivors")
+        if not roster.members.issuperset(names):
+            raise ProtocolError("the unmask request names a site that is not on the roster.")
+        if self.name not in names:
+            raise ProtocolError(
+                "the unmask request calls this site a drop-out, although it has sent its input."
+            )
+        refuse_below(len(names), max(roster.threshold, self.min_sites), "too few sites sent their input")
+        tags = rows_of(arrays, "tags", (len(names), TAG_BYTES))
+        expected = state.expected
+        assert expected is not None
+        # A site needs no tag of its own; what it sent comes back.
+        wanted = expected if is_whole else expected[[roster.positions[name] for name in names]]
+        if not hmac.compare_digest(wanted.tobytes(), tags.tobytes()):
+            name = names[int(np.argmax(np.any(wanted != tags, axis=1)))]
+            raise AggregationError(
+                f"site {name!r} was asked something else than this site, now or before; nothing was revealed."
+            )
+        return names
+
+    def _require_signatures(
+        self, order: Order, roster: Roster, names: tuple[str, ...], arrays: Mapping[str, np.ndarray]
+    ) -> None:
+        signatures = rows_of(arrays, "signatures", (len(names), SIGNATURE_BYTES))
+        statement = survivors_statement(order, roster, names)
+        n_signed = sum(
+            verify_signature(self._pinned[name], signature.tobytes(), statement)
+            for name, signature in zip(names, signatures, strict=True)
+        )
+        refuse_below(n_signed, roster.threshold, "too few sites signed this list of survivors")
+
+    def _members(self, roster: Roster, alive: frozenset[str]) -> frozenset[str]:
+        return frozenset(
+            member(self._pinned[name], data)
+            for name, data in zip(roster.names, roster.data, strict=True)
+            if name in alive
+        )
+
+    @property
+    def guaranteed_contributors(self) -> int:
+        """Fewest sites whose numbers are in any sum this site helps to open."""
         roster = None if self._epoch is None else self._epoch.roster
-        return self.min_sites if is_sampled or roster is None else max(roster.threshold, self.min_sites)
+        return self.min_sites if roster is None else max(roster.threshold, self.min_sites)
 
     def epoch(self, epoch: int) -> Epoch:
         """Return this site's half of an epoch; a site that has forgotten it, or never joined it, says so."""
@@ -325,26 +388,34 @@ class SecAggSite:
         names = read_names(meta, "names")
         if list(names) != listed:
             raise ProtocolError("the roster is not sorted by name.")
-        publics = tuple(row.tobytes() for row in rows_of(arrays, "publics", (len(names), KEY_BYTES)))
-        signatures = [row.tobytes() for row in rows_of(arrays, "signatures", (len(names), 64))]
+        n_sites = len(names)
+        publics = tuple(row.tobytes() for row in rows_of(arrays, "publics", (n_sites, KEY_BYTES)))
+        signatures = [row.tobytes() for row in rows_of(arrays, "signatures", (n_sites, SIGNATURE_BYTES))]
         threshold = read_integer(meta, "threshold")
-        roster = Roster(self.run, state.number, state.n_slots, state.length, names, publics, threshold)
-        refuse_below(len(names), self.min_sites, "this site does not join so small a roster")
-        lowest = lowest_threshold(len(names), self.min_sites)
+        data, sets = meta.get("data"), meta.get("sets")
+        if not isinstance(data, list) or not isinstance(sets, list) or not len(data) == len(sets) == n_sites:
+            raise ProtocolError("the roster does not say what its sites have been part of.")
+        refuse_below(n_sites, self.min_sites, "this site does not join so small a roster")
+        lowest = lowest_threshold(n_sites, self.min_sites)
         if threshold < lowest:
             raise AggregationError(
-                f"the threshold {threshold} is too low for {len(names)} sites; it must be {lowest}."
+                f"the threshold {threshold} is too low for {n_sites} sites; it must be {lowest}."
             )
-        for name, public, signature in zip(names, publics, signatures, strict=True):
+        known = set[frozenset[str]]()
+        for at, (name, public) in enumerate(zip(names, publics, strict=True)):
             if name not in self._pinned:
                 raise AggregationError(
                     f"site {name!r} is on the roster, but no identity key is pinned for it here."
                 )
-            statement = advert_statement(self.run, state.number, state.n_slots, state.length, name, public)
-            if not verify_signature(self._pinned[name], signature, statement):
+            told = read_sets(sets[at])
+            numbers = (state.number, state.n_slots, state.length)
+            advert = Advert(self.run, self.study, *numbers, name, public, str(data[at]), told)
+            if not verify_signature(self._pinned[name], signatures[at], advert.statement):
                 raise AggregationError(
-                    f"the key advertised for site {name!r} is not signed by its pinned identity."
+                    f"the key advertised for site {name!r} is not signed by its pinned identity for this study."
                 )
+            known.update(told)
         if self.name not in names or publics[names.index(self.name)] != state.key.public:
             raise AggregationError("the roster does not carry the key this site has advertised.")
-        return roster
+        about = (tuple(map(str, data)), frozenset(known))
+        return Roster(self.run, state.number, state.n_slots, state.length, names, publics, threshold, *about)

@@ -25,6 +25,7 @@ from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
 from feddbn.report.curve_plots import plot_convergence
 from feddbn.report.figures import inline_svg
+from feddbn.report.held_out_table import held_out_tables
 from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
 from feddbn.report.page_data import page_data
 from feddbn.report.record import ReportRecord, read_record
@@ -110,6 +111,7 @@ def render_report(
         sites=_site_rows(record),
         warnings=[_capitalised(text) for text in record.warnings],
         treatment=treatment_rows(record),
+        held_out=held_out_tables(record),
         audit=_audit_rows(record.audit),
         spent=_spent(record.audit),
         truth=_truth_counts(record),

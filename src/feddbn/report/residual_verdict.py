@@ -11,9 +11,10 @@ from feddbn.report.verdict import Verdict, number, sentence
 __all__ = ["are_contradicted", "residuals_verdict"]
 
 _CONTRADICTIONS = {
+    "hidden": "hidden causes explain the rows better than edges (score better by {hidden_gain:.0f})",
     "memory": "residuals go along with earlier ones (p {memory_p:.1g})",
     "dependence": "residuals of the same row correlate (up to {dependence:.2f})",
-    "volatility": "the noise's variance changes from row to row (evidence counts {n_effective:,.0f} of {n_rows:,} rows)",
+    "volatility": "the noise's variance changes from row to row (evidence is worth {n_effective:,.0f} of {n_rows:,} rows)",
     "thirds": "the noise's variance changes over the recordings (by a factor of up to {variance_ratio:.1f})",
     "spread": "recordings differ in their noise's variance",
     "tails": "the noise has heavy tails (kurtosis up to {kurtosis:.0f})",
@@ -60,4 +61,6 @@ def _told(name: str, facts: Mapping[str, Any]) -> str:
 def are_contradicted(record: ReportRecord) -> bool:
     """Whether residuals say that edges may stand for something else."""
     facts = record.diagnostics.get("residuals")
-    return isinstance(facts, Mapping) and bool({"memory", "dependence"} & set(facts.get("violations") or ()))
+    return isinstance(facts, Mapping) and bool(
+        {"hidden", "memory", "dependence"} & set(facts.get("violations") or ())
+    )

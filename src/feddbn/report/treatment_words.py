@@ -23,6 +23,14 @@ def treatment_rows(record: ReportRecord) -> list[tuple[str, str, str]]:
         ("Empty cells", *_empty(facts)),
         ("Sites that do not fit", *_sites(facts)),
     ]
+    unseen = [
+        pair for pair in facts.get("unseen_pairs") or () if isinstance(pair, (list, tuple)) and len(pair) == 3
+    ]
+    if unseen:
+        names = ", ".join(dict.fromkeys(" and ".join(sorted({str(a), str(b)})) for a, b, _ in unseen))
+        rows.append(
+            ("Hardly ever in one row", names, "edges between these follow from other variables alone")
+        )
     inputs = _names(facts.get("exogenous"))
     if inputs:
         rows.append(("Known inputs", f"{inputs}: no edge leads into them", "asked for by exogenous="))
@@ -53,6 +61,10 @@ def agreement_verdict(record: ReportRecord) -> Verdict | None:
         owners = "its owner was" if n == 1 else "their owners were"
         detail = f"{stayed} stayed out of the sums, and {owners} told why; the network is that of the others."
         advice = "Correct the data there and fit again, or learn a network for each site with PFDBNL."
+        if asked == "personal":
+            advice = (
+                "Correct the data there and fit again, or use the network learned from the rows there alone."
+            )
         return Verdict("agreement", question, "caution", f"No: {who} not fit the others.", detail, advice)
     many = n_sites and n > n_sites / 3
     detail = "There seem to be several kinds of sites." if many else "All sites are in the sums."

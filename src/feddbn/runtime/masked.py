@@ -1,8 +1,10 @@
 """Sums through secure aggregation, whoever carries the messages.
 
 `SecureFederation` is a `Federation`: server programs cannot tell it from a plain one, except that nobody can
-open anything but the sum. A silent site is a drop-out; its numbers are missing from the sum and its name
-from the contributors. Below the threshold the sum fails closed with `AggregationError`.
+open anything but the sum, and that every site is asked. A silent site is a drop-out of the first sum; its numbers
+are missing from the sum and its name from the contributors. Once a sum was opened its sites are those of all later
+ones: the difference of sums with and without a site would be that site's numbers. Below the threshold, or after a
+later drop-out, the sum fails closed with `AggregationError`.
 
 The first epoch hides few sums and later ones more, because most runs need two or three sums and some need
 hundreds.
@@ -132,12 +134,8 @@ class SecureFederation:
         server = self._server
         fields, arrays = task.fields(), dict(task.arrays)
         order = server.open_slot(self._digest(fields, arrays), task.participants)
-        taking_part = order.contributors(server.roster)
         meta = {**server.masked_request(order), "task": fields}
-        length = server.collect(self._courier(dict.fromkeys(sorted(taking_part), (meta, arrays))))
-        others = [name for name in server.roster if name not in taking_part]
-        if others and length is not None:
-            zeros = {**server.masked_request(order, length), "task": fields}
-            server.collect(self._courier(dict.fromkeys(others, (zeros, {}))))
+        length = server.collect(self._courier(dict.fromkeys(server.roster, (meta, arrays))))
         self._length = max(self._length, length or 0)
-        return server.open(self._courier(server.unmask_requests()))
+        signed = self._courier(server.survivor_requests()) if server.lacks_sites else None
+        return server.open(self._courier(server.unmask_requests(signed)))

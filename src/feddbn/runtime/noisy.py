@@ -11,6 +11,7 @@ of a sum is spread: the threshold of secure aggregation, which is therefore fixe
 from __future__ import annotations
 
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.deviation_shares import DeviationSharesQuestion, above_noise
 from feddbn.federation.programs.private_moments import (
     PrivateMoments,
     guaranteed_sites,
@@ -70,10 +71,15 @@ class PrivateFederation:
         """Return None: what noise protects stays at the site."""
 
     def sum(self, task: Task) -> Sum:
-        """Return a noise-aware sum of moments; other tasks pass through, and the sites' guards decide on
-        them.
+        """Return a noise-aware sum of moments or of shares of deviations; other tasks pass through, and the sites'
+        guards decide on them.
         """
         rule = self._plan.rules.get(task.name)
+        if rule is not None and isinstance(task.question, DeviationSharesQuestion):
+            told = self._federation.sum(task)
+            reach, n = task.question.reach, len(told.contributors)
+            sigma = self._plan.noise_in_sum(task.name, rule.bound_for(None), reach, n, self._n_guaranteed)
+            return Sum(above_noise(told.value, sigma), told.contributors)
         if rule is None or rule.norm != "gram":
             return self._federation.sum(task)
         contributors: tuple[str, ...] = ()
@@ -93,4 +99,4 @@ class PrivateFederation:
 def noise_aware(federation: Federation, study: Study) -> PrivateFederation:
     """Return the federation that the method of a study with noise should ask: one that admits the noise."""
     check_noise(study)
-    return PrivateFederation(federation, study_noise_plan(study.privacy), guaranteed_sites(study))
+    return PrivateFederation(federation, study_noise_plan(study), guaranteed_sites(study))

@@ -4,7 +4,8 @@ import pytest
 import feddbn
 from feddbn import Average, BestSite, Dynotears, LocalOnly, Vote
 from feddbn.core.graphs.constraints import has_cycle
-from feddbn.errors import ParameterError
+from feddbn.errors import DataError, ParameterError
+from feddbn.methods.treated import AS_THEY_ARE
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +81,112 @@ def test_personal_networks_stay_at_remote_sites(federation):
 
     with pytest.raises(ParameterError, match="stay at the sites"):
         LocalOnly(federation=Remote()).fit(None)
+
+
+def made(mess, seed=20, d=6):
+    return feddbn.simulate(d=d, n_sites=8, n_samples=1600, mean_degree=2, random_state=seed, mess=mess)
+
+
+def n_wrong(truth, dbn):
+    found = feddbn.score(truth, dbn)
+    return found["W"]["shd"] + found["A"]["shd"]
+
+
+@pytest.mark.parametrize("mess", [["trend", "offsets"], "cycle", "spikes", {"missing": 0.1}])
+def test_a_site_alone_treats_its_rows_as_dynotears_on_its_rows_does(mess):
+    """Dynotears learns from the moments that were asked for, a local fit from those that the site makes again."""
+    fed = made(mess)
+    model = LocalOnly().fit(fed.sites)
+    for name in ("site-0", "site-5"):
+        alone = Dynotears().fit(fed.sites[name])
+        assert model.treatments_[name] == alone.treatment_
+        assert model.dbns_[name].equals(alone.dbn_, atol=1e-6)
+        said = [
+            w.removeprefix(f"site {name!r}: ") for w in model.warnings_ if w.startswith(f"site {name!r}: ")
+        ]
+        assert said == [w for w in alone.warnings_ if w in said]
+        assert said
+    assert model.treatment_ is None
+
+
+def test_one_site_alone_has_its_treatment_as_the_fits():
+    model = LocalOnly().fit({"here": made("trend").sites["site-1"]})
+    assert model.treatment_ == model.treatments_["here"]
+    assert model.treatment_["degree"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "mess", "cure"),
+    [
+        (Average, "cycle", "period=None"),
+        (Average, {"missing": 0.3}, "missing='drop'"),
+        (Vote, "gains", "gains='none'"),
+        (Vote, "spikes", "spikes='keep'"),
+    ],
+)
+def test_what_sums_find_is_done_at_every_site_and_said(method, mess, cure):
+    fed = made(mess)
+    model, common = method().fit(fed.sites), feddbn.FDBNL().fit(fed.sites)
+    assert model.treatment_ == common.treatment_
+    assert model.center_ == model.treatment_["center"]
+    assert any(cure in sentence for sentence in model.warnings_)
+    assert n_wrong(fed.truth, model.dbn_) <= 3
+
+
+def test_sites_of_an_average_lose_the_trends_that_sums_found():
+    fed = made(["trend", "offsets"])
+    model = Average().fit(fed.sites)
+    assert (model.treatment_["degree"], model.treatment_["periods"]) == (1, [])
+    by_name = {**AS_THEY_ARE, "detrend": 1}
+    local = [Dynotears(**by_name).fit(rows).W_raw_ for rows in fed.sites.values()]
+    np.testing.assert_allclose(model.W_raw_, np.mean(local, axis=0), atol=1e-6)
+    assert any("trends of their own" in sentence for sentence in model.warnings_)
+    given = Average(**by_name).fit(fed.sites)
+    np.testing.assert_allclose(given.W_raw_, model.W_raw_, atol=1e-9)
+
+
+def test_clean_rows_of_baselines_stay_as_they_are():
+    fed = made(None)
+    plain = {**AS_THEY_ARE, "center": "auto"}
+    assert np.array_equal(Average().fit(fed.sites).W_raw_, Average(**plain).fit(fed.sites).W_raw_)
+    model, as_is = LocalOnly().fit(fed.sites), LocalOnly(**plain).fit(fed.sites)
+    assert not model.warnings_
+    assert all(model.dbns_[name].equals(as_is.dbns_[name]) for name in fed.sites)
+
+
+@pytest.mark.parametrize("method", [Average, Vote])
+def test_a_site_that_stays_out_is_not_counted(method):
+    fed = made("other-units")
+    model = method().fit(fed.sites)
+    (odd,) = model.site_notes_
+    others = {name: rows for name, rows in fed.sites.items() if name != odd}
+    np.testing.assert_array_equal(model.W_raw_, method().fit(others).W_raw_)
+    assert any("does not fit the others" in sentence for sentence in model.warnings_)
+
+
+def test_few_rows_have_no_scale_to_judge_their_own_cells_by():
+    """Of 64 sites of eight rows some have a cell that is far from the others by chance."""
+    fed = feddbn.simulate(d=10, n_sites=64, n_samples=512, random_state=1)
+    assert not LocalOnly(max_rounds=1).fit(fed.sites).warnings_
+
+
+def test_a_site_alone_has_no_scale_but_its_own(federation):
+    with pytest.raises(ParameterError, match="gains='site' is not known"):
+        LocalOnly(gains="site").fit(federation.sites)
+
+
+def test_levels_of_a_site_alone_are_those_of_its_average_recording():
+    rng = np.random.default_rng(0)
+    recordings = [rng.normal(size=(120, 2)) + level for level in ([5.0, 0.0], [15.0, 4.0])]
+    model = LocalOnly(lambda_w=0.5, lambda_a=0.5).fit({"here": recordings})
+    assert model.treatment_["center"] == "recording"
+    assert not model.dbns_["here"].W.any()
+    expected = np.mean([rows[1:] for rows in recordings], axis=(0, 1))
+    np.testing.assert_allclose(model.dbns_["here"].intercept, expected, atol=1e-9)
+
+
+def test_an_error_of_a_site_alone_names_it(federation):
+    sites = {name: frames[0].copy() for name, frames in federation.sites.items()}
+    sites["site-1"]["x2"] = np.arange(101.0)
+    with pytest.raises(DataError, match="site 'site-1': variable 'x2' only follows time"):
+        LocalOnly().fit(sites)

@@ -1,57 +1,92 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from feddbn import DBN, simulate
-from feddbn.core.designs.lagged import Block
-from feddbn.data import ArrayRecording, MemorySite, read_sites
-from feddbn.errors import DataError, ParameterError
+from feddbn.data import read_sites
+from feddbn.errors import ParameterError
+from feddbn.federation.programs.folds import make_fold
+from feddbn.federation.programs.held_out import Judge
+from feddbn.federation.protocol.rows import Treatment
 from feddbn.method_table import METHODS, available_methods, get_method
-from feddbn.methods.comparison import compare, default_methods, fit_method, held_out_score, split_rows
+from feddbn.methods.base import simulated
+from feddbn.methods.comparison import Compared, _log_likelihood, compare, default_methods, fit_method
 from feddbn.methods.registry import make_estimator
+from feddbn.methods.treated import AS_THEY_ARE
 
 
-def test_split_keeps_every_row_once_and_never_joins_segments():
-    a, b = np.arange(20.0).reshape(10, 2), 100 + np.arange(10.0).reshape(5, 2)
-    blocks = (Block(a[:6]), Block(a[6:], starts_segment=False), Block(b))
-    learn, test = split_rows({"s": MemorySite(("u", "v"), [ArrayRecording("r", blocks)])}, 0.2)
-    kept = [block.values for recording in learn["s"].recordings() for block in recording.blocks()]
-    for first, last, whole in zip(kept, test["s"], (a, b), strict=True):
-        np.testing.assert_array_equal(np.concatenate([first, last]), whole)
-    assert [len(rows) for rows in test["s"]] == [2, 1]
+def held_out_by_hand(networks, tables, share):
+    """Mean log-likelihood of the last rows of every site, at their own noise variances, from the rows themselves."""
+    parts, log_det = [], 0.0
+    for name, rows in tables.items():
+        dbn = networks[name] if isinstance(networks, dict) else networks
+        n_test = round(share * len(rows))
+        parts.append(dbn.residuals(rows[len(rows) - n_test - dbn.n_lags :]))
+        log_det += n_test * np.linalg.slogdet(np.eye(dbn.d) - dbn.W)[1]
+    residuals = np.concatenate(parts)
+    variances = (residuals**2).mean(axis=0)
+    return log_det / len(residuals) - 0.5 * np.sum(np.log(2 * np.pi * variances) + 1)
 
 
-def test_held_out_score_is_the_likelihood_at_the_rows_own_variances():
-    rng = np.random.default_rng(0)
-    W = np.array([[0, 0.7], [0, 0]])
-    dbn = DBN(W, np.array([[[0.5, 0.0], [0.0, 0.2]]]), intercept=np.array([1.0, 0.0]))
-    rows = rng.normal(size=(50, 2))
-    residuals = dbn.residuals(rows)
-    own = DBN(dbn.W, dbn.A, intercept=dbn.intercept, noise_variances=(residuals**2).mean(axis=0))
-    expected = own.log_likelihood(rows) / (len(rows) - 1)
-    assert held_out_score(dbn, {"s": [rows]}) == pytest.approx(expected, rel=1e-12)
-    assert held_out_score({"s": dbn}, {"s": [rows]}) == pytest.approx(expected, rel=1e-12)
+@pytest.mark.parametrize("name", ["fdbnl", "oneshot", "average", "pfdbnl", "local"])
+def test_the_score_is_the_likelihood_of_rows_that_were_not_learned_from(name):
+    federation = simulate(d=3, n_sites=3, n_samples=300, random_state=0)
+    tables = {site: frames[0].to_numpy() for site, frames in federation.sites.items()}
+    given = {**AS_THEY_ARE}
+    (line,) = compare(read_sites(federation.sites), [get_method(name)], given, held_out=0.2)
+    assert line.held_out == pytest.approx(held_out_by_hand(line.networks, tables, 0.2), rel=1e-9)
+    early = {site: rows[: len(rows) - round(0.2 * len(rows))] for site, rows in tables.items()}
+    mine = {key: value for key, value in given.items() if key in line.method.parameters()}
+    alone = make_estimator(name, mine).fit(early)
+    for found, expected in zip(
+        line.all_networks, Compared(line.method, alone, 0, None, None).all_networks, strict=True
+    ):
+        np.testing.assert_allclose(found.W, expected.W, atol=1e-9)
+        np.testing.assert_allclose(found.A, expected.A, atol=1e-9)
 
 
-def test_held_out_score_charges_for_cycles():
+def test_cycles_are_charged_for():
     rows = np.random.default_rng(0).normal(size=(400, 2))
     cycle = DBN(np.array([[0, 0.9], [0.9, 0]]), np.zeros((0, 2, 2)))
     empty = DBN(np.zeros((2, 2)), np.zeros((0, 2, 2)))
-    assert held_out_score(cycle, {"s": [rows]}) < held_out_score(empty, {"s": [rows]})
+    scores = []
+    for dbn in (cycle, empty):
+        line = Compared(get_method("average"), SimpleNamespace(dbn_=dbn), 0.0, None, None)
+        federation = simulated(read_sites({"s": rows}))
+        judge = Judge(make_fold(0, 1, 0.3), 0, federation.variables, Treatment())
+        scores.append(_log_likelihood(line, judge, federation, None))
+        assert scores[-1] == pytest.approx(held_out_by_hand(dbn, {"s": rows}, 0.3), rel=1e-12)
+    assert scores[0] < scores[1]
 
 
-def test_held_out_score_prefers_the_truth_to_nothing():
-    federation = simulate(d=5, n_sites=2, n_samples=400, random_state=0)
-    test = {site: [frame.to_numpy() for frame in frames] for site, frames in federation.sites.items()}
-    nothing = DBN(np.zeros((5, 5)), np.zeros((1, 5, 5)))
-    assert held_out_score(federation.truth, test) > held_out_score(nothing, test) + 0.1
+@pytest.mark.parametrize("mess", ["offsets", "trend", "gains", "spikes", {"missing": 0.1}])
+def test_a_mess_that_is_dealt_with_costs_no_prediction(mess):
+    methods, given = [get_method("fdbnl")], {"tol": 1e-3}
+    (clean,), (messy,) = (
+        compare(
+            read_sites(
+                simulate(d=4, n_sites=4, n_samples=1200, random_state=3, mess=what).sites, missing="keep"
+            ),
+            methods,
+            given,
+            held_out=0.25,
+        )
+        for what in (None, mess)
+    )
+    # Gains are common scales, so the level of the score is another; nothing else is far off.
+    near = 1.0 if mess == "gains" else 0.2
+    assert messy.held_out == pytest.approx(clean.held_out, abs=near)
 
 
-def test_held_out_segments_must_be_longer_than_the_lags():
-    dbn = DBN(np.zeros((2, 2)), np.zeros((3, 2, 2)))
-    with pytest.raises(DataError, match="no held-out segment is longer than n_lags"):
-        held_out_score(dbn, {"s": [np.zeros((3, 2))]})
+def test_a_parameter_that_is_still_to_be_chosen_is_not_compared():
+    sites = read_sites(simulate(d=2, n_sites=2, n_samples=80, random_state=0).sites)
+    with pytest.raises(
+        ParameterError, match="a parameter is 'auto', which is chosen on held-out rows itself"
+    ):
+        list(compare(sites, [get_method("fdbnl")], {"lambda_w": "auto"}, held_out=0.2))
 
 
 def test_each_method_takes_the_parameters_it_has():

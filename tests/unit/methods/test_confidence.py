@@ -8,7 +8,7 @@ import pytest
 
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
-from feddbn.errors import ParameterError, UnitsWarning
+from feddbn.errors import ParameterError, ResidualsWarning, UnitsWarning
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.confidence import COLUMNS, confidence_table, edge_confidence
 from feddbn.methods.dynotears import Dynotears
@@ -179,7 +179,7 @@ def test_a_federation_knows_the_names_of_its_columns() -> None:
         edge_confidence(LeastSquaresVAR(), sites, federation=running)
 
 
-@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 def test_edges_of_the_order_search_at_high_probability_are_right() -> None:
     # The reduced form of benchmarks/calibration.py, whose table is in docs/edge-confidence.md.
     right, told = [], []
@@ -214,3 +214,32 @@ def test_a_link_that_turns_round_keeps_its_presence():
     assert (lagged["presence"], lagged["direction"], lagged["oriented"]) == (0.25, 1.0, True)
     known = confidence_table(DBN(W[0], W[1:], ["a", "b"]), np.stack([W, turned]))
     assert known[known["lag"] == 0]["oriented"].all()
+
+
+def with_memory(share, n_sites=4, n=200):
+    """Two variables without any effect, whose noise keeps a share of itself; white noise at share 0."""
+    found = {}
+    for k in range(n_sites):
+        u = np.random.default_rng(k).standard_normal((n, 3))
+        for t in range(1, n):
+            u[t] = share * u[t - 1] + u[t]
+        u[:, 1] += 0.7 * u[:, 0]
+        x = u.copy()
+        for t in range(1, n):
+            x[t] += 0.6 * x[t - 1]
+        found[f"s{k}"] = [pd.DataFrame(x, columns=list("abc"))]
+    return found
+
+
+def test_a_table_carries_what_residuals_say_and_warns_of_what_resampling_repeats() -> None:
+    clean = edge_confidence(LeastSquaresVAR(), with_memory(0.0), n_replicates=4)
+    assert clean.attrs["residuals"]["violations"] == clean.attrs["warnings"] == []
+    with pytest.warns(ResidualsWarning, match="OneShotDBN"):
+        table = edge_confidence(Dynotears(), with_memory(0.6), n_replicates=4)
+    assert "memory" in table.attrs["residuals"]["violations"]
+    assert any("remember" in text or "residuals" in text for text in table.attrs["warnings"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResidualsWarning)
+        plain = edge_confidence(Dynotears(check_residuals=False), with_memory(0.6), n_replicates=4)
+    assert plain.attrs["residuals"] is None
+    pd.testing.assert_frame_equal(plain, table)

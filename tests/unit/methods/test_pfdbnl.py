@@ -63,7 +63,8 @@ def test_vanishing_mu_gives_separate_dynotears_fits(fed: feddbn.SimulatedFederat
 
 def test_identical_sites_give_the_one_site_answer(fed: feddbn.SimulatedFederation) -> None:
     rows = fed.sites["site-0"]
-    m = PFDBNL(mu=0.5, tol=1e-7).fit({"a": rows, "b": rows, "c": rows})
+    # Rows that count three times make chance look like memory.
+    m = PFDBNL(mu=0.5, tol=1e-7, check_residuals=False).fit({"a": rows, "b": rows, "c": rows})
     one = PFDBNL(mu=0.5, tol=1e-7).fit({"a": rows})
     assert m.objective_ / 3 == pytest.approx(one.objective_, abs=1e-4)
     assert np.allclose(m.dbns_["b"].W, one.dbns_["a"].W, atol=1e-3)
@@ -204,7 +205,9 @@ def test_fewer_lags_at_one_site() -> None:
     m = PFDBNL(n_lags=2, site_lags={"site-1": 1}).fit(fed.sites)
     assert m.dbns_["site-1"].n_lags == 1
     assert m.dbns_["site-0"].n_lags == 2
-    assert np.abs(m.A_ - PFDBNL(n_lags=2).fit(fed.sites).A_).max() < 0.25
+    # On this seed residuals give a false alarm (docs/edge-confidence.md).
+    whole = PFDBNL(n_lags=2, check_residuals=False).fit(fed.sites)
+    assert np.abs(m.A_ - whole.A_).max() < 0.25
 
 
 def test_variables_that_no_two_sites_share_are_refused_with_a_sentence() -> None:

@@ -43,6 +43,19 @@ def remembering(rng, n):
     return u
 
 
+def messy(mess, seed):
+    return simulate(
+        d=8,
+        n_sites=8,
+        n_samples=1600,
+        mean_degree=2.5,
+        lag_degree=1,
+        w_range=(0.3, 0.6),
+        mess=mess,
+        random_state=seed,
+    )
+
+
 def fitted(sites, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnitsWarning)
@@ -83,6 +96,15 @@ def test_the_memory_of_noise_is_taken_off_and_said():
     assert "was taken off" in verdict.detail
 
 
+@pytest.mark.parametrize("seed", [103, 114])
+def test_rows_taken_early_or_late_look_like_noise_with_a_memory_which_is_taken_off(seed):
+    fed = messy({"jitter": 0.3}, seed)
+    model, plain = fitted(fed.sites), fitted(fed.sites, check_residuals=False)
+    assert ((plain.A_ != 0) != (fed.truth.A != 0)).sum() > 7
+    np.testing.assert_array_equal(model.A_ != 0, fed.truth.A != 0)
+    assert model.residuals_.acted_on == ("memory",)
+
+
 def test_errors_of_measurement_are_warned_of():
     sites, _ = made(white, measured=1.0, n=1500)
     with pytest.warns(ResidualsWarning, match="echo the network's own effects"):
@@ -92,6 +114,34 @@ def test_errors_of_measurement_are_warned_of():
         v for v in verdicts(read_record(Result.from_estimator(model).to_dict())) if v.key == "residuals"
     )
     assert verdict.level == "bad"
+
+
+def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects_left_open():
+    sites = messy({"hidden-causes": None}, 104).sites
+    with pytest.warns(
+        ResidualsWarning, match="a hidden cause of x1, x2, x6 and another one of x3, x5, x6 explains"
+    ):
+        model = fitted(sites)
+    assert model.residuals_.violations[0] == "hidden"
+    assert model.residuals_.hidden_causes == (("x1", "x2", "x6"), ("x3", "x5", "x6"))
+    assert model.residuals_.hidden_gain > 50
+    edges = {(a, b) for a, b in np.argwhere(model.W_).tolist() if {a, b} <= {1, 2, 6} or {a, b} <= {3, 5, 6}}
+    assert edges
+    assert {(f"x{a}", f"x{b}") for a, b in edges} <= set(model.dbn_.open_edges)
+    stored = Result.from_estimator(model).to_dict()
+    verdict = next(v for v in verdicts(read_record(stored)) if v.key == "residuals")
+    assert verdict.level == "bad"
+    assert "Hidden causes explain the rows better than edges" in verdict.detail
+    plain = fitted(sites, check_residuals=False)
+    np.testing.assert_array_equal(plain.W_, model.W_)
+
+
+@pytest.mark.parametrize("mess", ["unequal-noise", "unit-variance"])
+def test_unequal_variances_alone_are_no_hidden_cause(mess):
+    model = fitted(messy({mess: None}, 104).sites)
+    assert model.noise_variance_ == "free"
+    assert model.residuals_.hidden_causes == ()
+    assert not any("hidden" in text for text in model.warnings_)
 
 
 def test_every_violation_has_its_sentence():

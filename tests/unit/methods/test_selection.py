@@ -109,3 +109,24 @@ def test_sites_borrow_only_if_it_clearly_pays(fed: feddbn.SimulatedFederation) -
     table = selection.table
     good = table[table["loss"] <= table["loss"].min() + table["standard_error"]]
     assert selection.chosen["mu"] == good["mu"].min()
+
+
+@pytest.mark.parametrize("mess", ["offsets", "trend", "spikes", "cycle", {"missing": 0.1}, {"missing": 0.3}])
+def test_what_is_wrong_with_rows_does_not_choose_the_lags(mess: object) -> None:
+    # Before, rows with an empty cell among their lags were not judged, so more lags had fewer rows and less loss; and
+    # means of recordings that had been taken off were held against every candidate.
+    clean, messy = (
+        select(
+            Dynotears(),
+            simulate(d=5, n_sites=5, n_samples=1000, random_state=3, mess=what).sites,  # type: ignore[arg-type]
+            {"n_lags": [0, 1, 2]},
+        )
+        for what in (None, mess)
+    )
+    assert clean.chosen == messy.chosen == {"n_lags": 1}
+    np.testing.assert_allclose(messy.table["loss"], clean.table["loss"], rtol=0.15)
+
+
+def test_a_parameter_to_be_chosen_belongs_into_the_grid(fed: feddbn.SimulatedFederation) -> None:
+    with pytest.raises(ParameterError, match=r"n_lags='auto' is to be chosen, too; put its values into grid"):
+        select(FDBNL(n_lags="auto"), fed.sites, {"lambda_w": [0.1]})

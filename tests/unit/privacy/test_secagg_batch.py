@@ -16,7 +16,7 @@ def test_masked_together_is_masked_alone(length):
     order = alone.server.open_slot("task")
     expected = alone.ask((alone.server.masked_request(order), {}))
     for site in together.values():
-        assert site.spend(order)
+        site.spend(order)
     vectors = np.array([alone.vectors[name] for name in alone.names])
     replies = mask_together(list(together.values()), order, vectors)
     assert list(replies) == alone.names

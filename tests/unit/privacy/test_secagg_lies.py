@@ -23,7 +23,8 @@ def test_sites_told_different_tasks_reveal_nothing():
     requests = wire.server.unmask_requests()
     for name in wire.names[1:]:
         with pytest.raises(
-            AggregationError, match="site 's00' was asked something else than this site; nothing"
+            AggregationError,
+            match="site 's00' was asked something else than this site, now or before; nothing",
         ):
             wire.sites[name].handle(*requests[name], None)
     with pytest.raises(AggregationError, match="site 's01' was asked something else than this site"):
@@ -33,7 +34,7 @@ def test_sites_told_different_tasks_reveal_nothing():
 def test_sites_told_different_participants_reveal_nothing():
     wire = Wire(n_sites=6).set_up()
     order = wire.server.open_slot("task")
-    lie = Order(order.epoch, order.slot, "task", ("s00", "s01", "s02"))
+    lie = Order(order.epoch, order.slot, "task", (*wire.names, "zz"))
     replies = {
         name: wire.sites[name].masked(lie if name == "s00" else order, lambda name=name: wire.vectors[name])
         for name in wire.names
@@ -113,8 +114,8 @@ def test_roster_without_this_site_or_with_its_old_key_is_refused():
 
 
 def test_low_threshold_and_small_roster_are_refused_by_the_site():
-    wire = Wire(threshold=2)
-    with pytest.raises(AggregationError, match="threshold 2 is too low for 5 sites; it must be 3"):
+    wire = Wire(threshold=3)
+    with pytest.raises(AggregationError, match="threshold 3 is too low for 5 sites; it must be 4"):
         wire.sites["s00"].handle(*roster_request(wire), None)
     wire = Wire()
     wire.sites["s00"] = wire.site("s00", min_sites=6)
@@ -140,3 +141,64 @@ def test_own_key_must_be_the_pinned_one():
     wire = Wire()
     with pytest.raises(AggregationError, match="identity pinned for site 's00' is not this site's own key"):
         SecAggSite("s00", wire.identities["s01"], wire.pinned, "run", wire.rng.bytes)
+
+
+def test_sites_that_answer_from_different_histories_reveal_nothing():
+    wire = Wire().set_up()
+    order = wire.server.open_slot("task")
+    replies = {
+        name: wire.sites[name].masked(
+            order, lambda name=name: wire.vectors[name], lambda name=name: "odd" if name == "s02" else "usual"
+        )
+        for name in wire.names
+    }
+    wire.server.collect(replies)
+    requests = wire.server.unmask_requests()
+    for name in wire.names:
+        with pytest.raises(AggregationError, match="was asked something else than this site, now or before"):
+            wire.sites[name].handle(*requests[name], None)
+
+
+def test_sites_that_were_greeted_with_different_studies_share_no_roster():
+    wire = Wire()
+    wire.sites["s02"].study = "another"
+    with pytest.raises(AggregationError, match="'s02' is not signed by its pinned identity for this study"):
+        wire.sites["s00"].handle(*roster_request(wire), None)
+
+
+def test_server_cannot_hide_or_invent_earlier_sums():
+    wire = Wire()
+    wire.sites["s01"]._register._shelf.add(frozenset({"x:1", "y:1", "z:1"}))
+    for sets in ([], [["x:1", "y:1"]]):
+        meta, arrays = roster_request(wire)
+        meta["sets"][1] = sets
+        with pytest.raises(AggregationError, match="'s01' is not signed by its pinned identity"):
+            wire.sites["s00"].handle(meta, arrays, None)
+    meta, arrays = roster_request(wire)
+    meta["data"][1] = "other data"
+    with pytest.raises(AggregationError, match="'s01' is not signed by its pinned identity"):
+        wire.sites["s00"].handle(meta, arrays, None)
+
+
+def test_an_incomplete_sum_is_opened_only_with_enough_signatures_on_one_list():
+    wire = Wire(n_sites=7).set_up()
+    wire.mask(wire.names[:6])
+    unsigned = wire.server.unmask_requests()
+    with pytest.raises(AggregationError, match="too few sites signed this list of survivors: 0 sites, but 5"):
+        wire.sites["s00"].handle(*unsigned["s00"], None)
+    asked = wire.server.survivor_requests()
+    signed = wire.ask_each(asked, wire.names[:4])
+    with pytest.raises(AggregationError, match="signed this list of survivors: 4 sites, but 5 are needed"):
+        wire.sites["s00"].handle(*wire.server.unmask_requests(signed)["s00"], None)
+    assert wire.open().contributors == tuple(wire.names[:6])
+
+
+def test_a_site_signs_one_list_of_survivors_only_and_opens_no_other():
+    wire = Wire(n_sites=8).set_up()
+    wire.mask(wire.names[:7])
+    meta, arrays = wire.server.survivor_requests()["s00"]
+    wire.sites["s00"].handle(meta, arrays, None)
+    shorter = ({**meta, "survivors": wire.names[:6]}, {"tags": arrays["tags"][:6]})
+    for phase in ("survivors", "unmask"):
+        with pytest.raises(AggregationError, match="has signed another list of survivors of this slot"):
+            wire.sites["s00"].handle({**shorter[0], "phase": phase}, shorter[1], None)

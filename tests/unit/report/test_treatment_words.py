@@ -1,5 +1,7 @@
 """What a report says about the rows, and whether the sites agree."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,19 @@ def test_all_that_was_done_is_listed_with_its_evidence():
     assert rows["Empty cells"] == ("rows count for what they hold, 950 complete ones", "40 cells are empty")
     assert rows["Sites that do not fit"][0] == "1 stayed out of the sums"
     assert rows["Known inputs"][0] == "x0: no edge leads into them"
+
+
+def test_pairs_that_no_row_holds_are_listed_once():
+    unseen = [["x1", "x0", 0], ["x0", "x1", 1], ["x1", "x1", 1]]
+    rows = {what: done for what, done, _ in treatment_rows(record(unseen_pairs=unseen))}
+    assert rows["Hardly ever in one row"] == "x0 and x1, x1"
+    assert "Hardly ever in one row" not in {what for what, *_ in treatment_rows(record())}
+
+
+def test_a_site_with_a_network_of_its_own_is_not_sent_to_another_method():
+    asked = replace(record(), parameters={"on_disagreement": "personal"})
+    assert "learned from the rows there alone" in agreement_verdict(asked).advice
+    assert "PFDBNL" in agreement_verdict(record()).advice
 
 
 def test_a_result_that_does_not_say_has_no_section():

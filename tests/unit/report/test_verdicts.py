@@ -33,6 +33,8 @@ def test_convergence_is_said_with_the_rounds():
 
 def test_a_site_that_sends_its_network_reveals_its_network():
     found = verdict("revealed", privacy=None, method="Average")
+    assert (found.level, found.answer) == ("caution", "Its second moments and its own network.")
+    found = verdict("revealed", privacy=None, method="BestSite")
     assert (found.level, found.answer) == ("caution", "Its own network.")
 
 

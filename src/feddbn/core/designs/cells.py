@@ -26,7 +26,7 @@ from feddbn.core.statistics.survey import (
     without_slow_part,
 )
 
-__all__ = ["TreatedSite", "block_deviations", "limits_of", "site_profile"]
+__all__ = ["TreatedSite", "block_deviations", "common_limits", "limits_of", "site_profile"]
 
 _REACH = 3
 """How many rows on either side the running median of `deviations` looks at."""
@@ -71,7 +71,12 @@ def limits_of(data: SiteData, common: FloatArray, far: float = TAIL) -> FloatArr
     own = robust_scale(counts) if counts.size else np.zeros(d)
     enough = counts.sum(axis=1) >= OWN_SCALE_CELLS
     scale = np.where(enough & (own > 0), own, common)
-    return np.where((common > 0) & (scale > 0), far * scale, np.inf)
+    return common_limits(np.where(common > 0, scale, 0.0), far)
+
+
+def common_limits(scale: FloatArray, far: float = TAIL) -> FloatArray:
+    """(d,) how far a cell may be from its running median by given scales alone; 0 sets no limit."""
+    return np.where(scale > 0, far * scale, np.inf)
 
 
 def site_profile(

@@ -22,6 +22,13 @@ from feddbn.core.orders.average import (
     median_graph,
 )
 from feddbn.core.orders.criterion import Criterion
+from feddbn.core.orders.noise_choice import (
+    NoiseChoice,
+    Searches,
+    choose_noise,
+    needed_advantage,
+    price_of_free,
+)
 from feddbn.core.orders.orientation import (
     STRONG_EVIDENCE,
     EdgeOrientation,
@@ -29,7 +36,6 @@ from feddbn.core.orders.orientation import (
     fixed_directions,
     settle_directions,
 )
-from feddbn.core.orders.parents import ParentRegressions
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.orders.units import varsortability
 from feddbn.core.statistics.moments import Moments
@@ -38,14 +44,12 @@ from feddbn.core.statistics.scaling import correlations, safe_roots
 __all__ = [
     "LearnOptions",
     "Learned",
-    "NoiseChoice",
     "PathPoint",
     "UnitsCheck",
     "choose_lags",
     "firmness_of",
     "learn_network",
     "refit",
-    "variance_difference",
 ]
 
 FEW_ROWS = 200
@@ -67,14 +71,6 @@ class LearnOptions:
     average: bool | Literal["auto"] = "auto"
     lambdas: tuple[float, ...] | None = None
     """Penalties of a DYNOTEARS path instead of a search over orders; empty: a grid from the data."""
-
-
-@dataclass(frozen=True)
-class NoiseChoice:
-    """Equal or free noise variances, and the sentence that says why."""
-
-    kind: NoiseVariance
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -168,7 +164,9 @@ def learn_network(
     rng: np.random.Generator,
 ) -> Learned:
     """Return the network of moments of lagged rows."""
-    searches, noise = _choose_noise(moments, d, n_lags, constraints, options, rng)
+    searches, noise = choose_noise(
+        moments, d, n_lags, constraints, options.criterion, options.noise_variance, options.n_restarts, rng
+    )
     search, best = searches[noise.kind]
     over_orders = options.average is True or (options.average == "auto" and d <= MOST_NODES_TO_AVERAGE)
     posterior: OrderPosterior | None = None
@@ -259,62 +257,6 @@ def firmness_of(support: BoolArray, asked: Sequence[EdgeOrientation]) -> list[Ed
     return [known.get((i, j), EdgeOrientation(i, j, 0.0, False)) for i, j in edges]
 
 
-def variance_difference(network: OrderResult, n: float) -> float:
-    """Bartlett's statistic of the residual variances of a network: large if they differ.
-
-    With few rows the free-variance search fits noise and its BIC is too good; this statistic knows how many
-    degrees of freedom each node has left.
-    """
-    left = np.array([max(n - 1 - len(parents), 1.0) for parents in network.parents])
-    total = float(left.sum())
-    pooled = float(network.rss.sum()) / total
-    statistic = total * np.log(pooled) - float(left @ np.log(network.rss / left))
-    correction = 1 + (float((1 / left).sum()) - 1 / total) / (3 * max(len(left) - 1, 1))
-    return float(statistic / correction)
-
-
-Searches = dict[NoiseVariance, tuple[OrderSearch, OrderResult]]
-
-
-def _choose_noise(
-    moments: Moments,
-    d: int,
-    n_lags: int,
-    constraints: EdgeConstraints,
-    options: LearnOptions,
-    rng: np.random.Generator,
-) -> tuple[Searches, NoiseChoice]:
-    # The fits of a node on a set of parents are the same under both noise models.
-    regressions = ParentRegressions(moments.scatter, moments.n, d)
-
-    def searched(kind: NoiseVariance) -> tuple[OrderSearch, OrderResult]:
-        search = OrderSearch(moments, d, n_lags, constraints, options.criterion.for_orders, kind, regressions)
-        return search, search.run(options.n_restarts, rng)
-
-    asked = options.noise_variance
-    if asked != "auto":
-        found = searched(asked)
-        return {asked: found}, NoiseChoice(asked, f"{asked} noise variances, as asked")
-    searches: Searches = {"equal": searched("equal")}
-    equal = searches["equal"][1]
-    # Equal variances are free ones with d - 1 parameters less: BIC's price of them is (d - 1) log n.
-    price = (d - 1) * float(np.log(moments.n))
-    unequal = variance_difference(equal, moments.n)
-    bartlett = f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
-    if unequal <= price:
-        return searches, NoiseChoice("equal", f"equal noise variances: {bartlett}")
-    searches["free"] = searched("free")
-    free = searches["free"][1]
-    free_score = free.score + price
-    kind: NoiseVariance = "free" if free_score < equal.score else "equal"
-    variances = free.rss / moments.n
-    reason = (
-        f"{kind} noise variances: BIC {equal.score:.1f} with equal, {free_score:.1f} with free ones; "
-        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}; {bartlett}"
-    )
-    return searches, NoiseChoice(kind, reason)
-
-
 def _varied_starts(
     moments: Moments,
     d: int,
@@ -367,11 +309,11 @@ def _check_units(
     scaled = moments.scaled(np.tile(sd, n_lags + 1))
     prices, regressions = options.criterion.for_orders, searches["equal"][0].regressions
     other = OrderSearch(scaled, d, n_lags, constraints, prices, "equal", regressions.scaled(sd)).run(0, rng)
-    price = (d - 1) * float(np.log(moments.n))
-    if options.noise_variance == "auto" and variance_difference(other, moments.n) > price:
+    advantage = needed_advantage(other, moments.n)
+    if options.noise_variance == "auto" and np.isfinite(advantage):
         search = OrderSearch(scaled, d, n_lags, constraints, prices, "free", regressions.scaled(sd))
         free = search.run_from(best)
-        if free.score + price < other.score:
+        if free.score + price_of_free(d, moments.n) + advantage < other.score:
             other = free
     changed = int((other.support != best.support).sum())
     shared = (

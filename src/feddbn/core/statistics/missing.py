@@ -36,6 +36,7 @@ __all__ = [
     "pairwise_scatter",
     "pairwise_sums",
     "products_about",
+    "seldom_together",
 ]
 
 # Values held at once while patterns are solved: about eight megabytes.
@@ -47,6 +48,9 @@ _SINGULAR = 1e-9
 # Nuisance columns whose part of their own is smaller than this, relatively, are combinations of the others.
 _COLLINEAR = 1e-9
 _MAX_INNER = 50
+# Pairs seen less often than this, and in less than a tenth of the rows that have the rarer of the two, tell nothing.
+_FEWEST_TOGETHER = 8.0
+_SHARE_TOGETHER = 0.1
 # Coefficients of an orthonormal basis have a standard error of one standard deviation of the rows.
 _INNER_TOL = 1e-5
 
@@ -134,6 +138,19 @@ def pairs_n(counts: FloatArray, covariance: FloatArray) -> float:
         return float(counts[0, 0])
     together = float(np.median(np.outer(V, V)[~np.eye(q, dtype=bool)]))
     return float(N / together)
+
+
+def seldom_together(counts: FloatArray, d: int) -> tuple[tuple[int, int, int], ...]:
+    """Return (i, j, lag) of every i at t - lag and j at t that are never, or as good as never, both present.
+
+    `counts` are summed `pairwise_sums` of lagged rows of `d` variables. A covariance of such a pair is what the other
+    variables suggest, and no sum of these rows can contradict it.
+    """
+    own = np.diag(counts)
+    rarer = np.minimum.outer(own[:d], own)
+    seldom = (counts[:d] < _FEWEST_TOGETHER) & (counts[:d] < _SHARE_TOGETHER * rarer)
+    places = ((int(k) % d, int(j), int(k) // d) for j, k in np.argwhere(seldom))
+    return tuple(sorted((i, j, lag) for i, j, lag in places if lag or i < j))
 
 
 def expected_moments(

@@ -280,7 +280,8 @@ def check_residuals(
         Number of nuisance parameters of recordings per row. Residuals off a mean of T rows have autocorrelations of -1/T
         without any memory, which is taken into account.
     """
-    n, d = float(sums.counts[0]), len(sums.totals)
+    # Where every row lacks a cell there are no residuals: nothing is found, and `n` says why.
+    n, d = max(float(sums.counts[0]), 1.0), len(sums.totals)
     square = np.diag(sums.products[0])
     expected = own_share * sums.counts[1:, None, None] / n * np.diag(square)
     sums = replace(sums, products=np.concatenate([sums.products[:1], sums.products[1:] + expected]))
@@ -304,7 +305,7 @@ def check_residuals(
     thirds, thirds_p = _thirds(sums, kurtosis)
     spread, spread_p = _spread(sums, kurtosis)
     return ResidualChecks(
-        n=n,
+        n=float(sums.counts[0]),
         autocorrelation=np.diag(correlations[1]).copy(),
         memory_p=min(1.0, len(each) * min(each)),
         echo=echo,

@@ -8,6 +8,8 @@ memory       Where residuals remember earlier ones, or effects come again with t
              residuals then remember nothing. A lag is added only where their number was left to the method.
 variance     Where variances change, the same moments are worth fewer rows: the network is learned again from
              ``n / inflation`` of them.
+hidden       Where noise variances differ, networks with hidden common causes are compared with the one found, from the
+             moments that are there already (`core.orders.hidden_causes`). Edges between the effects of one are left open.
 
 What was found and what is left is the report; sentences are made of it elsewhere.
 """
@@ -21,67 +23,31 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.orders.hidden_causes import CLEAR_GAIN, find_hidden_causes
 from feddbn.core.orders.learn import refit
-from feddbn.core.orders.nongaussian import node_residuals
-from feddbn.core.orders.orientation import STRONG_EVIDENCE
+from feddbn.core.orders.orientation import STRONG_EVIDENCE, EdgeOrientation
 from feddbn.core.orders.search import OrderSearch
-from feddbn.core.statistics.known_inputs import neutral_inputs, outputs_of
+from feddbn.core.statistics.known_inputs import neutral_inputs
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.noise_memory import memory_filter, memory_of_noise, without_memory
-from feddbn.core.statistics.residual_checks import (
-    ResidualChecks,
-    check_residuals,
-    echo_weights,
-    violations,
-)
+from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.core.statistics.scaling import safe_roots
+from feddbn.federation.programs.network_checks import FEWEST_COMPLETE, ResidualReport, checks_program
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
     learn_from_moments,
     oneshot_program,
 )
-from feddbn.federation.programs.residual_checks import residual_checks_program
 from feddbn.federation.programs.treatment import moments_program
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram
 
-FEWEST_COMPLETE = 200
-"""Where cells are empty residuals are those of complete rows; of fewer, they tell too little."""
 LARGE_SHARED = 1.15
 """Squares of different residuals of a row whose mean product is above this do not come from independent noises."""
 
-__all__ = ["ResidualReport", "checked_oneshot_program"]
-
-
-@dataclass(frozen=True)
-class ResidualReport:
-    """What residuals said and what followed from it.
-
-    Attributes
-    ----------
-    checks
-        The numbers, of the network that is reported.
-    found, left
-        Violations of the first network, and those of the network that is reported.
-    noise_memory
-        The memory of the noise that was taken off, None if none was.
-    n_lags_added
-        Lags added because residuals remembered.
-    lag_gain
-        By how much the score falls with one lag more; None if that was not looked at.
-    n_effective
-        Number of rows that the evidence is worth.
-    """
-
-    checks: ResidualChecks
-    found: tuple[str, ...]
-    left: tuple[str, ...]
-    noise_memory: float | None = None
-    n_lags_added: int = 0
-    lag_gain: float | None = None
-    n_effective: float = 0.0
+__all__ = ["checked_oneshot_program"]
 
 
 @dataclass(frozen=True)
@@ -134,6 +100,9 @@ def _looked_at(
     factor = checks.inflation if "volatility" in left else 1.0
     if factor > 1.0:
         fit = _tempered(fit, factor, checks.shared > LARGE_SHARED, variables, constraints, settled, rng)
+    effects, better = _hidden_causes(fit, factor, checks, variables, constraints, settled, rng)
+    if effects:
+        fit, left = _left_open(fit, effects), ("hidden", *left)
     report = ResidualReport(
         checks,
         found,
@@ -142,6 +111,8 @@ def _looked_at(
         fit.outcome.n_lags - outcome.n_lags,
         gain,
         fit.outcome.moments.n / factor,
+        hidden=tuple(tuple(variables[j] for j in one) for one in effects),
+        hidden_gain=better,
     )
     return replace(fit.outcome, n_sums=n_sums, asked=outcome.asked, lag_scores=outcome.lag_scores), report
 
@@ -150,25 +121,19 @@ def _checked(
     fit: _Fit, variables: tuple[str, ...], options: OneShotOptions
 ) -> ServerProgram[tuple[ResidualChecks, bool]]:
     """Ask about the residuals of a network."""
-    outcome, d = fit.outcome, len(variables)
-    support, p = outcome.learned.support, outcome.n_lags
-    jobs = [(j, tuple(np.flatnonzero(support[:, j]).tolist())) for j in range(d)]
-    residuals = node_residuals(fit.learned_from, jobs)
-    coefficients, offset, n_lags = residuals.coefficients, residuals.offset, p
-    if fit.to_learned is not None:
-        coefficients, n_lags = fit.to_learned @ coefficients, p + 1
-    # Of inputs there are no residuals.
-    inputs = list(options.wishes.input_places(variables))
-    outputs = outputs_of(d, inputs)
-    coefficients[:, inputs], offset[inputs] = 0.0, 0.0
-    sums, may_add = yield from residual_checks_program(
-        variables, n_lags, coefficients, offset, options.wishes.center
-    )
-    C, _, variances = refit(fit.learned_from, support)
-    weights = echo_weights(C[:d], C[d:].reshape(p, d, d), variances, p + 1)[:, outputs][:, :, outputs]
-    asked = outcome.asked
+    outcome, asked = fit.outcome, fit.outcome.asked
     own_share = 0.0 if asked is None or not asked.n_rows else asked.rank / asked.n_rows
-    return check_residuals(sums.of(outputs), weights, own_share), may_add
+    return (
+        yield from checks_program(
+            fit.learned_from,
+            outcome.learned.support,
+            variables,
+            options.wishes.center,
+            options.wishes.input_places(variables),
+            own_share,
+            fit.to_learned,
+        )
+    )
 
 
 def _explain_memory(
@@ -275,17 +240,62 @@ def _tempered(
     return replace(fit, outcome=replace(outcome, learned=learned, nongaussian=None))
 
 
-def _is_mirrored(outcome: OneShotOutcome) -> bool:
-    """Whether most effects within a moment come again a row later with the opposite sign.
+def _hidden_causes(
+    fit: _Fit,
+    factor: float,
+    checks: ResidualChecks,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    options: OneShotOptions,
+    rng: np.random.Generator,
+) -> tuple[tuple[tuple[int, ...], ...], float]:
+    """The effects of hidden causes that explain more than edges, and by how much the score is better.
 
-    Noise with a memory does that: its network with one lag leaves no memory in residuals if nothing else is delayed.
+    Where all noises have one variance nothing is left for a hidden cause to explain. Errors of measurement can look like
+    one, and residuals that remember are said anyway; with inputs or dependent variables it cannot be told.
+    """
+    outcome, moments, d = fit.outcome, fit.learned_from, len(variables)
+    is_apart = outcome.learned.noise.kind == "free" and outcome.learned.path == ()
+    is_doubted = "memory" in violations(checks) or outcome.dependent
+    if not is_apart or is_doubted or options.wishes.input_places(variables):
+        return (), 0.0
+    moments = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
+    if options.scale == "federated":
+        moments = moments.scaled(
+            np.tile(safe_roots(np.diag(moments.scatter)[:d] / moments.n), outcome.n_lags + 1)
+        )
+    limits = _limits(constraints, outcome.n_lags, d)
+    # Second moments of heavy tails vary more than the score knows.
+    enough = CLEAR_GAIN * max(1.0, (float(checks.kurtosis.max()) - 1.0) / 2.0)
+    found = find_hidden_causes(moments, d, outcome.n_lags, limits, options.learn.criterion, rng, enough)
+    return ((), 0.0) if found is None else (found.effects, found.gain)
+
+
+def _left_open(fit: _Fit, effects: Sequence[Sequence[int]]) -> _Fit:
+    """The same network, the directions of edges between effects of one hidden cause left open."""
+    together = {(i, j) for one in effects for i in one for j in one}
+    learned = fit.outcome.learned
+    orientation = tuple(
+        EdgeOrientation(e.source, e.target, 0.0, False) if (e.source, e.target) in together else e
+        for e in learned.orientation
+    )
+    return replace(fit, outcome=replace(fit.outcome, learned=replace(learned, orientation=orientation)))
+
+
+def _is_mirrored(outcome: OneShotOutcome) -> bool:
+    """Whether effects within a moment come again a row later with the opposite sign, as noise with a memory has it.
+
+    Its network with one lag may leave no memory in residuals: ``A = rho (I - W)`` and what is really delayed. So most
+    edges come again, or most variables keep some of themselves and at least one edge comes again.
     """
     d = outcome.learned.support.shape[1]
     C = refit(outcome.moments, outcome.learned.support)[0]
     n_edges = int(np.count_nonzero(C[:d]))
     if not outcome.n_lags or n_edges < 2:
         return False
-    return 2 * int(np.count_nonzero(C[:d] * C[d : 2 * d] < 0)) > n_edges
+    n_again = int(np.count_nonzero(C[:d] * C[d : 2 * d] < 0))
+    keep_some = 2 * int(np.count_nonzero(np.diag(C[d : 2 * d]) > 0)) > d
+    return 2 * n_again > n_edges or (keep_some and n_again > 0)
 
 
 def _limits(constraints: EdgeConstraints, n_lags: int, d: int, inputs: Sequence[int] = ()) -> EdgeConstraints:

@@ -1,26 +1,32 @@
 """Held-out losses, summed over sites: how candidates are compared without the truth and without pooling.
 
-A site remembers its own loss of every candidate and block. What leaves it: once per candidate its total loss and its
-number of rows; and, when the best candidate is known, the sums and squares of its differences to the best, which is all
-the one-standard-error rule needs.
+All candidates are judged on the same rows, treated in one way: a `Judge` decides it once, before anything is fitted, from
+all rows, as far cells and trends of a few held-out rows could not be told otherwise. What a candidate learns from are earlier
+rows. Trends, cycles and means that are a recording's own are taken off the held-out rows themselves, so that levels that
+nobody could know beforehand do not count; where all sites share one mean, intercepts do. Empty cells count as expected given
+the others.
+
+A site remembers its own loss of every candidate and block. What leaves it: once per candidate its sums of squared residuals,
+one for each variable, and its number of rows; and, when the best candidate is known, the sums and squares of its differences
+to the best, which is all the one-standard-error rule needs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import CompleteRows
-from feddbn.core.designs.gram import gram_of
-from feddbn.core.fdbnl.site import loss_and_grad
+from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, StateError
 from feddbn.federation.programs.folds import held_out_part
 from feddbn.federation.programs.pfdbnl.entries import Entries
-from feddbn.federation.programs.statistics import Preparation
+from feddbn.federation.programs.statistics import recording_moments
+from feddbn.federation.programs.treatment import asked_moments_program
+from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.question import Question, array, whole
-from feddbn.federation.protocol.rows import Fold, RowsQuestion
+from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import (
     Here,
     SiteState,
@@ -30,12 +36,21 @@ from feddbn.federation.protocol.site import (
 )
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["Comparison", "comparison_program", "held_out_program"]
+__all__ = [
+    "Comparison",
+    "HeldOutQuestion",
+    "HeldOutSumsQuestion",
+    "Judge",
+    "Squares",
+    "Weights",
+    "comparison_program",
+    "judge_program",
+]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Held-out loss per row of each candidate and its paired standard error against the best, both (m,)."""
+    """Held-out loss per row of each candidate and its paired standard error against the best (NaN: not asked), both (m,)."""
 
     loss: FloatArray
     standard_error: FloatArray
@@ -44,66 +59,128 @@ class Comparison:
     n_sites: int
 
 
-def held_out_program(
-    candidate: int,
-    n_candidates: int,
-    fold: Fold,
-    n_lags: int,
-    variables: tuple[str, ...],
-    preparation: Preparation,
-    center: str,
-    C: FloatArray | None = None,
-) -> ServerProgram[float]:
-    """Ask every site for the loss of a shared C, or (None) of its own personal weights, on its held-out rows."""
-    answer = yield Task(
-        HeldOutQuestion(
+@dataclass(frozen=True)
+class Weights:
+    """What is judged: weights C of variables ``(z - origin) / scale``, with as many lags as it has.
+
+    Attributes
+    ----------
+    origin, scale
+        (q,) how the variables were prepared.
+    C
+        (q, d) weights; None: every site's own.
+    intercept
+        (d,) in the units of the rows; None: it follows from the origin.
+    log_scales
+        (d,) the scales that sites were brought to when C was learned, as in `Treatment`; None: their own units.
+    """
+
+    origin: FloatArray
+    scale: FloatArray
+    C: FloatArray | None
+    intercept: FloatArray | None = None
+    log_scales: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class Squares:
+    """Sums of squared residuals (d,) over held-out rows, and how many rows that are."""
+
+    squares: FloatArray
+    n_rows: float
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How networks are judged on one fold: all on the same rows, which reach `n_lags` back and are treated in one way."""
+
+    fold: Fold
+    n_lags: int
+    variables: tuple[str, ...]
+    treatment: Treatment
+
+    def asks(
+        self, weights: Weights, units: FloatArray | None = None, candidate: int = 0, n_candidates: int = 1
+    ) -> Question:
+        """Return the question; sites remember the loss in these units (d,) for `comparison_program`."""
+        q = (self.n_lags + 1) * len(self.variables)
+        question = HeldOutQuestion(
             candidate=candidate,
             n_candidates=n_candidates,
-            fold=fold,
-            n_lags=n_lags,
-            variables=variables,
-            center=center,
-            origin=preparation.center,
-            scale=preparation.scale,
-            C=C,
+            fold=self.fold,
+            n_lags=self.n_lags,
+            variables=self.variables,
+            # Lags that the weights do not have get a weight of zero, so what is taken off them does not matter.
+            origin=np.resize(weights.origin, q),
+            scale=np.resize(weights.scale, q),
+            C=None if weights.C is None else _with_lags(weights.C, q),
+            intercept=weights.intercept,
+            learned_scales=weights.log_scales,
+            units=units,
         )
-    )
-    return float(answer.value[0] / answer.value[1])
+        return self.treatment.on(question)
+
+    def judged(
+        self, weights: Weights, units: FloatArray | None = None, candidate: int = 0, n_candidates: int = 1
+    ) -> ServerProgram[Squares]:
+        """Ask every site about weights that they share, or about its own."""
+        answer = (yield Task(self.asks(weights, units, candidate, n_candidates))).value
+        return Squares(answer[:-1], float(answer[-1]))
 
 
-def comparison_program(n_candidates: int) -> ServerProgram[Comparison]:
-    """Ask for the sums over all blocks: which candidate is best, and how sure that is."""
+def judge_program(
+    variables: tuple[str, ...], n_lags: int, wishes: Wishes, fold: Fold
+) -> ServerProgram[Judge]:
+    """Decide how the held-out rows of a fold are treated; `n_lags` is the most of all candidates."""
+    treatment = Treatment(center=wishes.center)
+    if not wishes.is_settled:
+        asked = yield from asked_moments_program(variables, n_lags, wishes)
+        treatment = asked.treatment
+    return Judge(fold, n_lags, variables, replace(treatment, inputs=wishes.input_places(variables)))
+
+
+def comparison_program(n_candidates: int, spread: bool = True) -> ServerProgram[Comparison]:
+    """Ask for the sums over all blocks: which candidate is best and, with `spread`, how sure that is."""
     totals = yield Task(HeldOutSumsQuestion(n_candidates=n_candidates))
     m = n_candidates
     n = float(totals.value[m])
     loss = totals.value[:m] / n
-    best = int(np.argmin(loss))
+    best, k = int(np.argmin(loss)), len(totals.contributors)
+    if not spread:
+        return Comparison(loss, np.full(m, np.nan), best, n, k)
     answer = yield Task(HeldOutSumsQuestion(n_candidates=m, best=best))
     k = len(answer.contributors)
     total, squares = answer.value[:m], answer.value[m : 2 * m]
     # Site totals of differences to the best are independent over sites; their spread gives the error of the sum.
-    spread = np.sqrt(np.maximum(squares - total**2 / k, 0.0) * k / max(k - 1, 1))
-    return Comparison(loss, spread / n, best, n, k)
+    deviation = np.sqrt(np.maximum(squares - total**2 / k, 0.0) * k / max(k - 1, 1))
+    return Comparison(loss, deviation / n, best, n, k)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutQuestion(RowsQuestion):
-    """The loss of a candidate on the rows that a fold holds out: of the shared C, or of the site's own weights."""
+    """Squared residuals of a candidate on the rows that a fold holds out; see `Weights` and `Judge`."""
 
     name = "held-out-loss"
-    purpose = "loss of a candidate on later rows that it was not fitted to"
+    purpose = (
+        "squared residuals of each variable, for a candidate network on later rows that it was not fitted to"
+    )
 
     candidate: int = whole()
     n_candidates: int = whole(1, 1_000_000)
     origin: FloatArray = array("q")
     scale: FloatArray = array("q")
     C: FloatArray | None = array("q", "d", default=None)
+    intercept: FloatArray | None = array("d", default=None)
+    learned_scales: FloatArray | None = array("d", default=None)
+    units: FloatArray | None = array("d", default=None)
 
     def check(self) -> None:
-        """There is a fold, and the candidate is one of them."""
+        """There is a fold, the candidate is one of them, and nothing is divided by zero."""
         super().check()
         if not self.fold or self.candidate >= self.n_candidates:
             raise self.wrong("it needs a 'fold', and a 'candidate' below 'n_candidates'")
+        if not (np.all(self.scale > 0) and (self.units is None or np.all(self.units > 0))):
+            raise self.wrong("'scale' and 'units' must be positive")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +189,7 @@ class HeldOutSumsQuestion(Question):
 
     name = "held-out-sums"
     purpose = "sums and squares of held-out losses of all candidates"
+    reads_rows = False
 
     n_candidates: int = whole(1, 1_000_000)
     best: int = whole(-1, default=-1)
@@ -122,32 +200,61 @@ class HeldOutSumsQuestion(Question):
             raise self.wrong("'best' must be below 'n_candidates'")
 
 
+def _with_lags(C: FloatArray, q: int) -> FloatArray:
+    """Weights of more lags: zeros."""
+    return np.concatenate([C, np.zeros((max(q - len(C), 0), C.shape[1]))])
+
+
 def _loss(here: Here, question: HeldOutQuestion) -> tuple[SiteState, FloatArray]:
-    state, c, m, n_lags = here.state, question.candidate, question.n_candidates, question.n_lags
+    state, c, m, d = here.state, question.candidate, question.n_candidates, question.d
     if question.abstains(state):
-        return {**state, "selection.losses": np.zeros((2, m))}, np.zeros(2)
-    entries = Entries.of(tuple(here.data.variables), question.variables, n_lags, n_lags)
-    design = question.design_of(here.data.variables, n_lags)
-    # Blocks are cut by all rows, as for training, and incomplete rows left out afterwards.
-    recordings = question.treated(here.data).recordings()
-    parts = (CompleteRows(held_out_part(recording, question.fold, n_lags)) for recording in recordings)
-    moments = gram_of(design, parts).moments
-    if moments.n == 0:
-        raise DataError(
-            "no held-out row of this site has its lags before it; lower n_lags or test on a larger share."
-        )
-    scale = entries.take(question.scale)
-    scatter = moments.about(entries.take(question.origin)) / np.outer(scale, scale)
-    if question.C is None and "personal.final" not in state:
-        raise StateError("this site has no personal network yet; fit PFDBNL first.")
-    C = entries.take(state["personal.final"] if question.C is None else question.C)
-    loss = float(loss_and_grad(scatter[None], C)[0].sum())
+        return {**state, "selection.losses": np.zeros((2, m))}, np.zeros(d + 1)
+    moments = _held_out_moments(here, question)
+    own = Entries.of(tuple(here.data.variables), question.variables, question.n_lags, question.n_lags)
+    squares = np.zeros(d)
+    squares[own.columns] = _squares(here, question, moments, own)
+    loss = 0.5 * float(np.sum(squares if question.units is None else squares / question.units**2))
     losses = state.get("selection.losses", np.zeros((2, m)))
     if losses.shape != (2, m) or (c == 0 and question.fold[0] == 0):
         losses = np.zeros((2, m))
     losses = losses.copy()
     losses[:, c] += (loss, moments.n)
-    return {**state, "selection.losses": losses}, np.array([loss, moments.n])
+    return {**state, "selection.losses": losses}, np.append(squares, moments.n)
+
+
+def _held_out_moments(here: Here, question: HeldOutQuestion) -> Moments:
+    design = question.design_of(here.data.variables, question.n_lags)
+    total = Moments.empty(design.q)
+    # Blocks are cut by all rows, as for training; what is missing is dealt with afterwards.
+    for recording in question.treated(here.data).recordings():
+        part = held_out_part(recording, question.fold, question.n_lags)
+        total = total.merge(recording_moments(design, part, question.row_model))
+    if total.n == 0:
+        raise DataError(
+            "no held-out row of this site has its lags before it; lower n_lags or test on a larger share."
+        )
+    return total
+
+
+def _squares(here: Here, question: HeldOutQuestion, moments: Moments, own: Entries) -> FloatArray:
+    """(d,) sums of squared residuals ``x_t - intercept - z B``, in the units in which rows are judged."""
+    if question.C is None and "personal.final" not in here.state:
+        raise StateError("this site has no personal network yet; fit PFDBNL first.")
+    C = own.take(_with_lags(here.state["personal.final"], question.q) if question.C is None else question.C)
+    scale, origin, d = own.take(question.scale), own.take(question.origin), len(own.columns)
+    B = C * scale[:d] / scale[:, None]
+    intercept = origin[:d] - origin @ B
+    if question.intercept is not None:
+        intercept = question.intercept[own.columns]
+    # From the units in which the weights were learned to those in which rows are judged.
+    learned = replace(question, log_scales=question.learned_scales)
+    ratio = question.gains(here.data) / learned.gains(here.data)
+    B = B * ratio / np.tile(ratio, len(B) // d)[:, None]
+    residual = np.eye(len(B), d) - B
+    # What is a recording's own has been taken off the rows, and with it every level.
+    offset = moments.mean @ residual - intercept * ratio if question.center != "recording" else np.zeros(d)
+    own_squares: FloatArray = (moments.scatter @ residual * residual).sum(axis=0)
+    return np.maximum(own_squares, 0.0) + moments.n * offset**2
 
 
 def _sums(here: Here, question: HeldOutSumsQuestion) -> tuple[SiteState, FloatArray]:

@@ -1,7 +1,11 @@
 """What sites can do alone: every site fits DYNOTEARS to its own rows; the server sees only sums over sites.
 
 Site task ``local-fit`` keeps the site's own network in its state and answers with its weights (for an average), with
-the indicators of its edges (for a vote), or with nothing but a count (when the networks are to stay at home).
+the indicators of its edges (for a vote), or with nothing else (when the networks are to stay at home), and with the number
+of networks: a site that stays out has none.
+
+What is done to the rows first is decided from sums over the sites that are asked: over all of them for an average or a
+vote. A site alone is a federation of one (`federation.protocol.task.asked_of`), and decides by its own numbers.
 """
 
 from __future__ import annotations
@@ -25,19 +29,24 @@ from feddbn.federation.programs.statistics import (
     prepare,
     summary_of_moments,
 )
-from feddbn.federation.protocol.question import array, choice, flag, number, whole
-from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
+from feddbn.federation.protocol.question import array, choice, flag, number, whole, wholes
+from feddbn.federation.protocol.rows import RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["ANSWERS", "LocalFitQuestion", "local_fit_of_state", "local_fits_program"]
+__all__ = ["ANSWERS", "LocalFitQuestion", "LocalFits", "local_fit_of_state", "local_fits_program"]
 
 ANSWERS = ("weights", "votes", "count")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalFitQuestion(RowsQuestion):
-    """A fit of `ConsensusSettings` to the site's own rows, and what to answer of it."""
+    """A fit of `ConsensusSettings` to the site's own rows, and what to answer of it.
+
+    `middle` is the rule for the site's mean (`statistics.prepare`) where recordings keep theirs; `outside` are positions of
+    variables that only act on others, which have no noise to be scaled by.
+    """
 
     name = "local-fit"
     purpose = "a network fitted to this site's rows alone: its weights or its edges"
@@ -57,36 +66,59 @@ class LocalFitQuestion(RowsQuestion):
     w_threshold: float = number(0.0)
     a_threshold: float = number(0.0)
     refit: bool = flag()
-    center: str = choice(*CENTERS)
+    middle: str = choice(*CENTERS)
+    outside: tuple[int, ...] = wholes(0, 1_000_000, default=())
     scale: str = choice(*SCALES)
     acyclicity: str = choice(*ACYCLICITIES)
     allowed: FloatArray = array("q", "d")
     required: FloatArray = array("q", "d")
 
 
+@dataclass(frozen=True)
+class LocalFits:
+    """What local fits gave.
+
+    Attributes
+    ----------
+    total
+        Sum of what sites answered.
+    n_sites
+        How many networks are in it.
+    asked
+        What was decided about the rows before; None if nothing was open.
+    """
+
+    total: FloatArray
+    n_sites: int
+    asked: AskedMoments | None = None
+
+
 def local_fits_program(
-    settings: ConsensusSettings, variables: tuple[str, ...], constraints: EdgeConstraints, answer: str
-) -> ServerProgram[tuple[FloatArray, tuple[str, ...]]]:
-    """Ask every site for one local fit; the result is the sum of what they answer and who contributed."""
-    known = {item.name for item in fields(LocalFitQuestion)}
+    settings: ConsensusSettings,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    answer: str,
+    n_sites: int,
+) -> ServerProgram[LocalFits]:
+    """Decide what is done to the rows of the sites that are asked, `n_sites` of them, and ask each for one local fit."""
+    wishes = settings.wishes.among(n_sites)
+    asked, treatment = None, Treatment(center="recording" if settings.center == "recording" else "none")
+    if not wishes.is_settled:
+        asked = yield from asked_moments_program(variables, settings.n_lags, wishes)
+        treatment = asked.treatment
+    known = {item.name for item in fields(LocalFitQuestion)} - {"center"}
     given = {item.name: getattr(settings, item.name) for item in fields(settings) if item.name in known}
-    if settings.wishes.has_time:
-        # Trends and cycles given by name; nothing is found out from sums, as every site is on its own.
-        degree, periods = settings.detrend, settings.wishes.period
-        given |= {
-            "center": "recording",
-            "degree": 0 if isinstance(degree, str) else degree,
-            "periods": () if isinstance(periods, str) else periods,
-        }
     question = LocalFitQuestion(
         **given,
         variables=variables,
         answer=answer,
+        middle=settings.center,
+        outside=wishes.input_places(variables),
         allowed=constraints.allowed.astype(float),
         required=constraints.required.astype(float),
     )
-    total = yield Task(question)
-    return total.value, total.contributors
+    total = (yield Task(treatment.on(question))).value
+    return LocalFits(total[:-1], round(float(total[-1])), asked)
 
 
 def local_fit_of_state(
@@ -101,6 +133,9 @@ def local_fit_of_state(
 
 
 def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]:
+    size = 0 if question.answer == "count" else question.allowed.size
+    if question.abstains(here.state):
+        return here.state, np.zeros(size + 1)
     names = {item.name for item in fields(question)}
     settings = ConsensusSettings(
         **{
@@ -112,8 +147,9 @@ def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]
     constraints = EdgeConstraints(question.allowed > 0.5, question.required > 0.5)
     state, moments = asked_moments(here, question)
     d = constraints.d
-    summary = summary_of_moments(moments, d)
-    preparation = prepare(summary, d, settings.center, choose_scale(settings.scale, d, moments).rule)
+    scale = choose_scale(settings.scale, d, moments, inputs=question.outside)
+    rule = question.middle if question.center == "none" else question.center
+    preparation = prepare(summary_of_moments(moments, d), d, rule, scale.rule)
     check_summary(question.variables, preparation)
     options, _ = consensus_options(settings, preparation, constraints, 1)
     run = solve_dynotears(moments.standardised(preparation.center, preparation.scale), options)
@@ -128,12 +164,12 @@ def _fit(here: Here, question: LocalFitQuestion) -> tuple[SiteState, FloatArray]
         "local.center": preparation.center,
         "local.scale": preparation.scale,
     }
+    numbers = np.empty(0)
     if question.answer == "weights":
-        scale = preparation.scale
-        return new, (run.C_raw * scale[:d] / scale[:, None]).ravel()
-    if question.answer == "votes":
-        return new, (C != 0).astype(np.float64).ravel()
-    return new, np.ones(1)
+        numbers = (run.C_raw * preparation.scale[:d] / preparation.scale[:, None]).ravel()
+    elif question.answer == "votes":
+        numbers = (C != 0).astype(np.float64).ravel()
+    return new, np.append(numbers, 1.0)
 
 
 register_site_task(SiteTask(LocalFitQuestion, one_by_one(_fit)))

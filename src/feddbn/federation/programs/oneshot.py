@@ -40,6 +40,7 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data.checks import check_variances
 from feddbn.errors import DataError, ParameterError
+from feddbn.federation.programs.statistics import training_parts
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.question import array
@@ -366,7 +367,7 @@ def _residual_feature_units(here: Here, question: ResidualsQuestion, unit: str) 
     if unit != "recording":
         raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
     B, plain = question.coefficients, replace(question.design, nuisance=ONE_MEAN)
-    for recording in question.treated(here.data).recordings():
+    for recording in training_parts(here.data, question):
         total, n = np.zeros((N_FEATURES, B.shape[1])), 0
         for residuals in recording_residuals(plain, CompleteRows(recording), question, B):
             total += residual_features(residuals)

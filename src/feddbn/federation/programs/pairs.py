@@ -12,7 +12,13 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.gram import nuisance_basis, whole_rows
-from feddbn.core.statistics.missing import pair_totals, pairwise_scatter, pairwise_sums, products_about
+from feddbn.core.statistics.missing import (
+    pair_totals,
+    pairwise_scatter,
+    pairwise_sums,
+    products_about,
+    seldom_together,
+)
 from feddbn.core.statistics.moments import symmetric, upper_triangle
 from feddbn.federation.programs.statistics import FAR_FROM_ZERO, TryingQuestion, training_parts
 from feddbn.federation.protocol.question import array
@@ -53,6 +59,8 @@ class Pairs:
         Number of nuisance parameters of each.
     log_gains
         Sum of the logs of sites' gains over variables and rows.
+    unseen
+        For each covariance (i, j, lag) of the pairs that were hardly ever seen together (`seldom_together`).
     """
 
     n_rows: float
@@ -61,6 +69,7 @@ class Pairs:
     ns: tuple[float, ...]
     ranks: tuple[float, ...]
     log_gains: float
+    unseen: tuple[tuple[tuple[int, int, int], ...], ...] = ()
 
 
 def pairs_program(question: PairsQuestion) -> ServerProgram[Pairs]:
@@ -85,7 +94,8 @@ def _read(total: FloatArray, question: PairsQuestion) -> Pairs:
     others = [pairwise_scatter(symmetric(p[1 : 1 + size], q), symmetric(p[1 + size :], q)) for p in parts[1:]]
     mean = delta if question.origin is None else delta + question.origin
     covariances, ns = zip(common, *others, strict=True)
-    return Pairs(n_rows, mean, covariances, ns, (1.0, *parts[1:, 0].tolist()), log_gains)
+    unseen = tuple(seldom_together(symmetric(p[1 : 1 + size], q), question.d) for p in parts)
+    return Pairs(n_rows, mean, covariances, ns, (1.0, *parts[1:, 0].tolist()), log_gains, unseen)
 
 
 def _pairs(here: Here, question: PairsQuestion) -> tuple[SiteState, FloatArray]:

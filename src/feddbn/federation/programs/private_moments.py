@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.deviation_shares import DeviationSharesQuestion
 from feddbn.federation.programs.unit_norms import UnitNormsQuestion
-from feddbn.federation.protocol.study import Privacy, Study
+from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import ServerProgram, Task
 from feddbn.privacy.clipping import choose_clip, norm_edges
 from feddbn.privacy.gaussian import noise_multiplier
@@ -24,12 +23,16 @@ from feddbn.privacy.policy import Unit
 from feddbn.privacy.secagg import usual_threshold
 
 __all__ = [
+    "SPIKES_SHARE",
     "PrivateMoments",
     "guaranteed_sites",
     "private_moments",
     "private_moments_plan",
     "study_noise_plan",
 ]
+
+SPIKES_SHARE = 0.1
+"""Share of the budget that scales cost where far cells are to be left out."""
 
 
 @dataclass(frozen=True)
@@ -49,28 +52,42 @@ def private_moments_plan(
     clip_bound: float | None = None,
     n_colluding: int = 0,
     bound_share: float = 0.1,
+    spikes_share: float = 0.0,
 ) -> NoisePlan:
-    """Return the plan every site of the run uses; `bound_share` of the budget (in mu^2) pays for choosing
-    the bound.
+    """Return the plan every site of the run uses.
+
+    `bound_share` of the budget (in mu^2) pays for choosing the bound where none is given, `spikes_share` for the scales
+    beyond which cells are left out; 0: none are.
     """
     if not 0 < bound_share < 1:
         raise ParameterError(f"bound_share must lie strictly between 0 and 1, got {bound_share}.")
-    multiplier = noise_multiplier(epsilon, delta)
-    if clip_bound is not None:
-        return NoisePlan(unit, multiplier, {task: ClipRule(clip_bound, "gram")}, n_colluding)
-    # Gaussian releases compose by adding 1 / multiplier^2, so the two together cost exactly epsilon.
-    rules = {
-        "unit-norms": ClipRule(1.0, noise_factor=bound_share**-0.5),
-        task: ClipRule(None, "gram", noise_factor=(1 - bound_share) ** -0.5),
-    }
-    return NoisePlan(unit, multiplier, rules, n_colluding)
+    if not 0 <= spikes_share < 1 - bound_share:
+        raise ParameterError(
+            f"spikes_share must be at least 0 and less than 1 - bound_share = {1 - bound_share:g}, got {spikes_share}."
+        )
+    if spikes_share and unit != "recording":
+        raise ParameterError(
+            f"unit={unit!r}: spikes='remove' tells what is far by the rows around it; protect unit='recording', or use "
+            "spikes='keep'."
+        )
+    # Gaussian releases compose by adding 1 / multiplier^2, so all of them together cost exactly epsilon.
+    shares = {DeviationSharesQuestion.name: spikes_share}
+    if clip_bound is None:
+        shares["unit-norms"] = bound_share
+    rules = {name: ClipRule(1.0, noise_factor=share**-0.5) for name, share in shares.items() if share}
+    rules[task] = ClipRule(clip_bound, "gram", noise_factor=(1 - sum(shares.values())) ** -0.5)
+    return NoisePlan(unit, noise_multiplier(epsilon, delta), rules, n_colluding)
 
 
-def study_noise_plan(privacy: Privacy) -> NoisePlan:
+def study_noise_plan(study: Study) -> NoisePlan:
     """Return the plan that a study with noise prescribes: the same at every site and at the server."""
+    privacy = study.privacy
     if privacy.epsilon is None:
         raise ParameterError("privacy.epsilon: this study promises no noise, so it has no noise plan.")
-    return private_moments_plan("moments", privacy.unit, privacy.epsilon, privacy.delta, privacy.clip)
+    share = SPIKES_SHARE if study.parameters.get("spikes") == "remove" else 0.0
+    return private_moments_plan(
+        "moments", privacy.unit, privacy.epsilon, privacy.delta, privacy.clip, spikes_share=share
+    )
 
 
 def guaranteed_sites(study: Study) -> int:
@@ -107,14 +124,10 @@ def private_moments(
     lags = task.question.reach
     if bound is None:
         norms = yield replace(task, question=UnitNormsQuestion(of=task.question, unit=plan.unit, norm="gram"))
-        spread = plan.multiplier_of("unit-norms") * plan.sensitivity(1.0, True, lags)
-        noise = spread * np.sqrt(len(norms.contributors) / plan.n_shares(n_guaranteed))
-        bound = choose_clip(norms.value, norm_edges(), float(noise), quantile)
+        noise = plan.noise_in_sum("unit-norms", 1.0, lags, len(norms.contributors), n_guaranteed)
+        bound = choose_clip(norms.value, norm_edges(), noise, quantile)
     clipped: Any = task.question
     answer = yield replace(task, question=replace(clipped, clip_bound=bound))
-    sensitivity = plan.sensitivity(bound, True, lags)
-    # Every contributor adds a full share, so more sites than guaranteed make more noise than needed.
-    extra = np.sqrt(len(answer.contributors) / plan.n_shares(n_guaranteed))
-    sigma = float(plan.multiplier_of(task.name) * sensitivity * extra)
+    sigma = plan.noise_in_sum(task.name, bound, lags, len(answer.contributors), n_guaranteed)
     columns = columns_of(len(answer.value)) if q is None else q
     return PrivateMoments(moments_of_noisy_sums(answer.value, columns, sigma), bound, sigma)

@@ -2,6 +2,9 @@
 
 ``residual-checks``   sums of products and squares of standardised residuals and of their predecessors, by thirds of the
                       recordings, and of the logarithms of their variances
+
+The network is one that the question carries, or the site's own, which stays at the site: residuals are then standardised
+by the site itself, so the sum tells neither weights nor the sizes of any site's noise.
 """
 
 from __future__ import annotations
@@ -13,11 +16,14 @@ from functools import partial
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import CompleteSite
+from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
 from feddbn.core.designs.rows import design_rows
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.orders.evident import evident_support
+from feddbn.core.orders.nongaussian import node_residuals
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.residual_checks import (
     ResidualSums,
@@ -25,7 +31,9 @@ from feddbn.core.statistics.residual_checks import (
     sums_length,
 )
 from feddbn.errors import ParameterError
-from feddbn.federation.protocol.question import array
+from feddbn.federation.programs.pfdbnl.site import personal_arrays
+from feddbn.federation.programs.statistics import local_moments, training_parts
+from feddbn.federation.protocol.question import array, wholes
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import (
     Here,
@@ -37,14 +45,29 @@ from feddbn.federation.protocol.site import (
 )
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["ResidualChecksQuestion", "own_nuisances", "residual_checks_program"]
+__all__ = [
+    "ROWS_A_COLUMN",
+    "ResidualChecksQuestion",
+    "own_nuisances",
+    "own_residual_checks_program",
+    "residual_checks_program",
+]
+
+ROWS_A_COLUMN = 10
+"""A site with fewer rows than this for each of their columns cannot tell its own residuals from what it fitted."""
 
 _Piece = tuple[int, FloatArray]
+_Residuals = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResidualChecksQuestion(RowsQuestion):
-    """Sums over ``z @ coefficients - offset``: one residual per variable, each clipped to 20 standard deviations."""
+    """Sums over ``z @ coefficients - offset``: one residual per variable, each clipped to 20 standard deviations.
+
+    Without coefficients each site takes those of the network near its personal one that its own moments prefer
+    (`core.orders.evident`), among the edges that are `allowed`, and standardises by itself. Of `silent` variables there are
+    no residuals then.
+    """
 
     name = "residual-checks"
     purpose = (
@@ -52,8 +75,10 @@ class ResidualChecksQuestion(RowsQuestion):
         "their variances by thirds of the recordings, and the logarithms of these variances"
     )
 
-    coefficients: FloatArray = array("q", "d")
-    offset: FloatArray = array("d")
+    coefficients: FloatArray | None = array("q", "d", default=None)
+    offset: FloatArray | None = array("d", default=None)
+    allowed: FloatArray | None = array("q", "d", default=None)
+    silent: tuple[int, ...] = wholes(0, 1_000_000, default=())
 
     @property
     def n_back(self) -> int:
@@ -61,12 +86,18 @@ class ResidualChecksQuestion(RowsQuestion):
         return self.n_lags + 1
 
     def check(self) -> None:
-        """A lag of at least 1 keeps segments apart in time; all rows count."""
+        """A lag of at least 1 keeps segments apart in time."""
         super().check()
-        if self.fold:
-            raise self.wrong(f"'fold' is {self.fold}, but all rows are asked for")
         if self.n_lags < 1:
             raise self.wrong(f"'n_lags' is {self.n_lags}, but it must be at least 1")
+        if (self.coefficients is None) != (self.offset is None):
+            raise self.wrong("'coefficients' and 'offset' go together")
+        if (self.coefficients is None) == (self.allowed is None):
+            raise self.wrong(
+                "it needs 'coefficients', or for networks of sites' own what is 'allowed', and not both"
+            )
+        if max(self.silent, default=0) >= self.d:
+            raise self.wrong(f"'silent' is {self.silent}, but there are {self.d} variables")
 
 
 def residual_checks_program(
@@ -93,6 +124,29 @@ def residual_checks_program(
     )
     answer = yield Task(question)
     return ResidualSums.from_vector(answer.value[1:], d, question.n_back), float(answer.value[0]) == 0.0
+
+
+def own_residual_checks_program(
+    variables: tuple[str, ...],
+    n_lags: int,
+    constraints: EdgeConstraints,
+    inputs: tuple[int, ...] = (),
+    center: str = "none",
+) -> ServerProgram[tuple[ResidualSums, int]]:
+    """Ask for the sums, each site about its own network; return them, and how many sites have part in them."""
+    d = len(variables)
+    # Without lags a row has one before it all the same, and nothing of it is allowed.
+    allowed = constraints.allowed if n_lags else np.concatenate([constraints.allowed, np.zeros((d, d))])
+    question = ResidualChecksQuestion(
+        n_lags=max(n_lags, 1),
+        variables=variables,
+        center=center,
+        allowed=allowed.astype(np.float64),
+        silent=inputs,
+    )
+    answer = yield Task(question)
+    n_sites = len(answer.contributors) - round(float(answer.value[0]))
+    return ResidualSums.from_vector(answer.value[1:], d, question.n_back), n_sites
 
 
 def own_nuisances(
@@ -125,29 +179,62 @@ def own_nuisances(
         yield time, u - joint.mean[:d] - (columns(time, len(u)) - joint.mean[d:]) @ weights
 
 
-def _read(recording: Recording, question: ResidualChecksQuestion) -> Iterator[_Piece]:
+def _read(recording: Recording, question: ResidualChecksQuestion, of: _Residuals) -> Iterator[_Piece]:
     """Yield the residuals of a recording in pieces of bounded size."""
     plain = replace(question.design, nuisance=ONE_MEAN)
     for rows in design_rows(plain, recording.blocks()):
-        yield rows.time, rows.values @ question.coefficients - question.offset
+        yield rows.time, rows.values @ of[0] - of[1]
+
+
+def _own_residuals(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, _Residuals | None]:
+    """Coefficients and offset of the site's own network; None if it has none, or too few rows to judge it."""
+    own = personal_arrays(here.state).get("C")
+    if own is None:
+        return here.state, None
+    if own.shape[1] != question.d or len(own) > question.q:
+        raise question.wrong("this site's own network has other variables or lags")
+    q, d = own.shape
+    state, moments = local_moments(here, question, question.design_of(question.variables, q // d - 1))
+    if moments.n < ROWS_A_COLUMN * q:
+        return state, None
+    assert question.allowed is not None
+    allowed = question.allowed[:q] != 0
+    limits = EdgeConstraints(allowed, np.zeros_like(allowed))
+    support = evident_support(moments, (own != 0) & allowed, limits)
+    jobs = [(j, tuple(np.flatnonzero(support[:, j]).tolist())) for j in range(d)]
+    found = node_residuals(moments, jobs)
+    coefficients, offset = np.zeros((question.q, d)), found.offset
+    coefficients[:q] = found.coefficients
+    coefficients[:, list(question.silent)], offset[list(question.silent)] = 0.0, 0.0
+    return state, (coefficients, offset)
 
 
 def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     design, d, p = question.design, question.d, question.n_lags
-    total = np.zeros(1 + sums_length(d, question.n_back))
-    if question.abstains(here.state):
-        return here.state, total
-    for recording in CompleteSite(question.treated(here.data)).recordings():
+    state, total = here.state, np.zeros(1 + sums_length(d, question.n_back))
+    if question.abstains(state):
+        total[0] = float(question.coefficients is None)
+        return state, total
+    of: _Residuals | None
+    if question.coefficients is None or question.offset is None:
+        state, of = _own_residuals(here, question)
+    else:
+        of = (question.coefficients, question.offset)
+    if of is None:
+        # Zeros, and a one that says so.
+        total[0] = 1.0
+        return state, total
+    for recording in map(CompleteRows, training_parts(here.data, question)):
         runs = [(part.time, len(part.values) - p) for part in stretches(recording.blocks(), p)]
         if runs:
             span = (runs[0][0], runs[-1][0] + runs[-1][1] - 1)
-            pieces = own_nuisances(design, partial(_read, recording, question), runs)
+            pieces = own_nuisances(design, partial(_read, recording, question, of), runs)
             total[1:] += residual_sums(pieces, span, d, question.n_back).to_vector()
     sums = ResidualSums.from_vector(total[1:], d, question.n_back)
     # A site whose rows do not reach one lag further back says so by a one.
     total[0] = float(sums.counts[1] == 0)
-    return here.state, total
+    return state, total
 
 
 register_site_task(SiteTask(ResidualChecksQuestion, one_by_one(_answer)))

@@ -42,6 +42,7 @@ class EdgeCountsQuestion(Question):
 
     name = "edge-counts"
     purpose = "which edges the personal graph has, summed over sites"
+    reads_rows = False
 
     shared: FloatArray = array("q", "d")
     opt_out: tuple[str, ...] = names(default=())

@@ -28,7 +28,7 @@ from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.missing import expected_moments, known_pairs
 from feddbn.core.statistics.moments import Moments, upper_triangle
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.folds import training_part
+from feddbn.federation.programs.folds import training_site
 from feddbn.federation.protocol.question import array, flag, number, numbers, wholes
 from feddbn.federation.protocol.rows import UNTREATED, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import (
@@ -137,6 +137,8 @@ def moments_key(question: RowsQuestion, design: Design) -> FloatArray:
     """A digest of what the moments of a question depend on."""
     digest = hashlib.sha256(bytes.fromhex(design.digest) + np.array(question.fold, dtype=np.int64).tobytes())
     digest.update(str(question.far).encode())
+    if not question.own_limits:
+        digest.update(b"common limits")
     if question.inputs and question.log_scales is not None:
         digest.update(str(question.inputs).encode())
     for given in (question.limits, question.log_scales, question.row_model):
@@ -161,6 +163,11 @@ def local_moments(
     for recording in training_parts(here.data, question):
         total = total.merge(recording_moments(design, recording, question.row_model))
     if total.n == 0:
+        if any(len(whole_rows(design, recording)[0]) for recording in training_parts(here.data, question)):
+            raise DataError(
+                f"every row of this site, or one of the n_lags={design.n_lags} rows before it, has an empty cell; use "
+                "missing='fill', leave out columns that are mostly empty with variables=, or leave the site out."
+            )
         raise DataError(
             f"no row of this site has n_lags={design.n_lags} rows before it; lower n_lags or leave the site out."
         )
@@ -186,7 +193,7 @@ def recording_moments(design: Design, recording: Recording, row_model: FloatArra
 
 def training_parts(data: SiteData, question: RowsQuestion) -> Iterator[Recording]:
     """The recordings a question is about, as it wants their cells."""
-    return (training_part(recording, question.fold) for recording in question.treated(data).recordings())
+    return training_site(question.treated(data), question.fold).recordings()
 
 
 def asked_moments(here: Here, question: RowsQuestion) -> tuple[SiteState, Moments]:
@@ -201,7 +208,9 @@ def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArr
     if question.is_trying:
         parts += [_tried(here, question, moments), np.array([moments.n * question.log_gain(here.data)])]
     if question.shape:
-        parts.append(_shapes(here.data) if moments.n else np.zeros(2 * question.d + 1))
+        parts.append(
+            _shapes(training_site(here.data, question.fold)) if moments.n else np.zeros(2 * question.d + 1)
+        )
     if question.known:
         parts.append(upper_triangle(_known(here, question, moments)))
     return state, np.concatenate(parts)
@@ -241,6 +250,11 @@ def _shapes(data: SiteData) -> FloatArray:
 
 
 def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[FloatArray]:
+    if question.log_scales is not None or (question.limits is not None and question.own_limits):
+        raise ParameterError(
+            "scales of a site's own: one recording would change the rows of others, and noise is fitted to one alone; use "
+            "gains='none' and common limits."
+        )
     if question.is_trying:
         raise ParameterError(
             f"try_degrees={question.try_degrees}: noise is fitted to one matrix of products, not more."
@@ -250,6 +264,10 @@ def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[
     if question.shape:
         raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
     if unit == "row":
+        if question.limits is not None:
+            raise ParameterError(
+                "limits: what is far is told by the rows around it; protect unit='recording'."
+            )
         if question.design.nuisance.scope != "all":
             raise ParameterError(
                 "center='recording' mixes the rows of a recording; protect unit='recording'."

@@ -59,6 +59,11 @@ FAR_SHARE = 2e-4
 _MOST_COLUMNS = 160
 """Beyond this many columns of a row, sites are compared by correlations within a moment only."""
 
+_OWN_NETWORK = (
+    "if this site stays out of the common network, it has one of its own, which stays here: in a study learn it with "
+    "`feddbn fit` from the data of this site alone; in one process `dbns_` has it."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SurveyQuestion(RowsQuestion):
@@ -75,7 +80,10 @@ class SurveyQuestion(RowsQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class AgreementQuestion(RowsQuestion):
-    """Sums and squares of all sites' profiles, so that each can compare itself."""
+    """Sums and squares of all sites' profiles, so that each can compare itself.
+
+    `personal` says that sites which stay out are to have networks of their own, so that their owners are told how.
+    """
 
     name = "agreement"
     purpose = "whether this site looks like the others: 0 or 1"
@@ -83,6 +91,7 @@ class AgreementQuestion(RowsQuestion):
     n_sites: float = number(FEWEST_SITES, 1e9)
     total: FloatArray = array("profile")
     squares: FloatArray = array("profile")
+    personal: bool = flag(default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,8 +197,8 @@ def survey_program(
     cells = np.maximum(counts.sum(axis=1), 1.0)
     length = rows / max(recordings, 1.0)
     if rows < OWN_SCALE_CELLS * max(n_sites, recordings, 1.0):
-        # Most sites are too small to judge their cells; together they have a scale.
-        far = np.maximum(far, tail_counts(counts))
+        # Most sites are too small to judge their cells; together they have a scale, if that is no small site, too.
+        far = np.maximum(far, np.where(cells >= OWN_SCALE_CELLS, tail_counts(counts), 0.0))
     periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
     scales = robust_scale(counts)
     return Survey(n_sites, rows, recordings, empty, scales, far / cells, periods, sums, squares, inputs)
@@ -225,7 +234,9 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     return state, np.concatenate(parts)
 
 
-def agreement_program(variables: tuple[str, ...], n_lags: int, survey: Survey) -> ServerProgram[int]:
+def agreement_program(
+    variables: tuple[str, ...], n_lags: int, survey: Survey, personal: bool = False
+) -> ServerProgram[int]:
     """Have every site compare itself; returns how many do not fit."""
     question = AgreementQuestion(
         n_lags=n_lags,
@@ -234,6 +245,7 @@ def agreement_program(variables: tuple[str, ...], n_lags: int, survey: Survey) -
         total=survey.total,
         squares=survey.squares,
         inputs=survey.inputs,
+        personal=personal,
     )
     return round(float((yield Task(question)).value[0]))
 
@@ -247,7 +259,8 @@ def _agreement(here: Here, question: AgreementQuestion) -> tuple[SiteState, Floa
         found = compared(own, n, question.total, question.squares, question.n_sites, names)
     if found is None or not found.objects:
         return with_notes(state, ()), np.zeros(1)
-    return {**with_notes(state, found.sentences), "agreement.abstains": np.ones(1)}, np.ones(1)
+    notes = (*found.sentences, _OWN_NETWORK) if question.personal else found.sentences
+    return {**with_notes(state, notes), "agreement.abstains": np.ones(1)}, np.ones(1)
 
 
 def spikes_program(

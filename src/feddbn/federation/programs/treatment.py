@@ -27,6 +27,7 @@ from feddbn.core.statistics.moments import Moments, sums_length, symmetric
 from feddbn.core.statistics.scaling import correlations
 from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import DataError
+from feddbn.federation.programs.deviation_shares import scales_program
 from feddbn.federation.programs.pairs import PairsQuestion, pairs_program
 from feddbn.federation.programs.statistics import FAR_FROM_ZERO, MomentsQuestion
 from feddbn.federation.programs.survey import (
@@ -80,6 +81,10 @@ class AskedMoments:
     far_kept
         Positions of variables whose far cells may be what pulses of inputs did, so that nobody asked whether they are
         errors.
+    unseen
+        (i, j, lag) of variables i at t - lag and j at t of which hardly any row has both.
+    personal
+        Whether sites that stay out are to have networks of their own.
     """
 
     moments: Moments
@@ -95,6 +100,8 @@ class AskedMoments:
     inputs: tuple[str, ...] = ()
     far_kept: tuple[int, ...] = ()
     bursts: tuple[int, ...] = ()
+    unseen: tuple[tuple[int, int, int], ...] = ()
+    personal: bool = False
 
     @property
     def center(self) -> str:
@@ -113,6 +120,7 @@ class _Told:
     n: float
     shape: FloatArray | None = None
     rank: float = 0.0
+    unseen: tuple[tuple[int, int, int], ...] = ()
 
 
 def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
@@ -132,17 +140,25 @@ def asked_moments_program(
         inputs = wishes.input_places(variables)
         survey = yield from survey_program(variables, n_lags, inputs, profiles=wishes.needs_profiles)
         if wishes.on_disagreement != "ignore" and survey.n_sites >= FEWEST_SITES:
-            n_disagreeing = yield from agreement_program(variables, n_lags, survey)
+            n_disagreeing = yield from agreement_program(variables, n_lags, survey, wishes.is_personal)
             # Where many sites do not fit there are several kinds of sites, and no odd one.
             is_few = 0 < n_disagreeing <= survey.n_sites / 3
-            treatment = replace(treatment, abstain=is_few and wishes.on_disagreement == "exclude")
+            treatment = replace(treatment, abstain=is_few and wishes.leaves_out)
         treatment, spiky, bursts = yield from _without_spikes(variables, n_lags, wishes, survey, treatment)
+    elif wishes.noisy and wishes.spikes == "remove":
+        spread = yield from scales_program(variables, n_lags)
+        # What is done to a system stays, as above.
+        spread[list(wishes.input_places(variables))] = 0.0
+        treatment = replace(treatment, limits=spread, far=TAIL / 2, own_limits=False)
+        spiky = tuple(np.flatnonzero(spread).tolist())
     told = yield from _told(variables, n_lags, wishes, survey, treatment, shape)
     gains_evidence = None
     if survey is not None and (wishes.gains == "site" or (wishes.gains == "auto" and survey.may_have_gains)):
-        scales = replace(treatment, log_scales=survey.log_scales, inputs=survey.inputs)
+        stayed_out = n_disagreeing if treatment.abstain else 0
+        log_scales = _log_scales(told.moments, survey) if stayed_out else survey.log_scales
+        scales = replace(treatment, log_scales=log_scales, inputs=survey.inputs)
         scaled = yield from _told(variables, n_lags, wishes, survey, scales, False)
-        gains_evidence = _evidence_for_gains(told, scaled, survey)
+        gains_evidence = _evidence_for_gains(told, scaled, survey, stayed_out)
         if wishes.gains == "site" or gains_evidence > 0:
             told = replace(scaled, shape=told.shape)
     moments, treatment = told.moments, told.treatment
@@ -163,6 +179,8 @@ def asked_moments_program(
         wishes.inputs,
         survey.far_by_pulses if survey is not None and wishes.spikes == "auto" else (),
         bursts,
+        told.unseen,
+        wishes.is_personal,
     )
 
 
@@ -246,7 +264,8 @@ def _told(
     rank = ranks[best] if best else 0.0
     if is_own and not best and survey is not None:
         rank = survey.n_recordings * (1 + treatment.degree + 2 * len(treatment.periods))
-    return _Told(moments, treatment, evidence, cost, n, shapes, rank)
+    unseen = found.unseen[best] if has_gaps else ()
+    return _Told(moments, treatment, evidence, cost, n, shapes, rank, unseen)
 
 
 def _moments_tried(
@@ -336,9 +355,21 @@ def _cost(scatter: FloatArray, d: int, n: float, rank: float) -> float:
     return n * (log_det_of_residuals(scatter, d) - d * float(np.log(free))) + d * rank * float(np.log(n))
 
 
-def _evidence_for_gains(told: _Told, scaled: _Told, survey: Survey) -> float:
+def _log_scales(moments: Moments, survey: Survey) -> FloatArray:
+    """(d,) the logs of scales that sites are brought to where some stayed out, whose numbers are in the survey.
+
+    These are of all rows of those who stayed: their moments are known already. A second sum of logs, without those who
+    stayed out, would tell exactly what theirs are.
+    """
+    found = survey.log_scales.copy()
+    places = [j for j in survey.outputs if moments.scatter[j, j] > 0]
+    found[places] = np.log(np.diag(moments.scatter)[places] / moments.n) / 2
+    return found
+
+
+def _evidence_for_gains(told: _Told, scaled: _Told, survey: Survey, stayed_out: int) -> float:
     """How much better rows are explained once every site is brought to one scale, at one parameter for each scale."""
-    n_gains = len(survey.outputs) * (survey.n_sites - 1)
+    n_gains = len(survey.outputs) * (survey.n_sites - stayed_out - 1)
     return told.cost - scaled.cost - n_gains * float(np.log(told.n))
 
 

@@ -46,7 +46,10 @@ class Wishes:
     missing
         "drop": rows with an empty cell are left out; "fill": they are used for what they hold.
     on_disagreement
-        "exclude": a site that finds that it does not fit stays out; "warn": it is only counted; "ignore": nobody looks.
+        "exclude": a site that finds that it does not fit stays out; "personal": it does, and is told to learn one of its own;
+        "warn": it is only counted; "ignore": nobody looks.
+    noisy
+        Whether sums carry noise: then far cells can be left out by scales that are paid for, and nothing else is looked at.
     inputs
         Names of variables that only act on others: they may be anything, so nothing is decided by what they look like.
     """
@@ -59,6 +62,7 @@ class Wishes:
     missing: str = "drop"
     on_disagreement: str = "ignore"
     inputs: tuple[str, ...] = ()
+    noisy: bool = False
 
     @classmethod
     def of(cls, given: Any) -> Wishes:
@@ -81,6 +85,8 @@ class Wishes:
     @property
     def needs_survey(self) -> bool:
         """Whether anything is left to the data beyond levels and trends, which one sum tells."""
+        if self.noisy:
+            return False
         is_open = (
             "auto" in (self.period, self.gains, self.spikes)
             or self.gains == "site"
@@ -93,6 +99,16 @@ class Wishes:
         """Whether sites have to be compared: for their scales, or to find one that does not fit."""
         return self.gains != "none" or self.on_disagreement != "ignore"
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a site that does not fit stays out of the sums."""
+        return self.on_disagreement in ("exclude", "personal")
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether a site that stays out is to have a network of its own."""
+        return self.on_disagreement == "personal"
+
     def among(self, n_sites: int) -> Wishes:
         """The same for a federation of this size: few sites are not compared, as sums and squares would tell them apart."""
         if n_sites >= FEWEST_SITES:
@@ -104,6 +120,7 @@ class Wishes:
     def is_settled(self) -> bool:
         """Whether nothing is left to find out, and nothing but centring to be done."""
         is_plain = self.center != "auto" and self.detrend == 0 and self.period == ()
+        is_plain = is_plain and not (self.noisy and self.spikes == "remove")
         return is_plain and not self.needs_survey
 
     @property

@@ -12,6 +12,7 @@ Rules of this file
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,6 @@ import numpy as np
 
 from feddbn._version import __version__
 from feddbn.core.arrays import FloatArray
-from feddbn.core.encoding import decode
 from feddbn.data.memory import AlignedSite
 from feddbn.errors import AggregationError, FeddbnError, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.fence import Step, decide
@@ -36,7 +36,7 @@ from feddbn.federation.protocol.messages import (
     refusal,
     task_from,
 )
-from feddbn.federation.protocol.site import Guard, Site, SiteData, notes_of
+from feddbn.federation.protocol.site import PLAIN, Channel, Guard, Site, SiteData, notes_of
 from feddbn.federation.protocol.store_format import RecordStore, SiteRecord, Snapshot
 from feddbn.federation.protocol.study import Study, StudyResult, personal_result, study_from_json
 from feddbn.federation.protocol.task import Task
@@ -247,7 +247,8 @@ class SiteEndpoint:
         if not record.study:
             self._commit(replace(record, study=study.to_json(), version=version))
         self._join(request.run_id, study)
-        # A handshake begins a segment; the server's end of secure aggregation begins anew, so does ours.
+        # A handshake begins a segment; the server's end of secure aggregation begins anew with new keys, so does ours.
+        # What protects earlier sums is on disk: the register of sums, and for whom the last answer was opened.
         self._masking = None
         said = announcement(study, self._site.data.variables)
         self._tell("agreed", request, task=study.method, sentence=said, study=study)
@@ -270,22 +271,36 @@ class SiteEndpoint:
         vector = self._vector(request, record, task)
         return {"digest": digest_of(task)}, {"vector": vector}
 
-    def _vector(self, request: Request, record: SiteRecord, task: Task, *channel: Any) -> FloatArray:
+    def _vector(
+        self, request: Request, record: SiteRecord, task: Task, channel: Channel = PLAIN
+    ) -> FloatArray:
         """Return the answer to a task: the recorded one, or a new one that is stored first."""
         digest = digest_of(task)
         step = decide(record, request.seq, request.after, digest)
-        if step is not Step.REPEAT:
+        if step is Step.REPEAT:
+            self._check_noise(record, channel)
+        else:
             base = record.current if step is Step.EXECUTE else record.previous
             self._site.state = dict(base.state)
-            vector = np.array(self._site.answer(task, *channel), dtype=np.float64)
-            after = Snapshot(request.seq, dict(self._site.state))
+            vector = np.array(self._site.answer(task, channel), dtype=np.float64)
+            after = Snapshot(request.seq, dict(self._site.state), _longer(base.history, digest))
             record = replace(record, previous=base, current=after, digest=digest, vector=vector, opened=())
+            record = replace(record, n_guaranteed=channel.n_guaranteed)
             self._commit(record)
             for note in notes_of(after.state) if notes_of(after.state) != notes_of(base.state) else ():
                 self._tell("note", request, task=task.name, sentence=note)
         self._tell(step.value, request, task=task.name)
         assert record.vector is not None
         return record.vector
+
+    def _check_noise(self, record: SiteRecord, channel: Channel) -> None:
+        """Refuse to send a noisy answer again into a sum of fewer sites than its share of noise was made for."""
+        has_noise = self._study(record).privacy.epsilon is not None
+        if has_noise and channel.n_guaranteed < record.n_guaranteed:
+            raise AggregationError(
+                f"the noise in this answer was made for sums of {record.n_guaranteed} sites or more; it is not sent into "
+                f"one of {channel.n_guaranteed}."
+            )
 
     def _secagg(self, request: Request, record: SiteRecord) -> Answer:
         """Pass one message of secure aggregation on; the vector it masks comes through the fence."""
@@ -297,7 +312,6 @@ class SiteEndpoint:
         inner = request.arrays.get("message")
         if inner is None or inner.dtype != np.uint8:
             raise ProtocolError("this message of secure aggregation is empty.")
-        record = self._before_opening(request, record, inner.tobytes())
         self._asked = (request, record)
         try:
             reply = self._masking[1](inner.tobytes())
@@ -305,29 +319,36 @@ class SiteEndpoint:
             self._asked = None
         return {}, {"message": np.frombuffer(reply, dtype=np.uint8)}
 
-    def _before_opening(self, request: Request, record: SiteRecord, inner: bytes) -> SiteRecord:
-        """Store for whom a task's masks are opened, before they are: a restart must not forget it.
+    @property
+    def whole(self) -> SiteData:
+        """All the data that this site offers, whatever a study chooses of it."""
+        return self._whole
 
-        Two sums of one task over different sites differ by the vectors of the sites that changed.
-        """
-        meta, _ = decode(inner)
-        if meta.get("phase") != "unmask":
-            return record
-        survivors = tuple(sorted(str(name) for name in meta.get("survivors", ())))
-        if request.seq == record.current.seq and record.opened != survivors:
-            if record.opened:
-                raise AggregationError(
-                    "this task has been opened for another set of sites; the difference would show a few."
-                )
-            record = replace(record, opened=survivors)
-            self._commit(record)
-        return record
-
-    def answer(self, task: Task, *channel: Any) -> FloatArray:
+    def answer(self, task: Task, channel: Channel = PLAIN) -> FloatArray:
         """Return the answer that the masks in the making hide: it passes the fence and is stored first."""
         if self._asked is None:
             raise ProtocolError("no task is being asked.")
-        return self._vector(*self._asked, task, *channel)
+        return self._vector(*self._asked, task, channel)
+
+    def history(self) -> str:
+        """Return the digest of all tasks that the state behind the last answer has seen."""
+        return "" if self._record is None else self._record.previous.history
+
+    def opening(self, contributors: frozenset[str]) -> None:
+        """Store for whom the last answer's masks are opened, before they are: a restart must not forget it.
+
+        Two sums of one answer over different sites differ by the answers of the sites that changed, and by no more noise
+        than these sites added. What the envelope says of the task plays no part: only the last answer has open masks.
+        """
+        assert self._asked is not None
+        record, sites = self._asked[1], tuple(sorted(contributors))
+        if record.opened == sites:
+            return
+        if record.opened:
+            raise AggregationError(
+                "this task has been opened for another set of sites; the difference would show a few."
+            )
+        self._commit(replace(record, opened=sites))
 
     def _finish(self, request: Request, record: SiteRecord) -> Answer:
         """Keep the shared result and this site's personal one; nothing personal is in the reply."""
@@ -339,3 +360,8 @@ class SiteEndpoint:
             self._keep(request.run_id, result, personal)
         self._tell("finished", request, study=self._study(record))
         return {"personal": sorted(personal), **self._head()}, {}
+
+
+def _longer(history: str, digest: str) -> str:
+    """Digest of a history of tasks and one task more."""
+    return hashlib.sha256(f"{history} {digest}".encode()).hexdigest()

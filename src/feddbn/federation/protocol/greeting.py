@@ -59,7 +59,8 @@ def announcement(study: Study, variables: Sequence[str]) -> str:
     how = "secure aggregation" if study.privacy.secure_aggregation else "plain sums"
     noise = "" if study.privacy.epsilon is None else f", epsilon {study.privacy.epsilon:g}"
     return (
-        f"study {study.name!r}, method {study.method} ({study.goal}), {len(variables)} variables ({', '.join(variables[:8])}"
+        f"study {study.name!r}, method {' and '.join(study.methods)} ({study.goal}), "
+        f"{len(variables)} variables ({', '.join(variables[:8])}"
         f"{', ...' if len(variables) > 8 else ''}), {len(study.sites)} sites, {how}{noise}."
     )
 

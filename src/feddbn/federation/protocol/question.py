@@ -230,10 +230,13 @@ class Question:
         What it is called in messages, policies and logs.
     purpose
         What a site gives away by answering, in words.
+    reads_rows
+        Whether a site looks at its rows to answer; else only at what it remembers.
     """
 
     name: ClassVar[str]
     purpose: ClassVar[str]
+    reads_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         values = self.__dict__

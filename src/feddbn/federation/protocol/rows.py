@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.cells import TreatedSite, limits_of, site_profile
+from feddbn.core.designs.cells import TreatedSite, common_limits, limits_of, site_profile
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance
 from feddbn.core.designs.recordings import SiteData
@@ -33,9 +33,11 @@ from feddbn.federation.protocol.question import (
 )
 from feddbn.federation.protocol.task import ServerProgram, asking
 
-__all__ = ["UNTREATED", "Fold", "RowsQuestion", "Treatment", "treated"]
+__all__ = ["MOST_BLOCKS", "UNTREATED", "Fold", "RowsQuestion", "Treatment", "does_not_fit", "treated"]
 
 Fold = tuple[int, int, int]
+MOST_BLOCKS = 10
+"""Blocks of held-out rows: with many of them the difference of two folds would be a row or two."""
 T = TypeVar("T")
 
 
@@ -48,7 +50,7 @@ class RowsQuestion(Question):
     fold
         (block, number of blocks, share in thousandths): only the rows before a held-out block count; see
         `federation.programs.folds`. Empty: all rows.
-    center, degree, periods, limits, far, log_scales, row_model, abstain, inputs
+    center, degree, periods, limits, far, own_limits, log_scales, row_model, abstain, inputs
         See `Treatment`.
     """
 
@@ -59,6 +61,7 @@ class RowsQuestion(Question):
     periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
     limits: FloatArray | None = array("d", default=None)
     far: float = number(TAIL / 2, 1e6, default=TAIL)
+    own_limits: bool = flag(default=True)
     log_scales: FloatArray | None = array("d", default=None)
     row_model: FloatArray | None = array("q and a mean", "q", default=None)
     abstain: bool = flag(default=False)
@@ -67,8 +70,12 @@ class RowsQuestion(Question):
 
     def check(self) -> None:
         """The fold must be one of its blocks, on a share between 0 and 1; trends need recordings' own means."""
-        if self.fold and (len(self.fold) != 3 or self.fold[0] >= self.fold[1] or not 0 < self.fold[2] < 1000):
-            raise self.wrong(f"'fold' is {self.fold}, but it must be (block, number of blocks, thousandths)")
+        if self.fold and not (
+            len(self.fold) == 3 and self.fold[0] < self.fold[1] <= MOST_BLOCKS and 0 < self.fold[2] < 1000
+        ):
+            raise self.wrong(
+                f"'fold' is {self.fold}, but it must be (block, number of blocks up to {MOST_BLOCKS}, thousandths)"
+            )
         if (self.degree or self.periods) and self.center != "recording":
             raise self.wrong("'degree' and 'periods' need center='recording'")
 
@@ -94,7 +101,9 @@ class RowsQuestion(Question):
             return data
         places = [self.variables.index(name) for name in data.variables]
         if self.limits is not None:
-            data = TreatedSite(data, limits_of(data, self.limits[places], self.far))
+            common = self.limits[places]
+            far = limits_of(data, common, self.far) if self.own_limits else common_limits(common, self.far)
+            data = TreatedSite(data, far)
         if self.log_scales is not None:
             # What is done to a system is as strong as it is: inputs keep their scale.
             own = [k for k, place in enumerate(places) if place not in self.inputs]
@@ -107,16 +116,18 @@ class RowsQuestion(Question):
 
     def log_gain(self, data: SiteData) -> float:
         """Sum over variables of the logs of a site's gains; 0 without any."""
-        site = self.treated(data)
-        return (
-            float(np.log(site.gains).sum())
-            if isinstance(site, TreatedSite) and site.gains is not None
-            else 0.0
-        )
+        return float(np.log(self.gains(data)).sum())
+
+    def gains(self, data: SiteData) -> FloatArray:
+        """What a site's variables are multiplied by; ones without scales to bring them to."""
+        site = data if self.log_scales is None else self.treated(data)
+        if isinstance(site, TreatedSite) and site.gains is not None:
+            return site.gains
+        return np.ones(len(data.variables))
 
     def abstains(self, state: Mapping[str, np.ndarray]) -> bool:
         """Whether a site with this state has found that it does not fit, and is to answer with zeros."""
-        return self.abstain and "agreement.abstains" in state
+        return self.abstain and does_not_fit(state)
 
     @property
     def d(self) -> int:
@@ -153,6 +164,9 @@ class Treatment:
         And a polynomial in time of its own, and cycles of these lengths in rows.
     limits, far
         (d,) robust standard deviations: cells farther out than `far` of them, or of the site's own, are empty.
+    own_limits
+        Whether sites with enough cells go by their own scales; under noise they do not, as one recording would then
+        decide about the cells of another.
     log_scales
         (d,) logs of standard deviations that every site's variables are brought to.
     row_model
@@ -169,6 +183,7 @@ class Treatment:
     periods: tuple[float, ...] = ()
     limits: FloatArray | None = None
     far: float = TAIL
+    own_limits: bool = True
     log_scales: FloatArray | None = None
     row_model: FloatArray | None = None
     abstain: bool = False
@@ -193,6 +208,11 @@ class Treatment:
 
 
 UNTREATED = Treatment()
+
+
+def does_not_fit(state: Mapping[str, np.ndarray]) -> bool:
+    """Whether a site with this state has found that it does not fit the others."""
+    return "agreement.abstains" in state
 
 
 def treated(program: ServerProgram[T], treatment: Treatment) -> ServerProgram[T]:

@@ -62,16 +62,27 @@ class Answering(Protocol):
 
 
 class SecureSite:
-    """Answers secure-aggregation messages for one site."""
+    """Answers secure-aggregation messages for one site.
 
-    def __init__(self, site: Answering, secagg: SecAggSite, digest: Digest = task_digest) -> None:
+    `history` tells what the state behind the last answer was asked before: a site of this process has no fence, and
+    none.
+    """
+
+    def __init__(
+        self,
+        site: Answering,
+        secagg: SecAggSite,
+        digest: Digest = task_digest,
+        history: Callable[[], str] = str,
+    ) -> None:
         self.site = site
         self.secagg = secagg
         self._digest = digest
+        self._history = history
 
     def respond(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Message:
         """Return the reply to one decoded message, or raise the refusal."""
-        return self.secagg.handle(meta, arrays, lambda: self.answer(meta, arrays))
+        return self.secagg.handle(meta, arrays, lambda: self.answer(meta, arrays), self._history)
 
     def handle(self, message: bytes) -> bytes:
         """Return the reply to one message as bytes; a refusal is a reply too."""
@@ -83,7 +94,7 @@ class SecureSite:
     def answer(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> FloatArray:
         """Return this site's vector for a task, unmasked: for the protocol only."""
         task = self.task(meta, arrays)
-        n_guaranteed = self.secagg.guaranteed_contributors(task.participants is not None)
+        n_guaranteed = self.secagg.guaranteed_contributors
         return self.site.answer(task, Channel(masked=True, n_guaranteed=n_guaranteed))
 
     def task(self, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Task:

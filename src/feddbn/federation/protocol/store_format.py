@@ -18,10 +18,14 @@ __all__ = ["RecordStore", "SiteRecord", "Snapshot", "decode_record", "encode_rec
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of a site after task `seq` (NEVER: before the first)."""
+    """The state of a site after task `seq` (NEVER: before the first).
+
+    `history` is a digest of all tasks that led to it: states with another history are not added up under masks.
+    """
 
     seq: int = NEVER
     state: SiteState = field(default_factory=dict)
+    history: str = ""
 
     def __post_init__(self) -> None:
         # A site program is a pure function; one that writes into the state it was given would spoil a repeat.
@@ -46,6 +50,8 @@ class SiteRecord:
         so noise is never drawn twice for one release.
     opened
         The sites for whose masked sum of the last task this site has helped to open the masks.
+    n_guaranteed
+        Fewest sites in any sum that the answer may be part of: what its noise was made for.
     """
 
     run_id: str
@@ -57,6 +63,7 @@ class SiteRecord:
     digest: str = ""
     vector: FloatArray | None = None
     opened: tuple[str, ...] = ()
+    n_guaranteed: int = 1
 
 
 def encode_record(record: SiteRecord) -> bytes:
@@ -68,8 +75,9 @@ def encode_record(record: SiteRecord) -> bytes:
     meta = {"type": "site-record", "run": record.run_id, "site": record.site}
     begun = {"study": record.study, "version": record.version}
     numbers = {"previous": record.previous.seq, "current": record.current.seq, "digest": record.digest}
-    numbers["opened"] = list(record.opened)
-    return encode({**meta, **begun, **numbers}, arrays)
+    histories = [record.previous.history, record.current.history]
+    masks = {"opened": list(record.opened), "n_guaranteed": record.n_guaranteed, "histories": histories}
+    return encode({**meta, **begun, **numbers, **masks}, arrays)
 
 
 def decode_record(message: bytes, run_id: str, site: str) -> SiteRecord:
@@ -89,16 +97,19 @@ def decode_record(message: bytes, run_id: str, site: str) -> SiteRecord:
         part, _, name = key.partition("/")
         if part in states:
             states[part][name] = array
+    # Records of earlier versions have no histories; a run goes on with the version it began with.
+    before, now = meta.get("histories", ("", ""))
     return SiteRecord(
         run_id,
         site,
         str(meta["study"]),
         str(meta["version"]),
-        Snapshot(int(meta["previous"]), states["previous"]),
-        Snapshot(int(meta["current"]), states["current"]),
+        Snapshot(int(meta["previous"]), states["previous"], str(before)),
+        Snapshot(int(meta["current"]), states["current"], str(now)),
         str(meta["digest"]),
         arrays.get("vector"),
         tuple(meta["opened"]),
+        int(meta.get("n_guaranteed", 1)),
     )
 
 

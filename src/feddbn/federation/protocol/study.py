@@ -16,21 +16,22 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import ParameterError
+from feddbn.federation.protocol.goals import CHOSEN_BY_ROWS, GOALS, Compare, Confidence, Goal, Select, Strict
 from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.task import Federation
 
 __all__ = [
     "Attendance",
-    "Confidence",
     "Privacy",
     "Study",
     "StudyMethod",
     "StudyResult",
+    "Way",
     "check_goal",
     "check_noise",
     "check_sites",
@@ -47,11 +48,7 @@ __all__ = [
 Value = bool | int | float | str | list[Any] | None
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Privacy(_Strict):
+class Privacy(Strict):
     """How the sums are protected; `min_sites` is the smallest number of sites whose sum may be opened.
 
     With `epsilon`, what leaves is (epsilon, delta)-differentially private for each `unit`. `clip` bounds the
@@ -66,7 +63,7 @@ class Privacy(_Strict):
     clip: float | None = Field(default=None, gt=0)
 
 
-class Attendance(_Strict):
+class Attendance(Strict):
     """What happens when a site does not answer in time.
 
     `when_missing`: "wait" asks again until `max_wait_s` has passed; "continue" goes on with at least
@@ -79,22 +76,12 @@ class Attendance(_Strict):
     max_wait_s: float = Field(default=600.0, ge=0)
 
 
-class Confidence(_Strict):
-    """How edges are tried out where a study's goal is "confidence": as the arguments of ``edge_confidence``."""
-
-    replicates: int = Field(default=100, ge=2, le=10_000)
-    resampling: Literal["bootstrap", "stability"] = "bootstrap"
-    block_length: int | Literal["auto", "politis-white"] = "auto"
-    unit: Literal["auto", "recordings", "blocks"] = "auto"
-    level: float = Field(default=0.9, gt=0, lt=1)
-    seed: int = Field(default=0, ge=0)
-
-
-class Study(_Strict):
+class Study(Strict):
     """One study, as written in its TOML file.
 
     `units` may say in which unit a variable is meant; a site that says another one for its data does not take part.
-    The `goal` is a network, or how far each of its edges can be trusted. `lead` says who answers for the study; it is
+    The `goal` is a network; how far each of its edges can be trusted; a network whose parameters are chosen on held-out rows;
+    or one with a table of how well this and other methods predict such rows. `lead` says who answers for the study; it is
     part of what the owners of the data approve.
     """
 
@@ -107,8 +94,10 @@ class Study(_Strict):
     attendance: Attendance = Field(default_factory=Attendance)
     some_variables_may_be_missing: bool = False
     units: dict[str, str] = Field(default_factory=dict)
-    goal: Literal["network", "confidence"] = "network"
+    goal: Goal = "network"
     confidence: Confidence = Field(default_factory=Confidence)
+    select: Select = Field(default_factory=Select)
+    compare: Compare = Field(default_factory=Compare)
     lead: str = Field(default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
 
     @field_validator("variables", "sites")
@@ -125,6 +114,30 @@ class Study(_Strict):
             raise ValueError(f"units names {odd[0]!r}, which is not one of the variables")
         return self
 
+    @model_validator(mode="after")
+    def _tables_of_its_goal(self) -> Study:
+        for goal, table in GOALS:
+            if goal != self.goal and getattr(self, goal) != table():
+                raise ValueError(
+                    f"the table [{goal}] is read only with goal = {goal!r}; set that, or remove it"
+                )
+        return self
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """All methods that it runs."""
+        return (self.method, *self.compare.against)
+
+    @property
+    def held_out(self) -> tuple[int, int] | None:
+        """(blocks, thousandths of the rows) that it holds out, at the end of every recording; None if it does not."""
+        if self.goal == "compare":
+            return 1, round(1000 * self.compare.share)
+        is_open = any(self.parameters.get(name) == "auto" for name in CHOSEN_BY_ROWS)
+        if self.goal == "select" or (self.goal == "network" and is_open):
+            return self.select.n_blocks, round(1000 * self.select.share)
+        return None
+
     @property
     def n_lags(self) -> int | None:
         """Number of lags, if the parameters fix one."""
@@ -138,7 +151,10 @@ class Study(_Strict):
         if not self.units:
             del values["units"]
         if self.goal == "network":
-            del values["goal"], values["confidence"]
+            del values["goal"]
+        for goal, _ in GOALS:
+            if goal != self.goal:
+                del values[goal]
         if not self.lead:
             del values["lead"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
@@ -222,6 +238,14 @@ Personal = Callable[[SiteState, StudyResult], Mapping[str, FloatArray]]
 
 
 @dataclass(frozen=True)
+class Way:
+    """How a method reaches a goal: ``run(study, federation)``, after ``check(study)`` has refused what cannot be."""
+
+    run: Callable[[Study, Federation], StudyResult]
+    check: Callable[[Study], None]
+
+
+@dataclass(frozen=True)
 class StudyMethod:
     """A method that a study can name.
 
@@ -234,24 +258,30 @@ class StudyMethod:
         Raises `ParameterError` for impossible parameters; run before anything is sent.
     takes_noise
         Whether it asks only for sums that sites can protect by noise (see `federation.programs.private_moments`).
-    confidence
-        ``(parameters, how, federation) -> result`` of a study that asks how far edges can be trusted, or None.
+    goals
+        Goal of a study -> how this method reaches it; "network" is `run` itself.
     """
 
     name: str
     run: Run
     check: Callable[[Parameters], None] = lambda parameters: None
     takes_noise: bool = False
-    confidence: Callable[[Parameters, Confidence, Federation], StudyResult] | None = None
+    goals: Mapping[str, Way] = field(default_factory=dict)
 
     def run_study(self, study: Study, federation: Federation) -> StudyResult:
         """Return what the study asks for."""
         check_goal(study)
-        if study.goal == "network" or self.confidence is None:
+        if study.goal == "network":
             return self.run(study.parameters, federation)
-        return self.confidence(study.parameters, study.confidence, federation)
+        return self.goals[study.goal].run(study, federation)
 
 
+# What a method must be able to do for a goal, and which sums it takes.
+_WORDS = {
+    "confidence": ("learn from resampled sums", "resampled sums"),
+    "select": ("choose its parameters on held-out rows", "held-out sums"),
+    "compare": ("be judged on held-out rows", "held-out sums"),
+}
 _METHODS: dict[str, StudyMethod] = {}
 _PERSONAL: dict[str, Personal] = {}
 
@@ -290,25 +320,24 @@ def study_method(name: str) -> StudyMethod:
 
 
 def check_goal(study: Study) -> None:
-    """Refuse a study of confidence that its method, its lags or its noise do not allow."""
+    """Refuse a study whose method cannot reach its goal, with these parameters and this noise."""
+    method = study_method(study.method)
     if study.goal == "network":
+        method.check(study.parameters)
         return
-    if study_method(study.method).confidence is None:
+    way = method.goals.get(study.goal)
+    if way is None:
         able = (
-            ", ".join(name for name in study_methods() if _METHODS[name].confidence is not None)
-            or "no method"
+            ", ".join(name for name in study_methods() if study.goal in _METHODS[name].goals) or "no method"
         )
         raise ParameterError(
-            f"goal = 'confidence': method {study.method!r} cannot learn from resampled sums; use {able}."
+            f"goal = {study.goal!r}: method {study.method!r} cannot {_WORDS[study.goal][0]}; use {able}."
         )
     if study.privacy.epsilon is not None:
         raise ParameterError(
-            "goal = 'confidence': resampled sums carry no noise; remove epsilon, or leave the study."
+            f"goal = {study.goal!r}: {_WORDS[study.goal][1]} carry no noise; remove epsilon, or leave the study."
         )
-    if study.parameters.get("n_lags") == "auto":
-        raise ParameterError(
-            "goal = 'confidence' needs a number of lags; set n_lags to the one that was chosen."
-        )
+    way.check(study)
 
 
 def check_noise(study: Study) -> None:
@@ -318,4 +347,13 @@ def check_noise(study: Study) -> None:
         raise ParameterError(
             f"privacy.epsilon: method {study.method!r} asks for sums that carry no noise; use {able}, or "
             "remove epsilon."
+        )
+    if (
+        study.privacy.epsilon is not None
+        and study.privacy.unit == "row"
+        and study.parameters.get("spikes") == "remove"
+    ):
+        raise ParameterError(
+            "privacy.unit: it is 'row', but spikes = 'remove' tells what is far by the rows around it; use unit = "
+            "'recording', or spikes = 'keep'."
         )

@@ -19,7 +19,17 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import ProtocolError
 from feddbn.federation.protocol.question import Param, Question
 
-__all__ = ["Federation", "Observer", "ServerProgram", "Sum", "Task", "asking", "run_program", "task_digest"]
+__all__ = [
+    "Federation",
+    "Observer",
+    "ServerProgram",
+    "Sum",
+    "Task",
+    "asked_of",
+    "asking",
+    "run_program",
+    "task_digest",
+]
 
 T = TypeVar("T")
 
@@ -120,10 +130,19 @@ Observer = Callable[[Task, Sum], None]
 
 def asking(program: ServerProgram[T], change: Callable[[Question], Question]) -> ServerProgram[T]:
     """Run a server program with every question changed."""
+    return _changed(program, lambda task: replace(task, question=change(task.question)))
+
+
+def asked_of(program: ServerProgram[T], sites: tuple[str, ...]) -> ServerProgram[T]:
+    """Run a server program as if there were no other sites than these."""
+    return _changed(program, lambda task: replace(task, participants=sites))
+
+
+def _changed(program: ServerProgram[T], change: Callable[[Task], Task]) -> ServerProgram[T]:
     try:
         task = next(program)
         while True:
-            task = program.send((yield replace(task, question=change(task.question))))
+            task = program.send((yield change(task)))
     except StopIteration as end:
         result: T = end.value
         return result

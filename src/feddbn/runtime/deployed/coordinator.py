@@ -153,7 +153,6 @@ class Coordinator:
 def run_study(coordinator: Coordinator, study: Study) -> tuple[StudyResult, tuple[str, ...]]:
     """Return the result of a study and who received it: handshake, program, personal results."""
     method = study_method(study.method)
-    method.check(study.parameters)
     check_goal(study)
     federation: Federation = coordinator
     if study.privacy.epsilon is not None:

@@ -30,31 +30,46 @@ class _Incomplete(NotEnoughSites):
 class _Courier:
     """Carries messages of secure aggregation inside numbered requests, so that answers pass the sites' fence.
 
-    Before a sum is opened it makes sure that the study's rule on missing sites allows it: a sum that was
-    opened for some sites can never be opened for others, their difference would show single sites.
+    Before a sum is opened it makes sure that the study's rule on missing sites allows it. After the first sum, unless
+    noise covers it, the sites are fixed: sites refuse what, together with it, would show single ones.
     """
 
-    def __init__(self, sites: tuple[str, ...], line: Line, allow_missing: bool) -> None:
-        self.sites = sites
+    def __init__(self, study: Study, line: Line) -> None:
+        self.sites = tuple(sorted(study.sites))
         self._line = line
-        self._allow_missing = allow_missing
+        self._may_miss = study.attendance.when_missing == "continue"
+        self._has_noise = study.privacy.epsilon is not None
         self._turn: Turn | None = None
+        self._fixed: frozenset[str] = frozenset()
         self._masked: set[str] = set()
 
     def begin(self, turn: Turn) -> None:
         """Say which task the next messages are about."""
         self._turn = turn
         self._masked = set()
+        self._fixed = frozenset() if self._has_noise else frozenset(turn.counted)
+
+    def _require_whole(self, turn: Turn) -> None:
+        """Raise if the sum that is about to be opened lacks a site that must be in it."""
+        needed = self._fixed or (() if self._may_miss else turn.participants)
+        missing = ", ".join(sorted(set(needed) - self._masked))
+        if missing and self._fixed:
+            raise _Incomplete(
+                f"a sum lacks {missing}, whose numbers are in earlier sums of this run; together with those it would show "
+                f"them, so nothing was opened. Resume the run when {missing} can be reached, or use a study with noise."
+            )
+        if missing:
+            raise _Incomplete(f"a sum lacks {missing}; nothing was opened.")
 
     def __call__(self, messages: Mapping[str, Message]) -> dict[str, Message]:
         """Send and read; a site that refuses or is silent counts as a drop-out."""
         turn = self._turn
         assert turn is not None
         phases = {str(meta.get("phase")) for meta, _ in messages.values()}
-        if phases == {"unmask"} and not self._allow_missing:
-            missing = [site for site in turn.participants if site not in self._masked]
-            if missing:
-                raise _Incomplete(f"a sum lacks {', '.join(missing)}; nothing was opened.")
+        if phases & {"survivors", "unmask"}:
+            self._require_whole(turn)
+        if phases == {"advertise"} and self._fixed:
+            messages = {site: message for site, message in messages.items() if site in self._fixed}
         encoded: dict[int, np.ndarray] = {}
         outgoing: dict[str, bytes] = {}
         for site, message in messages.items():
@@ -83,7 +98,7 @@ class MaskedSums:
     def __init__(self, study: Study, line: Line) -> None:
         self._rules = study.attendance
         self._line = line
-        self._courier = _Courier(tuple(sorted(study.sites)), line, self._rules.when_missing == "continue")
+        self._courier = _Courier(study, line)
         privacy = study.privacy
         # Noise is spread over the sites the threshold guarantees, so that must not change with the roster.
         threshold = None if privacy.epsilon is None else guaranteed_sites(study)

@@ -13,7 +13,9 @@ from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.secure_site import SecureSite
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.keys import KEY_BYTES, Identity
+from feddbn.privacy.register import MemoryShelf, Register
 from feddbn.privacy.secagg_site import SecAggSite
+from feddbn.runtime.deployed.registers import FileShelf, data_version
 
 __all__ = ["read_identity", "read_peers", "site_masking"]
 
@@ -42,13 +44,33 @@ def read_peers(path: Path) -> dict[str, bytes]:
 
 
 def site_masking(
-    name: str, identity: Identity, peers: Mapping[str, bytes], min_sites: int
+    name: str, identity: Identity, peers: Mapping[str, bytes], min_sites: int, registers: Path | None
 ) -> Callable[[str, Study, SiteEndpoint], Callable[[bytes], bytes]]:
-    """Return what makes a site's end of secure aggregation for a run."""
+    """Return what makes a site's end of secure aggregation for a run.
+
+    Its sums are written down below `registers`; None keeps them in memory, which is for simulations only.
+    """
+    in_memory = MemoryShelf()
+    versions: list[str] = []
 
     def make(run_id: str, study: Study, site: SiteEndpoint) -> Callable[[bytes], bytes]:
         fewest = max(min_sites, study.privacy.min_sites)
-        secagg = SecAggSite(name, identity, dict(peers), run_id, os.urandom, fewest)
-        return SecureSite(site, secagg).handle
+        if not versions:
+            # The data were read once, when the site was opened.
+            versions.append(data_version(site.whole, identity))
+        shelf = in_memory if registers is None else FileShelf(registers, run_id, study.digest)
+        register = Register(versions[0], shelf, noisy=study.privacy.epsilon is not None)
+        secagg = SecAggSite(
+            name,
+            identity,
+            dict(peers),
+            run_id,
+            os.urandom,
+            fewest,
+            study=study.digest,
+            register=register,
+            opening=site.opening,
+        )
+        return SecureSite(site, secagg, history=site.history).handle
 
     return make

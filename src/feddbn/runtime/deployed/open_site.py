@@ -15,7 +15,7 @@ from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.owner import Owner
 from feddbn.runtime.deployed.protection import Protection, read_policy
 from feddbn.runtime.deployed.settings import SiteSettings, load_programs
-from feddbn.runtime.deployed.store import EventLog, FileStore, prune_runs, run_directory
+from feddbn.runtime.deployed.store import REGISTER, EventLog, FileStore, prune_runs, run_directory
 
 __all__ = ["describe_data", "open_site", "read_data", "study_checks"]
 
@@ -57,7 +57,8 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
     def rules(study: Study) -> None:
         privacy = study.privacy
         n_sites, masked = len(study.sites), privacy.secure_aggregation
-        policy.check_study(study.method, n_sites, masked, privacy.epsilon, privacy.unit)
+        for method in study.methods:
+            policy.check_study(method, n_sites, masked, privacy.epsilon, privacy.unit)
 
     def units(study: Study) -> None:
         differ = unit_differences(study, settings.units)
@@ -92,7 +93,7 @@ def open_site(
     if long_lived and owner.identity is not None and settings.peers is not None:
         from feddbn.runtime.deployed.masking import site_masking
 
-        masked = site_masking(name, owner.identity, owner.keys, policy.min_sites)
+        masked = site_masking(name, owner.identity, owner.keys, policy.min_sites, settings.state / REGISTER)
 
     def approve(run_id: str, study: Study, begins: bool) -> None:
         if submitter and study.lead and submitter != study.lead:

@@ -127,4 +127,4 @@ class Owner:
 def _asked(study: Study) -> str:
     names = ", ".join(study.variables[:8]) + (", ..." if len(study.variables) > 8 else "")
     values = ", ".join(f"{name}={value}" for name, value in study.parameters.items())
-    return f"{study.method} of {names}; {values}"[:500]
+    return f"{' and '.join(study.methods)} of {names}; {values}"[:500]

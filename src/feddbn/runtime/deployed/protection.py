@@ -19,7 +19,7 @@ import numpy as np
 
 from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.guards.noise import DpGuard, Promise
-from feddbn.federation.guards.site_guards import About, AuditGuard, PolicyGuard
+from feddbn.federation.guards.site_guards import About, AuditGuard, HeldOutGuard, PolicyGuard
 from feddbn.federation.programs.private_moments import study_noise_plan
 from feddbn.federation.protocol.site import Guard
 from feddbn.federation.protocol.study import Study
@@ -58,8 +58,7 @@ def default_policy_text() -> str:
         f"require_masking = {str(policy.require_masking).lower()}\n"
         f"max_rounds = {policy.max_rounds}\n"
         "# max_epsilon = 1.0     # with a budget, answers without noise are refused\n"
-        f"approve_by_rule = {str(policy.approve_by_rule).lower()} # true: any study that keeps to these rules, without "
-        "`feddbn site approve`\n"
+        "# approve_by_rule = true # any study within these rules is answered, without `feddbn site approve`\n"
     )
 
 
@@ -83,7 +82,7 @@ class Protection:
         self._is_locked = False
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
-        """Return policy, noise and audit, in this order."""
+        """Return policy, held-out rows, noise and audit, in this order."""
         directory = self._audit.directory
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._policy.max_epsilon is not None:
@@ -96,7 +95,8 @@ class Protection:
         events = EventLog(self._state / run_id / "events.jsonl").read()
         answered = Counter(str(e["task"]) for e in events if str(e["what"]).startswith("executed"))
         policy = PolicyGuard(self._policy, len(study.sites), answered)
-        return [policy, audit] if noise is None else [policy, noise, audit]
+        held_out = HeldOutGuard(study)
+        return [policy, held_out, audit] if noise is None else [policy, held_out, noise, audit]
 
     def _noise(self, run_id: str, study: Study, directory: Path) -> DpGuard | None:
         """Return the guard that adds the noise a study promises and books what leaves; None if neither is needed."""
@@ -112,7 +112,7 @@ class Protection:
                     if path.stem == run_id:
                         here.append(everything[-1])
         promise = Promise(privacy.epsilon, privacy.delta, Ledger.replay(here))
-        plan, rng = study_noise_plan(privacy), np.random.default_rng()
+        plan, rng = study_noise_plan(study), np.random.default_rng()
         # The owner's budget is about the owner's delta, the study's promise about the study's.
         return DpGuard(plan, rng, budget, self._policy.delta, Ledger.replay(everything), promise)
 

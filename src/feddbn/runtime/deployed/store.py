@@ -41,6 +41,7 @@ __all__ = [
 
 
 AUDIT = "_audit"
+REGISTER = "_register"
 
 
 def iso_time(seconds: float | None = None) -> str:
@@ -208,7 +209,8 @@ def unchanged_directories(root: Path, keep_days: float, now: float | None = None
 
 def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float | None = None) -> list[str]:
     """Delete runs whose files have not changed for `keep_days` days, except run `keep`; return their ids."""
-    # What is not a run (no run's name begins so) is kept: audit logs, approvals and whatever budgets are read from.
+    # What is not a run (no run's name begins so) is kept: audit logs, approvals, the register, and whatever budgets are
+    # read from.
     old = [
         path
         for path in unchanged_directories(root, keep_days, now)

@@ -10,6 +10,7 @@ from typing import Any
 from feddbn._version import __version__
 from feddbn.data.checks import check_sites, summary
 from feddbn.errors import FeddbnError, SiteRefused
+from feddbn.federation.protocol.goals import Compare
 from feddbn.federation.protocol.greeting import agree, chosen_variables
 from feddbn.federation.protocol.study import Study
 from feddbn.method_table import find_method
@@ -25,13 +26,14 @@ __all__ = ["spent_epsilon", "study_remarks", "tasks_of", "why_refused"]
 
 # What a method asks for only if the data or its other settings call for it.
 _PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
-_OF_NETWORKS = ("unit-norms", "residual-features", "residual-checks")
+_OF_NETWORKS = ("unit-norms", "residual-features")
+# Methods that act on what residuals say, and so look at them whatever is done to the rows.
+_ACT_ON_RESIDUALS = ("oneshot",)
 # The first look at the data, and what a study says if it wants none of it; every method looks by default.
 _LOOK = ("survey", "spikes", "pairs")
 _NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop"}
 # All that is asked for where noise is promised.
 _WITH_NOISE = ("moments", "unit-norms")
-_CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
 
 
 def why_refused(
@@ -84,24 +86,29 @@ def study_remarks(
 
 def tasks_of(study: Study) -> tuple[str, ...]:
     """Return the tasks that a study will ask for, as far as its method and parameters tell."""
+    if study.goal == "compare":
+        plain = study.model_copy(update={"goal": "network", "compare": Compare()})
+        own = [tasks_of(plain.model_copy(update={"method": name})) for name in study.methods]
+        return tuple(dict.fromkeys([*(task for tasks in own for task in tasks), "held-out-loss"]))
     method = find_method(study.method)
     if method is None:
         return ()
     given = study.parameters
     compares = given.get("on_disagreement", "ignore") != "ignore"
     left_out = set() if compares or _looks(given) else {*_LOOK}
-    if given.get("check_residuals") is False:
+    if not _checks_residuals(method.name, given):
         left_out.add("residual-checks")
     if study.goal == "confidence":
         left_out |= {*_OF_NETWORKS}
         return *(task for task in method.tasks if task not in left_out), "bootstrap-moments"
     if study.privacy.epsilon is not None:
-        return tuple(task for task in method.tasks if task in _WITH_NOISE)
+        scales = ("deviation-shares",) if given.get("spikes") == "remove" else ()
+        return *(task for task in method.tasks if task in _WITH_NOISE), *scales
     wanted = [task for task in method.tasks if task not in left_out]
     wanted += ["agreement"] if compares else []
-    if any(given.get(name) == "auto" for name in _CHOSEN_BY_ROWS):
+    if method.selects and study.held_out:
         wanted += [task for task in method.further_tasks if task.startswith("held-out")]
-    if given.get("n_clusters", 1) != 1:
+    if given.get("n_clusters", 1) != 1 or "n_clusters" in study.select.grid:
         wanted += [task for task in method.further_tasks if task.startswith("cluster")]
     if given.get("features", "linear") != "linear":
         wanted += [task for task in method.further_tasks if task.startswith("feature")]
@@ -114,6 +121,18 @@ def _looks(parameters: Mapping[str, Any]) -> bool:
     """Whether a study of these parameters begins with a first look at the data."""
     is_given = parameters.get("period", "auto") != "auto"
     return not is_given or any(parameters.get(name) != value for name, value in _NO_LOOK.items())
+
+
+def _checks_residuals(method: str, parameters: Mapping[str, Any]) -> bool:
+    """Whether a study of these parameters looks at residuals after learning."""
+    wanted = parameters.get("check_residuals", "auto")
+    if wanted != "auto" or method in _ACT_ON_RESIDUALS:
+        return bool(wanted)
+    is_partial = parameters.get("different_variables") or parameters.get("site_lags")
+    is_paper = parameters.get("schedule", "adaptive") == "paper"
+    is_plain = parameters.get("detrend", "auto") == 0 and not parameters.get("period", "auto")
+    is_settled = is_plain and parameters.get("center", "auto") != "auto" and not _looks(parameters)
+    return not (is_partial or is_paper or is_settled)
 
 
 def spent_epsilon(state: Path, delta: float) -> float:

@@ -16,20 +16,29 @@ from feddbn.runtime.deployed.study_check import tasks_of
 
 __all__ = ["study_in_words"]
 
+_GOALS = {
+    "network": "a network",
+    "confidence": "how far each edge can be trusted",
+    "select": "a network whose parameters are chosen on held-out rows",
+    "compare": "a network, and how well this and other methods predict held-out rows",
+}
+
 
 def study_in_words(study: Study, settings: SiteSettings) -> list[tuple[str, str]]:
     """Return (what, words) about all that a study says; reads the site's data to count rows, and sends nothing."""
     load_programs(settings.programs)
     method = find_method(study.method)
     about = "" if method is None else f": {method.summary}"
-    goal = "how far each edge can be trusted" if study.goal == "confidence" else "a network"
+    how = {} if study.goal == "network" else getattr(study, study.goal).model_dump()
+    more = ", ".join(f"{name} = {value}" for name, value in how.items())
     values = ", ".join(f"{name} = {value}" for name, value in study.parameters.items())
     tasks = [(f"asks for {task}", _told(task)) for task in tasks_of(study)]
     units = ", ".join(f"{name} in {unit}" for name, unit in study.units.items())
     return [
         ("study", study.name),
         ("lead", study.lead or "not named"),
-        ("method", f"{study.method}{about}; the result is {goal}"),
+        ("method", f"{study.method}{about}"),
+        ("goal", f"{_GOALS[study.goal]}{f' ({more})' if more else ''}"),
         ("parameters", values or "the method's defaults"),
         ("variables", _listed(study.variables)),
         *([("units", units)] if units else []),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from feddbn.federation.guards.noise import DpGuard
-from feddbn.federation.programs.private_moments import private_moments_plan
+from feddbn.federation.programs.private_moments import SPIKES_SHARE, private_moments_plan
 from feddbn.federation.protocol.site import Site
 from feddbn.privacy.policy import Unit
 from feddbn.privacy.secagg import DEFAULT_MIN_SITES, usual_threshold
@@ -24,6 +24,7 @@ def private_federation(
     *,
     unit: Unit = "recording",
     clip: float | None = None,
+    spikes: bool = False,
     n_colluding: int = 0,
     min_sites: int = DEFAULT_MIN_SITES,
     rng: np.random.Generator | None = None,
@@ -37,12 +38,16 @@ def private_federation(
         The sites; each keeps its guards and gains one that clips, adds noise and refuses a second release.
     clip
         Bound on a unit's vector; None chooses it from a noisy histogram, for a tenth of the budget.
+    spikes
+        Whether a tenth of the budget goes into robust scales, so that methods with spikes="remove" can leave far cells
+        out; units are recordings then.
     n_colluding
         Sites that may tell the server their own share of the noise.
     rng
         Source of the noise, for tests and benchmarks; None takes the operating system's randomness.
     """
-    plan = private_moments_plan("moments", unit, epsilon, delta, clip, n_colluding)
+    share = SPIKES_SHARE if spikes else 0.0
+    plan = private_moments_plan("moments", unit, epsilon, delta, clip, n_colluding, spikes_share=share)
     sources = (np.random.default_rng() if rng is None else rng).spawn(len(sites))
     guarded = {
         name: Site(name, site.data, (*site.guards, DpGuard(plan, source, epsilon, delta)))

@@ -19,6 +19,7 @@ from feddbn.core.statistics.missing import (
     pairwise_scatter,
     pairwise_sums,
     products_about,
+    seldom_together,
 )
 from feddbn.core.statistics.moments import Moments
 
@@ -112,6 +113,39 @@ def test_pairs_of_uncorrelated_columns_are_worth_their_count() -> None:
     rows[rng.random(rows.shape) < 0.3] = np.nan
     counts, _ = pairwise_sums(rows)
     assert np.isclose(pairs_n(counts, np.eye(4)), 20000 * 0.49, rtol=0.02)
+
+
+def test_seldom_together_are_the_pairs_of_which_few_rows_have_both() -> None:
+    """As by a loop: x0 and x1 share three rows of four hundred, x1 none with its own past."""
+    x = np.ones((401, 3))
+    x[::2, 1] = np.nan
+    x[1::2, 0] = np.nan
+    x[[1, 3, 5], 0] = 1.0
+    x[9:, 2] = np.where(np.isnan(x[9:, 0]), 1.0, np.nan)
+    rows = np.hstack([x[1:], x[:-1]])
+    counts, _ = pairwise_sums(rows)
+    expected = set()
+    for j in range(3):
+        for k in range(6):
+            i, lag = k % 3, k // 3
+            both = [row for row in rows if not (np.isnan(row[j]) or np.isnan(row[k]))]
+            rarer = min((~np.isnan(rows[:, j])).sum(), (~np.isnan(rows[:, k])).sum())
+            if len(both) < 8 and 10 * len(both) < rarer and (lag or i < j):
+                expected.add((i, j, lag))
+    assert (1, 1, 1) in expected
+    assert (0, 1, 0) in expected
+    assert counts[0, 1] == 3
+    assert len(expected) < 10
+    assert seldom_together(counts, 3) == tuple(sorted(expected))
+
+
+def test_few_rows_are_not_seldom() -> None:
+    rows = np.full((6, 4), np.nan)
+    rows[:5, :2] = 1.0
+    rows[3:, 2:] = 1.0
+    counts, _ = pairwise_sums(rows)
+    assert counts.min() == 2
+    assert seldom_together(counts, 2) == ()
 
 
 def test_rows_without_any_cell_change_nothing() -> None:

@@ -199,6 +199,15 @@ def test_a_variable_without_residual_is_left_out():
     assert violations(checks) == ()
 
 
+def test_without_residuals_nothing_is_found():
+    nothing = ResidualSums.from_vector(np.zeros(sums_length(3, 2)), 3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checks = check_residuals(nothing, np.ones((2, 3, 3)))
+    assert checks.n == 0
+    assert not violations(checks)
+
+
 def test_one_variable_depends_on_no_other():
     checks = check_residuals(pooled([standardised(RNG(11).standard_normal((100, 1)))]))
     assert (checks.dependence, checks.dependence_p, checks.shared) == (0.0, 1.0, 1.0)

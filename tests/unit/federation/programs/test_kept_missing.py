@@ -18,7 +18,6 @@ from feddbn.federation.programs.held_out import HeldOutQuestion
 from feddbn.federation.programs.oneshot import ResidualsQuestion
 from feddbn.federation.protocol.question import Question
 from feddbn.federation.protocol.site import Here, SiteData, site_task
-from feddbn.methods.comparison import split_rows
 
 D, P = 3, 1
 NAMES = ("x0", "x1", "x2")
@@ -94,9 +93,3 @@ def test_held_out_rows_are_never_trained_on_and_are_complete() -> None:
         C=np.zeros((2 * D, D)),
     )
     assert np.all(np.isfinite(_answer(question, _data("keep"))))
-
-
-def test_rows_to_score_on_are_complete_and_rows_to_learn_from_are_kept() -> None:
-    learn, test = split_rows({"A": _data("keep")}, 0.2)
-    assert all(np.isfinite(rows).all() for rows in test["A"])
-    assert any(np.isnan(b.values).any() for r in learn["A"].recordings() for b in r.blocks())

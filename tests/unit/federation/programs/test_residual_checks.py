@@ -124,8 +124,6 @@ def test_trends_and_cycles_of_a_recording_are_taken_off():
 def test_a_question_out_of_bounds_is_refused():
     with pytest.raises(ProtocolError, match="'n_lags' is 0"):
         ResidualChecksQuestion(n_lags=0, variables=NAMES, coefficients=np.zeros((3, 3)), offset=np.zeros(3))
-    with pytest.raises(ProtocolError, match="all rows are asked for"):
-        replace(question(), fold=(0, 2, 500))
     with pytest.raises(ProtocolError, match="axis d must have length 3"):
         replace(question(), coefficients=np.zeros((6, 4)))
     with pytest.raises(ProtocolError, match="finite"):
@@ -134,3 +132,74 @@ def test_a_question_out_of_bounds_is_refused():
     other = replace(question(), variables=("a", "b", "c"))
     with pytest.raises(ProtocolError, match="this site has"):
         answer_of_one(site_task("residual-checks"), site.here, other)
+
+
+def own_question(**more):
+    allowed = np.concatenate([1.0 - np.eye(3), np.ones((3, 3))])
+    return ResidualChecksQuestion(n_lags=1, variables=NAMES, allowed=allowed, **more)
+
+
+def with_network(site, C):
+    return replace(site.here, state={**site.here.state, "personal.final": C})
+
+
+def test_a_site_standardises_the_residuals_of_its_own_network_itself():
+    x = np.random.default_rng(5).standard_normal((400, 3))
+    x[1:, 1] += 0.8 * x[1:, 0]
+    x[1:, 2] += 0.5 * x[:-1, 1]
+    # The network lacks the lagged effect, as a threshold might have it.
+    C = np.zeros((6, 3))
+    C[0, 1] = 0.3
+    site = sites([[x]])["s0"]
+    _, vector = answer_of_one(site_task("residual-checks"), with_network(site, C), own_question())
+    z = np.hstack([x[1:], x[:-1]])
+    parents = {0: [], 1: [0], 2: [4]}
+    u = np.empty((399, 3))
+    for j, S in parents.items():
+        design = np.column_stack([np.ones(399), z[:, S]])
+        u[:, j] = z[:, j] - design @ np.linalg.lstsq(design, z[:, j], rcond=None)[0]
+    u /= np.sqrt((u**2).mean(axis=0))
+    assert vector[0] == 0.0
+    np.testing.assert_allclose(vector[1:], residual_sums([(1, u)], (1, 399), 3, 2).to_vector(), atol=1e-8)
+
+
+def test_weights_and_units_of_a_site_do_not_leave_it():
+    x = np.random.default_rng(6).standard_normal((300, 3))
+    x[1:] += 0.5 * x[:-1]
+    vectors = []
+    for scale, weight in ((1.0, 0.5), (7.0, 0.3)):
+        site = sites([[scale * x + 3.0]])["s0"]
+        here = with_network(site, np.concatenate([np.zeros((3, 3)), weight * np.eye(3)]))
+        vectors.append(answer_of_one(site_task("residual-checks"), here, own_question())[1])
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-7)
+
+
+@pytest.mark.parametrize(("n", "C"), [(18, np.zeros((6, 3))), (200, None)])
+def test_a_site_with_few_rows_or_no_network_sends_zeros_and_says_so(n, C):
+    site = sites([[np.random.default_rng(0).standard_normal((n, 3))]])["s0"]
+    here = site.here if C is None else with_network(site, C)
+    _, vector = answer_of_one(site_task("residual-checks"), here, own_question())
+    assert vector[0] == 1.0
+    assert not vector[1:].any()
+
+
+def test_of_inputs_there_are_no_residuals_of_a_sites_own():
+    site = sites([[np.random.default_rng(0).standard_normal((200, 3))]])["s0"]
+    here = with_network(site, np.zeros((6, 3)))
+    _, vector = answer_of_one(site_task("residual-checks"), here, own_question(silent=(1,)))
+    sums = ResidualSums.from_vector(vector[1:], 3, 2)
+    np.testing.assert_allclose(np.diag(sums.products[0]), [199, 0, 199], rtol=1e-9)
+
+
+def test_a_question_names_one_network_or_asks_for_the_sites_own():
+    with pytest.raises(ProtocolError, match="and not both"):
+        replace(question(), allowed=np.ones((6, 3)))
+    with pytest.raises(ProtocolError, match="and not both"):
+        ResidualChecksQuestion(n_lags=1, variables=NAMES)
+    with pytest.raises(ProtocolError, match="go together"):
+        replace(question(), offset=None)
+    with pytest.raises(ProtocolError, match="there are 3 variables"):
+        own_question(silent=(3,))
+    site = sites(tables(1))["s0"]
+    with pytest.raises(ProtocolError, match="other variables or lags"):
+        answer_of_one(site_task("residual-checks"), with_network(site, np.zeros((9, 3))), own_question())

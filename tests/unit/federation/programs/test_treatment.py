@@ -3,7 +3,7 @@ import pytest
 
 import feddbn
 from feddbn.data import read_sites
-from feddbn.errors import ParameterError, ProtocolError
+from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.programs.survey import survey_program
 from feddbn.federation.programs.treatment import asked_moments_program
@@ -141,6 +141,74 @@ def test_an_odd_site_stays_out_and_only_its_owner_is_told(mess):
     kept, _ = asked(fed.sites, Wishes("auto", on_disagreement="warn"))
     assert kept.n_disagreeing == 1
     assert not kept.treatment.abstain
+
+
+def test_scales_that_sites_are_brought_to_do_not_depend_on_a_site_that_stays_out():
+    fed = made({"gains": None, "other-units": None})
+    found, federation = asked(fed.sites)
+    (odd,) = [name for name in federation.sites if notes_of(federation.state_of(name))]
+    assert found.treatment.abstain
+    larger = {name: [t * (30.0 if name == odd else 1.0) for t in ts] for name, ts in fed.sites.items()}
+    again, _ = asked(larger)
+    assert again.treatment.log_scales is not None
+    np.testing.assert_array_equal(again.treatment.log_scales, found.treatment.log_scales)
+    assert not np.allclose(again.survey.log_scales, found.survey.log_scales, atol=0.1)
+    rows = np.concatenate([t.to_numpy()[1:] for name, ts in fed.sites.items() if name != odd for t in ts])
+    np.testing.assert_allclose(found.treatment.log_scales, np.log(rows.std(axis=0)), atol=0.02)
+
+
+def test_a_site_that_stays_out_is_in_no_sum_after_it_found_out():
+    """So no two sums of one kind, one with the site and one without, tell what is its."""
+    data = read_sites(made({"gains": None, "other-units": None}).sites, missing="keep")
+    federation = InProcessFederation({name: Site(name, site) for name, site in data.items()})
+    tasks = []
+    program = asked_moments_program(federation.variables, 1, AUTO)
+    run_program(program, federation, lambda task, _: tasks.append(task))
+    (odd,) = [name for name in federation.sites if notes_of(federation.state_of(name))]
+    kinds = [task.name for task in tasks]
+    first = kinds.index("agreement") + 1
+    assert "survey" not in kinds[first:]
+    assert "moments" not in kinds[:first]
+    assert kinds[first:].count("moments") == 2
+    assert not any(federation.site(odd).answer(task).any() for task in tasks[first:])
+
+
+@pytest.mark.parametrize("center", ["none", "recording"])
+def test_pairs_that_no_row_holds_together_are_named(center):
+    sites = {}
+    for k, (name, (table,)) in enumerate(made(d=4, n_sites=4).sites.items()):
+        sites[name] = table.copy()
+        sites[name].iloc[:, k % 2] = np.nan
+    found, _ = asked(sites, Wishes(center, missing="fill"))
+    assert found.unseen == ((0, 1, 0), (0, 1, 1), (1, 0, 1))
+    model = feddbn.FDBNL(n_lags=1).fit(sites)
+    (said,) = [sentence for sentence in model.warnings_ if "hardly any row" in sentence]
+    assert "x0 and x1 (lag 0, 1)." in said
+    assert "variables=" in said
+    assert model.treatment_["unseen_pairs"] == [["x0", "x1", 0], ["x0", "x1", 1], ["x1", "x0", 1]]
+
+
+def test_a_column_read_every_other_row_is_never_seen_with_its_past():
+    sites = {name: [t.copy() for t in tables] for name, tables in made(d=4, n_sites=4).sites.items()}
+    for (table,) in sites.values():
+        table.iloc[::2, 2] = np.nan
+    found, _ = asked(sites, Wishes(missing="fill"))
+    assert found.unseen == ((2, 2, 1),)
+    model = feddbn.OneShotDBN(n_lags=1).fit(sites)
+    assert any("x2 and its own past (lag 1)" in sentence for sentence in model.warnings_)
+
+
+def test_pairs_that_are_seen_are_not_named():
+    assert asked(made({"missing": 0.3}).sites)[0].unseen == ()
+    assert asked(made({"missing": 0.1}, n_sites=8, rows=20).sites)[0].unseen == ()
+
+
+def test_rows_that_all_lack_a_cell_are_refused_with_the_cure():
+    sites = {name: tables[0].copy() for name, tables in made(d=4, n_sites=4).sites.items()}
+    for table in sites.values():
+        table.iloc[::2, 0] = np.nan
+    with pytest.raises(DataError, match="has an empty cell; use missing='fill'"):
+        asked(sites, Wishes())
 
 
 def test_the_survey_sends_no_total_and_no_product_of_the_data():

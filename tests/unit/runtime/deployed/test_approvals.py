@@ -2,6 +2,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
+from feddbn.federation.protocol.study import study_from_json
 from feddbn.privacy.keys import Identity
 from feddbn.runtime.deployed import approvals as module
 from feddbn.runtime.deployed.approvals import Approvals
@@ -68,14 +69,20 @@ def test_one_run_is_allowed_and_going_on_with_it_too(approvals, tmp_path, clock)
         {"units": {"u": "mm"}},
         {"some_variables_may_be_missing": True},
         {"goal": "confidence"},
+        {"goal": "select"},
+        {"goal": "compare", "compare": {"against": ("fdbnl",)}},
+        {"goal": "compare", "compare": {"share": 0.1}},
         {"name": "t"},
         {"method": "fdbnl"},
     ],
 )
 def test_any_change_makes_another_study(approvals, change):
     approvals.give(make_study(parameters={"n_lags": 1}))
+    other = make_study(**{"parameters": {"n_lags": 1}, **change})
+    # The text that the digest is of says all of it.
+    assert study_from_json(other.to_json()) == other
     with pytest.raises(SiteRefused, match="is not approved"):
-        approvals.check("run-1", make_study(**{"parameters": {"n_lags": 1}, **change}))
+        approvals.check("run-1", other)
 
 
 def test_an_approval_ends(approvals, clock):

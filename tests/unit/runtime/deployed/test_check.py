@@ -9,7 +9,9 @@ import pytest
 
 from feddbn.federation.protocol.study import Study
 from feddbn.method_table import METHODS
+from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.deployed.check import Finding, check_settings
+from feddbn.runtime.deployed.study_check import tasks_of
 from support.owned_sites import OwnedSites, make_study
 from support.wards import stays, ward
 
@@ -172,10 +174,42 @@ def test_a_study_without_a_look_does_not_need_its_tasks(tmp_path):
     assert can.ok
 
 
+@pytest.mark.parametrize(
+    ("method", "parameters", "asks"),
+    [
+        ("fdbnl", {}, True),
+        ("pfdbnl", {}, True),
+        ("fdbnl", {"schedule": "paper"}, False),
+        ("fdbnl", {"schedule": "paper", "check_residuals": True}, True),
+        ("fdbnl", {"check_residuals": False}, False),
+        ("fdbnl", {**AS_THEY_ARE, "period": []}, False),
+        ("fdbnl", {**AS_THEY_ARE, "period": [12.0]}, True),
+        ("pfdbnl", {"different_variables": True}, False),
+        ("oneshot", {**AS_THEY_ARE, "period": []}, True),
+    ],
+)
+def test_residuals_are_asked_for_where_a_fit_does(method, parameters, asks):
+    for goal in ("network", "confidence") if method == "oneshot" else ("network",):
+        given = {"name": "s", "variables": ("x", "y"), "sites": ("a", "b"), "goal": goal}
+        study = Study(method=method, parameters=parameters, **given)
+        assert ("residual-checks" in tasks_of(study)) == asks
+
+
 def test_a_study_with_noise_asks_for_moments_and_norms_alone(tmp_path):
     tasks = 'tasks = ["moments", "unit-norms"]'
     can, _ = joined(tmp_path, method="oneshot", policy=tasks, privacy={"epsilon": 4.0})
     assert can.ok
+
+
+def test_a_study_with_noise_that_leaves_out_far_cells_has_to_be_allowed_to(tmp_path):
+    asked = {
+        "method": "oneshot",
+        "parameters": {"n_lags": 1, "spikes": "remove"},
+        "privacy": {"epsilon": 4.0},
+    }
+    can, *_ = joined(tmp_path, policy='tasks = ["moments", "unit-norms"]', **asked)
+    assert not can.ok
+    assert "will ask for the task deviation-shares, which this site's policy does not list" in can.text
 
 
 def test_a_study_may_ask_for_some_columns_in_any_order(tmp_path):

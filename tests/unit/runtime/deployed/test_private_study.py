@@ -53,12 +53,12 @@ def guard(study, name):
     privacy = study.privacy
     rng = np.random.default_rng([7, NAMES.index(name)])
     promise = Promise(privacy.epsilon, privacy.delta)
-    return DpGuard(study_noise_plan(privacy), rng, None, privacy.delta, promise=promise)
+    return DpGuard(study_noise_plan(study), rng, None, privacy.delta, promise=promise)
 
 
 def exchange_of(study):
     def make(name):
-        masked = site_masking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3)
+        masked = site_masking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, None)
         kept = guard(study, name)
         return SiteEndpoint(
             Site(name, DATA[name]), MemoryStore(name), guards=lambda run, plan: [kept], masked=masked
@@ -77,12 +77,14 @@ def in_process(study):
     sites = {name: Site(name, site, (guard(study, name),)) for name, site in DATA.items()}
     n_guaranteed = guaranteed_sites(study)
     secure = secure_federation(sites, threshold=n_guaranteed)
-    return PrivateFederation(secure, study_noise_plan(study.privacy), n_guaranteed)
+    return PrivateFederation(secure, study_noise_plan(study), n_guaranteed)
 
 
-@pytest.mark.parametrize("clip", [None, 60.0])
-def test_a_deployed_study_with_noise_gives_the_network_of_the_same_noise_in_process(clip):
-    study = make_study(clip=clip)
+@pytest.mark.parametrize(("clip", "spikes"), [(None, "auto"), (60.0, "auto"), (60.0, "remove")])
+def test_a_deployed_study_with_noise_gives_the_network_of_the_same_noise_in_process(clip, spikes):
+    study = make_study(clip=clip, epsilon=8.0, parameters={"n_lags": 1, "spikes": spikes})
+    asked = {"deviation-shares"} if spikes == "remove" else set()
+    assert set(study_noise_plan(study).rules) == {"moments"} | asked | (set() if clip else {"unit-norms"})
     expected = study_method("oneshot").run(study.parameters, in_process(study))
     found, received = run_study(coordinator_of(study), study)
     assert received == NAMES
@@ -123,7 +125,7 @@ def test_missing_sites_change_the_noise_of_a_sum_and_the_server_knows():
         assert len(private.sum(MOMENTS).contributors) == 5 - len(away)
         sigmas[len(away)] = private.last.sigma
     # Each of the contributors adds a quarter of the variance, because four sites are guaranteed.
-    plan = study_noise_plan(study.privacy)
+    plan = study_noise_plan(study)
     assert sigmas[1] == pytest.approx(plan.multiplier * 60.0)
     assert sigmas[0] == pytest.approx(plan.multiplier * 60.0 * np.sqrt(5 / 4))
 
@@ -133,7 +135,7 @@ def test_without_masks_every_site_adds_all_of_the_noise():
     private = noise_aware(coordinator_of(study), study)
     private._federation.hello()
     private.sum(MOMENTS)
-    expected = study_noise_plan(study.privacy).multiplier * 60.0 * np.sqrt(5)
+    expected = study_noise_plan(study).multiplier * 60.0 * np.sqrt(5)
     assert private.last.sigma == pytest.approx(expected)
 
 
@@ -160,9 +162,16 @@ def test_noise_with_a_method_of_many_rounds_is_refused_before_anything_is_sent()
         run_study(coordinator_of(study), study)
 
 
+def test_a_study_that_leaves_out_far_cells_protects_recordings():
+    study = make_study(parameters={"n_lags": 1, "spikes": "remove"})
+    rows = study.model_copy(update={"privacy": study.privacy.model_copy(update={"unit": "row"})})
+    with pytest.raises(ParameterError, match=r"privacy.unit: it is 'row', but spikes = 'remove' tells"):
+        run_study(coordinator_of(study), rows)
+
+
 def test_a_study_without_noise_has_no_noise_plan():
     study = make_study(epsilon=None)
     with pytest.raises(ParameterError, match="this study promises no noise"):
-        study_noise_plan(study.privacy)
+        study_noise_plan(study)
     assert guaranteed_sites(make_study(masked=False)) == 1
     assert guaranteed_sites(make_study()) == 4

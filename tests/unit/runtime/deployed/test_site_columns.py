@@ -88,14 +88,15 @@ def test_personal_files_of_a_deployment_can_be_opened(tmp_path, options):
                 )
         shared = Result.load(path.with_name("result.feddbn"))
         np.testing.assert_allclose(shared.dbn.W, local.dbn_.W, atol=1e-12)
-        frames[name].to_csv(tmp_path / "history.csv", index=False)
-        for line in (
-            ["forecast", path, tmp_path / "history.csv", "--json"],
-            ["effects", path, "pulse", "--json"],
-            ["report", path, "-o", tmp_path / "page.html"],
-        ):
-            outcome = CliRunner().invoke(app, [str(word) for word in line])
-            assert outcome.exit_code == 0, outcome.output
+    frames["a"].to_csv(tmp_path / "history.csv", index=False)
+    path = tmp_path / "a" / "run-1" / "personal.feddbn"
+    for line in (
+        ["forecast", path, tmp_path / "history.csv", "--json"],
+        ["effects", path, "pulse", "--json"],
+        ["report", path, "-o", tmp_path / "page.html"],
+    ):
+        outcome = CliRunner().invoke(app, [str(word) for word in line])
+        assert outcome.exit_code == 0, outcome.output
 
 
 def test_a_personal_file_needs_its_result(tmp_path):

@@ -1,0 +1,143 @@
+"""Sums over other sites, or over other data, that a hostile server or lead would subtract from one another."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn.errors import AggregationError, PrivacyError, ProtocolError
+from feddbn.federation.programs.fdbnl import StepQuestion
+from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.protocol.task import Task
+from redteam.hostile import Server, Sites
+
+TOO_FEW = "together they would show fewer than 3 sites"
+
+
+def moments(sites):
+    return MomentsQuestion(n_lags=1, variables=sites.variables)
+
+
+def test_a_question_with_an_invented_parameter_is_no_other_question(tmp_path):
+    sites = Sites(tmp_path)
+    sites.greet(sites.study("oneshot"), "run")
+    server = Server(sites, "run").keys()
+    params = {**Task(moments(sites)).fields()["params"], "nonce": 1}
+    with pytest.raises((ProtocolError, PrivacyError)):
+        server.sum(moments(sites), 0, params=params)
+
+
+def test_a_sum_over_some_participants_is_not_made(tmp_path):
+    sites = Sites(tmp_path)
+    sites.greet(sites.study("oneshot"), "run")
+    server = Server(sites, "run").keys()
+    opened = server.sum(moments(sites), 0)
+    np.testing.assert_allclose(opened.value[0], sum(sites.moments(name)[0] for name in sites.names))
+    with pytest.raises(ProtocolError, match="every site takes part"):
+        server.sum(moments(sites), 1, 0, participants=tuple(sites.names[:3]))
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_same_task_is_not_opened_again_without_one_site(tmp_path, restart):
+    sites = Sites(tmp_path)
+    study = sites.study("oneshot")
+    sites.greet(study, "run")
+    Server(sites, "run").keys().sum(moments(sites), 0, unmask_seq=77)
+    if restart:
+        for name in sites.names:
+            sites.restart(name)
+    sites.greet(study, "run")
+    again = Server(sites, "run").keys()
+    with pytest.raises(AggregationError, match=TOO_FEW):
+        again.sum(moments(sites), 0, alive=sites.names[:3], unmask_seq=77)
+
+
+@pytest.mark.parametrize("second", [["s0", "s1", "s2"], ["s0", "s1", "s2", "s4"]])
+def test_a_second_run_over_other_sites_is_refused(tmp_path, second):
+    sites = Sites(tmp_path, k=5)
+    first = ["s0", "s1", "s2", "s3"]
+    sites.greet(sites.study("oneshot", first), "run-1")
+    Server(sites, "run-1", first).keys().sum(moments(sites), 0)
+    for name in sites.names:
+        sites.restart(name)
+    sites.greet(sites.study("oneshot", second), "run-2")
+    with pytest.raises(AggregationError, match=TOO_FEW):
+        Server(sites, "run-2", second).keys().sum(moments(sites), 0)
+
+
+def test_three_runs_that_differ_by_three_sites_each_do_not_show_the_seventh(tmp_path):
+    sites = Sites(tmp_path, k=7, rows=30)
+    for run, names in (("run-1", sites.names[:3]), ("run-2", sites.names[3:6])):
+        sites.greet(sites.study("oneshot", names), run)
+        Server(sites, run, names).keys().sum(moments(sites), 0)
+    sites.greet(sites.study("oneshot"), "run-3")
+    # s6 has never been asked; it knows of the others' sums because they sign them.
+    server = Server(sites, "run-3").keys()
+    with pytest.raises(AggregationError, match=TOO_FEW):
+        server.sum(moments(sites), 0)
+
+
+def test_new_rows_at_one_site_are_not_shown_by_a_second_run(tmp_path):
+    sites = Sites(tmp_path)
+    study = sites.study("oneshot")
+    sites.greet(study, "run-1")
+    Server(sites, "run-1").keys().sum(moments(sites), 0)
+    sites.data["s1"][0] = np.vstack([sites.data["s1"][0], [[9.0, 9.0, 9.0]]])
+    sites.write("s1")
+    sites.restart("s1")
+    sites.greet(study, "run-2")
+    with pytest.raises(AggregationError, match=TOO_FEW):
+        Server(sites, "run-2").keys().sum(moments(sites), 0)
+    # With new data at three sites the difference is a sum of three.
+    for name in ("s2", "s3"):
+        sites.data[name][0] = np.vstack([sites.data[name][0], [[9.0, 9.0, 9.0]]])
+        sites.write(name)
+        sites.restart(name)
+    sites.greet(study, "run-3")
+    assert len(Server(sites, "run-3").keys().sum(moments(sites), 0).contributors) == 4
+
+
+def step(sites, scale, number, C):
+    d, q = len(sites.variables), 2 * len(sites.variables)
+    about = {"n_lags": 1, "variables": sites.variables, "weighting": "sites", "n_total": 1.0}
+    rounds = {"round": number, "ask": "gradient", "rho2_before": 1.0, "rho2": 1.0, "relaxation": 1.0}
+    arrays = {"C": C, "origin": np.zeros(q), "scale": np.full(q, scale), "metric": np.ones(q)}
+    assert C.shape == (q, d)
+    return StepQuestion(**about, **rounds, **arrays)
+
+
+def test_a_state_made_by_a_question_to_one_site_only_is_not_added_up(tmp_path):
+    sites = Sites(tmp_path, k=3)
+    sites.greet(sites.study("fdbnl"), "run")
+    server = Server(sites, "run").keys()
+    C = np.zeros((6, 3))
+    # Round 0 goes with scale 1 to the victim and with a huge one to the others; it is masked and never opened.
+    lies = {name: Task(step(sites, 1.0 if name == "s1" else 1e9, 0, C)) for name in sites.names}
+    server.mask_each(lies, seq=0)
+    with pytest.raises(AggregationError, match="was asked something else than this site, now or before"):
+        server.sum(step(sites, 1.0, 1, C), seq=1, after=0)
+
+
+def test_a_lead_who_sees_results_only_gets_no_second_study_without_one_site(tmp_path):
+    from feddbn.errors import NotEnoughSites
+    from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+    from feddbn.runtime.deployed.settings import load_programs
+    from support.faults import MemoryJournal
+
+    load_programs(("feddbn.methods.studies",))
+    sites = Sites(tmp_path)
+    exact = "lambda_w = 0.0\nlambda_a = 0.0\nw_threshold = 0.0\na_threshold = 0.0\n"
+
+    def run(names, run_id):
+        study = sites.study("fdbnl", names, exact)
+        study = study.model_copy(
+            update={"attendance": study.attendance.model_copy(update={"max_wait_s": 0.0})}
+        )
+
+        def exchange(messages):
+            return {name: sites.ends[name].handle(message) for name, message in messages.items()}
+
+        return run_study(Coordinator(exchange, study, run_id, MemoryJournal(), pause_s=0.0), study)
+
+    run(sites.names, "first")
+    with pytest.raises(NotEnoughSites, match=TOO_FEW):
+        run(sites.names[:3], "second")

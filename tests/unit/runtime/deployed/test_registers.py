@@ -1,0 +1,104 @@
+"""The register of sums on disk: what a crash leaves, what damage does, and what names a version of data."""
+
+import json
+import multiprocessing
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn.core.designs.lagged import Block
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.errors import AggregationError, FileError
+from feddbn.privacy.keys import Identity
+from feddbn.privacy.register import Register
+from feddbn.runtime.deployed.registers import FileShelf, data_version
+from feddbn.runtime.deployed.store import prune_runs
+
+FOUR, THREE = frozenset({"a:1", "b:1", "c:1", "d:1"}), frozenset({"a:1", "b:1", "c:1"})
+ALICE, BOB = Identity.from_seed(b"a" * 32), Identity.from_seed(b"b" * 32)
+
+
+def test_a_set_is_on_disk_for_the_next_process_and_for_its_owner_only(tmp_path):
+    Register("1", FileShelf(tmp_path / "r", "run-1", "study")).admit(FOUR, (), 3)
+    path = tmp_path / "r" / "sums.jsonl"
+    assert json.loads(path.read_text()) == {"members": sorted(FOUR), "run": "run-1", "study": "study"}
+    assert path.stat().st_mode & 0o077 == 0
+    with pytest.raises(AggregationError, match="fewer than 3 sites"):
+        Register("1", FileShelf(tmp_path / "r", "run-2", "other")).admit(THREE, (), 3)
+    Register("1", FileShelf(tmp_path / "r", "run-2", "other")).admit(FOUR, (), 3)
+    assert len(path.read_text().splitlines()) == 1
+
+
+def test_a_crash_at_any_byte_of_a_line_leaves_the_lines_before_it(tmp_path):
+    shelf = FileShelf(tmp_path, "run", "study")
+    shelf.add(FOUR)
+    whole = (tmp_path / "sums.jsonl").read_bytes()
+    shelf.add(THREE)
+    both = (tmp_path / "sums.jsonl").read_bytes()
+    for n in range(len(whole), len(both)):
+        (tmp_path / "sums.jsonl").write_bytes(both[:n])
+        assert shelf.sets() == (FOUR,)
+    # The cut line was of a sum that nobody opened; the next one takes its place.
+    (tmp_path / "sums.jsonl").write_bytes(both[:-5])
+    shelf.add(THREE)
+    assert (tmp_path / "sums.jsonl").read_bytes() == both
+
+
+@pytest.mark.parametrize("line", [b"{", b"[]", b'{"members": "a:1"}', b'{"run": "x"}'])
+def test_a_damaged_register_refuses_instead_of_forgetting(tmp_path, line):
+    shelf = FileShelf(tmp_path, "run", "study")
+    shelf.add(FOUR)
+    with open(tmp_path / "sums.jsonl", "ab") as file:
+        file.write(line + b"\n")
+    for use in (shelf.sets, lambda: shelf.add(THREE), lambda: Register("1", shelf).admit(THREE, (), 3)):
+        with pytest.raises(FileError, match=r"line 2 of the register .* was damaged"):
+            use()
+
+
+def _admit(path, name, results):
+    others = frozenset({f"{other}:1" for other in "abcd" if other != name})
+    try:
+        Register("1", FileShelf(path, name, "s")).admit(others, (), 3)
+        results.put(True)
+    except AggregationError:
+        results.put(False)
+
+
+def test_two_runs_at_the_same_time_do_not_both_get_their_sets(tmp_path):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    runs = [context.Process(target=_admit, args=(tmp_path, name, results)) for name in "abcd"]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert sum(results.get() for _ in runs) == 1
+    assert len(FileShelf(tmp_path, "x", "s").sets()) == 1
+
+
+def test_pruning_old_runs_keeps_the_register(tmp_path):
+    Register("1", FileShelf(tmp_path / "_register", "run", "study")).admit(FOUR, (), 3)
+    (tmp_path / "run").mkdir()
+    assert prune_runs(tmp_path, 1.0, now=4e9) == ["run"]
+    assert FileShelf(tmp_path / "_register", "run", "study").sets() == (FOUR,)
+
+
+def _site(*recordings):
+    return MemorySite(("u", "v"), [ArrayRecording(str(k), blocks) for k, blocks in enumerate(recordings)])
+
+
+def test_the_version_of_data_is_their_content_and_hides_it():
+    rows = np.arange(12.0).reshape(6, 2)
+    one, two = (Block(rows),), (Block(rows[::-1]),)
+    version = data_version(_site(one, two), ALICE)
+    assert version == data_version(_site(two, one), ALICE)
+    in_blocks = (Block(rows[:4]), Block(rows[4:], starts_segment=False))
+    assert version == data_version(_site(in_blocks, two), ALICE)
+    changed = rows.copy()
+    changed[3, 1] = np.nextafter(changed[3, 1], 100.0)
+    gap = (Block(rows[:4]), Block(rows[4:]))
+    others = [_site(one), _site((Block(changed),), two), _site(gap, two), _site((Block(rows[:5]),), two)]
+    assert len({version, *(data_version(other, ALICE) for other in others)}) == 5
+    # Whoever guesses the data cannot check the guess without the site's secret key.
+    assert version != data_version(_site(one, two), BOB)
