@@ -57,8 +57,8 @@ class Sites:
         write_site_files(places)
         tasks = json.dumps([*SitePolicy().tasks, *extra])
         for directory in places.values():
-            open_to_all = f"require_masking = {str(masked).lower()}\nmax_rounds = 5000\napprove_by_rule = true\ntasks = {tasks}\n"
-            (directory / "policy.toml").write_text(open_to_all)
+            open_to_all = f"require_masking = {str(masked).lower()}\nmax_rounds = 5000\ntasks = {tasks}\n"
+            (directory / "policy.toml").write_text(open_to_all + "approve_by_rule = true\n")
         self.data = {
             name: read_sites({name: directory / "data"}, missing="keep")[name]
             for name, directory in places.items()
