@@ -5,7 +5,7 @@ ENGINES := $(wildcard tests/integration/test_nvflare_*.py tests/integration/test
   tests/integration/test_deployment_guide.py)
 # Two halves of about the same length: what has runtimes, pages and commands, and the rest.
 FAST_1 := tests/unit/runtime tests/unit/report tests/cli tests/docs
-FAST_2 := $(filter-out $(FAST_1) %__pycache__,$(wildcard tests/unit/*)) tests/contract tests/property
+FAST_2 := $(filter-out $(FAST_1) %__pycache__,$(wildcard tests/unit/*)) tests/contract tests/property tests/redteam
 HALF_1 := $(FAST_1) tests/scripts tests/parity $(filter-out $(ENGINES),$(wildcard tests/integration/test_*.py))
 HALF_2 := $(addprefix --ignore=,$(HALF_1) $(ENGINES))
 LINTED := src tests benchmarks examples
@@ -81,7 +81,7 @@ test-fast: $(VENV)/.test-installed
 
 coverage: $(VENV)/.test-installed
 	$(BIN)/python -m pytest -q -m "not slow" --cov-branch --cov-report=term-missing:skip-covered \
-	  $(addprefix --cov=,$(COVERED)) tests/unit tests/contract tests/property
+	  $(addprefix --cov=,$(COVERED)) tests/unit tests/contract tests/property tests/redteam
 
 format: $(VENV)/.test-installed
 	$(BIN)/ruff check --fix --quiet $(LINTED) || true

@@ -95,9 +95,9 @@ def test_a_method_asks_for_the_tasks_of_its_row_and_no_others(name):
         extra = {"truth": made.truth} if METHODS[name].needs_truth else {}
         METHODS[name].load()().fit(made.sites, observer=lambda task, answer: asked.add(task.name), **extra)
     # Only a study with noise asks for norms, and only one whose center is given for a summary; sites of one process are
-    # compared by default, those of a study only if it says so.
-    compared = {"agreement"} & set(METHODS[name].further_tasks)
-    assert asked == set(METHODS[name].tasks) - {"unit-norms", "summary"} | compared
+    # compared by default and tell the shape of their noise, those of a study only if it says so.
+    at_home = {"agreement", "residual-features"} & set(METHODS[name].further_tasks)
+    assert asked == set(METHODS[name].tasks) - {"unit-norms", "summary"} | at_home
 
 
 def test_the_default_policy_allows_the_methods_of_studies_and_their_tasks():

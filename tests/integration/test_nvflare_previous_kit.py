@@ -77,7 +77,7 @@ def test_a_task_that_came_later_is_refused_by_name(previous, frames):
     job = previous.console.submit(study, "looking")
     previous.console.wait(job)
     outcome = (previous.console.fetch(job, previous.root / "out" / "looking") / "outcome.json").read_text()
-    assert "this site does not allow the task 'survey'; its policy lists tasks = summary, moments" in outcome
+    assert "will ask for the tasks survey, residual-checks, which this site's policy does not list" in outcome
 
 
 def test_a_study_that_nobody_approved_is_refused_with_the_command_to_type(previous, frames):

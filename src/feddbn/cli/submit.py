@@ -72,8 +72,8 @@ def submit(
 
 def _tell_tasks(study: Study) -> None:
     """Say which tasks of the study the sites' owners have to allow by name."""
+    from feddbn.federation.guards.study_scope import tasks_of
     from feddbn.privacy.policy import SitePolicy
-    from feddbn.runtime.deployed.study_check import tasks_of
 
     unusual = [task for task in tasks_of(study) if task not in SitePolicy().tasks]
     if unusual:

@@ -37,6 +37,11 @@ _NOT_COMPARED = (
     "whether one site has other units, exchanged columns or other relations than the rest was not looked at; "
     "on_disagreement='warn' has sites compare themselves, if their owners allow the task 'agreement'."
 )
+_NO_SHAPES = (
+    "some directions within a moment stay open, and whether the shape of the noise decides them was not looked at; "
+    "use_nongaussian='auto' has sites tell it, if their owners allow the task 'residual-features'."
+)
+_UNLESS_SAID = {"on_disagreement": "ignore", "use_nongaussian": False}
 
 
 def register_for_studies(method: Method) -> None:
@@ -50,6 +55,9 @@ def register_for_studies(method: Method) -> None:
         fitted = estimator.set_params(federation=federation).fit(None)
         if "on_disagreement" not in parameters and len(federation.sites) >= FEWEST_SITES:
             fitted.warnings_.append(_NOT_COMPARED)
+        is_open = "use_nongaussian" in method.parameters() and bool(fitted.dbn_.open_edges)
+        if is_open and "use_nongaussian" not in parameters:
+            fitted.warnings_.append(_NO_SHAPES)
         arrays = {
             "W": fitted.W_,
             "A": fitted.A_,
@@ -176,12 +184,13 @@ def _with_table(result: StudyResult, name: str, table: Mapping[str, Any]) -> Stu
 
 
 def _among_strangers(method: Method, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a study: sites compare themselves only if it says so, and their owners allow it.
+    """The parameters of a study: sites compare themselves, and tell the shape of their noise, only if it says so and
+    their owners allow it.
 
     In one process nobody can misuse it. Between institutions a server that makes up the sums that sites compare themselves
     with decides who answers the next question with zeros, until one site is left.
     """
-    default = {"on_disagreement": "ignore"} if "on_disagreement" in method.parameters() else {}
+    default = {name: value for name, value in _UNLESS_SAID.items() if name in method.parameters()}
     return {**default, **parameters}
 
 

@@ -18,14 +18,18 @@ import tomllib
 from collections.abc import Collection
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from feddbn.errors import FileError, SiteRefused
 from feddbn.method_table import STUDY_METHODS, policy_names
 
-__all__ = ["SitePolicy", "Unit", "policy_from_toml"]
+__all__ = ["TRANSFORMATIONS", "SitePolicy", "Unit", "policy_from_toml"]
 
 Unit = Literal["recording", "row"]
+TRANSFORMATIONS = ("means", "trends", "cycles", "spikes", "scales", "fill", "abstain")
+"""What may be done to rows before they are summed: taking off means, trends and cycles of recordings, emptying cells that
+are far out, bringing sites to one scale, filling in empty cells, and answering with zeros where a site does not fit.
+"""
 
 
 class SitePolicy(BaseModel):
@@ -39,8 +43,20 @@ class SitePolicy(BaseModel):
         Methods a study may use here, by class or by the name that studies give them.
     features
         Feature maps of the variables that may be summed; "linear" is the variables themselves.
+    variables
+        Variables that a study may name; empty: all that the site offers.
+    transformations
+        What may be done to rows before they are summed, out of `TRANSFORMATIONS`.
     min_sites
         Fewest sites in any sum this site joins.
+    min_rows
+        Fewest rows of this site in any sum without noise, and fewest with an empty cell if these are filled in.
+    min_rows_per_parameter
+        Fewest rows of this site for each column of a lagged row, or for each projection of a nonlinear map.
+    min_sites_per_entry
+        Fewest sites in each entry of a sum where sites hold different variables, and for each cluster of sites.
+    max_share
+        Largest share of this site in all rows, where a study or a question says how many these are.
     require_masking
         Whether answers leave only under secure aggregation.
     max_rounds
@@ -61,13 +77,66 @@ class SitePolicy(BaseModel):
     tasks: tuple[str, ...] = tuple(dict.fromkeys(task for method in STUDY_METHODS for task in method.tasks))
     methods: tuple[str, ...] = tuple(method.cls for method in STUDY_METHODS)
     features: tuple[str, ...] = ("linear",)
+    variables: tuple[str, ...] = ()
+    transformations: tuple[str, ...] = TRANSFORMATIONS
     min_sites: int = Field(default=3, ge=2)
+    min_rows: int = Field(default=10, ge=1)
+    min_rows_per_parameter: float = Field(default=3.0, ge=0)
+    min_sites_per_entry: int = Field(default=3, ge=1)
+    max_share: float = Field(default=0.9, gt=0, le=1)
     require_masking: bool = True
     max_rounds: int = Field(default=300, ge=1)
     max_epsilon: float | None = Field(default=None, gt=0)
     delta: float = Field(default=1e-5, gt=0, lt=1)
     unit: Unit = "recording"
     approve_by_rule: bool = False
+
+    @field_validator("transformations")
+    @classmethod
+    def _are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        odd = [name for name in names if name not in TRANSFORMATIONS]
+        if odd:
+            raise ValueError(f"{odd[0]!r} is not one of {', '.join(TRANSFORMATIONS)}")
+        return names
+
+    def check_variables(self, names: Collection[str]) -> None:
+        """Refuse a study about variables that its owner keeps to the site."""
+        for name in names if self.variables else ():
+            _allow(name, self.variables, "variable", "variables")
+
+    def check_transformations(self, names: Collection[str]) -> None:
+        """Refuse what may not be done to rows."""
+        for name in names:
+            _allow(name, self.transformations, "transformation", "transformations")
+
+    def check_rows(self, n_rows: float, n_parameters: int = 0) -> None:
+        """Refuse a sum of few rows of this site, or of few for each of its parameters."""
+        if n_rows < self.min_rows:
+            raise SiteRefused(
+                f"{n_rows:g} rows of this site would be in this sum; its policy asks for {self.min_rows} (min_rows)."
+            )
+        if n_rows < self.min_rows_per_parameter * n_parameters:
+            raise SiteRefused(
+                f"{n_rows:g} rows of this site would stand for {n_parameters} parameters; its policy asks for "
+                f"{self.min_rows_per_parameter:g} rows for each (min_rows_per_parameter)."
+            )
+
+    def check_share(self, n_rows: float, total: float | None) -> None:
+        """Refuse a sum that is nearly this site's own; nothing is refused where the total is not known."""
+        if total is not None and n_rows > self.max_share * total:
+            raise SiteRefused(
+                f"this site has {n_rows:g} of {total:g} rows; its policy allows a share of {self.max_share:g} (max_share)."
+            )
+
+    def check_entries(self, n_sites: int | None) -> None:
+        """Refuse a sum of which some entry is of few sites only; None: nobody says of how many."""
+        if self.min_sites_per_entry == 1 or (n_sites is not None and n_sites >= self.min_sites_per_entry):
+            return
+        found = "does not say how many sites" if n_sites is None else f"has {n_sites} sites"
+        raise SiteRefused(
+            f"the study {found} for some entry or cluster; this site's policy asks for {self.min_sites_per_entry} "
+            "(min_sites_per_entry)."
+        )
 
     def check_task(self, task: str, features: Collection[str], round_number: int, masked: bool) -> None:
         """Refuse a task that is not allowed; `round_number` counts answers to this task name from 1."""

@@ -60,6 +60,8 @@ __all__ = ["SecAggSite"]
 
 MAX_SLOTS = 4096
 MOST_AHEAD = 2**20
+MOST_NUMBERS = 2**22
+"""Numbers in one masked vector: as many as a message has room for."""
 
 
 class SecAggSite:

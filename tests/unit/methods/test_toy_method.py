@@ -140,7 +140,7 @@ def test_a_site_refuses_it_unless_its_policy_names_it(toy, tmp_path):
         FederationError, match="does not allow the method 'Toy'; its policy lists methods = OneShot"
     ):
         run_over_messages(SitePolicy(require_masking=False), tmp_path)
-    with pytest.raises(FederationError, match="does not allow the task 'moments'"):
+    with pytest.raises(FederationError, match="will ask for the task moments, which"):
         run_over_messages(SitePolicy(methods=("Toy",), tasks=("summary",), require_masking=False), tmp_path)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 
-__all__ = ["cycles_in"]
+__all__ = ["MOST_CYCLES", "cycles_in"]
 
-_MOST_CYCLES = 4
+MOST_CYCLES = 4
 _FEWEST_TURNS = 4.0
 """A recording must see a cycle so many times: slower ones cannot be told from trends."""
 _FASTEST = 3.0
@@ -45,7 +45,7 @@ def cycles_in(spectrum: FloatArray, n_spectra: float, length: float) -> tuple[fl
         if ratio > 1.0 + _ERRORS / np.sqrt(n_spectra):
             found.append((float(ratio), _period(spectrum, k, width)))
     found.sort(reverse=True)
-    return tuple(period for _, period in found[:_MOST_CYCLES])
+    return tuple(period for _, period in found[:MOST_CYCLES])
 
 
 def _period(spectrum: FloatArray, k: int, width: float) -> float:

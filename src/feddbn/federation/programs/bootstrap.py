@@ -46,6 +46,7 @@ from feddbn.core.statistics.resampling import (
 from feddbn.errors import MissingExtra, ProtocolError
 from feddbn.federation.protocol.question import array, choice, whole
 from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import (
     Here,
     Recording,
@@ -62,6 +63,7 @@ __all__ = ["BLOCK_LENGTHS", "UNITS", "ResampledMoments", "bootstrap_program", "r
 BLOCK_LENGTHS = ("auto", "politis-white")
 UNITS = ("auto", "recordings", "blocks")
 MANY_RECORDINGS = 20
+MOST_REPLICATES = 1_000_000
 _FLOATS_PER_TASK = 4_000_000
 _FLOATS_AT_ONCE = 2_000_000
 
@@ -190,20 +192,32 @@ class BootstrapQuestion(RowsQuestion):
     name = "bootstrap-moments"
     purpose = "count, totals and cross-products of resampled lagged rows"
 
-    first: int = whole(-1)
-    stop: int = whole(0)
+    first: int = whole(-1, MOST_REPLICATES)
+    stop: int = whole(0, MOST_REPLICATES)
     resampling: str = choice(*RESAMPLINGS)
     block_rule: str = choice("given", *BLOCK_LENGTHS)
-    block_length: int = whole(default=0)
+    block_length: int = whole(0, 1_000_000_000, default=0)
     unit: str = choice(*UNITS)
     seed: int = whole()
     origin: FloatArray = array("q")
 
     def check(self) -> None:
-        """There is something to answer, and a length where one is given."""
+        """There is something to answer, not too much of it, and a length where one is given."""
         super().check()
         if self.first >= self.stop or (self.block_rule == "given" and self.block_length < 1):
             raise self.wrong("'first' must be below 'stop', and a given block_length at least 1")
+        n = self.stop - self.first
+        if n > 1 and n * sums_length(self.q) > _FLOATS_PER_TASK:
+            raise self.wrong(f"{n} replicates at a time are too many")
+
+    def check_scope(self, scope: Scope) -> None:
+        """Resamples are drawn as the study says."""
+        super().check_scope(scope)
+        most = int(scope.resampling.get("replicates", 0))
+        scope.require(self.stop <= most, self.name, f"it asks for replicate {self.stop - 1}")
+        for name in ("resampling", "block_rule", "block_length", "unit", "seed"):
+            value = getattr(self, name)
+            scope.require(value == scope.resampling.get(name), self.name, f"{name!r} is {value!r}")
 
 
 def _answer(here: Here, question: BootstrapQuestion) -> tuple[SiteState, FloatArray]:

@@ -35,6 +35,7 @@ from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.question import array, choice, number, whole
 from feddbn.federation.protocol.record import Record
 from feddbn.federation.protocol.rows import RowsQuestion, treated
+from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import Here, Memo, SiteState, SiteTask, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task
 
@@ -282,6 +283,17 @@ class StepQuestion(RowsQuestion):
     origin: FloatArray = array("q")
     scale: FloatArray = array("q")
     metric: FloatArray = array("q")
+
+    def check_scope(self, scope: Scope) -> None:
+        """Sites weigh as the study says: sums with two weights would tell more than one."""
+        super().check_scope(scope)
+        weighting = scope.parameters.get("weighting", WEIGHTINGS[0])
+        scope.require(self.weighting == weighting, self.name, f"'weighting' is {self.weighting!r}")
+
+    @property
+    def told_rows(self) -> float | None:
+        """Sites weigh themselves by it."""
+        return self.n_total if self.weighting == "samples" else None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ from feddbn.core.designs.gram import Gram, gram_sums_length, recording_gram
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.ranking.direction import DirectionSums, PairScores, direction_sums, score_pairs
 from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.protocol.question import MOST_LAGS, Param, Question, designs
+from feddbn.federation.protocol.question import MOST_LAGS, Constant, Param, Question, designs
+from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import Here, register_site_task, sum_of_units
 from feddbn.federation.protocol.task import ServerProgram, Task
 
@@ -45,6 +46,7 @@ __all__ = [
     "pair_direction_program",
 ]
 
+MOST_DESIGNS = 15
 CENTRINGS = ("shared", "recording", "label")
 
 
@@ -94,6 +96,27 @@ class FeatureMomentsQuestion(Question):
             raise self.wrong("'designs' must be about the same variables")
         if self.reach > MOST_LAGS:
             raise self.wrong(f"'designs' must have at most {MOST_LAGS} lags")
+
+    def check_scope(self, scope: Scope) -> None:
+        """Variables and lags are the study's; knots are where they always are, as rows between two could be read."""
+        first = self.designs[0]
+        usual = all(
+            len(design.terms) == 2 and design.n_lags == self.reach and not design.nuisance.has_time
+            for design in self.designs
+        )
+        scope.require(usual, self.name, "its designs are not of lagged rows and features of them")
+        scope.require(first.variables == scope.variables, self.name, "it is about other variables")
+        scope.require(self.reach in scope.lags, self.name, f"it reaches {self.reach} rows back")
+        scope.require(len(self.designs) <= MOST_DESIGNS, self.name, f"it has {len(self.designs)} designs")
+        knots = {term.basis.knots for design in self.designs for term in design.terms}
+        scope.require(knots <= {(), DEFAULT_KNOTS}, self.name, "its knots are not the usual ones")
+        units = {(design.origin, design.scale) for design in self.designs}
+        scope.require(len(units) == 1, self.name, "its designs differ in origin or scale")
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """A run asks for one set of designs: others would have their knots between other rows."""
+        return (Constant("designs of feature rows", tuple(design.digest for design in self.designs)),)
 
     @property
     def reach(self) -> int:

@@ -36,7 +36,10 @@ from feddbn.federation.protocol.site import (
 )
 from feddbn.federation.protocol.task import ServerProgram, Task
 
+MOST_CANDIDATES = 10_000
+
 __all__ = [
+    "MOST_CANDIDATES",
     "Comparison",
     "HeldOutQuestion",
     "HeldOutSumsQuestion",
@@ -166,7 +169,7 @@ class HeldOutQuestion(RowsQuestion):
     )
 
     candidate: int = whole()
-    n_candidates: int = whole(1, 1_000_000)
+    n_candidates: int = whole(1, MOST_CANDIDATES)
     origin: FloatArray = array("q")
     scale: FloatArray = array("q")
     C: FloatArray | None = array("q", "d", default=None)
@@ -191,8 +194,8 @@ class HeldOutSumsQuestion(Question):
     purpose = "sums and squares of held-out losses of all candidates"
     reads_rows = False
 
-    n_candidates: int = whole(1, 1_000_000)
-    best: int = whole(-1, default=-1)
+    n_candidates: int = whole(1, MOST_CANDIDATES)
+    best: int = whole(-1, MOST_CANDIDATES, default=-1)
 
     def check(self) -> None:
         """The best is one of the candidates."""

@@ -8,18 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar, cast
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.designs.complete import CompleteRows
-from feddbn.core.designs.design import Design
-from feddbn.core.designs.gram import nuisance_basis, recording_gram, whole_rows
-from feddbn.core.designs.nuisance import ONE_MEAN
-from feddbn.core.designs.rows import design_rows
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.lambda_path import learn_by_path
 from feddbn.core.orders.learn import Learned, LearnOptions, choose_lags, firmness_of, learn_network
@@ -27,7 +22,6 @@ from feddbn.core.orders.nongaussian import (
     N_FEATURES,
     gaussian_p,
     node_residuals,
-    residual_features,
     shape_p_value,
     tail_weight,
 )
@@ -39,20 +33,11 @@ from feddbn.core.statistics.known_inputs import neutral_inputs, outputs_of
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data.checks import check_variances
-from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.statistics import training_parts
+from feddbn.errors import DataError
+from feddbn.federation.programs.residual_features import ResidualsQuestion
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.programs.wishes import Wishes
-from feddbn.federation.protocol.question import array
-from feddbn.federation.protocol.rows import RowsQuestion, treated
-from feddbn.federation.protocol.site import (
-    Here,
-    Recording,
-    SiteState,
-    SiteTask,
-    one_by_one,
-    register_site_task,
-)
+from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
@@ -340,58 +325,3 @@ def _counted(program: ServerProgram[T]) -> ServerProgram[tuple[T, int]]:
     except StopIteration as end:
         result: T = end.value
         return result, n_sums
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResidualsQuestion(RowsQuestion):
-    """Sums of nonlinear functions of ``z @ coefficients - offset``, m columns."""
-
-    name = "residual-features"
-    purpose = "sums of nonlinear functions of standardised residuals"
-
-    coefficients: FloatArray = array("q", "m")
-    offset: FloatArray = array("m")
-
-
-def _residual_features(here: Here, question: ResidualsQuestion) -> tuple[SiteState, FloatArray]:
-    question.require_variables(here.data)
-    vector = np.zeros(1 + N_FEATURES * len(question.offset))
-    if question.abstains(here.state):
-        return here.state, vector
-    for part in _residual_feature_units(here, question, "recording"):
-        vector += part
-    return here.state, vector
-
-
-def _residual_feature_units(here: Here, question: ResidualsQuestion, unit: str) -> Iterator[FloatArray]:
-    if unit != "recording":
-        raise ParameterError(f"unit={unit!r}: this statistic can be split by recording only.")
-    B, plain = question.coefficients, replace(question.design, nuisance=ONE_MEAN)
-    for recording in training_parts(here.data, question):
-        total, n = np.zeros((N_FEATURES, B.shape[1])), 0
-        for residuals in recording_residuals(plain, CompleteRows(recording), question, B):
-            total += residual_features(residuals)
-            n += len(residuals)
-        yield np.concatenate([[float(n)], total.ravel()])
-
-
-def recording_residuals(
-    plain: Design, recording: Recording, question: ResidualsQuestion, B: FloatArray
-) -> Iterator[FloatArray]:
-    """Yield residuals ``z B`` of a recording, piece by piece, off the nuisances of the question."""
-    nuisance = question.nuisance
-    if nuisance.has_time:
-        rows, times = whole_rows(plain, recording)
-        basis = nuisance_basis(nuisance, times)
-        if len(rows) and basis is not None:
-            residuals = rows @ B
-            yield residuals - basis @ np.linalg.lstsq(basis, residuals, rcond=None)[0]
-        return
-    shift = question.offset
-    if nuisance.scope == "recording":
-        shift = recording_gram(plain, recording).moments.mean @ B
-    for rows_of in design_rows(plain, recording.blocks()):
-        yield rows_of.values @ B - shift
-
-
-register_site_task(SiteTask(ResidualsQuestion, one_by_one(_residual_features), _residual_feature_units))

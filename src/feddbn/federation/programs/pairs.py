@@ -20,8 +20,10 @@ from feddbn.core.statistics.missing import (
     seldom_together,
 )
 from feddbn.core.statistics.moments import symmetric, upper_triangle
-from feddbn.federation.programs.statistics import FAR_FROM_ZERO, TryingQuestion, training_parts
+from feddbn.federation.programs.statistics import FAR_FROM_ZERO, training_parts
+from feddbn.federation.programs.trying import TryingQuestion
 from feddbn.federation.protocol.question import array
+from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import ServerProgram, Task
 
@@ -39,6 +41,23 @@ class PairsQuestion(TryingQuestion):
     )
 
     origin: FloatArray | None = array("q", default=None)
+
+    def check_scope(self, scope: Scope) -> None:
+        """Pairs are for studies that fill in empty cells."""
+        super().check_scope(scope)
+        scope.require(
+            "fill" in scope.transformations, self.name, "the study leaves out rows with empty cells"
+        )
+
+    @property
+    def transformations(self) -> tuple[str, ...]:
+        """Rows with empty cells count."""
+        return tuple(dict.fromkeys((*super().transformations, "fill")))
+
+    @property
+    def reads_incomplete_rows(self) -> bool:
+        """They do."""
+        return True
 
 
 @dataclass(frozen=True)

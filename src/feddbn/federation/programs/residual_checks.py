@@ -33,7 +33,7 @@ from feddbn.core.statistics.residual_checks import (
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.pfdbnl.site import personal_arrays
 from feddbn.federation.programs.statistics import local_moments, training_parts
-from feddbn.federation.protocol.question import array, wholes
+from feddbn.federation.protocol.question import Constant, array, wholes
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import (
     Here,
@@ -53,6 +53,8 @@ __all__ = [
     "residual_checks_program",
 ]
 
+MOST_NETWORKS = 12
+"""Networks of one run whose residuals are looked at, on the same rows: three a fit, and up to four methods are compared."""
 ROWS_A_COLUMN = 10
 """A site with fewer rows than this for each of their columns cannot tell its own residuals from what it fitted."""
 
@@ -79,6 +81,17 @@ class ResidualChecksQuestion(RowsQuestion):
     offset: FloatArray | None = array("d", default=None)
     allowed: FloatArray | None = array("q", "d", default=None)
     silent: tuple[int, ...] = wholes(0, 1_000_000, default=())
+
+    @property
+    def projected(self) -> tuple[FloatArray, FloatArray] | None:
+        """Its residuals; those of sites' own networks are standardised by the site."""
+        return None if self.coefficients is None or self.offset is None else (self.coefficients, self.offset)
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """A fit looks at its network, and where residuals remember at two others."""
+        network = (self.coefficients, self.offset, self.allowed)
+        return *super().constants, Constant(f"residuals that are checked (fold = {self.fold})", network, MOST_NETWORKS)
 
     @property
     def n_back(self) -> int:

@@ -22,15 +22,16 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.gram import nuisance_basis, nuisance_grams, recording_gram, whole_rows
-from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.missing import expected_moments, known_pairs
 from feddbn.core.statistics.moments import Moments, upper_triangle
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.folds import training_site
-from feddbn.federation.protocol.question import array, flag, number, numbers, wholes
+from feddbn.federation.programs.trying import TryingQuestion
+from feddbn.federation.protocol.question import array, flag, number
 from feddbn.federation.protocol.rows import UNTREATED, RowsQuestion, Treatment
+from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import (
     Here,
     Recording,
@@ -49,7 +50,6 @@ __all__ = [
     "Preparation",
     "Summary",
     "SummaryQuestion",
-    "TryingQuestion",
     "asked_moments",
     "autocorrelation",
     "local_moments",
@@ -77,42 +77,6 @@ class SummaryQuestion(RowsQuestion):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TryingQuestion(RowsQuestion):
-    """A question that also asks for products off nuisances of every recording's own.
-
-    Attributes
-    ----------
-    try_degrees, try_cycles
-        For each nuisance to try, the degree of its polynomial in time (0: a mean), and how many of the `try_periods` it has.
-    """
-
-    try_degrees: tuple[int, ...] = wholes(0, 12, default=())
-    try_cycles: tuple[int, ...] = wholes(0, 12, default=())
-    try_periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
-
-    def check(self) -> None:
-        """There is a number of cycles for each degree."""
-        super().check()
-        if len(self.try_degrees) != len(self.try_cycles) or max(self.try_cycles, default=0) > len(
-            self.try_periods
-        ):
-            raise self.wrong(
-                "'try_degrees' and 'try_cycles' must be of one length, and of cycles that are named"
-            )
-
-    @property
-    def is_trying(self) -> bool:
-        """Whether something is to be decided by the answer: nuisances of recordings, or gains of sites."""
-        return bool(self.try_degrees) or self.log_scales is not None
-
-    @property
-    def tried(self) -> tuple[Nuisance, ...]:
-        """The nuisances to try."""
-        pairs = zip(self.try_degrees, self.try_cycles, strict=True)
-        return tuple(Nuisance("recording", degree, self.try_periods[:n]) for degree, n in pairs)
-
-
-@dataclass(frozen=True, kw_only=True)
 class MomentsQuestion(TryingQuestion):
     """Counts, totals and cross-products about an origin.
 
@@ -131,6 +95,12 @@ class MomentsQuestion(TryingQuestion):
     shape: bool = flag(default=False)
     known: bool = flag(default=False)
     clip_bound: float | None = number(0.0, default=None)
+
+    def check_scope(self, scope: Scope) -> None:
+        """Only noise needs a bound."""
+        super().check_scope(scope)
+        has_meaning = self.clip_bound is None or scope.unit is not None
+        scope.require(has_meaning, self.name, "'clip_bound' has no meaning without noise")
 
 
 def moments_key(question: RowsQuestion, design: Design) -> FloatArray:

@@ -32,8 +32,9 @@ from feddbn.core.statistics.survey import (
     tail_counts,
     without_slow_part,
 )
-from feddbn.federation.protocol.question import array, flag, number
+from feddbn.federation.protocol.question import Constant, array, flag, number
 from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import (
     Here,
     SiteState,
@@ -66,7 +67,23 @@ _OWN_NETWORK = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class SurveyQuestion(RowsQuestion):
+class LookQuestion(RowsQuestion):
+    """A question of the first look: about rows as they are, of sites that do not abstain."""
+
+    def check_scope(self, scope: Scope) -> None:
+        """Nothing has been decided yet but who abstains."""
+        super().check_scope(scope)
+        is_plain = set(self.transformations) <= {"abstain"}
+        scope.require(is_plain, self.name, "the first look is at rows as they are")
+
+    @property
+    def is_look(self) -> bool:
+        """It is."""
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurveyQuestion(LookQuestion):
     """Counts of deviations, spectra, and sums and squares of profiles."""
 
     name = "survey"
@@ -77,9 +94,20 @@ class SurveyQuestion(RowsQuestion):
 
     profiles: bool = flag(default=False)
 
+    def check_scope(self, scope: Scope) -> None:
+        """Few sites are not compared, as sums and squares would tell them apart."""
+        super().check_scope(scope)
+        n = len(scope.sites)
+        is_hidden = not self.profiles or n >= FEWEST_SITES
+        scope.require(
+            is_hidden, self.name, f"profiles of {n} sites can be told apart; {FEWEST_SITES} are needed"
+        )
+        needs = not self.profiles or {"scales", "abstain"} & {*scope.transformations} or _compares(scope)
+        scope.require(bool(needs), self.name, "the study does not compare sites")
+
 
 @dataclass(frozen=True, kw_only=True)
-class AgreementQuestion(RowsQuestion):
+class AgreementQuestion(LookQuestion):
     """Sums and squares of all sites' profiles, so that each can compare itself.
 
     `personal` says that sites which stay out are to have networks of their own, so that their owners are told how.
@@ -93,9 +121,24 @@ class AgreementQuestion(RowsQuestion):
     squares: FloatArray = array("profile")
     personal: bool = flag(default=False)
 
+    def check_scope(self, scope: Scope) -> None:
+        """The sums are of one profile of each site of the study."""
+        super().check_scope(scope)
+        is_hidden = FEWEST_SITES <= self.n_sites <= len(scope.sites)
+        scope.require(is_hidden, self.name, f"it compares {self.n_sites:g} sites")
+        outputs = len(outputs_of(self.d, self.inputs))
+        length = profile_length(outputs, _profile_lags(outputs, self.n_lags))
+        scope.require(len(self.total) == length, self.name, f"a profile has {length} numbers")
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Who is compared with made-up sums again and again shows what it has."""
+        what = f"what sites are compared with (n_lags = {self.n_lags})"
+        return (Constant(what, (self.n_sites, self.total, self.squares, self.inputs)),)
+
 
 @dataclass(frozen=True, kw_only=True)
-class SpikesQuestion(RowsQuestion):
+class SpikesQuestion(LookQuestion):
     """How much other cells deviate around far ones; `scales` are robust standard deviations."""
 
     name = "spikes"
@@ -105,6 +148,11 @@ class SpikesQuestion(RowsQuestion):
     )
 
     scales: FloatArray = array("d")
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Two scales differ by few far cells."""
+        return (Constant("scales of far cells", (self.scales, self.abstain)),)
 
 
 @dataclass(frozen=True)
@@ -176,6 +224,11 @@ class Survey:
         spread = self.squares[: len(mean)] / self.n_sites - mean**2
         # The log of a standard deviation of n rows varies by 1/(2n); neighbouring rows tell less.
         return bool(np.any(spread > 4.0 * self.n_sites / self.n_rows))
+
+
+def _compares(scope: Scope) -> bool:
+    """Whether a study has sites compare themselves."""
+    return bool(scope.parameters.get("on_disagreement", "ignore") != "ignore")
 
 
 def _profile_lags(d: int, n_lags: int) -> int:

@@ -14,7 +14,8 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ProtocolError
-from feddbn.federation.protocol.question import Param, Question, choice
+from feddbn.federation.protocol.question import Constant, Param, Question, choice
+from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import (
     Here,
     SiteState,
@@ -44,6 +45,24 @@ class UnitNormsQuestion(Question):
     unit: str = choice("recording", "row")
     of: Question = field(metadata={"read": lambda value: value, "is_array": False, "axes": ()})
     norm: str = choice("flat", "gram", default="flat")
+
+    def check_scope(self, scope: Scope) -> None:
+        """A histogram shows single units, so it leaves with noise only, for the unit that the noise protects."""
+        scope.require(scope.unit is not None, self.name, "norms of units are told only with noise")
+        scope.require(self.unit == scope.unit, self.name, f"the noise protects each {scope.unit}")
+        is_usual = self.of.name == "moments" and self.norm == "gram"
+        scope.require(is_usual, self.name, "it is about norms of moments")
+        self.of.check_scope(scope)
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """The other question's."""
+        return self.of.constants
+
+    @property
+    def transformations(self) -> tuple[str, ...]:
+        """The other question's."""
+        return self.of.transformations
 
     @property
     def feature_maps(self) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ Rules of this file
 - The handshake comes first: version, variables, lags, sites and the site's own checks, before any data
   statistic.
 - A task passes the fence (fence.py); its new state is stored before its answer leaves.
-- Errors leave as one sentence. A traceback or a data value never does.
+- Errors leave as one sentence. A traceback or a data value never does; what may depend on data or on the owner's rules
+  leaves as one and the same sentence, and the owner is told why.
 - Only the server may call: engines that let sites call each other must pass who calls.
 """
 
@@ -14,7 +15,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -28,12 +30,14 @@ from feddbn.federation.protocol.fence import Step, decide
 from feddbn.federation.protocol.greeting import agree, announcement, chosen_variables, greeted
 from feddbn.federation.protocol.messages import (
     MAX_MESSAGE_BYTES,
+    WITHHELD,
     Reply,
     Request,
     digest_of,
     encode_reply,
     read_request,
     refusal,
+    sentence_of,
     task_from,
 )
 from feddbn.federation.protocol.site import PLAIN, Channel, Guard, Site, SiteData, notes_of
@@ -168,15 +172,22 @@ class SiteEndpoint:
                 reply = Reply(self.name, request.kind, request.run_id, request.seq, meta, arrays)
             except Exception as error:
                 reply = refusal(self.name, request, error)
-                unexpected = None if isinstance(error, FeddbnError) else error
-                self._tell(
-                    "refused",
-                    request,
-                    sentence=str(reply.meta["sentence"]),
-                    error=unexpected,
-                    study=greeted(request),
-                )
+                if str(error) != WITHHELD:
+                    self._tell_why(request, error, study=greeted(request))
             return encode_reply(reply)
+
+    def _tell_why(self, request: Request | None, error: Exception, **more: Any) -> None:
+        unexpected = None if isinstance(error, FeddbnError) else error
+        self._tell("refused", request, sentence=sentence_of(error), error=unexpected, **more)
+
+    @contextmanager
+    def _withheld(self, request: Request | None, **more: Any) -> Iterator[None]:
+        """Tell the owner why something was refused, and whoever asked only that it was."""
+        try:
+            yield
+        except Exception as error:
+            self._tell_why(request, error, **more)
+            raise SiteRefused(WITHHELD) from None
 
     def _tell(self, what: str, request: Request | None, **more: Any) -> None:
         if self._on_event is not None:
@@ -209,7 +220,9 @@ class SiteEndpoint:
         self._agreed = (run_id, study)
         names = chosen_variables(study, tuple(self._whole.variables))
         if names != tuple(self._site.data.variables):
-            data = self._whole if names == tuple(self._whole.variables) else self._read(names)
+            # What is wrong with data is told with a row and a column, which are the owner's business.
+            with self._withheld(None):
+                data = self._whole if names == tuple(self._whole.variables) else self._read(names)
             # Another site as far as programs go: what it remembers is of other columns.
             self._site = self._site.with_data(data)
         if self._guards is not None:
@@ -282,7 +295,8 @@ class SiteEndpoint:
         else:
             base = record.current if step is Step.EXECUTE else record.previous
             self._site.state = dict(base.state)
-            vector = np.array(self._site.answer(task, channel), dtype=np.float64)
+            with self._withheld(request, task=task.name):
+                vector = np.array(self._site.answer(task, channel), dtype=np.float64)
             after = Snapshot(request.seq, dict(self._site.state), _longer(base.history, digest))
             record = replace(record, previous=base, current=after, digest=digest, vector=vector, opened=())
             record = replace(record, n_guaranteed=channel.n_guaranteed)
@@ -355,7 +369,8 @@ class SiteEndpoint:
         result = StudyResult(dict(request.arrays), dict(request.meta.get("summary", {})))
         snapshot = record.previous if request.after == record.previous.seq else record.current
         make = personal_result(self._study(record).method)
-        personal = {} if make is None else make(dict(snapshot.state), result)
+        with self._withheld(request):
+            personal = {} if make is None else make(dict(snapshot.state), result)
         if self._keep is not None:
             self._keep(request.run_id, result, personal)
         self._tell("finished", request, study=self._study(record))

@@ -24,6 +24,7 @@ from feddbn.federation.protocol.task import Task, task_digest
 __all__ = [
     "MAX_MESSAGE_BYTES",
     "NEVER",
+    "WITHHELD",
     "Reply",
     "Request",
     "check_run_id",
@@ -35,12 +36,15 @@ __all__ = [
     "read_request",
     "refusal",
     "refusal_fields",
+    "sentence_of",
     "task_from",
     "task_request",
 ]
 
 MAX_MESSAGE_BYTES = 64 * 2**20
 NEVER = -1
+WITHHELD = "this site refused the question; its owner can read why."
+"""All that a server is told of a refusal that may depend on data or on the owner's rules."""
 _RUN_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 # What an error may be called on the way; any other becomes a ProtocolError.
 _TRAVELLING: dict[str, type[errors.FeddbnError]] = {
@@ -124,11 +128,15 @@ def read_reply(message: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> Reply:
 
 def refusal_fields(error: Exception) -> dict[str, str]:
     """Return what travels of an error: a sentence, no traceback; an unexpected error shows only its type."""
-    name = type(error).__name__
+    name = type(error).__name__ if isinstance(error, errors.FeddbnError) else "StateError"
+    return {"error": name, "sentence": sentence_of(error)}
+
+
+def sentence_of(error: Exception) -> str:
+    """Return an error in one sentence."""
     if isinstance(error, errors.FeddbnError):
-        return {"error": name, "sentence": str(error)}
-    sentence = f"an unexpected {name} occurred at the site; its own log has the details."
-    return {"error": "StateError", "sentence": sentence}
+        return str(error)
+    return f"an unexpected {type(error).__name__} occurred at the site; its own log has the details."
 
 
 def raise_refusal(site: str, fields: Mapping[str, Any]) -> NoReturn:

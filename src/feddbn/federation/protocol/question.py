@@ -14,6 +14,7 @@ Rules of this file
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -24,10 +25,13 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.design import Design
 from feddbn.errors import ParameterError, ProtocolError
+from feddbn.federation.protocol.scope import Scope
 
 __all__ = [
+    "LARGEST",
     "MOST_LAGS",
     "MOST_NUMBERS",
+    "Constant",
     "Param",
     "Question",
     "array",
@@ -58,9 +62,11 @@ Param = (
 
 MOST_LAGS = 1_000
 """No question reaches further back: the statistics of a site grow with the square of it."""
-MOST_NUMBERS = 1 << 26
-"""Numbers in one array of a question: half a gigabyte."""
-_MOST_NAMES = 1_000_000
+MOST_NUMBERS = 1 << 23
+"""Numbers in one array of a question: as many as a message has room for."""
+LARGEST = 1e100
+"""No number of a question is larger: squares and products of it are still numbers."""
+_MOST_NAMES = 100_000
 
 
 class _Wrong(ValueError):
@@ -87,14 +93,14 @@ def whole(least: int = 0, most: int = 2**53, default: Any = MISSING) -> Any:
 
 
 def number(
-    least: float = -math.inf, most: float = math.inf, infinite: bool = False, default: Any = MISSING
+    least: float = -LARGEST, most: float = LARGEST, infinite: bool = False, default: Any = MISSING
 ) -> Any:
-    """A field for a number from `least` to `most`, finite unless `infinite` is allowed."""
+    """A field for a number from `least` to `most`; `infinite`: infinity will do, too."""
 
     def read(value: Any) -> float:
         is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not is_number or not least <= value <= most or (math.isinf(value) and not infinite):
-            raise _Wrong(f"must be a {'' if infinite else 'finite '}number from {least:g} to {most:g}")
+        if not is_number or not (least <= value <= most or (infinite and value == math.inf)):
+            raise _Wrong(f"must be a number from {least:g} to {most:g}{' or infinity' if infinite else ''}")
         return float(value)
 
     return _spec(read, default)
@@ -181,7 +187,7 @@ def wholes(least: int = 0, most: int = 2**53, default: Any = MISSING) -> Any:
     return _spec(_several(_read_of(whole(least, most)), "whole numbers"), default)
 
 
-def numbers(least: float = -math.inf, most: float = math.inf, default: Any = MISSING) -> Any:
+def numbers(least: float = -LARGEST, most: float = LARGEST, default: Any = MISSING) -> Any:
     """A field for numbers, each from `least` to `most`."""
     return _spec(_several(_read_of(number(least, most)), "numbers"), default)
 
@@ -213,11 +219,45 @@ def array(*axes: str, default: Any = MISSING) -> Any:
         if found.dtype.kind not in "fiub" or found.ndim != len(axes) or found.size > MOST_NUMBERS:
             raise _Wrong(f"must be an array of numbers with {len(axes)} axes ({', '.join(axes)})")
         found = np.asarray(found, dtype=np.float64)
-        if not np.isfinite(found).all():
-            raise _Wrong("must have finite entries only")
+        if not (np.abs(found) <= LARGEST).all():
+            raise _Wrong(f"must have finite entries only, of at most {LARGEST:g}")
         return found
 
     return _spec(read, default, True, axes)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """What a question takes for granted and must not change between the questions of a run.
+
+    Attributes
+    ----------
+    what
+        What it is, in words; also its key.
+    value
+        All that it consists of.
+    most
+        How many different values an honest run may come to.
+    size
+        How much one value asks for, where that is added up over a run.
+    """
+
+    what: str
+    value: tuple[object, ...]
+    most: int = 1
+    size: int = 1
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the value."""
+        found = hashlib.sha256()
+        for part in self.value:
+            if isinstance(part, np.ndarray):
+                found.update(f"array {part.shape} ".encode())
+                found.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
+            else:
+                found.update(f"{part!r} ".encode())
+        return found.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -258,6 +298,19 @@ class Question:
     def sizes(self) -> Mapping[str, int]:
         """Return the lengths of axes that other fields fix."""
         return {}
+
+    def check_scope(self, scope: Scope) -> None:
+        """Refuse if the question is not within what a study asks; reads no data."""
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """What must stay the same over a run: sums that differ by few rows would show these rows."""
+        return ()
+
+    @property
+    def transformations(self) -> tuple[str, ...]:
+        """What it has done to rows before they are summed, out of `privacy.policy.TRANSFORMATIONS`."""
+        return ()
 
     @property
     def feature_maps(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from feddbn.core.designs.recordings import SiteData
 from feddbn.core.statistics.survey import TAIL
 from feddbn.federation.protocol.question import (
     MOST_LAGS,
+    Constant,
     Question,
     array,
     choice,
@@ -31,10 +32,22 @@ from feddbn.federation.protocol.question import (
     whole,
     wholes,
 )
+from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.task import ServerProgram, asking
 
-__all__ = ["MOST_BLOCKS", "UNTREATED", "Fold", "RowsQuestion", "Treatment", "does_not_fit", "treated"]
+__all__ = [
+    "MOST_BLOCKS",
+    "MOST_MODELS",
+    "UNTREATED",
+    "Fold",
+    "RowsQuestion",
+    "Treatment",
+    "does_not_fit",
+    "treated",
+]
 
+MOST_MODELS = 8
+"""How often a run may change the model by which empty cells are filled in."""
 Fold = tuple[int, int, int]
 MOST_BLOCKS = 10
 """Blocks of held-out rows: with many of them the difference of two folds would be a row or two."""
@@ -78,6 +91,77 @@ class RowsQuestion(Question):
             )
         if (self.degree or self.periods) and self.center != "recording":
             raise self.wrong("'degree' and 'periods' need center='recording'")
+
+    def check_scope(self, scope: Scope) -> None:
+        """Variables, lags and folds are the study's, and so is what is done to rows."""
+        super().check_scope(scope)
+
+        def need(is_within: bool, sentence: str) -> None:
+            scope.require(is_within, self.name, sentence)
+
+        need(self.variables == scope.variables, "it is about other variables, or in another order")
+        need(self.n_lags in scope.lags, f"n_lags is {self.n_lags}")
+        need(not self.fold or self.fold in scope.folds, f"it holds out other rows, fold is {self.fold}")
+        need(
+            self.inputs in ((), scope.inputs), "'inputs' are other variables than the study's exogenous ones"
+        )
+        for what in self.transformations:
+            need(what in scope.transformations, f"it asks for {what!r}")
+        need(self.degree in scope.degrees, f"'degree' is {self.degree}")
+        need(len(self.periods) <= scope.most_cycles, f"it takes off {len(self.periods)} cycles")
+        # A parameter without a meaning would make two questions of one.
+        need(self.limits is not None or self.far == TAIL, "'far' has no meaning without 'limits'")
+
+    @property
+    def transformations(self) -> tuple[str, ...]:
+        """What its treatment does to rows."""
+        asked = {
+            "means": self.center == "recording",
+            "trends": self.degree > 0,
+            "cycles": bool(self.periods),
+            "spikes": self.limits is not None,
+            "scales": self.log_scales is not None,
+            "fill": self.row_model is not None,
+            "abstain": self.abstain,
+        }
+        return tuple(what for what, is_asked in asked.items() if is_asked)
+
+    @property
+    def is_look(self) -> bool:
+        """Whether it belongs to the first look, which comes before a treatment is decided."""
+        return False
+
+    @property
+    def reads_incomplete_rows(self) -> bool:
+        """Whether rows with empty cells count, for what they hold."""
+        return self.row_model is not None
+
+    @property
+    def projected(self) -> tuple[FloatArray, FloatArray] | None:
+        """(q, m) coefficients and (m,) offsets of what nonlinear functions are applied to; None: it is linear."""
+        return None
+
+    @property
+    def told_rows(self) -> float | None:
+        """How many rows all sites have together, if the question says so."""
+        return None
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """The treatment, which is decided once: a run asks about a common mean first, then off what was decided."""
+        if self.is_look:
+            return ()
+        place = f" (n_lags = {self.n_lags}, fold = {self.fold})"
+        found = [
+            # Which cells are empty depends neither on lags nor on folds.
+            Constant("which cells are empty and which sites abstain", (self.limits, self.far, self.abstain)),
+            Constant("means, trends and cycles" + place, (self.center, self.degree, self.periods), 2),
+        ]
+        if self.log_scales is not None:
+            found.append(Constant("common scales" + place, (self.log_scales,)))
+        if self.row_model is not None:
+            found.append(Constant("the model of rows" + place, (self.row_model,), MOST_MODELS))
+        return tuple(found)
 
     @cached_property
     def design(self) -> Design:

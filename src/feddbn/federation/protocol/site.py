@@ -196,6 +196,10 @@ class Guard:
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
         """Raise to refuse the task; nothing has been computed yet."""
 
+    def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
+        """Return what the program may read and is asked, or raise to refuse; nothing has been computed yet."""
+        return here, task
+
     def make(
         self, program: SiteTask, here: Here, task: Task, channel: Channel
     ) -> tuple[SiteState, FloatArray] | None:
@@ -250,11 +254,14 @@ class Site:
         return vector
 
     def _make(self, program: SiteTask, task: Task, channel: Channel) -> tuple[SiteState, FloatArray]:
+        here = self.here
         for guard in self.guards:
-            made = guard.make(program, self.here, task, channel)
+            here, task = guard.reads(here, task)
+        for guard in self.guards:
+            made = guard.make(program, here, task, channel)
             if made is not None:
                 return made
-        return answer_of_one(program, self.here, task.question, self._memo)
+        return answer_of_one(program, here, task.question, self._memo)
 
 
 def answer_of_one(

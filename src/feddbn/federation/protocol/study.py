@@ -79,6 +79,8 @@ class Attendance(Strict):
 class Study(Strict):
     """One study, as written in its TOML file.
 
+    `held_by` says which sites hold a variable, where not all do; `rows` about how many rows all sites have together. Owners
+    of data may ask for both: sites check them against what they hold.
     `units` may say in which unit a variable is meant; a site that says another one for its data does not take part.
     The `goal` is a network; how far each of its edges can be trusted; a network whose parameters are chosen on held-out rows;
     or one with a table of how well this and other methods predict such rows. `lead` says who answers for the study; it is
@@ -93,6 +95,8 @@ class Study(Strict):
     privacy: Privacy = Field(default_factory=Privacy)
     attendance: Attendance = Field(default_factory=Attendance)
     some_variables_may_be_missing: bool = False
+    held_by: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    rows: int | None = Field(default=None, ge=1)
     units: dict[str, str] = Field(default_factory=dict)
     goal: Goal = "network"
     confidence: Confidence = Field(default_factory=Confidence)
@@ -138,6 +142,30 @@ class Study(Strict):
             return self.select.n_blocks, round(1000 * self.select.share)
         return None
 
+    @model_validator(mode="after")
+    def _holders(self) -> Study:
+        for name, sites in self.held_by.items():
+            if name not in self.variables:
+                raise ValueError(f"held_by names {name!r}, which is not one of the variables")
+            odd = [site for site in sites if site not in self.sites]
+            if odd or not sites or len(set(sites)) != len(sites):
+                raise ValueError(f"held_by.{name} must name sites of the study, each once")
+        if self.held_by and not self.some_variables_may_be_missing:
+            raise ValueError("held_by is for studies with some_variables_may_be_missing = true")
+        return self
+
+    def variables_of(self, site: str) -> tuple[str, ...]:
+        """Return the variables that a site holds by `held_by`, in the study's order."""
+        return tuple(name for name in self.variables if site in self.held_by.get(name, self.sites))
+
+    @property
+    def sites_per_entry(self) -> int | None:
+        """Fewest sites that hold two variables together; None if some may lack one and nobody says which."""
+        if self.some_variables_may_be_missing and not self.held_by:
+            return None
+        held = [set(self.held_by.get(name, self.sites)) for name in self.variables]
+        return min(len(first & second) for first in held for second in held)
+
     @property
     def n_lags(self) -> int | None:
         """Number of lags, if the parameters fix one."""
@@ -148,8 +176,9 @@ class Study(Strict):
         """Return the canonical text: equal studies give equal text."""
         values = self.model_dump(mode="json")
         # A study that uses none of these has the text that it had before there were any.
-        if not self.units:
-            del values["units"]
+        for name in ("units", "held_by", "rows"):
+            if not values[name]:
+                del values[name]
         if self.goal == "network":
             del values["goal"]
         for goal, _ in GOALS:

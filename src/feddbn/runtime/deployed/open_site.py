@@ -7,6 +7,7 @@ import logging
 from feddbn.data.checks import summary
 from feddbn.data.read import read_sites
 from feddbn.errors import FeddbnError, FileError, SiteRefused
+from feddbn.federation.guards.study_scope import check_tasks, scope_of
 from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCheck
 from feddbn.federation.protocol.greeting import unit_differences
 from feddbn.federation.protocol.site import Site, SiteData
@@ -60,6 +61,16 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
         for method in study.methods:
             policy.check_study(method, n_sites, masked, privacy.epsilon, privacy.unit)
 
+    def transformations(study: Study) -> None:
+        policy.check_transformations(scope_of(study, settings.max_lags).transformations)
+
+    def entries(study: Study) -> None:
+        if study.some_variables_may_be_missing:
+            policy.check_entries(study.sites_per_entry)
+        n_clusters = scope_of(study, settings.max_lags).most_clusters
+        if n_clusters > 1:
+            policy.check_entries(len(study.sites) // n_clusters)
+
     def units(study: Study) -> None:
         differ = unit_differences(study, settings.units)
         if differ:
@@ -68,7 +79,15 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
                 "correct `units` in the study or in the site's settings."
             )
 
-    return [lags, rules, units]
+    return [
+        lags,
+        rules,
+        lambda study: policy.check_variables(study.variables),
+        transformations,
+        lambda study: check_tasks(policy, study),
+        entries,
+        units,
+    ]
 
 
 def open_site(
@@ -88,7 +107,7 @@ def open_site(
     store = FileStore(settings.state, name)
     policy = read_policy(settings.policy)
     owner = Owner(settings, log.warning)
-    protection = Protection(settings.state, name, policy, owner.audit)
+    protection = Protection(settings.state, name, policy, settings.max_lags, owner.audit)
     masked = None
     if long_lived and owner.identity is not None and settings.peers is not None:
         from feddbn.runtime.deployed.masking import site_masking

@@ -8,6 +8,7 @@ site's privacy budget is what all its logs together say was spent.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import weakref
 from collections import Counter
@@ -18,8 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from feddbn.errors import FileError, SiteRefused
+from feddbn.federation.guards.disclosure import DisclosureGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
+from feddbn.federation.guards.scope_guard import Asked, ScopeGuard
 from feddbn.federation.guards.site_guards import About, AuditGuard, HeldOutGuard, PolicyGuard
+from feddbn.federation.guards.study_scope import scope_of
 from feddbn.federation.programs.private_moments import study_noise_plan
 from feddbn.federation.protocol.site import Guard
 from feddbn.federation.protocol.study import Study
@@ -27,7 +31,7 @@ from feddbn.privacy.audit import AuditChain, parse_entries
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy, policy_from_toml
 from feddbn.runtime.deployed.audit_files import SiteAudit, append_line, mend
-from feddbn.runtime.deployed.store import EventLog, iso_time
+from feddbn.runtime.deployed.store import EventLog, iso_time, run_directory, write_atomically
 
 __all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
 
@@ -54,7 +58,13 @@ def default_policy_text() -> str:
         f"methods = {listed(policy.methods)}\n"
         f"tasks = {listed(policy.tasks)}\n"
         f"features = {listed(policy.features)}\n"
+        f"transformations = {listed(policy.transformations)}\n"
+        '# variables = ["ward", "temperature"]   # without it, all that the site offers\n'
         f"min_sites = {policy.min_sites}\n"
+        f"min_rows = {policy.min_rows}\n"
+        f"min_rows_per_parameter = {policy.min_rows_per_parameter}\n"
+        f"min_sites_per_entry = {policy.min_sites_per_entry}\n"
+        f"max_share = {policy.max_share}\n"
         f"require_masking = {str(policy.require_masking).lower()}\n"
         f"max_rounds = {policy.max_rounds}\n"
         "# max_epsilon = 1.0     # with a budget, answers without noise are refused\n"
@@ -74,15 +84,18 @@ def describe_policy(policy: SitePolicy) -> str:
 class Protection:
     """Makes the guards of each run of one site."""
 
-    def __init__(self, state: Path, site: str, policy: SitePolicy, audit: SiteAudit | None = None) -> None:
+    def __init__(
+        self, state: Path, site: str, policy: SitePolicy, max_lags: int = 10, audit: SiteAudit | None = None
+    ) -> None:
         self._state = Path(state)
         self._site = site
         self._policy = policy
+        self._max_lags = max_lags
         self._audit = audit or SiteAudit(state, site, None)
         self._is_locked = False
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
-        """Return policy, held-out rows, noise and audit, in this order."""
+        """Return what may be asked, policy, held-out rows, rules about rows or noise, and audit, in this order."""
         directory = self._audit.directory
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._policy.max_epsilon is not None:
@@ -95,8 +108,22 @@ class Protection:
         events = EventLog(self._state / run_id / "events.jsonl").read()
         answered = Counter(str(e["task"]) for e in events if str(e["what"]).startswith("executed"))
         policy = PolicyGuard(self._policy, len(study.sites), answered)
-        held_out = HeldOutGuard(study)
-        return [policy, held_out, audit] if noise is None else [policy, held_out, noise, audit]
+        asked = self._asked(run_id)
+        scope = ScopeGuard(scope_of(study, self._max_lags), self._policy, asked)
+        # Noise hides single rows; rules about numbers of rows would tell what no noise covers.
+        rows = noise or DisclosureGuard(study, self._policy, asked)
+        return [policy, scope, HeldOutGuard(study), rows, audit]
+
+    def _asked(self, run_id: str) -> Asked:
+        """Return what a run has been asked so far; a restart or a second greeting forgets nothing."""
+        path = run_directory(self._state, run_id) / "asked.jsonl"
+        stored = path.read_bytes() if path.exists() else b""
+        whole = stored[: stored.rfind(b"\n") + 1]
+        if whole != stored:
+            # A line that a crash cut off belongs to a question that was not answered.
+            write_atomically(path, whole)
+        known = [tuple(json.loads(line)) for line in whole.decode().splitlines()]
+        return Asked(known, lambda *one: append_line(path, json.dumps(one)))
 
     def _noise(self, run_id: str, study: Study, directory: Path) -> DpGuard | None:
         """Return the guard that adds the noise a study promises and books what leaves; None if neither is needed."""

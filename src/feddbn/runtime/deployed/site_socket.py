@@ -20,7 +20,8 @@ from feddbn.federation.protocol.messages import MAX_MESSAGE_BYTES
 
 __all__ = ["SOCKET_NAME", "ask", "serve"]
 
-SOCKET_NAME = "site.sock"
+SOCKET_NAME = "_site.sock"
+"""Begins as no run may: what a server calls a run can never take its place."""
 _log = logging.getLogger("feddbn.site")
 
 

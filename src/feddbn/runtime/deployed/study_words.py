@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from feddbn.data.checks import summary
 from feddbn.errors import FeddbnError
+from feddbn.federation.guards.study_scope import tasks_of
 from feddbn.federation.protocol.greeting import chosen_variables
 from feddbn.federation.protocol.site import site_task
 from feddbn.federation.protocol.study import Attendance, Privacy, Study
 from feddbn.method_table import find_method
 from feddbn.runtime.deployed.open_site import read_data
 from feddbn.runtime.deployed.settings import SiteSettings, load_programs
-from feddbn.runtime.deployed.study_check import tasks_of
 
 __all__ = ["study_in_words"]
 

@@ -15,7 +15,7 @@ from feddbn.federation.programs.feature_statistics import (
 )
 from feddbn.federation.programs.folds import held_out_part, make_fold, training_part
 from feddbn.federation.programs.held_out import HeldOutQuestion
-from feddbn.federation.programs.oneshot import ResidualsQuestion
+from feddbn.federation.programs.residual_features import ResidualsQuestion
 from feddbn.federation.protocol.question import Question
 from feddbn.federation.protocol.site import Here, SiteData, site_task
 

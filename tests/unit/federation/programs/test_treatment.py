@@ -109,6 +109,7 @@ def test_spikes_are_taken_out_and_heavy_tails_are_not():
     assert removed.treatment.limits is not None
 
 
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
 def test_bursts_stay_beside_errors_that_go_and_the_fit_says_both():
     rng = np.random.default_rng(0)
     sites = {name: [frame.copy() for frame in frames] for name, frames in made().sites.items()}

@@ -8,7 +8,7 @@ from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
-from feddbn.federation.protocol.messages import Request, encode_request, read_reply, task_request
+from feddbn.federation.protocol.messages import WITHHELD, Request, encode_request, read_reply, task_request
 from feddbn.federation.protocol.question import Question
 from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
 from feddbn.federation.protocol.study import Study
@@ -156,9 +156,11 @@ def test_an_unexpected_error_is_told_to_the_site_not_to_the_server():
     events = []
     endpoint = make(on_event=events.append)
     endpoint.handle(hello())
-    with pytest.raises(StateError, match="an unexpected ValueError") as caught:
+    with pytest.raises(SiteRefused) as caught:
         send(endpoint, Task(Broken()))
-    assert "4.2" not in str(caught.value)
+    assert str(caught.value) == f"site 'a' refused: {WITHHELD}"
+    assert (events[-1].what, events[-1].task) == ("refused", "broken")
+    assert "an unexpected ValueError" in events[-1].sentence
     assert "4.2" in str(events[-1].error)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from feddbn.federation.guards.study_scope import tasks_of
 from feddbn.federation.protocol.study import Study
 from feddbn.method_table import METHODS
 from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.deployed.check import Finding, check_settings
-from feddbn.runtime.deployed.study_check import tasks_of
 from support.owned_sites import OwnedSites, make_study
 from support.wards import stays, ward
 
@@ -105,8 +105,9 @@ def refusals(findings: list[Finding]) -> str:
 def test_a_study_that_fits_is_joined_and_its_rows_are_counted(tmp_path):
     frame = ward(200)
     frame.iloc[50, 0] = None
-    can, rows = joined(tmp_path, frame=frame)
+    can, rows, few = joined(tmp_path, frame=frame)
     assert can.ok
+    assert few.text.startswith("the 2 rows with an empty cell are too few to be filled in")
     assert rows.text.startswith(
         "199 of 200 rows can be used with n_lags = 1, 197 of them without an empty cell; 0.1 %"
     )
@@ -154,8 +155,10 @@ def test_too_few_rows_and_a_spent_budget_are_refusals(tmp_path):
 
 
 def test_a_task_that_may_be_asked_for_is_told(tmp_path):
-    tasks = [task for task in METHODS["oneshot"].tasks if task != "residual-features"]
-    can, remark, _ = joined(tmp_path, method="oneshot", policy=f"tasks = {json.dumps(tasks)}")
+    tasks, given = METHODS["oneshot"].tasks, {**PARAMETERS, "use_nongaussian": "auto"}
+    can, remark, _ = joined(
+        tmp_path, method="oneshot", policy=f"tasks = {json.dumps(tasks)}", parameters=given
+    )
     assert can.ok
     assert "it may ask for residual-features" in remark.text
 

@@ -15,6 +15,7 @@ from feddbn.cli.held_out import print_held_out
 from feddbn.cli.main import app
 from feddbn.data import read_sites
 from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
+from feddbn.federation.guards.study_scope import tasks_of
 from feddbn.federation.programs.folds import make_fold
 from feddbn.federation.programs.held_out import HeldOutSumsQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion
@@ -31,7 +32,6 @@ from feddbn.runtime.deployed.kit_files import write_site_files
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.results import export_result
 from feddbn.runtime.deployed.settings import read_site_settings
-from feddbn.runtime.deployed.study_check import tasks_of
 from support.faults import LocalExchange, MemoryJournal
 
 pytest.importorskip("cryptography")

@@ -3,6 +3,8 @@
 Through messages, fence and masks it chooses what the same noise gives in one process.
 """
 
+import re
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.programs.private_moments import guaranteed_sites, study_noise_plan
 from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuestion
 from feddbn.federation.protocol.endpoint import SiteEndpoint
+from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study, study_method
 from feddbn.federation.protocol.task import Task
@@ -56,12 +59,16 @@ def guard(study, name):
     return DpGuard(study_noise_plan(study), rng, None, privacy.delta, promise=promise)
 
 
-def exchange_of(study):
+def exchange_of(study, tell=None):
     def make(name):
         masked = site_masking(name, IDENTITIES[name], pinned_keys(IDENTITIES), 3, None)
         kept = guard(study, name)
         return SiteEndpoint(
-            Site(name, DATA[name]), MemoryStore(name), guards=lambda run, plan: [kept], masked=masked
+            Site(name, DATA[name]),
+            MemoryStore(name),
+            guards=lambda run, plan: [kept],
+            masked=masked,
+            on_event=tell,
         )
 
     return LocalExchange(NAMES, make)
@@ -140,17 +147,18 @@ def test_without_masks_every_site_adds_all_of_the_noise():
 
 
 def test_a_task_that_would_break_the_promise_is_refused_by_the_sites():
-    study = make_study(clip=60.0)
-    coordinator = coordinator_of(study)
+    study, events = make_study(clip=60.0), []
+    coordinator = coordinator_of(study, exchange=exchange_of(study, events.append))
     coordinator.hello()
-    with pytest.raises(
-        NotEnoughSites, match=r"'summary' would take epsilon to inf .*what the study promises is 4\."
-    ):
+    with pytest.raises(NotEnoughSites, match=WITHHELD):
         coordinator.sum(Task(SummaryQuestion(n_lags=1, variables=VARIABLES)))
+    why = r"'summary' would take epsilon to inf .*what the study promises is 4\."
+    assert re.search(why, events[-1].sentence)
     private = noise_aware(coordinator, study)
     private.sum(MOMENTS)
-    with pytest.raises(NotEnoughSites, match=r"'moments' would take epsilon to .*promises is 4\. Nothing"):
+    with pytest.raises(NotEnoughSites, match=WITHHELD):
         private.sum(MOMENTS)
+    assert re.search(r"'moments' would take epsilon to .*promises is 4\. Nothing", events[-1].sentence)
 
 
 def test_noise_with_a_method_of_many_rounds_is_refused_before_anything_is_sent():

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import re
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 
 from feddbn.errors import FileError, NotEnoughSites
 from feddbn.federation.guards.noise import DpGuard
+from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401
 from feddbn.privacy.audit import parse_entries, verify_chain
@@ -103,17 +105,26 @@ def test_under_masks_the_log_says_so(tmp_path):
             r"only under secure aggregation \(require_masking in its policy\)",
         ),
         (OPEN + 'methods = ["FDBNL"]\n', make_study(), "does not allow the method 'OneShotDBN'"),
-        (OPEN + 'tasks = ["summary"]\n', make_study(), "does not allow the task 'survey'"),
+        (
+            OPEN + 'tasks = ["summary"]\n',
+            make_study(),
+            "will ask for the tasks survey, moments, residual-checks",
+        ),
+        (
+            OPEN + 'variables = ["u"]\n',
+            make_study(),
+            "does not allow the variable 'v'; its policy lists variables = u",
+        ),
+        (
+            OPEN + 'transformations = ["means"]\n',
+            make_study(),
+            "does not allow the transformation 'trends'; its policy lists transformations = means",
+        ),
         (OPEN + "max_epsilon = 1.0\n", make_study(), "the study announces no noise at all"),
         (
             OPEN + "max_epsilon = 1.0\n",
             make_study(privacy={"epsilon": 1.0, "unit": "row"}),
             r"epsilon for each row; this site's budget is for each recording \(unit in its policy\)",
-        ),
-        (
-            OPEN + "max_rounds = 3\n",
-            make_study("fdbnl", {"n_lags": 1, "max_rounds": 9}),
-            "answers task 'fdbnl-step' at most 3 times",
         ),
         (
             OPEN + "min_sites = 5\n".replace("min_sites = 5", ""),
@@ -130,6 +141,43 @@ def test_a_study_that_breaks_the_policy_is_refused_in_the_sites_own_process(
         run(exchange_of(place), study)
 
 
+@pytest.mark.parametrize(
+    ("policy", "changes", "sentence"),
+    [
+        ("max_rounds = 3\n", {}, "answers task 'fdbnl-step' at most 3 times"),
+        (
+            "min_rows = 121\n",
+            {},
+            r"116 rows of this site would be in this sum; its policy asks for 121 \(min_rows\)",
+        ),
+        (
+            "min_rows_per_parameter = 30.0\n",
+            {},
+            r"116 rows of this site would stand for 4 parameters; .* 30 rows for each \(min_rows_per_parameter\)",
+        ),
+        (
+            "max_share = 0.5\n",
+            {"rows": 200},
+            r"116 of 200 rows; its policy allows a share of 0.5 \(max_share\)",
+        ),
+        ("max_share = 0.3\n", {}, r"116 of 348 rows; its policy allows a share of 0.3 \(max_share\)"),
+    ],
+)
+def test_what_depends_on_data_or_rounds_is_told_to_the_owner_alone(
+    tmp_path, caplog, policy, changes, sentence
+):
+    place = make_sites(tmp_path, OPEN + policy)
+    study = make_study("fdbnl", {"n_lags": 1, "max_rounds": 9}, **changes)
+    with pytest.raises(NotEnoughSites) as caught:
+        run(exchange_of(place), study)
+    assert str(caught.value).count(WITHHELD) == len(NAMES)
+    assert "policy" not in str(caught.value)
+    assert re.search(sentence, caplog.text)
+    entry = parse_entries(audit(place))[-1]
+    assert entry.event == "refused"
+    assert re.search(sentence, entry.note)
+
+
 def test_noise_is_added_and_booked_and_the_budget_ends_over_all_runs(tmp_path):
     place = make_sites(tmp_path, OPEN + "max_epsilon = 60.0\ndelta = 1e-5\n")
     privacy = {"epsilon": 50.0, "delta": 1e-5, "clip": 100.0, "unit": "recording"}
@@ -144,9 +192,11 @@ def test_noise_is_added_and_booked_and_the_budget_ends_over_all_runs(tmp_path):
     assert entries[0].epsilon == pytest.approx(50.0, rel=0.02)
     exchange.endpoints.clear()
     gc.collect()
-    with pytest.raises(NotEnoughSites, match=r"would take epsilon to .* this site's budget is 60"):
+    with pytest.raises(NotEnoughSites, match=WITHHELD):
         run(exchange_of(place), study, "run-2")
-    assert parse_entries(audit(place, run_id="run-2"))[-1].event == "refused"
+    entry = parse_entries(audit(place, run_id="run-2"))[-1]
+    assert entry.event == "refused"
+    assert re.search(r"would take epsilon to .* this site's budget is 60", entry.note)
 
 
 def test_a_study_without_a_bound_chooses_it_from_noisy_sums_and_both_releases_are_booked(tmp_path):

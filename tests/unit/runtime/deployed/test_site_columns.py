@@ -12,6 +12,7 @@ import feddbn.methods.studies
 from feddbn.cli.main import app
 from feddbn.data import read_sites
 from feddbn.errors import FileError
+from feddbn.federation.guards.study_scope import tasks_of
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Privacy, Study, check_goal, parse_study, study_from_json
@@ -21,7 +22,6 @@ from feddbn.methods.truth import read_network
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.results import export_result
 from feddbn.runtime.deployed.store import FileStore
-from feddbn.runtime.deployed.study_check import tasks_of
 from support.faults import LocalExchange, MemoryJournal
 from support.wards import COLUMNS, ward
 

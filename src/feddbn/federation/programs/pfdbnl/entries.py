@@ -11,6 +11,7 @@ from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.errors import ProtocolError
 from feddbn.federation.protocol.question import MOST_LAGS, names, wholes
 from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.scope import Scope
 
 __all__ = ["Entries", "PartialQuestion"]
 
@@ -33,6 +34,12 @@ class PartialQuestion(RowsQuestion):
         super().check()
         if len(self.lags) != len(self.sites) or max(self.lags, default=0) > self.n_lags:
             raise self.wrong("'lags' must have one number for each of 'sites', at most n_lags")
+
+    def check_scope(self, scope: Scope) -> None:
+        """Sites are the study's, and all have its number of lags."""
+        super().check_scope(scope)
+        scope.require(tuple(sorted(self.sites)) == scope.sites, self.name, "'sites' are not the study's")
+        scope.require(set(self.lags) == {self.n_lags}, self.name, "'lags' of sites differ")
 
     def place_of(self, site: str) -> int:
         """Return the site's place in the lists."""

@@ -15,6 +15,7 @@ from feddbn.core.pfdbnl.step import PersonalRound
 from feddbn.federation.programs.fdbnl import WEIGHTINGS
 from feddbn.federation.programs.pfdbnl.entries import PartialQuestion
 from feddbn.federation.protocol.question import array, choice, flag, number, whole, wholes
+from feddbn.federation.protocol.scope import Scope
 
 __all__ = ["AVERAGES", "ClusterQuestion", "FinishQuestion", "FitQuestion", "StepQuestion"]
 
@@ -62,6 +63,21 @@ class FitQuestion(PartialQuestion):
         super().check()
         if (self.allowed is None) != (self.required is None):
             raise self.wrong("'allowed' and 'required' go together")
+
+    def check_scope(self, scope: Scope) -> None:
+        """Weights and clusters are the study's; moments are completed only where variables differ."""
+        super().check_scope(scope)
+        given = scope.parameters
+        weighting = given.get("weighting", WEIGHTINGS[0])
+        scope.require(self.weighting == weighting, self.name, f"'weighting' is {self.weighting!r}")
+        scope.require(self.n_slots <= scope.most_clusters, self.name, f"'n_slots' is {self.n_slots}")
+        differ = self.fill is None or bool(given.get("different_variables"))
+        scope.require(differ, self.name, "'fill' is for sites with different variables")
+
+    @property
+    def told_rows(self) -> float | None:
+        """The mean of all sites, times their number."""
+        return self.mean_rows * len(self.sites)
 
     def sizes(self) -> Mapping[str, int]:
         """Also m models."""

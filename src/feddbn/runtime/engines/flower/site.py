@@ -14,8 +14,8 @@ from pathlib import Path
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from feddbn.errors import FeddbnError, FileError
-from feddbn.federation.protocol.messages import encode_reply, refusal
+from feddbn.errors import FeddbnError, FileError, SiteRefused
+from feddbn.federation.protocol.messages import WITHHELD, encode_reply, refusal
 from feddbn.runtime.deployed.settings import read_site_settings
 from feddbn.runtime.deployed.site_socket import SOCKET_NAME, ask
 from feddbn.runtime.engines.flower.names import NODE_SETTINGS, RECORD
@@ -44,5 +44,5 @@ def handle(message: Message, context: Context) -> Message:
             reply = open_site(settings, site, _log, long_lived=False).handle(asked)
     except FeddbnError as error:
         _log.error("%s", error)
-        reply = encode_reply(refusal(site, None, error))
+        reply = encode_reply(refusal(site, None, SiteRefused(WITHHELD)))
     return Message(RecordDict({RECORD: ConfigRecord({"message": reply})}), reply_to=message)

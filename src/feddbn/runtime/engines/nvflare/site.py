@@ -9,9 +9,9 @@ from pathlib import Path
 
 from nvflare.collab import collab
 
-from feddbn.errors import FeddbnError
+from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
-from feddbn.federation.protocol.messages import encode_reply, refusal
+from feddbn.federation.protocol.messages import WITHHELD, encode_reply, refusal
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.settings import read_site_settings
 from feddbn.runtime.engines.nvflare.prune import prune_site_jobs
@@ -61,4 +61,4 @@ class FeddbnSite:
             return self._open().handle(message, caller=str(collab.caller))
         except FeddbnError as error:
             _log.error("%s", error)
-            return encode_reply(refusal(collab.site_name, None, error))
+            return encode_reply(refusal(collab.site_name, None, SiteRefused(WITHHELD)))

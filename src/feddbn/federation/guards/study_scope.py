@@ -1,0 +1,202 @@
+"""Which tasks a study asks for, and within which bounds: the one place that knows it from its method and parameters.
+
+The lead's check before a study is sent, an owner's check of a study file and the guard at every task of a deployed site all
+read the same answer. A method that the method table does not have is bounded by the site's policy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from feddbn.core.statistics.cycles import MOST_CYCLES
+from feddbn.errors import SiteRefused
+from feddbn.federation.programs.wishes import AUTO_DEGREES
+from feddbn.federation.protocol.goals import Compare
+from feddbn.federation.protocol.scope import Scope
+from feddbn.federation.protocol.study import Study
+from feddbn.method_table import find_method
+from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
+
+__all__ = ["MOST_CLUSTERS", "check_tasks", "lacking_tasks", "scope_of", "tasks_of"]
+
+# What a method asks for only if the data or its other settings call for it.
+_PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
+MOST_CLUSTERS = 4
+"""As many clusters are tried where their number is left to the data."""
+# Methods that act on what residuals say, and so look at them whatever is done to the rows.
+_ACT_ON_RESIDUALS = ("oneshot",)
+# The first look at the data, and what a study says if it wants none of it; every method looks by default.
+_LOOK = ("survey", "spikes", "pairs")
+_NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop"}
+# All that is asked for where noise is promised.
+_WITH_NOISE = ("moments", "unit-norms")
+
+
+def tasks_of(study: Study) -> tuple[str, ...]:
+    """Return the tasks that a study may ask for, as far as its method and parameters tell; none of an unknown method."""
+    if study.goal == "compare":
+        plain = study.model_copy(update={"goal": "network", "compare": Compare()})
+        own = [tasks_of(plain.model_copy(update={"method": name})) for name in study.methods]
+        return tuple(dict.fromkeys([*(task for tasks in own for task in tasks), "held-out-loss"]))
+    method = find_method(study.method)
+    if method is None:
+        return ()
+    given = study.parameters
+    if study.privacy.epsilon is not None:
+        # A bound that is given need not be looked for.
+        left_out = set() if study.privacy.clip is None else {"unit-norms"}
+        scales = ("deviation-shares",) if given.get("spikes") == "remove" else ()
+        return *(task for task in method.tasks if task in _WITH_NOISE and task not in left_out), *scales
+    further = method.further_tasks
+    if _has_features(given):
+        return tuple(task for task in further if task.startswith("feature"))
+    compares = given.get("on_disagreement", "ignore") != "ignore"
+    left_out = {"unit-norms"} | (set() if compares or _looks(given) else {*_LOOK})
+    if not _checks_residuals(method.name, given):
+        left_out.add("residual-checks")
+    wanted = [task for task in method.tasks if task not in left_out]
+    wanted += ["agreement"] if compares and "agreement" in further else []
+    if study.goal == "confidence":
+        return *wanted, "bootstrap-moments"
+    # In studies the shape of the noise is looked at only if they say so.
+    if given.get("use_nongaussian", False) is not False:
+        wanted += [task for task in further if task == "residual-features"]
+    if method.selects and study.held_out:
+        wanted += [task for task in further if task.startswith("held-out")]
+    if given.get("n_clusters", 1) != 1 or "n_clusters" in study.select.grid:
+        wanted += [task for task in further if task.startswith("cluster")]
+    if given.get("different_variables"):
+        wanted += [task for task in further if task.startswith("entry")]
+    return tuple(dict.fromkeys(wanted))
+
+
+def check_tasks(policy: SitePolicy, study: Study) -> None:
+    """Refuse a study that is sure to ask for what a policy does not list, so that it does not begin in vain."""
+    lacking = [task for task in lacking_tasks(policy, study) if task not in _PERHAPS]
+    if lacking:
+        raise SiteRefused(
+            f"the study will ask for the task{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}, which this site's "
+            "policy does not list; add to `tasks` there, or choose other parameters."
+        )
+    feature = study.parameters.get("features", "linear")
+    if isinstance(feature, str) and feature not in ("auto", *policy.features):
+        raise SiteRefused(
+            f"the study sums {feature!r} features; this site's policy lists {', '.join(policy.features)}."
+        )
+
+
+def lacking_tasks(policy: SitePolicy, study: Study) -> list[str]:
+    """Tasks of the study that a policy does not list."""
+    return [task for task in tasks_of(study) if task not in policy.tasks]
+
+
+def scope_of(study: Study, max_lags: int) -> Scope:
+    """Return what the questions of a study may be about at a site that allows `max_lags` lags."""
+    method, given = find_method(study.method), study.parameters
+    n_blocks, thousandths = study.held_out or (0, 0)
+    return Scope(
+        tasks=None if method is None else tasks_of(study),
+        variables=study.variables,
+        sites=tuple(sorted(study.sites)),
+        lags=_lags(study, max_lags),
+        folds=tuple((block, n_blocks, thousandths) for block in range(n_blocks)),
+        transformations=_transformations(study),
+        degrees=_degrees(given.get("detrend", "auto")),
+        most_cycles=_cycles(given.get("period", "auto")),
+        inputs=_inputs(study),
+        most_clusters=max(map(_clusters, _values(study, "n_clusters", 1))),
+        unit=None if study.privacy.epsilon is None else study.privacy.unit,
+        resampling=_resampling(study) if study.goal == "confidence" else {},
+        parameters=given,
+    )
+
+
+def _has_features(given: Mapping[str, Any]) -> bool:
+    is_mapped = given.get("features", "linear") != "linear"
+    return is_mapped or any(given.get(name) is not None for name in ("smoothing", "center_by"))
+
+
+def _looks(parameters: Mapping[str, Any]) -> bool:
+    """Whether a study of these parameters begins with a first look at the data."""
+    is_given = parameters.get("period", "auto") != "auto"
+    return not is_given or any(parameters.get(name) != value for name, value in _NO_LOOK.items())
+
+
+def _checks_residuals(method: str, parameters: Mapping[str, Any]) -> bool:
+    """Whether a study of these parameters looks at residuals after learning."""
+    wanted = parameters.get("check_residuals", "auto")
+    if wanted != "auto" or method in _ACT_ON_RESIDUALS:
+        return bool(wanted)
+    is_partial = parameters.get("different_variables") or parameters.get("site_lags")
+    is_paper = parameters.get("schedule", "adaptive") == "paper"
+    is_plain = parameters.get("detrend", "auto") == 0 and not parameters.get("period", "auto")
+    is_settled = is_plain and parameters.get("center", "auto") != "auto" and not _looks(parameters)
+    return not (is_partial or is_paper or is_settled)
+
+
+def _values(study: Study, name: str, usual: Any) -> list[Any]:
+    """What a study gives a parameter: one value, or those it chooses among."""
+    tried = study.select.grid.get(name, ()) if study.goal == "select" else ()
+    return list(tried) or [study.parameters.get(name, usual)]
+
+
+def _lags(study: Study, max_lags: int) -> range:
+    """Numbers of lags that questions may have; where residuals are checked, one more than the study has."""
+    given = _values(study, "n_lags", None)
+    is_fixed = all(isinstance(n, int) and not isinstance(n, bool) for n in given)
+    first, last = (min(given), max(given)) if is_fixed else (0, max_lags)
+    looks_further = "residual-checks" in tasks_of(study)
+    return range(first, last + 1 + looks_further)
+
+
+def _transformations(study: Study) -> tuple[str, ...]:
+    """What a study leaves open, or asks for by name; under noise rows stay as they are but for their means."""
+    given = study.parameters
+    has_noise = study.privacy.epsilon is not None
+    centre = given.get("center", "auto") in ("auto", "recording")
+    has_time = bool(given.get("detrend", "auto")), bool(given.get("period", "auto"))
+    open_to = {
+        "means": centre or any(has_time),
+        "trends": has_time[0],
+        "cycles": has_time[1],
+        "spikes": given.get("spikes", "auto") != "keep" and (not has_noise or given.get("spikes") == "remove"),
+        "scales": given.get("gains", "auto") != "none" and not has_noise,
+        "fill": given.get("missing", "fill") != "drop" and not has_noise,
+        "abstain": given.get("on_disagreement", "ignore") in ("exclude", "personal") and not has_noise,
+    }
+    return tuple(what for what in TRANSFORMATIONS if open_to[what])
+
+
+def _degrees(detrend: Any) -> tuple[int, ...]:
+    is_number = isinstance(detrend, int) and not isinstance(detrend, bool)
+    return (0, detrend) if is_number else AUTO_DEGREES
+
+
+def _cycles(period: Any) -> int:
+    if period is None:
+        return 0
+    return len(period) if isinstance(period, list) else MOST_CYCLES if isinstance(period, str) else 1
+
+
+def _clusters(n_clusters: Any) -> int:
+    return n_clusters if isinstance(n_clusters, int) else MOST_CLUSTERS
+
+
+def _inputs(study: Study) -> tuple[int, ...]:
+    inputs = study.parameters.get("exogenous")
+    named = inputs if isinstance(inputs, list) else []
+    return tuple(place for place, name in enumerate(study.variables) if name in named)
+
+
+def _resampling(study: Study) -> dict[str, Any]:
+    how = study.confidence
+    is_length = isinstance(how.block_length, int)
+    return {
+        "replicates": how.replicates,
+        "resampling": how.resampling,
+        "block_rule": "given" if is_length else how.block_length,
+        "block_length": how.block_length if is_length else 0,
+        "unit": how.unit,
+        "seed": how.seed,
+    }

@@ -1,0 +1,103 @@
+"""Whatever an honest study asks is within its scope: no site with a usual policy refuses a question of it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from feddbn.federation.guards.study_scope import scope_of, tasks_of
+from feddbn.method_table import METHODS
+from feddbn.methods import studies  # noqa: F401 (registers the methods)
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from support.faults import LocalExchange, MemoryJournal
+from support.rig import Rig
+
+TASKS = {
+    task
+    for name in ("oneshot", "fdbnl", "pfdbnl")
+    for task in (*METHODS[name].tasks, *METHODS[name].further_tasks)
+}
+POLICY = "\n".join(
+    [
+        "require_masking = false",
+        "max_rounds = 5000",
+        'features = ["linear", "quadratic", "spline"]',
+        f"tasks = {json.dumps(sorted({*TASKS, 'bootstrap-moments'}))}",
+    ]
+)
+N, D = 160, 4
+
+
+def recording(kind, site, rng):
+    """A stable process with one of the troubles that treatments are for."""
+    noise = rng.laplace(size=(N, D)) if kind == "laplace" else rng.normal(size=(N, D))
+    x = np.zeros((N, D))
+    for t in range(1, N):
+        if kind == "memory":
+            noise[t] += 0.6 * noise[t - 1]
+        x[t] = 0.4 * x[t - 1] + noise[t]
+        x[t, 1:] += 0.8 * x[t, :-1]
+    if kind == "gains":
+        x *= np.exp(rng.normal(size=D))
+    if kind == "trend":
+        x += (np.linspace(0, 5 * rng.normal(), N) + 3 * np.sin(2 * np.pi * np.arange(N) / 12))[:, None]
+    if kind == "levels":
+        x += 1e4 * (1 + rng.random())
+    if kind == "empty":
+        x[rng.random(x.shape) < 0.03] = np.nan
+    if kind == "few" and site == 1:
+        x[50, 1] = np.nan
+    if kind == "spikes":
+        x[rng.random(x.shape) < 0.01] += 80.0
+    return x
+
+
+QUICK = {"max_rounds": 6}
+CASES = [
+    *(("oneshot", {}, kind, {}) for kind in ("memory", "gains", "trend", "levels", "empty", "few", "spikes")),
+    ("oneshot", {"n_lags": "auto"}, "memory", {}),
+    ("oneshot", {"n_lags": 0}, "memory", {}),
+    ("oneshot", {"use_nongaussian": "auto"}, "laplace", {}),
+    ("oneshot", {"use_nongaussian": True, "noise_variance": "equal"}, "laplace", {}),
+    ("oneshot", {"features": "auto", "smoothing": "auto"}, "plain", {}),
+    ("oneshot", {"on_disagreement": "exclude"}, "gains", {}),
+    ("oneshot", {"exogenous": ["x0"]}, "spikes", {}),
+    ("oneshot", {"detrend": 2, "period": 12, "gains": "site"}, "trend", {}),
+    ("oneshot", {}, "empty", {"goal": "confidence", "confidence": {"replicates": 4}}),
+    ("oneshot", {}, "plain", {"goal": "confidence", "confidence": {"replicates": 4, "block_length": 7}}),
+    ("fdbnl", QUICK, "gains", {}),
+    ("fdbnl", {**QUICK, "schedule": "paper", "weighting": "sites"}, "empty", {}),
+    ("fdbnl", {**QUICK, "n_lags": "auto"}, "trend", {}),
+    ("fdbnl", {**QUICK, "lambda_w": "auto", "lambda_a": "auto"}, "empty", {}),
+    ("pfdbnl", {**QUICK, "participation": 0.8}, "spikes", {}),
+    ("pfdbnl", {**QUICK, "n_clusters": "auto", "mu": 1.0}, "clusters", {}),
+    ("pfdbnl", {**QUICK, "different_variables": True}, "plain", {"some_variables_may_be_missing": True}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "parameters", "kind", "more"), CASES)
+@pytest.mark.filterwarnings("ignore")
+def test_no_question_of_an_honest_study_is_refused(tmp_path, method, parameters, kind, more):
+    rng = np.random.default_rng(0)
+    data = {f"s{i}": [recording(kind, i, rng) for _ in range(2)] for i in range(5)}
+    # Four clusters of five sites: some of them have one site.
+    rig = Rig(tmp_path, data, POLICY + ("\nmin_sites_per_entry = 1\n" if kind == "clusters" else "\n"))
+    if "some_variables_may_be_missing" in more:
+        more = {**more, "held_by": {"x0": rig.names}}
+    study = rig.study(
+        method,
+        {"n_lags": 1, **parameters},
+        {"secure_aggregation": False},
+        attendance={"when_missing": "abort"},
+        **more,
+    )
+    exchange = LocalExchange(rig.names, rig.endpoints.__getitem__)
+    asked = set()
+    coordinator = Coordinator(
+        exchange, study, "run", MemoryJournal(), lambda event: asked.add(event.task), pause_s=0.0
+    )
+    run_study(coordinator, study)
+    assert not any(rig.notes(name, "run") for name in rig.names)
+    assert asked - {"", "hello", "finish"} <= {*tasks_of(study)}
+    assert scope_of(study, 10).variables == rig.variables

@@ -1,0 +1,113 @@
+"""Sums of one run that differ by few rows: with and without far cells, with one model of rows and another."""
+
+import numpy as np
+import pytest
+
+from feddbn.federation.protocol.messages import WITHHELD
+from support.rig import Refused, Rig, Server, raw
+
+
+def make_rig(place, n_empty=0, n_far=0, k=3):
+    rng = np.random.default_rng(3)
+    data = {f"s{i}": [rng.normal(size=(150, 2))] for i in range(k)}
+    victim = data["s1"][0]
+    victim[20 : 20 + 4 * n_far : 4, 0] += 100.0
+    victim[21 : 21 + 3 * n_empty : 3, 0] = np.nan
+    return Rig(place, data)
+
+
+def moments(rig, arrays=None, n_lags=0, **more):
+    return raw("moments", {"n_lags": n_lags, "variables": rig.variables, **more}, arrays)
+
+
+def refused(server, task, why, name="s0"):
+    with pytest.raises(Refused) as caught:
+        server.sum(task)
+    assert {one.partition("refused: ")[2] for one in caught.value.told.values()} == {WITHHELD}
+    assert why in server.rig.notes(name, server.run)[-1]
+
+
+def server_of(rig, **more):
+    return Server(rig, rig.study(parameters={"n_lags": 0, **more}))
+
+
+def test_far_cells_are_not_switched_on_and_off(tmp_path):
+    rig = make_rig(tmp_path, n_far=1)
+    server = server_of(rig)
+    with_them = server.sum(moments(rig)).value
+    limits = {"limits": np.ones(2)}
+    refused(
+        server, moments(rig, limits), "changes which cells are empty and which sites abstain within a run"
+    )
+    # Neither a second greeting nor a restart makes a site forget, and one lag more is the same run.
+    server.again()
+    refused(server, moments(rig, limits), "changes which cells are empty")
+    for name in rig.names:
+        rig.restart(name)
+    server.again()
+    refused(server, moments(rig, limits, n_lags=1), "changes which cells are empty")
+    # The same question gets the same answer.
+    np.testing.assert_array_equal(server.sum(moments(rig)).value, with_them)
+
+
+def test_a_refused_treatment_cannot_be_followed_by_another(tmp_path):
+    rig = make_rig(tmp_path, n_far=1)
+    server = server_of(rig, missing="drop")
+    # Limits by which nearly every row is left out would tell how far cells are.
+    server.sum(moments(rig, {"limits": np.ones(2)}, far=20.0))
+    refused(server, moments(rig, {"limits": np.ones(2)}, far=21.0), "changes which cells are empty")
+
+
+def model(scale):
+    """Means 0, and variances and covariances by which empty cells are filled in."""
+    return {"row_model": np.vstack([np.zeros(2), np.array([[scale**2, 0.9 * scale], [0.9 * scale, 1.0]])])}
+
+
+def test_few_rows_with_empty_cells_are_left_out_whatever_the_model(tmp_path):
+    """Two models differ by what they make of rows with empty cells: of one row that is its other cell, squared."""
+    rig = make_rig(tmp_path, n_empty=1)
+    server = server_of(rig)
+    small, large = (server.sum(moments(rig, model(scale))).value for scale in (1.0, 1e6))
+    np.testing.assert_array_equal(small, large)
+    complete = [rows[~np.isnan(rows).any(axis=1)] for (rows,) in rig.data.values()]
+    assert small[0] == sum(map(len, complete)) == 449
+    np.testing.assert_allclose(small[1:3], np.concatenate(complete).sum(axis=0), rtol=1e-9)
+
+
+def test_many_rows_with_empty_cells_are_filled_in(tmp_path):
+    rig = make_rig(tmp_path, n_empty=12)
+    server = server_of(rig)
+    assert server.sum(moments(rig, model(1.0))).value[0] == 450
+
+
+def test_the_model_of_rows_changes_a_few_times_only(tmp_path):
+    rig = make_rig(tmp_path, n_empty=12)
+    server = server_of(rig)
+    for k in range(8):
+        server.sum(moments(rig, model(1.0 + k)))
+    refused(server, moments(rig, model(20.0)), "changes the model of rows")
+
+
+def test_sums_of_few_rows_are_refused(tmp_path):
+    """Limits by which most rows have an empty cell leave few rows in a sum."""
+    rng = np.random.default_rng(0)
+    rows = np.cumsum(rng.standard_cauchy(size=(40, 2)), axis=0)
+    rig = Rig(tmp_path, {f"s{i}": [rows[: 9 + 20 * (i > 0)]] for i in range(3)})
+    refused(server_of(rig), moments(rig), "9 rows of this site would be in this sum; its policy asks for 10")
+
+
+def test_sites_are_compared_with_one_pair_of_sums_only(tmp_path):
+    rig = make_rig(tmp_path, k=5)
+    for name in rig.names:
+        path = rig.place / name / "policy.toml"
+        path.write_text(path.read_text().replace('"spikes", "pairs"', '"spikes", "pairs", "agreement"'))
+        rig.restart(name)
+    server = server_of(rig, on_disagreement="exclude")
+    survey = {"n_lags": 0, "variables": rig.variables, "profiles": True}
+    answer = server.sum(raw("survey", survey)).value
+    length = 3
+    asked = {"n_lags": 0, "variables": rig.variables, "n_sites": 5.0}
+    sums = {"total": answer[-2 * length : -length], "squares": answer[-length:]}
+    assert server.sum(raw("agreement", asked, sums)).contributors == rig.names
+    made_up = {**sums, "total": sums["total"] + 100.0}
+    refused(server, raw("agreement", asked, made_up), "changes what sites are compared with")

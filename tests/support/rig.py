@@ -1,0 +1,153 @@
+"""Real endpoints of deployed sites, with their policy, audit and masks, and a hostile server that speaks to them.
+
+The server chooses every name, parameter and array of a question; its messages are otherwise those of the real one, so the
+rig follows the protocol as it changes.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import shutil
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from feddbn._version import __version__
+from feddbn.core.encoding import encode
+from feddbn.errors import FederationError, PrivacyError
+from feddbn.federation.protocol.messages import Request, encode_request, read_reply
+from feddbn.federation.protocol.secure_site import read_secure_reply
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.task import Task
+from feddbn.privacy.audit import parse_entries
+from feddbn.runtime.deployed.kit_files import write_site_files
+from feddbn.runtime.deployed.open_site import open_site
+from feddbn.runtime.deployed.settings import read_site_settings
+from feddbn.runtime.masked import SecureFederation
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A question as it travels, with whatever a hostile server puts into it."""
+
+    name: str
+    params: dict = field(default_factory=dict)
+    arrays: dict = field(default_factory=dict)
+
+
+def raw(name, params=None, arrays=None, participants=None):
+    """A task of anything."""
+    arrays = {key: np.asarray(value, dtype=float) for key, value in (arrays or {}).items()}
+    return Task(Raw(name, dict(params or {}), arrays), participants)
+
+
+class Rig:
+    """Sites on disk with their default policy; `data` is site -> its recordings."""
+
+    def __init__(self, place, data, policy=None):
+        self.place, self.data = place, data
+        self.names = tuple(data)
+        first = next(iter(data.values()))[0]
+        self.variables = tuple(f"x{j}" for j in range(np.shape(first)[1]))
+        for name, recordings in data.items():
+            (place / name / "data").mkdir(parents=True)
+            for number, values in enumerate(recordings):
+                frame = pd.DataFrame(values, columns=list(self.variables))
+                frame.to_csv(place / name / "data" / f"r{number:03d}.csv", index=False, float_format="%.17g")
+        write_site_files({name: place / name for name in data})
+        for name in data if policy is not None else ():
+            (place / name / "policy.toml").write_text(policy)
+        self.endpoints = {name: self.open(name) for name in data}
+
+    def open(self, name):
+        """Start a site; what it keeps is on disk."""
+        settings = read_site_settings(self.place / name / "feddbn_site.toml")
+        return open_site(settings, name, logging.getLogger("redteam"))
+
+    def restart(self, name):
+        """End a site and start it again."""
+        self.endpoints[name] = None
+        gc.collect()
+        self.endpoints[name] = self.open(name)
+
+    def study(self, method="oneshot", parameters=None, privacy=None, **more):
+        """A study of all sites under masks."""
+        values = {
+            "name": "s",
+            "method": method,
+            "variables": self.variables,
+            "sites": self.names,
+            "parameters": {"n_lags": 1, **(parameters or {})},
+            "privacy": {"secure_aggregation": True, **(privacy or {})},
+        }
+        return Study(**{**values, **more})
+
+    def notes(self, name, run):
+        """Why a site refused what it refused in a run, as its owner reads it."""
+        path = self.place / name / "state" / "_audit" / f"{run}.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else ()
+        return [entry.note for entry in parse_entries(lines) if entry.event == "refused"]
+
+    def clear(self):
+        """Delete everything."""
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+class Server:
+    """A server that asks what it likes; `told` is what sites said no with in the last attempt."""
+
+    def __init__(self, rig, study, run="run", greet=True):
+        self.rig, self.study, self.run = rig, study, run
+        self.sites = tuple(sorted(study.sites))
+        self.told: dict[str, str] = {}
+        self._seq, self._after = -1, -1
+        if greet:
+            self.greet()
+        self._sums = SecureFederation(self, run, study.privacy.min_sites, None, study.variables)
+
+    def greet(self, names=None):
+        """Send the study to sites; a refusal is raised."""
+        meta = {"study": self.study.to_json(), "version": __version__}
+        message = encode_request(Request("hello", self.run, meta=meta))
+        for name in names or self.sites:
+            read_reply(self.rig.endpoints[name].handle(message))
+
+    def again(self):
+        """Greet again and agree on keys anew, as after a restart; numbers of tasks go on."""
+        self.greet()
+        self._sums.agree_on_keys()
+
+    def sum(self, task):
+        """Return the sum for a task; what sites refuse raises their sentence, and may be asked anew."""
+        if self._sums._server.slots_left == 0:
+            self._sums.agree_on_keys()
+        self._seq, self.told = self._seq + 1, {}
+        try:
+            found = self._sums.sum(task)
+        except (FederationError, PrivacyError) as error:
+            raise (Refused(self.told) if self.told else error) from None
+        self._after = self._seq
+        return found
+
+    def __call__(self, messages):
+        """Carry messages of secure aggregation; the courier of `SecureFederation`."""
+        replies = {}
+        for name, (meta, arrays) in messages.items():
+            inner = np.frombuffer(encode(meta, arrays), dtype=np.uint8)
+            request = Request("secagg", self.run, max(self._seq, 0), self._after, arrays={"message": inner})
+            try:
+                reply = read_reply(self.rig.endpoints[name].handle(encode_request(request)))
+                replies[name] = read_secure_reply(reply.arrays["message"].tobytes())
+            except (FederationError, PrivacyError) as error:
+                self.told[name] = str(error)
+        return replies
+
+
+class Refused(Exception):
+    """What sites said, by name."""
+
+    def __init__(self, told):
+        super().__init__(" ".join(told.values()))
+        self.told = told

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+
+from feddbn.core.designs.lagged import Block
+from feddbn.data.memory import ArrayRecording, MemorySite
+from feddbn.errors import SiteRefused
+from feddbn.federation.guards.disclosure import DisclosureGuard, counted_rows
+from feddbn.federation.guards.scope_guard import Asked
+from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.task import Task
+from feddbn.privacy.policy import SitePolicy
+
+NAMES = ("a", "b")
+
+
+def site_of(values, policy=None, **study):
+    data = MemorySite(NAMES, [ArrayRecording("r", (Block(np.asarray(values, dtype=float)),))])
+    plan = Study(name="s", method="oneshot", variables=NAMES, sites=("one", "two", "three"), **study)
+    return Site("one", data, (DisclosureGuard(plan, policy or SitePolicy()),))
+
+
+def moments(n_lags=0, **more):
+    return Task(MomentsQuestion(n_lags=n_lags, variables=NAMES, **more))
+
+
+def test_rows_are_counted_as_lagged_rows_that_no_gap_interrupts():
+    rng = np.random.default_rng(0)
+    for n_lags in (0, 1, 3):
+        values = rng.normal(size=(40, 2))
+        values[rng.random(values.shape) < 0.1] = np.nan
+        blocks = (Block(values[:25]), Block(values[25:30]), Block(values[30:], starts_segment=False))
+        segments = (values[:25], values[25:])
+        windows = [part[t - n_lags : t + 1] for part in segments for t in range(n_lags, len(part))]
+        complete = sum(not np.isnan(window).any() for window in windows)
+        found = counted_rows([ArrayRecording("r", blocks)], n_lags)
+        assert found == (complete, len(windows) - complete)
+
+
+@pytest.mark.parametrize(
+    ("n", "policy", "sentence"),
+    [
+        (9, {}, r"9 rows of this site would be in this sum; its policy asks for 10 \(min_rows\)"),
+        (12, {"min_rows_per_parameter": 7.0}, "12 rows of this site would stand for 2 parameters"),
+        (12, {"max_share": 0.2}, "12 of 50 rows; its policy allows a share of 0.2"),
+    ],
+)
+def test_small_or_large_sites_are_not_shown(n, policy, sentence):
+    rows = np.random.default_rng(0).normal(size=(n, 2))
+    with pytest.raises(SiteRefused, match=sentence):
+        site_of(rows, SitePolicy(**policy), rows=50).answer(moments())
+
+
+def test_the_rule_about_parameters_counts_lags():
+    rows = np.random.default_rng(0).normal(size=(20, 2))
+    site = site_of(rows)
+    site.answer(moments(2))
+    with pytest.raises(SiteRefused, match="17 rows of this site would stand for 8 parameters"):
+        site.answer(moments(3))
+
+
+def test_a_block_that_is_held_out_has_enough_rows_too():
+    """Sums over the rows before the block and over those up to its end differ by the block."""
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(SiteRefused, match="9 rows of this site would be in this sum"):
+        site_of(rows).answer(moments(fold=(0, 2, 300)))
+    rows = np.random.default_rng(0).normal(size=(70, 2))
+    assert site_of(rows).answer(moments(fold=(0, 2, 300)))[0] == 49
+
+
+def test_few_incomplete_rows_are_left_out_and_many_are_used():
+    rng = np.random.default_rng(1)
+    model = np.vstack([np.zeros(2), np.eye(2)])
+    for n_empty, counted in ((9, 91), (10, 100)):
+        rows = rng.normal(size=(100, 2))
+        rows[10 : 10 + n_empty, 0] = np.nan
+        answer = site_of(rows).answer(moments(row_model=model))
+        assert answer[0] == counted
+
+
+def test_cells_that_are_too_far_out_make_incomplete_rows_too():
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(200, 2))
+    rows[50:100:10, 0] += 1e3
+    model = np.vstack([np.zeros(2), np.eye(2)])
+    answer = site_of(rows).answer(moments(row_model=model, limits=np.ones(2)))
+    kept = np.delete(rows, np.arange(50, 100, 10), axis=0)
+    assert answer[0] == 195
+    np.testing.assert_allclose(answer[1:3], kept.sum(axis=0))
+
+
+def test_a_site_holds_the_study_to_who_holds_what():
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    held = {"b": ("two", "three")}
+    site = site_of(rows, some_variables_may_be_missing=True, held_by=held)
+    with pytest.raises(SiteRefused, match="held_by of the study says that 'one' holds a; it holds a, b"):
+        site.answer(moments())
+
+
+def test_what_was_asked_is_written_down_before_it_is_answered():
+    written = []
+    asked = Asked(write=lambda *one: written.append(one))
+    asked.check(moments())
+    n = len(written)
+    asked.check(moments())
+    assert len(written) == n > 0
+    again = Asked(written)
+    again.check(moments())
+    with pytest.raises(
+        SiteRefused, match="changes which cells are empty and which sites abstain within a run"
+    ):
+        again.check(moments(limits=np.ones(2)))

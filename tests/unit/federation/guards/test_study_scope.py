@@ -1,0 +1,104 @@
+import pytest
+
+from feddbn.errors import SiteRefused
+from feddbn.federation.guards.study_scope import MOST_CLUSTERS, check_tasks, scope_of, tasks_of
+from feddbn.federation.protocol.study import Study
+from feddbn.methods.selection import AUTO_GRIDS
+from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
+
+PLAIN = {"center": "none", "detrend": 0, "period": [], "gains": "none", "spikes": "keep", "missing": "drop"}
+
+
+def study(method="oneshot", parameters=None, **more):
+    values = {"name": "s", "method": method, "variables": ("a", "b"), "sites": ("z", "y", "x")}
+    return Study(**{**values, "parameters": parameters or {}, **more})
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "more", "tasks"),
+    [
+        ("oneshot", {}, {}, "survey spikes pairs moments residual-checks"),
+        ("oneshot", {**PLAIN, "check_residuals": False}, {}, "moments"),
+        ("oneshot", {**PLAIN, "use_nongaussian": "auto"}, {}, "moments residual-checks residual-features"),
+        ("oneshot", {"features": "spline"}, {}, "feature-scale feature-moments"),
+        ("oneshot", {"center_by": "recording"}, {}, "feature-scale feature-moments"),
+        ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "moments unit-norms"),
+        ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "moments"),
+        ("oneshot", PLAIN, {"goal": "confidence"}, "moments bootstrap-moments"),
+        ("fdbnl", PLAIN, {}, "moments summary fdbnl-step"),
+        (
+            "fdbnl",
+            {**PLAIN, "on_disagreement": "warn"},
+            {},
+            "survey spikes pairs moments summary fdbnl-step agreement",
+        ),
+        ("fdbnl", {**PLAIN, "n_lags": "auto"}, {}, "moments summary fdbnl-step held-out-loss held-out-sums"),
+        (
+            "pfdbnl",
+            {**PLAIN, "n_clusters": 2},
+            {},
+            "moments summary personal-step personal-finish cluster-step",
+        ),
+        ("somebody-elses", {}, {}, ""),
+    ],
+)
+def test_tasks_follow_from_method_and_parameters(method, parameters, more, tasks):
+    assert tasks_of(study(method, parameters, **more)) == tuple(tasks.split())
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "lags"),
+    [
+        ("oneshot", {"n_lags": 2}, [2, 3]),
+        ("oneshot", {"n_lags": 2, "check_residuals": False}, [2]),
+        ("oneshot", {"n_lags": "auto"}, [0, 1, 2, 3, 4, 5]),
+        ("fdbnl", {"n_lags": 0}, [0]),
+        ("fdbnl", {}, [0, 1, 2, 3, 4]),
+    ],
+)
+def test_lags_are_the_studys_or_what_the_site_allows(method, parameters, lags):
+    assert list(scope_of(study(method, parameters), 4).lags) == lags
+
+
+def test_what_may_be_done_to_rows_is_what_a_study_leaves_open():
+    assert scope_of(study(), 4).transformations == tuple(t for t in TRANSFORMATIONS if t != "abstain")
+    assert scope_of(study(parameters=PLAIN), 4).transformations == ()
+    assert scope_of(study(privacy={"epsilon": 1.0}), 4).transformations == ("means", "trends", "cycles")
+    scope = scope_of(study(parameters={"detrend": 2, "period": [7.0, 30.0], "exogenous": ["b"]}), 4)
+    assert (scope.degrees, scope.most_cycles, scope.inputs) == ((0, 2), 2, (1,))
+    assert scope.sites == ("x", "y", "z")
+
+
+def test_rows_are_held_out_only_where_something_is_chosen_by_them():
+    assert scope_of(study("fdbnl", {"mu": 1.0}), 4).folds == ()
+    assert scope_of(study("fdbnl", {"lambda_w": "auto"}), 4).folds == ((0, 2, 300), (1, 2, 300))
+
+
+def test_as_many_clusters_as_a_fit_tries():
+    assert max(AUTO_GRIDS["n_clusters"]) == MOST_CLUSTERS
+    assert scope_of(study("pfdbnl", {"n_clusters": "auto"}), 4).most_clusters == MOST_CLUSTERS
+    assert scope_of(study("pfdbnl"), 4).most_clusters == 1
+
+
+def test_a_method_of_another_package_is_bounded_by_the_policy_alone():
+    scope = scope_of(study("somebody-elses"), 4)
+    assert scope.tasks is None
+    scope.check_task("anything")
+
+
+def test_a_study_that_is_sure_to_ask_for_what_is_not_listed_does_not_begin():
+    with pytest.raises(SiteRefused, match="will ask for the tasks feature-scale, feature-moments, which"):
+        check_tasks(SitePolicy(), study(parameters={"features": "spline"}))
+    listed = SitePolicy(tasks=("feature-scale", "feature-moments"))
+    with pytest.raises(SiteRefused, match="sums 'spline' features; this site's policy lists linear"):
+        check_tasks(listed, study(parameters={"features": "spline"}))
+    check_tasks(SitePolicy(), study())
+
+
+def test_sites_take_part_in_turns_only_if_the_study_says_so():
+    scope = scope_of(study("pfdbnl", {"participation": 0.7}), 4)
+    scope.check_participants("personal-step", ("x", "y"))
+    with pytest.raises(SiteRefused, match="from some of its sites only"):
+        scope.check_participants("personal-step", ("x", "somebody"))
+    with pytest.raises(SiteRefused, match="from some of its sites only"):
+        scope_of(study("pfdbnl"), 4).check_participants("personal-step", ("x", "y"))
