@@ -137,7 +137,10 @@ def test_show_as_json(log):
 def test_verify_says_intact_and_prints_the_last_hash(log):
     result = runner.invoke(audit, ["verify", str(log)])
     assert result.exit_code == 0
-    assert "Intact: 3 entries; last hash " in result.output
+    assert (
+        "Intact: 3 entries; unkeyed: whoever can write it could have rewritten it; last hash "
+        in result.output
+    )
     last = result.output.strip().split()[-1].rstrip(".")
     assert runner.invoke(audit, ["verify", str(log), "--last", last]).exit_code == 0
     assert runner.invoke(audit, ["verify", str(log), "--last", "0" * 64]).exit_code == 1
@@ -145,7 +148,7 @@ def test_verify_says_intact_and_prints_the_last_hash(log):
 
 def test_verify_of_one_entry_says_so(log):
     log.write_text(log.read_text().splitlines()[0] + "\n")
-    assert "Intact: 1 entry; last hash " in runner.invoke(audit, ["verify", str(log)]).output
+    assert "Intact: 1 entry; unkeyed" in runner.invoke(audit, ["verify", str(log)]).output
 
 
 def test_verify_detects_an_edit(log):

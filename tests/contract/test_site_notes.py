@@ -26,7 +26,7 @@ def run(tmp_path, **parameters):
     write_site_files({name: tmp_path / name for name in NAMES})
     for name in NAMES:
         tasks = json.dumps([*SitePolicy().tasks, "agreement"])
-        policy = f"require_masking = false\nmin_sites = 2\ntasks = {tasks}\n"
+        policy = f"require_masking = false\nmin_sites = 2\napprove_by_rule = true\ntasks = {tasks}\n"
         (tmp_path / name / "policy.toml").write_text(policy)
 
     def make(name):

@@ -1,17 +1,23 @@
 """A federation whose kits the previous version made runs studies with this one, nothing in the kits changed.
 
-What the stored policy does not list is refused: what came later has to be allowed by the owners.
+What the stored policy does not list is refused: what came later has to be allowed by the owners. It does not say that it
+approves by rule, so the owners approve studies one by one.
 """
 
+import json
+
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("nvflare")
+from feddbn.cli.main import app
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.engines.registry import engine_of
 from support.conformance import PARAMETERS, assert_same, in_process, plans
 from support.nvflare_federation import SERVER, NVFlareFederation
 from support.previous_kit import lay_out
+from support.study_files import as_toml
 from support.trials import SITES
 
 
@@ -30,6 +36,18 @@ def previous(tmp_path_factory, frames):
         yield running
 
 
+def approve(federation, study, run_id):
+    """Let every owner type the command."""
+    path = federation.root / f"{run_id}.toml"
+    path.write_text(as_toml(study))
+    for site in SITES:
+        done = CliRunner().invoke(
+            app, ["site", "approve", str(path), "--kit", str(federation.kits[site]), "--yes", "--json"]
+        )
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["digest"] == study.digest
+
+
 def test_studies_of_every_method_run_under_the_stored_policy(previous, frames):
     """Studies that do not look around first: tasks that did not exist are not allowed by a policy of that time."""
     variables = next(iter(frames.values())).columns
@@ -38,6 +56,8 @@ def test_studies_of_every_method_run_under_the_stored_policy(previous, frames):
         check = {"check_residuals": False} if name == "oneshot" else {}
         plain = {**parameters, **AS_THEY_ARE, **check}
         studies[f"{name}-masked"] = plans(SITES, variables, (name,), parameters=plain)[f"{name}-masked"]
+    for name, study in studies.items():
+        approve(previous, study, name)
     jobs = {name: previous.console.submit(study, name) for name, study in studies.items()}
     data = {site: previous.kits[site] / "data" for site in SITES}
     for name, job in jobs.items():
@@ -52,10 +72,36 @@ def test_studies_of_every_method_run_under_the_stored_policy(previous, frames):
 
 def test_a_task_that_came_later_is_refused_by_name(previous, frames):
     variables = next(iter(frames.values())).columns
-    job = previous.console.submit(plans(SITES, variables, ("oneshot",))["oneshot-masked"], "looking")
+    study = plans(SITES, variables, ("oneshot",))["oneshot-masked"]
+    approve(previous, study, "looking")
+    job = previous.console.submit(study, "looking")
     previous.console.wait(job)
     outcome = (previous.console.fetch(job, previous.root / "out" / "looking") / "outcome.json").read_text()
     assert "will ask for the tasks survey, residual-checks, which this site's policy does not list" in outcome
+
+
+def test_a_study_that_nobody_approved_is_refused_with_the_command_to_type(previous, frames):
+    variables = next(iter(frames.values())).columns
+    study = plans(SITES, variables, ("oneshot",))["oneshot-masked"].model_copy(update={"name": "unheard"})
+    job = previous.console.submit(study, "unheard")
+    previous.console.wait(job)
+    outcome = (previous.console.fetch(job, previous.root / "out" / "unheard") / "outcome.json").read_text()
+    assert "is not approved at this site; its owner approves it with `feddbn site approve" in outcome
+    for site in SITES:
+        done = CliRunner().invoke(app, ["site", "log", "--kit", str(previous.kits[site]), "--run", "unheard"])
+        assert "not approved" in " ".join(done.output.split())
+
+
+def test_only_its_lead_can_send_a_study_that_names_one(previous, frames):
+    variables = next(iter(frames.values())).columns
+    study = plans(SITES, variables, ("oneshot",))["oneshot-masked"].model_copy(
+        update={"lead": "other@example.org"}
+    )
+    approve(previous, study, "of-another")
+    job = previous.console.submit(study, "of-another")
+    previous.console.wait(job)
+    outcome = (previous.console.fetch(job, previous.root / "out" / "of-another") / "outcome.json").read_text()
+    assert f"is led by 'other@example.org', but '{previous.plan.admin}' has sent it" in outcome
 
 
 def test_the_site_check_finds_nothing_wrong_with_such_a_kit(previous):

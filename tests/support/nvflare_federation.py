@@ -30,6 +30,7 @@ features = ["linear"]
 min_sites = 2
 require_masking = false
 max_rounds = 1000
+approve_by_rule = true
 """
 
 

@@ -57,8 +57,10 @@ class Rig:
                 frame = pd.DataFrame(values, columns=list(self.variables))
                 frame.to_csv(place / name / "data" / f"r{number:03d}.csv", index=False, float_format="%.17g")
         write_site_files({name: place / name for name in data})
-        for name in data if policy is not None else ():
-            (place / name / "policy.toml").write_text(policy)
+        for name in data:
+            path = place / name / "policy.toml"
+            # What is tried here is what rules stop without an owner who looks at every study.
+            path.write_text("approve_by_rule = true\n" + (path.read_text() if policy is None else policy))
         self.endpoints = {name: self.open(name) for name in data}
 
     def open(self, name):

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddbn.errors import FileError, ParameterError
+from feddbn.cli.audit_verify import Json, heads, read_log, verify
+from feddbn.errors import ParameterError
 
 if TYPE_CHECKING:
     from feddbn.experiments.leakage import LeakReport
 
-__all__ = ["audit", "read_log"]
+__all__ = ["audit"]
 
 audit = typer.Typer(no_args_is_help=True, help="What could leak, what left, and whether the log is intact.")
 
 Log = Annotated[Path, typer.Argument(help="A site's audit log (JSON lines).", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @audit.command()
@@ -97,17 +97,6 @@ def _print_attack(report: LeakReport) -> None:
         )
 
 
-def read_log(path: Path) -> list[str]:
-    """Return the lines of an audit log."""
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise FileError(f"the audit log {str(path)!r} cannot be read: {reason}.") from None
-    except UnicodeDecodeError:
-        raise FileError(f"{str(path)!r} is not an audit log: it is not text.") from None
-
-
 @audit.command()
 def show(log: Log, as_json: Json = False) -> None:
     """Print what left a site, line by line, for a person."""
@@ -130,13 +119,13 @@ def show(log: Log, as_json: Json = False) -> None:
     for entry in entries:
         spent = "-" if entry.epsilon is None else f"{entry.epsilon:.3g} per {entry.unit}"
         cost = entry_epsilon(entry)
-        numbers = "none" if entry.event == "refused" else str(entry.length)
+        numbers = str(entry.length) if entry.event == "sent" else "none"
         seen = (entry.time, entry.event, entry.task, entry.asked_by, numbers, entry.protection)
         table.add_row(*seen, "-" if cost is None else f"{cost:.3g}", spent)
     Console().print(table)
     for entry in entries:
         if entry.note:
-            typer.echo(f"line {entry.index + 1}, refused: {entry.note}")
+            typer.echo(f"line {entry.index + 1}, {entry.event}: {entry.note}")
     count = totals(entries)
     sent, refused, n_bytes = (int(count[key]) for key in ("sent", "refused", "bytes"))
     left = "1 answer" if sent == 1 else f"{sent} answers"
@@ -146,27 +135,5 @@ def show(log: Log, as_json: Json = False) -> None:
         typer.echo(f"Do not trust this log: {problem}. See feddbn audit verify.")
 
 
-@audit.command()
-def verify(
-    log: Log,
-    last: Annotated[
-        str | None, typer.Option(help="The last hash, if it was written down.", show_default=False)
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Check that no entry was changed, removed or reordered; exit code 1 if one was."""
-    from feddbn.privacy.audit import verify_chain
-
-    report = verify_chain(read_log(log), last)
-    if as_json:
-        typer.echo(json.dumps({**asdict(report), "is_intact": report.is_intact}, indent=2))
-    elif report.is_intact:
-        typer.echo(f"Intact: {_entries(report.n_entries)}; last hash {report.last_hash}.")
-    else:
-        typer.echo(f"NOT intact: {report.problem}. Good before it: {_entries(report.n_entries)}.")
-    if not report.is_intact:
-        raise typer.Exit(1)
-
-
-def _entries(n: int) -> str:
-    return "1 entry" if n == 1 else f"{n} entries"
+for _command in (verify, heads):
+    audit.command()(_command)

@@ -74,7 +74,7 @@ def _edge_table(path: Path) -> pd.DataFrame:
 def _audit_rows(path: Path) -> list[dict[str, Any]]:
     from dataclasses import asdict
 
-    from feddbn.cli.audit import read_log
+    from feddbn.cli.audit_verify import read_log
     from feddbn.privacy.audit import parse_entries
 
     return [asdict(entry) for entry in parse_entries(read_log(path))]

@@ -1,4 +1,4 @@
-"""``feddbn site check`` and ``feddbn site start``: what an institution runs."""
+"""``feddbn site check``, ``approve``, ``log``, ``start`` and their kin: what an institution runs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import typer
 from rich.console import Console as Terminal
 from rich.table import Table
 
+from feddbn.cli.site_approvals import Kit, approvals, approve, revoke
+from feddbn.cli.site_log import log
+
 __all__ = ["site_app"]
 
 site_app = typer.Typer(help="Run a site on the machine that holds its data.", no_args_is_help=True)
-Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")]
 
 
 @site_app.command("check")
@@ -40,6 +42,10 @@ def check(
         Terminal().print(table)
     if bad:
         raise typer.Exit(2)
+
+
+for _command in (approve, approvals, revoke, log):
+    site_app.command()(_command)
 
 
 @site_app.command("adopt")

@@ -1,8 +1,15 @@
-"""What left a site, in a log that shows every later edit.
+"""What a site was asked and what left it, in a log that shows every later edit.
 
 One JSON object a line. Every entry carries the SHA-256 of the entry before it and of itself, so that
-changing, removing or reordering an entry breaks the chain at that place. Removing entries from the end
-leaves a shorter valid chain: write the last hash down elsewhere (`verify_chain(..., expected_last=...)`).
+changing, removing or reordering an entry breaks the chain at that place. A site that has an identity key signs
+every entry: whoever can write the file but lacks the key can shorten it, and nothing else. That a log was
+shortened is seen by the heads that other sites hold (heads.py), or by a last hash that was written down
+(`verify_chain(..., expected_last=...)`).
+
+A hash covers its entry's signature, which nobody without the key can compute. So a hash may be shown to others:
+it tells nothing about what its entry says.
+
+Entries of version 1 have neither signatures nor study; they are still read, and verify as "unkeyed".
 """
 
 from __future__ import annotations
@@ -11,14 +18,33 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Protocol
 
 from feddbn.errors import FileError
 
-__all__ = ["GENESIS", "AuditChain", "AuditEntry", "ChainReport", "parse_entries", "verify_chain"]
+__all__ = [
+    "GENESIS",
+    "AuditChain",
+    "AuditEntry",
+    "ChainReport",
+    "Seal",
+    "Signer",
+    "parse_entries",
+    "totals",
+    "verify_chain",
+]
 
 GENESIS = "0" * 64
+Seal = Literal["signed", "unchecked", "unkeyed"]
+
+
+class Signer(Protocol):
+    """What signs entries: a site's identity."""
+
+    def sign(self, statement: bytes) -> bytes:
+        """Return the signature of a statement."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -30,7 +56,7 @@ class AuditEntry:
     index, time, site
         Position in the log, ISO time, who writes.
     event
-        "sent" or "refused".
+        "sent" or "refused"; in the site's own log also "agreed", "finished", "approved", "revoked" and "warning".
     task, asked_by
         What was asked, and by whom.
     length, norm, n_bytes
@@ -41,9 +67,21 @@ class AuditEntry:
         Unit of privacy and the total epsilon so far; epsilon is None where no noise is claimed and infinite
         in effect.
     note
-        Why a task was refused, otherwise empty.
+        Why a task was refused, or what happened, in words; otherwise empty.
     previous, hash
         The chain.
+    run, study, study_digest
+        For which run of which study.
+    task_digest, asked
+        SHA-256 of everything the site's program read of the question, and its parameters in short.
+    budget
+        The owner's largest epsilon when this was written, None if there is none.
+    chain
+        "n hash": how many entries the log of `run` had then, and the last one's hash.
+    signature
+        The site's signature of everything above, empty if it has no key.
+    version
+        2; entries without a version are of version 1.
     """
 
     index: int
@@ -63,19 +101,37 @@ class AuditEntry:
     note: str
     previous: str
     hash: str
+    run: str = ""
+    study: str = ""
+    study_digest: str = ""
+    task_digest: str = ""
+    asked: str = ""
+    budget: float | None = None
+    chain: str = ""
+    signature: str = ""
+    version: int = 1
 
     def to_line(self) -> str:
         """Return the entry as one line of JSON, without a newline."""
-        return _canonical(asdict(self))
+        return _canonical(self.fields())
+
+    def fields(self) -> dict[str, Any]:
+        """Return what its line holds."""
+        return {name: getattr(self, name) for name in (_FIRST if self.version == 1 else _FIELDS)}
 
 
 @dataclass(frozen=True)
 class ChainReport:
-    """Whether a log is intact: number of good entries, the last good hash, and what is wrong, or None."""
+    """Whether a log is intact: number of good entries, the last good hash, and what is wrong, or None.
+
+    `seal` is "signed" if the site's signature was checked, "unchecked" if there is one and no key was given, and
+    "unkeyed" if there is none: whoever can write the file can then write another chain.
+    """
 
     n_entries: int
     last_hash: str
     problem: str | None
+    seal: Seal = "unkeyed"
 
     @property
     def is_intact(self) -> bool:
@@ -84,19 +140,22 @@ class ChainReport:
 
 
 class AuditChain:
-    """Makes the next entry of a log; `resume` continues one that exists."""
+    """Makes the next entry of a log; `resume` continues one that exists. With `identity`, entries are signed."""
 
-    def __init__(self, n_entries: int = 0, last_hash: str = GENESIS) -> None:
+    def __init__(self, n_entries: int = 0, last_hash: str = GENESIS, identity: Signer | None = None) -> None:
         self.n_entries = n_entries
         self.last_hash = last_hash
+        self._identity = identity
 
     @classmethod
-    def resume(cls, lines: Iterable[str]) -> AuditChain:
+    def resume(
+        cls, lines: Iterable[str], identity: Signer | None = None, key: bytes | None = None
+    ) -> AuditChain:
         """Continue an existing log; refuse one that is not intact."""
-        report = verify_chain(lines)
+        report = verify_chain(lines, key=key)
         if report.problem is not None:
             raise FileError(f"the audit log is not intact ({report.problem}) and is not continued.")
-        return cls(report.n_entries, report.last_hash)
+        return cls(report.n_entries, report.last_hash, identity)
 
     def add(
         self,
@@ -114,6 +173,13 @@ class AuditChain:
         epsilon: float | None = None,
         delta: float | None = None,
         note: str = "",
+        run: str = "",
+        study: str = "",
+        study_digest: str = "",
+        task_digest: str = "",
+        asked: str = "",
+        budget: float | None = None,
+        chain: str = "",
     ) -> AuditEntry:
         """Return the next entry and move the chain on."""
         body: dict[str, Any] = {
@@ -133,7 +199,16 @@ class AuditChain:
             "delta": delta,
             "note": note,
             "previous": self.last_hash,
+            "run": run,
+            "study": study,
+            "study_digest": study_digest,
+            "task_digest": task_digest,
+            "asked": asked,
+            "budget": budget,
+            "chain": chain,
+            "version": 2,
         }
+        body["signature"] = "" if self._identity is None else self._identity.sign(_statement(body)).hex()
         entry = AuditEntry(**body, hash=_digest(body))
         self.n_entries += 1
         self.last_hash = entry.hash
@@ -144,17 +219,27 @@ def _canonical(body: dict[str, Any]) -> str:
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
+def _statement(body: dict[str, Any]) -> bytes:
+    """What a site signs of an entry: all of it but signature and hash."""
+    signed = {name: value for name, value in body.items() if name not in ("signature", "hash")}
+    return b"audit 2 " + _canonical(signed).encode()
+
+
 def _digest(body: dict[str, Any]) -> str:
-    return hashlib.sha256(b"feddbn audit 1 " + _canonical(body).encode()).hexdigest()
+    covered = {name: value for name, value in body.items() if name != "hash"}
+    label = b"feddbn audit %d " % body.get("version", 1)
+    return hashlib.sha256(label + _canonical(covered).encode()).hexdigest()
 
 
-_FIELDS = {field.name for field in fields(AuditEntry)}
+_FIELDS = tuple(field.name for field in fields(AuditEntry))
+_FIRST = _FIELDS[: _FIELDS.index("hash") + 1]
 
 
 def _parse(line: str, number: int) -> AuditEntry:
     try:
         body = json.loads(line)
-        if set(body) != _FIELDS:
+        is_first = set(body) == set(_FIRST)
+        if not is_first and (set(body) != set(_FIELDS) or body["version"] != 2):
             raise ValueError("fields")
         return AuditEntry(**body)
     except (ValueError, TypeError):
@@ -166,9 +251,14 @@ def parse_entries(lines: Iterable[str]) -> list[AuditEntry]:
     return [_parse(line, number) for number, line in enumerate(lines, 1) if line.strip()]
 
 
-def verify_chain(lines: Iterable[str], expected_last: str | None = None) -> ChainReport:
-    """Return where the first edit is, if there is one."""
-    last, count = GENESIS, 0
+def verify_chain(
+    lines: Iterable[str], expected_last: str | None = None, key: bytes | None = None
+) -> ChainReport:
+    """Return where the first edit is, if there is one; `key` is the public key of the site that wrote the log.
+
+    The last signature covers the hashes of all entries before it, so it alone is checked.
+    """
+    last, count, entry, signed = GENESIS, 0, None, False
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -176,18 +266,37 @@ def verify_chain(lines: Iterable[str], expected_last: str | None = None) -> Chai
             entry = _parse(line, number)
         except FileError as error:
             return ChainReport(count, last, str(error).rstrip("."))
-        body = asdict(entry)
-        body.pop("hash")
         if entry.previous != last or entry.index != count:
             return ChainReport(count, last, f"line {number} does not follow the line before it")
-        if _digest(body) != entry.hash:
+        if _digest(entry.fields()) != entry.hash:
             return ChainReport(count, last, f"line {number} was edited")
+        if signed and not entry.signature:
+            return ChainReport(count, last, f"line {number} is not signed, but lines before it are")
+        if key is not None and entry.version > 1 and not entry.signature:
+            return ChainReport(count, last, f"line {number} is not signed")
+        signed = signed or bool(entry.signature)
         last, count = entry.hash, count + 1
     if expected_last is not None and expected_last != last:
         return ChainReport(
             count, last, "the last hash is not the expected one; entries are missing at the end"
         )
-    return ChainReport(count, last, None)
+    if entry is None or not signed:
+        return ChainReport(count, last, None, "unkeyed")
+    if key is None:
+        return ChainReport(count, last, None, "unchecked")
+    if not _is_signed(entry, key):
+        return ChainReport(count, last, "its last line was not signed by this site's key", "unchecked")
+    return ChainReport(count, last, None, "signed")
+
+
+def _is_signed(entry: AuditEntry, key: bytes) -> bool:
+    from feddbn.privacy.keys import verify_signature
+
+    try:
+        signature = bytes.fromhex(entry.signature)
+    except (ValueError, TypeError):
+        return False
+    return verify_signature(key, signature, _statement(entry.fields()))
 
 
 def totals(entries: Sequence[AuditEntry]) -> dict[str, float]:
@@ -195,6 +304,6 @@ def totals(entries: Sequence[AuditEntry]) -> dict[str, float]:
     sent = [entry for entry in entries if entry.event == "sent"]
     return {
         "sent": float(len(sent)),
-        "refused": float(len(entries) - len(sent)),
+        "refused": float(sum(entry.event == "refused" for entry in entries)),
         "bytes": float(sum(entry.n_bytes for entry in sent)),
     }

@@ -66,6 +66,8 @@ class SitePolicy(BaseModel):
         without noise counts as infinite and is refused.
     delta, unit
         What epsilon refers to.
+    approve_by_rule
+        Whether these rules alone decide; otherwise the site answers only studies that its owner approved one by one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -87,6 +89,7 @@ class SitePolicy(BaseModel):
     max_epsilon: float | None = Field(default=None, gt=0)
     delta: float = Field(default=1e-5, gt=0, lt=1)
     unit: Unit = "recording"
+    approve_by_rule: bool = False
 
     @field_validator("transformations")
     @classmethod

@@ -230,6 +230,9 @@ def _audit_rows(audit: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
     kinds: dict[str, dict[str, Any]] = {}
     for entry in audit:
+        # Greetings and approvals are in the site's own log and send nothing.
+        if entry.get("event", "sent") not in ("sent", "refused"):
+            continue
         kind = str(entry.get("task") or "unknown task")
         row = kinds.setdefault(
             kind, {"task": kind, "sent": 0, "refused": 0, "bytes": 0, "lengths": set(), "protection": set()}

@@ -1,9 +1,12 @@
+import hashlib
 import json
 
 import pytest
 
+pytest.importorskip("cryptography")
 from feddbn.errors import FileError
-from feddbn.privacy.audit import GENESIS, AuditChain, parse_entries, totals, verify_chain
+from feddbn.privacy.audit import GENESIS, AuditChain, _digest, parse_entries, totals, verify_chain
+from feddbn.privacy.keys import Identity
 
 
 def _log(n=4):
@@ -99,3 +102,81 @@ def test_infinite_epsilon_is_written_as_null():
     )
     assert entry.epsilon is None
     assert json.loads(entry.to_line())["epsilon"] is None
+
+
+SITE, STRANGER = (Identity.from_seed(bytes([k]) * 32) for k in (1, 2))
+
+
+def signed(n=4, identity=SITE, chain=None):
+    chain = chain or AuditChain(identity=identity)
+    fields = {"site": "clinic", "event": "sent", "task": "moments", "asked_by": "server"}
+    return [chain.add(time=f"t{i}", length=i, study="s", run="r", **fields).to_line() for i in range(n)]
+
+
+def test_a_signed_log_is_checked_with_the_sites_key():
+    lines = signed()
+    assert verify_chain(lines, key=SITE.public).seal == "signed"
+    assert verify_chain(lines).seal == "unchecked"
+    report = verify_chain(lines, key=STRANGER.public)
+    assert report.problem == "its last line was not signed by this site's key"
+    assert [entry.to_line() for entry in parse_entries(lines)] == lines
+
+
+@pytest.mark.parametrize("identity", [STRANGER, None])
+def test_a_log_that_was_rewritten_from_some_line_on_without_the_key_is_found(identity):
+    """The whole chain is recomputed: every hash fits, the signature cannot."""
+    lines = signed()
+    forged = AuditChain(2, json.loads(lines[1])["hash"], identity)
+    rewritten = [*lines[:2], *signed(2, chain=forged)]
+    assert verify_chain(rewritten).problem in (None, "line 3 is not signed, but lines before it are")
+    assert verify_chain(rewritten, key=SITE.public).problem is not None
+
+
+def test_a_signature_taken_from_another_line_does_not_fit():
+    lines = signed()
+    body = json.loads(lines[-1])
+    body["length"] = 99
+    chain = AuditChain(3, body["previous"])
+    kept = ("time", "site", "event", "task", "asked_by", "length", "study", "run")
+    forged = json.loads(chain.add(**{name: body[name] for name in kept}).to_line())
+    forged["signature"] = body["signature"]
+    forged["hash"] = _digest(forged)
+    lines[-1] = json.dumps(forged)
+    assert verify_chain(lines).problem is None
+    assert verify_chain(lines, key=SITE.public).problem == "its last line was not signed by this site's key"
+
+
+def test_logs_of_the_first_version_are_read_and_verify_as_unkeyed():
+    first = (
+        '{"asked_by":"server","delta":null,"epsilon":null,"event":"sent","hash":"HASH","index":0,"length":2,'
+        '"n_bytes":16,"noise_multiplier":null,"norm":5.0,"note":"","previous":"' + GENESIS + '",'
+        '"protection":"masked","site":"clinic","task":"moments","time":"2024-01-01T00:00:00Z","unit":null}'
+    )
+    body = {name: value for name, value in json.loads(first).items() if name != "hash"}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(b"feddbn audit 1 " + text.encode()).hexdigest()
+    line = first.replace("HASH", digest)
+    report = verify_chain([line], key=SITE.public)
+    assert (report.problem, report.seal) == (None, "unkeyed")
+    (entry,) = parse_entries([line])
+    assert entry.to_line() == line
+    chain = AuditChain.resume([line], SITE, SITE.public)
+    lines = [line, *signed(1, chain=chain)]
+    assert verify_chain(lines, key=SITE.public).seal == "signed"
+    assert (
+        verify_chain([*lines, line], key=SITE.public).problem == "line 3 does not follow the line before it"
+    )
+
+
+def test_a_log_cannot_go_back_to_lines_without_a_signature():
+    lines = signed(2)
+    bare = AuditChain(2, json.loads(lines[-1])["hash"])
+    assert (
+        verify_chain([*lines, *signed(1, chain=bare)]).problem
+        == "line 3 is not signed, but lines before it are"
+    )
+
+
+def test_a_log_of_another_site_is_not_continued():
+    with pytest.raises(FileError, match="not signed by this site's key"):
+        AuditChain.resume(signed(identity=STRANGER), SITE, SITE.public)

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.errors import FeddbnError, SiteRefused
+from feddbn.federation.protocol.messages import digest_of
 from feddbn.federation.protocol.site import Channel, Guard
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
-from feddbn.privacy.audit import AuditChain, AuditEntry
+from feddbn.privacy.audit import AuditChain
 from feddbn.privacy.policy import SitePolicy
 
-__all__ = ["AuditGuard", "HeldOutGuard", "PolicyGuard", "Spending"]
+__all__ = ["About", "AuditGuard", "HeldOutGuard", "PolicyGuard", "Spending", "in_short"]
+
+MOST_WORDS = 240
 
 
 class PolicyGuard(Guard):
@@ -104,6 +108,41 @@ class Spending(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class About:
+    """What every entry of a run's log says about it: the run, its study with its lead and variables, the owner's budget."""
+
+    run: str = ""
+    study: str = ""
+    study_digest: str = ""
+    lead: str = ""
+    variables: tuple[str, ...] = ()
+    budget: float | None = None
+
+
+def in_short(task: Task, variables: tuple[str, ...] = ()) -> str:
+    """Return a question's parameters for people: small values as they are, of arrays their shapes.
+
+    `variables` are the study's: where the question names just these, they are not repeated.
+    """
+    words = []
+    for name, value in task.params.items():
+        if name == "variables" and tuple(value) == variables:  # type: ignore[arg-type]
+            continue
+        words.append(f"{name}={_shown(value)}")
+    words += [f"{name} ({'x'.join(map(str, array.shape))})" for name, array in task.arrays.items()]
+    if task.participants is not None:
+        words.append(f"{len(set(task.participants))} sites")
+    text = ", ".join(words)
+    return text if len(text) <= MOST_WORDS else f"{text[: MOST_WORDS - 3]}..."
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return f"({len(value)} values)" if len(value) > 4 else f"({' '.join(_shown(part) for part in value)})"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 class AuditGuard(Guard):
     """Writes one audit entry for every answer and every refusal.
 
@@ -119,6 +158,8 @@ class AuditGuard(Guard):
         Where the log stands.
     spending
         The DP guard, if there is one.
+    about
+        Run, study and budget.
     """
 
     def __init__(
@@ -128,12 +169,14 @@ class AuditGuard(Guard):
         clock: Callable[[], str],
         chain: AuditChain | None = None,
         spending: Spending | None = None,
+        about: About | None = None,
     ) -> None:
         self._site = site
         self._write = write
         self._clock = clock
         self._chain = chain or AuditChain()
         self._spending = spending
+        self._about = about or About()
 
     def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
         """Write what leaves, before it leaves."""
@@ -145,7 +188,6 @@ class AuditGuard(Guard):
             site=self._site,
             event="sent",
             task=task.name,
-            asked_by=channel.asked_by,
             length=len(vector),
             norm=float(np.linalg.norm(vector)),
             protection=" and ".join(parts) or "none",
@@ -153,22 +195,32 @@ class AuditGuard(Guard):
             noise_multiplier=noise,
             epsilon=None if spending is None else spending.epsilon(),
             delta=None if spending is None else spending.delta,
+            **self._said(task, channel),
         )
-        self._keep(entry)
+        self._write(entry.to_line())
         return vector
 
     def refused(self, task: Task, error: FeddbnError, channel: Channel) -> None:
         """Write that nothing left but one sentence."""
-        self._keep(
-            self._chain.add(
-                time=self._clock(),
-                site=self._site,
-                event="refused",
-                task=task.name,
-                asked_by=channel.asked_by,
-                note=str(error),
-            )
+        entry = self._chain.add(
+            time=self._clock(),
+            site=self._site,
+            event="refused",
+            task=task.name,
+            note=str(error),
+            **self._said(task, channel),
         )
-
-    def _keep(self, entry: AuditEntry) -> None:
         self._write(entry.to_line())
+
+    def _said(self, task: Task, channel: Channel) -> dict[str, Any]:
+        """Who asked what, for which study."""
+        about = self._about
+        return {
+            "asked_by": f"{about.lead} through the {channel.asked_by}" if about.lead else channel.asked_by,
+            "run": about.run,
+            "study": about.study,
+            "study_digest": about.study_digest,
+            "task_digest": digest_of(task),
+            "asked": in_short(task, about.variables),
+            "budget": about.budget,
+        }

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.data.memory import AlignedSite
 from feddbn.errors import AggregationError, FeddbnError, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.fence import Step, decide
+from feddbn.federation.protocol.greeting import agree, announcement, chosen_variables, greeted
 from feddbn.federation.protocol.messages import (
     MAX_MESSAGE_BYTES,
     WITHHELD,
@@ -44,7 +45,7 @@ from feddbn.federation.protocol.store_format import RecordStore, SiteRecord, Sna
 from feddbn.federation.protocol.study import Study, StudyResult, personal_result, study_from_json
 from feddbn.federation.protocol.task import Task
 
-__all__ = ["SiteEndpoint", "SiteEvent", "StudyCheck", "agree", "chosen_variables", "unit_differences"]
+__all__ = ["SiteEndpoint", "SiteEvent", "StudyCheck", "Witness"]
 
 StudyCheck = Callable[[Study], None]
 Answer = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
@@ -62,59 +63,19 @@ class SiteEvent:
     task: str = ""
     sentence: str = ""
     error: Exception | None = field(default=None, repr=False)
+    study: Study | None = field(default=None, repr=False)
 
 
-def agree(study: Study, site: str, variables: Sequence[str], version: str) -> None:
-    """Refuse a study this site cannot take part in; reads names only, no data.
+class Witness(Protocol):
+    """A site's part in the exchange of audit heads."""
 
-    Raises
-    ------
-    SiteRefused
-        If version, site or variables do not fit.
-    """
-    if version != __version__:
-        raise SiteRefused(
-            f"the server runs feddbn {version}, this site {__version__}; install the same version on both."
-        )
-    if site not in study.sites:
-        raise SiteRefused(f"the study {study.name!r} does not name the site {site!r}.")
-    if study.n_lags is not None and study.n_lags < 0:
-        raise SiteRefused(f"the study asks for n_lags = {study.n_lags}; it must be 0 or more.")
-    missing = [name for name in study.variables if name not in variables]
-    if study.some_variables_may_be_missing and len(missing) < len(study.variables):
-        return
-    if missing:
-        has = ", ".join(variables[:10]) + (", ..." if len(variables) > 10 else "")
-        raise SiteRefused(
-            f"the study {study.name!r} asks for variables that this site does not offer: {', '.join(missing)}; it has "
-            f"{has}. Add the columns to the site's data (or to `variables` in its settings), rename them, or leave them "
-            "out of the study."
-        )
+    def head(self) -> Mapping[str, Any] | None:
+        """Return where this site's audit log stands, signed, or None."""
+        ...
 
-
-def chosen_variables(study: Study, variables: Sequence[str]) -> tuple[str, ...]:
-    """Return the study's variables that a site has, in the study's order."""
-    return tuple(name for name in study.variables if name in variables)
-
-
-def unit_differences(study: Study, units: Mapping[str, str]) -> list[str]:
-    """Return "variable: study's unit, site's unit" where both say one and they are not the same text."""
-    return [
-        f"{name} in {unit} instead of {units[name]}"
-        for name, unit in study.units.items()
-        if name in units and units[name].strip() != unit.strip()
-    ]
-
-
-def _announcement(study: Study, variables: Sequence[str]) -> str:
-    """Return what a study will do here, in one line for the people at the site."""
-    how = "secure aggregation" if study.privacy.secure_aggregation else "plain sums"
-    noise = "" if study.privacy.epsilon is None else f", epsilon {study.privacy.epsilon:g}"
-    return (
-        f"study {study.name!r}, method {' and '.join(study.methods)} ({study.goal}), "
-        f"{len(variables)} variables ({', '.join(variables[:8])}"
-        f"{', ...' if len(variables) > 8 else ''}), {len(study.sites)} sites, {how}{noise}."
-    )
+    def hear(self, meta: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Keep what other sites said of their logs; return receipts for it."""
+        ...
 
 
 class SiteEndpoint:
@@ -128,6 +89,12 @@ class SiteEndpoint:
         Keeps the record of each run; a save is durable when it returns.
     checks
         The site's own conditions on a study (its policy); each raises `SiteRefused`.
+    approve
+        ``(run id, study, whether it begins)``: refuses a run of a study that the owner did not approve, and counts one
+        that begins. Asked before all other checks, so that a study nobody approved learns nothing else, and with every
+        message, so that an approval can be taken back.
+    witness
+        Gives and keeps heads of audit logs; None gives none.
     guards
         Makes the guards around the answers of a run (policy, noise, audit); None keeps the site's own.
     masked
@@ -148,6 +115,8 @@ class SiteEndpoint:
         store: RecordStore,
         *,
         checks: Sequence[StudyCheck] = (),
+        approve: Callable[[str, Study, bool], None] | None = None,
+        witness: Witness | None = None,
         guards: Callable[[str, Study], Sequence[Guard]] | None = None,
         masked: MakeMasked | None = None,
         read: Callable[[tuple[str, ...]], SiteData] | None = None,
@@ -158,11 +127,14 @@ class SiteEndpoint:
         self._site = site
         self._store = store
         self._checks = tuple(checks)
+        self._approve = approve or (lambda run_id, study, begins: None)
+        self._witness = witness
         self._handlers: dict[str, Callable[[Request, SiteRecord], Answer]] = {
             "hello": self._hello,
             "task": self._task,
             "secagg": self._secagg,
             "finish": self._finish,
+            "heads": self._heads,
         }
         self._guards = guards
         self._masked = masked
@@ -201,7 +173,7 @@ class SiteEndpoint:
             except Exception as error:
                 reply = refusal(self.name, request, error)
                 if str(error) != WITHHELD:
-                    self._tell_why(request, error)
+                    self._tell_why(request, error, study=greeted(request))
             return encode_reply(reply)
 
     def _tell_why(self, request: Request | None, error: Exception, **more: Any) -> None:
@@ -238,9 +210,10 @@ class SiteEndpoint:
         """Return the study of a known run; a restarted site checks it again: its policy may have changed."""
         if self._agreed is None or self._agreed[0] != record.run_id:
             study = study_from_json(record.study)
-            self._agree(study, record.version)
+            self._agree(record.run_id, study, record.version)
             self._join(record.run_id, study)
             return study
+        self._approve(*self._agreed, True)
         return self._agreed[1]
 
     def _join(self, run_id: str, study: Study) -> None:
@@ -255,12 +228,14 @@ class SiteEndpoint:
         if self._guards is not None:
             self._site.guards = tuple(self._guards(run_id, study))
 
-    def _agree(self, study: Study, version: str) -> None:
+    def _agree(self, run_id: str, study: Study, version: str) -> None:
+        self._approve(run_id, study, False)
         agree(study, self.name, tuple(self._whole.variables), version)
         if study.privacy.secure_aggregation and self._masked is None:
             raise SiteRefused("the study asks for secure aggregation, which is not set up at this site.")
         for check in self._checks:
             check(study)
+        self._approve(run_id, study, True)
 
     def _commit(self, record: SiteRecord) -> None:
         try:
@@ -281,17 +256,24 @@ class SiteEndpoint:
                 f"run {request.run_id!r} was begun with feddbn {record.version} "
                 f"and cannot go on with {version}."
             )
-        self._agree(study, version)
+        self._agree(request.run_id, study, version)
         if not record.study:
             self._commit(replace(record, study=study.to_json(), version=version))
         self._join(request.run_id, study)
         # A handshake begins a segment; the server's end of secure aggregation begins anew with new keys, so does ours.
         # What protects earlier sums is on disk: the register of sums, and for whom the last answer was opened.
         self._masking = None
-        self._tell(
-            "agreed", request, task=study.method, sentence=_announcement(study, self._site.data.variables)
-        )
-        return {"version": __version__, "last": record.current.seq}, {}
+        said = announcement(study, self._site.data.variables)
+        self._tell("agreed", request, task=study.method, sentence=said, study=study)
+        return {"version": __version__, "last": record.current.seq, **self._head()}, {}
+
+    def _head(self) -> dict[str, Any]:
+        head = None if self._witness is None else self._witness.head()
+        return {} if head is None else {"head": head}
+
+    def _heads(self, request: Request, record: SiteRecord) -> Answer:
+        """Keep the other sites' audit heads and give receipts for them."""
+        return ({} if self._witness is None else self._witness.hear(request.meta)), {}
 
     def _task(self, request: Request, record: SiteRecord) -> Answer:
         if self._study(record).privacy.secure_aggregation:
@@ -391,8 +373,8 @@ class SiteEndpoint:
             personal = {} if make is None else make(dict(snapshot.state), result)
         if self._keep is not None:
             self._keep(request.run_id, result, personal)
-        self._tell("finished", request)
-        return {"personal": sorted(personal)}, {}
+        self._tell("finished", request, study=self._study(record))
+        return {"personal": sorted(personal), **self._head()}, {}
 
 
 def _longer(history: str, digest: str) -> str:

@@ -58,7 +58,7 @@ _TRAVELLING: dict[str, type[errors.FeddbnError]] = {
 
 @dataclass(frozen=True)
 class Request:
-    """What the server asks: `kind` is hello, task, secagg or finish."""
+    """What the server asks: `kind` is hello, task, secagg, heads or finish."""
 
     kind: str
     run_id: str

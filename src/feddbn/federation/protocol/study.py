@@ -98,7 +98,8 @@ class Study(Strict):
     of data may ask for both: sites check them against what they hold.
     `units` may say in which unit a variable is meant; a site that says another one for its data does not take part.
     The `goal` is a network; how far each of its edges can be trusted; a network whose parameters are chosen on held-out rows;
-    or one with a table of how well this and other methods predict such rows.
+    or one with a table of how well this and other methods predict such rows. `lead` says who answers for the study; it is
+    part of what the owners of the data approve.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
@@ -116,6 +117,7 @@ class Study(Strict):
     confidence: Confidence = Field(default_factory=Confidence)
     select: Select = Field(default_factory=Select)
     compare: Compare = Field(default_factory=Compare)
+    lead: str = Field(default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
 
     @field_validator("variables", "sites")
     @classmethod
@@ -201,6 +203,8 @@ class Study(Strict):
                 del values[goal]
         if self.privacy.n_colluding == 1:
             del values["privacy"]["n_colluding"]
+        if not self.lead:
+            del values["lead"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @property

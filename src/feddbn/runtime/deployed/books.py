@@ -181,7 +181,8 @@ class Books:
         return self._directory / f"{run_id}.jsonl"
 
     def _logs(self) -> list[str]:
-        return sorted(path.stem for path in self._directory.glob("*.jsonl"))
+        # What begins with "_" is the site's own log (audit_files.py), about which a run's log is not.
+        return sorted(path.stem for path in self._directory.glob("*.jsonl") if not path.name.startswith("_"))
 
     def _read_index(self) -> BookIndex | None:
         try:

@@ -14,6 +14,7 @@ from feddbn.federation.protocol.study import Study
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.books import account_of
 from feddbn.runtime.deployed.open_site import describe_data, read_data
+from feddbn.runtime.deployed.owner import Owner
 from feddbn.runtime.deployed.protection import describe_policy, read_policy
 from feddbn.runtime.deployed.settings import SiteSettings, read_site_settings
 from feddbn.runtime.deployed.study_check import study_remarks, why_refused
@@ -76,7 +77,33 @@ def _check_study(
     remarks = [
         Finding("study: note", None, text) for text in study_remarks(settings, policy, variables, study)
     ]
-    return [Finding("study", True, f"this site can join {study.name!r}"), *remarks]
+    return [
+        Finding("study", True, f"this site can join {study.name!r}"),
+        *_approval(settings, policy, study),
+        *remarks,
+    ]
+
+
+def _approval(settings: SiteSettings, policy: SitePolicy, study: Study) -> list[Finding]:
+    """Say whether the owner has approved the study, where the policy asks for that."""
+    if policy.approve_by_rule:
+        return []
+    try:
+        found = Owner(settings).approvals.find(study)
+    except FeddbnError as error:
+        return [Finding("study: approval", False, str(error))]
+    if found is not None and found[1] == "valid":
+        approval = found[0]
+        left = approval.runs - len(approval.used)
+        return [
+            Finding("study: approval", True, f"until {approval.expires}, {left} of {approval.runs} runs left")
+        ]
+    how = "none yet" if found is None else found[1]
+    return [
+        Finding(
+            "study: approval", None, f"{how}; `feddbn site approve` approves it, before that it is refused"
+        )
+    ]
 
 
 def _preflight(settings: SiteSettings, n_lags: int) -> list[Finding]:

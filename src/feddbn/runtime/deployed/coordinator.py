@@ -18,12 +18,13 @@ import time
 from feddbn._version import __version__
 from feddbn.errors import ProtocolError
 from feddbn.federation.protocol.exchange import Exchange
-from feddbn.federation.protocol.messages import NEVER, Request, digest_of, encode_request
+from feddbn.federation.protocol.messages import NEVER, Reply, Request, digest_of, encode_request
 from feddbn.federation.protocol.study import Study, StudyResult, check_goal, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell
 from feddbn.runtime.deployed.attendance import Roll
 from feddbn.runtime.deployed.replay import Replay
+from feddbn.runtime.deployed.shared_heads import share_heads
 from feddbn.runtime.deployed.store import JournalFile
 from feddbn.runtime.deployed.sums import Turn, sums_for
 from feddbn.runtime.noisy import noise_aware
@@ -97,17 +98,18 @@ class Coordinator:
         line, roll = self._line, self._roll
         meta = {"study": self._study.to_json(), "version": __version__}
         message = encode_request(Request("hello", line.run_id, meta=meta))
-        present: set[str] = set()
+        present: dict[str, Reply] = {}
         # A site reads its data before its first reply, which may take longer than a round: that is no absence.
         for _ in line.attempts(max(roll.patience_s, self._opening_s)):
             waiting = [site for site in self.sites if site not in present and site not in line.refused]
             present.update(line.ask(dict.fromkeys(waiting, message), "hello", NEVER))
-            missing = set(self.sites) - present
+            missing = set(self.sites) - present.keys()
             if missing <= line.refused.keys() or (roll.insists and line.refused):
                 break
         agreed = tuple(sorted(present))
         roll.require(agreed, self.sites, "the handshake", line.reasons)
         line.tell(ServerEvent("agreed", sites=agreed))
+        share_heads(line, present)
         return agreed
 
     def sum(self, task: Task) -> Sum:
@@ -143,7 +145,9 @@ class Coordinator:
             for site in self.sites
             if site not in line.refused
         }
-        return tuple(sorted(line.ask(messages, "finish", NEVER)))
+        received = line.ask(messages, "finish", NEVER)
+        share_heads(line, received)
+        return tuple(sorted(received))
 
 
 def run_study(coordinator: Coordinator, study: Study) -> tuple[StudyResult, tuple[str, ...]]:

@@ -6,13 +6,15 @@ import logging
 
 from feddbn.data.checks import summary
 from feddbn.data.read import read_sites
-from feddbn.errors import FileError, SiteRefused
+from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_scope import check_tasks, scope_of
-from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCheck, unit_differences
+from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCheck
+from feddbn.federation.protocol.greeting import unit_differences
 from feddbn.federation.protocol.site import Site, SiteData
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.books import books_of
+from feddbn.runtime.deployed.owner import Owner
 from feddbn.runtime.deployed.protection import Protection, read_policy
 from feddbn.runtime.deployed.settings import SiteSettings, load_programs
 from feddbn.runtime.deployed.store import REGISTER, EventLog, FileStore, prune_runs, run_directory
@@ -98,12 +100,12 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
 
 
 def open_site(
-    settings: SiteSettings, name: str, log: logging.Logger, long_lived: bool = True
+    settings: SiteSettings, name: str, log: logging.Logger, long_lived: bool = True, submitter: str = ""
 ) -> SiteEndpoint:
     """Return the endpoint of the site called `name`; its old runs are pruned.
 
     Secure aggregation keeps secrets in memory from message to message: an endpoint that is not `long_lived`
-    refuses studies that ask for it.
+    refuses studies that ask for it. `submitter` is who sent the study, if the engine says so.
     """
     if settings.name != name:
         raise FileError(
@@ -113,15 +115,22 @@ def open_site(
     prune_runs(settings.state, settings.keep_days)
     store = FileStore(settings.state, name)
     policy = read_policy(settings.policy)
+    owner = Owner(settings, log.warning)
     books = books_of(settings, lambda sentence: log.warning("%s", sentence))
-    protection = Protection(settings.state, name, policy, settings.max_lags, books)
+    protection = Protection(settings.state, name, policy, settings.max_lags, books, owner.audit)
     masked = None
-    if long_lived and settings.identity is not None and settings.peers is not None:
-        from feddbn.runtime.deployed.masking import read_identity, read_peers, site_masking
+    if long_lived and owner.identity is not None and settings.peers is not None:
+        from feddbn.runtime.deployed.masking import site_masking
 
-        peers = read_peers(settings.peers)
-        identity = read_identity(settings.identity)
-        masked = site_masking(name, identity, peers, policy.min_sites, settings.state / REGISTER)
+        masked = site_masking(name, owner.identity, owner.keys, policy.min_sites, settings.state / REGISTER)
+
+    def approve(run_id: str, study: Study, begins: bool) -> None:
+        if submitter and study.lead and submitter != study.lead:
+            raise SiteRefused(
+                f"the study {study.name!r} is led by {study.lead!r}, but {submitter!r} has sent it; its lead sends it."
+            )
+        if not policy.approve_by_rule:
+            owner.approvals.check(run_id, study, begins)
 
     def tell(event: SiteEvent) -> None:
         if event.error is not None:
@@ -136,14 +145,24 @@ def open_site(
                 log.info("privacy budget: %s", books.account().words(policy))
         elif event.what == "note":
             log.warning("about the data of this site: %s", event.sentence)
+        if event.kind == "hello" or event.what == "finished":
+            try:
+                owner.take_down(event, submitter)
+            except (FeddbnError, OSError) as error:
+                log.error("the audit log of this site cannot be written: %s", error)
+                # A site that cannot write down to what it agrees does not agree.
+                if event.what != "refused":
+                    raise
         if event.run_id and run_directory(settings.state, event.run_id, create=False).is_dir():
-            values = {k: v for k, v in vars(event).items() if k != "error"}
+            values = {k: v for k, v in vars(event).items() if k not in ("error", "study")}
             EventLog(run_directory(settings.state, event.run_id) / "events.jsonl").write(values)
 
     return SiteEndpoint(
         Site(name, read_data(settings)),
         store,
         checks=study_checks(settings, policy),
+        approve=approve,
+        witness=owner.heads,
         guards=protection.guards,
         masked=masked,
         read=lambda names: read_data(settings, names),

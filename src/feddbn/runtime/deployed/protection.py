@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import time
 import weakref
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from feddbn.federation.guards.bounds import BoundsGuard
 from feddbn.federation.guards.disclosure import DisclosureGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.scope_guard import Asked, ScopeGuard
-from feddbn.federation.guards.site_guards import AuditGuard, HeldOutGuard, PolicyGuard
+from feddbn.federation.guards.site_guards import About, AuditGuard, HeldOutGuard, PolicyGuard
 from feddbn.federation.guards.study_scope import scope_of
 from feddbn.federation.programs.private_moments import study_noise_plan
 from feddbn.federation.protocol.site import Guard
@@ -30,8 +29,9 @@ from feddbn.federation.protocol.study import Study
 from feddbn.privacy.audit import AuditChain
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy, policy_from_toml
+from feddbn.runtime.deployed.audit_files import SiteAudit, append_line
 from feddbn.runtime.deployed.books import Books
-from feddbn.runtime.deployed.store import AUDIT, EventLog, append_line, run_directory, write_atomically
+from feddbn.runtime.deployed.store import AUDIT, EventLog, iso_time, run_directory, write_atomically
 
 __all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
 
@@ -68,6 +68,7 @@ def default_policy_text() -> str:
         f"require_masking = {str(policy.require_masking).lower()}\n"
         f"max_rounds = {policy.max_rounds}\n"
         "# max_epsilon = 1.0     # with a budget, answers without noise are refused\n"
+        "# approve_by_rule = true # any study within these rules is answered, without `feddbn site approve`\n"
     )
 
 
@@ -76,20 +77,28 @@ def describe_policy(policy: SitePolicy) -> str:
     masked = "only under secure aggregation" if policy.require_masking else "also in the clear"
     budget = "no noise demanded" if policy.max_epsilon is None else f"epsilon up to {policy.max_epsilon:g}"
     methods = ", ".join(policy.methods)
-    return f"{methods}; {masked}; at least {policy.min_sites} sites; {budget}; {policy.max_rounds} rounds"
+    whom = "any study within these rules" if policy.approve_by_rule else "approved studies only"
+    return f"{methods}; {masked}; at least {policy.min_sites} sites; {budget}; {policy.max_rounds} rounds; {whom}"
 
 
 class Protection:
     """Makes the guards of each run of one site."""
 
     def __init__(
-        self, state: Path, site: str, policy: SitePolicy, max_lags: int = 10, books: Books | None = None
+        self,
+        state: Path,
+        site: str,
+        policy: SitePolicy,
+        max_lags: int = 10,
+        books: Books | None = None,
+        audit: SiteAudit | None = None,
     ) -> None:
         self._state = Path(state)
         self._books = books or Books(state)
         self._site = site
         self._policy = policy
         self._max_lags = max_lags
+        self._audit = audit or SiteAudit(state, site, None)
         self._is_locked = False
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
@@ -98,8 +107,10 @@ class Protection:
         if self._policy.max_epsilon is not None:
             self._one_at_a_time(self._state / AUDIT)
         noise = self._noise(run_id, study)
-        chain = AuditChain.resume(self._books.lines(run_id))
-        audit = AuditGuard(self._site, partial(self._books.append, run_id), _now, chain, noise)
+        chain = AuditChain.resume(self._books.lines(run_id), self._audit.identity, self._audit.key)
+        about = About(run_id, study.name, study.digest, study.lead, study.variables, self._policy.max_epsilon)
+        append = partial(self._books.append, run_id)
+        audit = AuditGuard(self._site, append, iso_time, chain, noise, about)
         events = EventLog(self._state / run_id / "events.jsonl").read()
         answered = Counter(str(e["task"]) for e in events if str(e["what"]).startswith("executed"))
         policy = PolicyGuard(self._policy, len(study.sites), answered)
@@ -156,7 +167,3 @@ class Protection:
         # Held as long as this site lives.
         weakref.finalize(self, os.close, file)
         self._is_locked = True
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -31,8 +31,8 @@ __all__ = [
     "EventLog",
     "FileStore",
     "JournalFile",
-    "append_line",
     "delete_directories",
+    "iso_time",
     "prune_runs",
     "run_directory",
     "unchanged_directories",
@@ -43,6 +43,11 @@ __all__ = [
 
 AUDIT = "_audit"
 REGISTER = "_register"
+
+
+def iso_time(seconds: float | None = None) -> str:
+    """Return a time in seconds, by default now, as ISO text in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def run_directory(root: Path, run_id: str, create: bool = True) -> Path:
@@ -69,14 +74,6 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def append_line(path: Path, line: str) -> None:
-    """Add a line to a file; it is on disk when the call returns."""
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(line.rstrip("\n") + "\n")
-        file.flush()
-        os.fsync(file.fileno())
 
 
 class FileStore:
@@ -180,7 +177,7 @@ class EventLog:
     def write(self, event: Mapping[str, Any]) -> None:
         """Append one event."""
         values = {k: v for k, v in event.items() if v not in (None, "", (), -1)}
-        line = json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **values}, default=str)
+        line = json.dumps({"time": iso_time(), **values}, default=str)
         with open(self.path, "ab+") as file:
             # Half a line, left by a process that was killed, goes.
             file.truncate(whole_lines(file))
@@ -227,7 +224,8 @@ def unchanged_directories(root: Path, keep_days: float, now: float | None = None
 
 def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float | None = None) -> list[str]:
     """Delete runs whose files have not changed for `keep_days` days, except run `keep`; return their ids."""
-    # What begins with "_" is the site's own and no run's; audit logs and the register are kept.
+    # What is not a run (no run's name begins so) is kept: audit logs, approvals, the register, and whatever budgets are
+    # read from.
     old = [
         path
         for path in unchanged_directories(root, keep_days, now)

@@ -169,6 +169,10 @@ class Engine(ABC):
     def check_site(self, kit: Path, study: Study | None = None) -> list[Finding]:
         """Return the findings for a site's kit, and whether it could join `study` if one is given."""
 
+    @abstractmethod
+    def site_settings(self, kit: Path) -> Path:
+        """Return where the settings file of a site's kit is."""
+
     def server_process(self, kit: Path) -> Process:
         """Return what runs a server's kit, made ready to start."""
         raise self._cannot("start a server")

@@ -12,6 +12,7 @@ from feddbn.federation.protocol.study import Study
 from feddbn.method_table import METHODS
 from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.deployed.check import Finding, check_settings
+from support.owned_sites import OwnedSites, make_study
 from support.wards import stays, ward
 
 
@@ -64,7 +65,7 @@ def joined(
     (tmp_path / "data").mkdir()
     frame.to_csv(tmp_path / "data" / "one.csv", index=False)
     (tmp_path / "policy.toml").write_text(
-        f"require_masking = false\nmin_sites = 2\n{policy}", encoding="utf-8"
+        f"require_masking = false\nmin_sites = 2\napprove_by_rule = true\n{policy}", encoding="utf-8"
     )
     path = tmp_path / "site.toml"
     lines = ['name = "north"', 'data = "data"', 'state = "state"', 'policy = "policy.toml"', more]
@@ -72,6 +73,28 @@ def joined(
     values = {"name": "s", "method": "fdbnl", "variables": list(frame.columns), "sites": ["north", "south"]}
     plan = Study(**{**values, "parameters": PARAMETERS, **study})
     return [finding for finding in check_settings(path, plan) if finding.what.startswith("study")]
+
+
+def test_whether_a_study_is_approved_is_told(tmp_path):
+    pytest.importorskip("cryptography")
+    sites, study = OwnedSites(tmp_path), make_study()
+
+    def finding() -> Finding:
+        path = tmp_path / "north" / "feddbn_site.toml"
+        (found,) = [one for one in check_settings(path, study) if one.what == "study: approval"]
+        return found
+
+    assert finding().ok is None
+    assert finding().text.startswith("none yet; `feddbn site approve` approves it")
+    sites.approve(study, runs=2)
+    sites.run(study)
+    assert finding().ok
+    assert finding().text.endswith("1 of 2 runs left")
+    sites.owner().revoke("s")
+    assert finding().text.startswith("revoked; ")
+    settings = tmp_path / "north" / "feddbn_site.toml"
+    settings.write_text(settings.read_text().replace('identity = "identity.key"\n', ""))
+    assert [one.text for one in check_settings(settings, study) if one.ok is False and one.what == "study"]
 
 
 def refusals(findings: list[Finding]) -> str:

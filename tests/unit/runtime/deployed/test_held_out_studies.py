@@ -58,7 +58,7 @@ class Sites:
         tasks = json.dumps([*SitePolicy().tasks, *extra])
         for directory in places.values():
             open_to_all = f"require_masking = {str(masked).lower()}\nmax_rounds = 5000\nmin_rows = 1\ntasks = {tasks}\n"
-            (directory / "policy.toml").write_text(open_to_all)
+            (directory / "policy.toml").write_text(open_to_all + "approve_by_rule = true\n")
         self.data = {
             name: read_sites({name: directory / "data"}, missing="keep")[name]
             for name, directory in places.items()

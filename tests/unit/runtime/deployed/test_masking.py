@@ -130,7 +130,9 @@ def test_a_site_lost_in_the_middle_ends_the_run_which_resumes_when_it_is_back(tm
             sums.append(event.sites)
         faulty.away = {"c"} if event.seq >= 2 else set()
 
-    with pytest.raises(NotEnoughSites, match="lacks c, whose numbers are in earlier sums of this run; together"):
+    with pytest.raises(
+        NotEnoughSites, match="lacks c, whose numbers are in earlier sums of this run; together"
+    ):
         run_study(Coordinator(faulty, study, "run-1", log, watch, pause_s=0.0, opening_s=0.0), study)
     assert set(sums) == {NAMES}
     faulty.away = set()

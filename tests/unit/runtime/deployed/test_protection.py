@@ -23,7 +23,9 @@ from support.faults import LocalExchange, MemoryJournal
 
 pytest.importorskip("dp_accounting")
 NAMES = ("a", "b", "c")
-OPEN = "require_masking = false\nmin_sites = 2\n"
+RULE = "approve_by_rule = true\n"
+OPEN = f"require_masking = false\nmin_sites = 2\n{RULE}"
+STRICT = default_policy_text() + RULE
 
 
 def make_sites(place, policy=OPEN):
@@ -89,9 +91,7 @@ def test_everything_that_left_is_in_a_chain_that_survives_a_restart(tmp_path):
 
 
 def test_under_masks_the_log_says_so(tmp_path):
-    place = make_sites(
-        tmp_path, default_policy_text().replace('"fdbnl-step"', '"fdbnl-step", "residual-features"')
-    )
+    place = make_sites(tmp_path, STRICT.replace('"fdbnl-step"', '"fdbnl-step", "residual-features"'))
     run(exchange_of(place), make_study(privacy={"secure_aggregation": True}))
     assert {entry.protection for entry in parse_entries(audit(place))} == {"masked"}
 
@@ -100,7 +100,7 @@ def test_under_masks_the_log_says_so(tmp_path):
     ("policy", "study", "sentence"),
     [
         (
-            default_policy_text(),
+            STRICT,
             make_study(),
             r"only under secure aggregation \(require_masking in its policy\)",
         ),
@@ -200,7 +200,7 @@ def test_noise_is_added_and_booked_and_the_budget_ends_over_all_runs(tmp_path):
 
 
 def test_a_study_without_a_bound_chooses_it_from_noisy_sums_and_both_releases_are_booked(tmp_path):
-    place = make_sites(tmp_path, "max_epsilon = 50.0\n")
+    place = make_sites(tmp_path, RULE + "max_epsilon = 50.0\n")
     study = make_study(privacy={"epsilon": 50.0, "secure_aggregation": True})
     run(exchange_of(place), study)
     entries = parse_entries(audit(place))

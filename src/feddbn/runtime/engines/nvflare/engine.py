@@ -31,6 +31,10 @@ class NVFlareEngine(Engine):
         """Check data, policy, rights, certificate, clock and the way to the server."""
         return check_site(kit, study)
 
+    def site_settings(self, kit: Path) -> Path:
+        """Return its place among the kit's local files."""
+        return Path(kit) / "local" / "feddbn_site.toml"
+
     def server_process(self, kit: Path) -> Process:
         """Return what runs the server; jobs that are too old are forgotten before it starts."""
         process = self.site_process(kit)

@@ -68,8 +68,10 @@ _README = {
 3. feddbn site check --kit {name}                       says what is wrong, before anything leaves
    feddbn site check --kit {name} --study study.toml    says what this site would refuse of a study
 4. feddbn site start --kit {name}                       runs it in the foreground until it is stopped (Ctrl-C, or systemd)
+5. feddbn site approve study.toml --kit {name}          shows a study in plain words and approves it; others are refused
+   feddbn site log --kit {name}                         says who asked what, and what left
 
-Runs, results and the audit log of what left are kept in state/.
+Runs, results, approvals and the audit log of what left are kept in state/.
 """
     + _KEY,
     "lead": """The kit of a federation's lead.

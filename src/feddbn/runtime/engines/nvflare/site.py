@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from pathlib import Path
@@ -20,6 +21,14 @@ __all__ = ["FeddbnSite"]
 _log = logging.getLogger("feddbn.site")
 
 
+def _submitter(meta: Path) -> str:
+    """Return who sent the job: the name in the certificate that the server saw, as the server tells it."""
+    try:
+        return str(json.loads(meta.read_text(encoding="utf-8")).get("submitter_name") or "")
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
 class FeddbnSite:
     """Passes bytes between NVFlare and the site's endpoint."""
 
@@ -35,8 +44,10 @@ class FeddbnSite:
                 path = Path(collab.workspace.get_site_config_dir()) / "feddbn_site.toml"
                 settings = read_site_settings(path)
                 kit = Path(collab.workspace.get_root_dir())
-                prune_site_jobs(kit, settings.keep_days, keep=collab.fl_ctx.get_job_id())
-                self._endpoint = open_site(settings, collab.site_name, _log)
+                job = collab.fl_ctx.get_job_id()
+                prune_site_jobs(kit, settings.keep_days, keep=job)
+                sent_by = _submitter(Path(collab.workspace.get_job_meta_path(job)))
+                self._endpoint = open_site(settings, collab.site_name, _log, submitter=sent_by)
             return self._endpoint
 
     @collab.publish  # type: ignore[untyped-decorator]

@@ -1,0 +1,116 @@
+"""``feddbn site approve | approvals | revoke``: which studies may run on a site's data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from feddbn.cli.terminal import print_table, remark, say
+from feddbn.errors import ParameterError
+
+if TYPE_CHECKING:
+    from feddbn.runtime.deployed.owner import Owner
+    from feddbn.runtime.deployed.settings import SiteSettings
+
+__all__ = ["Json", "Kit", "approvals", "approve", "owner_of", "printable", "revoke", "settings_of"]
+
+Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def settings_of(kit: Path) -> SiteSettings:
+    """Return the settings in a site's kit."""
+    from feddbn.runtime.deployed.settings import read_site_settings
+    from feddbn.runtime.engines.registry import engine_of
+
+    return read_site_settings(engine_of(kit).site_settings(kit))
+
+
+def owner_of(kit: Path) -> Owner:
+    """Return what the owner of a site's kit signs and reads."""
+    from feddbn.runtime.deployed.owner import Owner
+
+    return Owner(settings_of(kit), remark)
+
+
+def approve(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML), as its lead wrote it.")],
+    kit: Kit,
+    days: Annotated[float, typer.Option(help="For how many days.")] = 30.0,
+    runs: Annotated[int, typer.Option(help="How many runs; one that is resumed is the same run.")] = 1,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="What all runs together may cost; by default what the study promises for each."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Read a study in plain words and approve it, signed with the site's key; nothing leaves the site."""
+    from feddbn.cli.submit import read_study
+    from feddbn.runtime.deployed.open_site import read_data
+    from feddbn.runtime.deployed.owner import Owner
+    from feddbn.runtime.deployed.protection import read_policy
+    from feddbn.runtime.deployed.study_check import why_refused
+    from feddbn.runtime.deployed.study_words import study_in_words
+
+    plan = read_study(study)
+    settings = settings_of(kit)
+    if settings.name not in plan.sites:
+        raise ParameterError(
+            f"the study {plan.name!r} does not name the site {settings.name!r}; it names {', '.join(plan.sites)}."
+        )
+    owner = Owner(settings, remark)
+    policy = read_policy(settings.policy)
+    if not as_json:
+        words = [(what, printable(said)) for what, said in study_in_words(plan, settings)]
+        print_table(("what", f"the study {plan.name} says"), words, n_text=2)
+    for reason in why_refused(settings, policy, tuple(read_data(settings).variables), plan):
+        remark(f"note: as things are, this site would refuse the study all the same: {reason}")
+    if policy.approve_by_rule:
+        remark("note: this site's policy has approve_by_rule = true: it answers any study within its rules.")
+    if not yes:
+        how_often = "1 run" if runs == 1 else f"{runs} runs"
+        typer.confirm(f"Approve this study for {how_often} within {days:g} days?", abort=True, err=True)
+    given = owner.approve(plan, days, runs, epsilon)
+    if as_json:
+        say(json.dumps(asdict(given)))
+    else:
+        say(f"approved until {given.expires}; `feddbn site revoke {given.study}` takes it back.")
+
+
+def approvals(kit: Kit, as_json: Json = False) -> None:
+    """List the studies that were approved at a site."""
+    found = owner_of(kit).approvals
+    listed = found.all()
+    if as_json:
+        say(json.dumps([{**asdict(approval), "state": state} for approval, state in listed]))
+    elif listed:
+        rows = []
+        for one, state in listed:
+            cost = "-" if one.epsilon is None else f"{one.epsilon:g}"
+            left = f"{len(one.used)} of {one.runs}"
+            rows.append(
+                (one.study, one.digest[:12], printable(one.lead) or "-", state, one.expires[:10], left, cost)
+            )
+        print_table(("study", "digest", "lead", "state", "until", "runs", "epsilon"), rows, n_text=5)
+    else:
+        say("no study has been approved at this site.")
+    for path in found.damaged():
+        remark(f"note: {path} is damaged or was not signed by this site's key; it approves nothing.")
+
+
+def revoke(
+    study: Annotated[str, typer.Argument(help="The study's name, or the beginning of its digest.")], kit: Kit
+) -> None:
+    """Take an approval back; a run under way is refused from its next message on."""
+    taken = owner_of(kit).revoke(study)
+    say(f"the approval of {taken.study} ({taken.digest[:12]}) was revoked.")
+
+
+def printable(text: str) -> str:
+    """A study's words come from elsewhere and must not steer a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,0 +1,280 @@
+"""What sites hold of each other's audit logs: ``<state>/_audit/peers/<site>.json``.
+
+A site gives its head at the greeting and at the end of a run; the server carries it to the others. Each checks it
+with the key it has pinned, keeps the one that reaches furthest, and gives a receipt for it. A site that is shown its own
+signature under a longer log than it has knows that its log was rolled back. The server can keep heads from arriving;
+`feddbn audit heads` shows how old those are that did.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from feddbn.errors import FileError
+from feddbn.privacy.heads import (
+    Head,
+    Receipt,
+    against_log,
+    contradiction,
+    is_signed,
+    read_head,
+    read_receipt,
+    signed_receipt,
+)
+from feddbn.runtime.deployed.audit_files import SiteAudit
+from feddbn.runtime.deployed.store import write_atomically
+
+__all__ = ["Export", "Peer", "PeerHeads", "compare", "export_heads", "own_heads", "read_export"]
+
+MOST_ODD = 8
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What is known of one other site.
+
+    Attributes
+    ----------
+    held
+        Its head that reaches furthest.
+    odd
+        Heads of it that contradict what was held then.
+    receipt
+        Its word that it holds a head of this site.
+    """
+
+    site: str
+    held: Head | None = None
+    odd: tuple[Head, ...] = field(default=())
+    receipt: Receipt | None = None
+
+    def to_text(self) -> str:
+        """Return it as JSON."""
+        values = {
+            "site": self.site,
+            "held": None if self.held is None else self.held.fields(),
+            "odd": [head.fields() for head in self.odd],
+            "receipt": None if self.receipt is None else self.receipt.fields(),
+        }
+        return json.dumps(values, indent=1) + "\n"
+
+
+def _read_peer(text: str) -> Peer:
+    try:
+        values = json.loads(text)
+        held, receipt = values["held"], values["receipt"]
+        return Peer(
+            str(values["site"]),
+            None if held is None else read_head(held),
+            tuple(read_head(head) for head in values["odd"]),
+            None if receipt is None else read_receipt(receipt),
+        )
+    except (ValueError, TypeError, KeyError):
+        raise FileError("it is damaged.") from None
+
+
+class PeerHeads:
+    """A site's end of the exchange of heads.
+
+    Parameters
+    ----------
+    audit
+        The site's own log.
+    keys
+        Site -> public key, as pinned by the owner.
+    warn
+        Told what the owner should know.
+    """
+
+    def __init__(
+        self, audit: SiteAudit, keys: Mapping[str, bytes], warn: Callable[[str], None] = lambda sentence: None
+    ) -> None:
+        self._audit = audit
+        self._keys = {site: key for site, key in keys.items() if site != audit.site}
+        self._warn = warn
+
+    def head(self) -> dict[str, Any] | None:
+        """Return this site's head, to be carried to the others."""
+        head = self._audit.head()
+        return None if head is None else head.fields()
+
+    def hear(self, meta: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep the heads and receipts that came from others; return receipts.
+
+        What is malformed, or not signed by a pinned key, is passed over: the server could have made it up.
+        """
+        most = len(self._keys)
+        receipts = [self._keep(head) for head in _words(meta.get("heads"), read_head, most)]
+        for receipt in _words(meta.get("receipts"), read_receipt, most):
+            self._keep_receipt(receipt)
+        return {"receipts": [receipt.fields() for receipt in receipts if receipt is not None]}
+
+    def all(self) -> list[Peer]:
+        """Return what is known of each other site, sorted by name; a damaged file counts as nothing."""
+        return [self._load(site) for site in sorted(self._keys)]
+
+    def _keep(self, head: Head) -> Receipt | None:
+        key, identity = self._keys.get(head.site), self._audit.identity
+        if key is None or identity is None or not is_signed(head, key):
+            return None
+        with self._audit.locked():
+            peer = self._load(head.site)
+            held = peer.held or head
+            wrong = contradiction(held, head)
+            # The same contradiction again, which the server can send as often as it likes, is not told again.
+            is_news = wrong is not None and head not in peer.odd and len(peer.odd) < MOST_ODD
+            if is_news:
+                self._store(replace(peer, odd=(*peer.odd, head)))
+            elif peer.held is None or head.n_entries > held.n_entries:
+                held = head
+                self._store(replace(peer, held=held))
+        if is_news:
+            self._tell(f"{wrong}; ask its owner.")
+        return signed_receipt(identity, self._audit.site, held)
+
+    def _keep_receipt(self, receipt: Receipt) -> None:
+        key, own, head = self._keys.get(receipt.holder), self._audit.key, receipt.head
+        if key is None or own is None or head.site != self._audit.site:
+            return
+        if not is_signed(receipt, key) or not is_signed(head, own):
+            return
+        with self._audit.locked():
+            peer = self._load(receipt.holder)
+            is_news = peer.receipt is None or head.n_entries > peer.receipt.head.n_entries
+            if is_news:
+                self._store(replace(peer, receipt=receipt))
+            wrong = against_log(head, self._audit.entries()) if is_news else None
+        if wrong is not None:
+            self._tell(
+                f"this site's own audit log was rolled back: {receipt.holder} holds its signed head, and {wrong}; restore "
+                "state/_audit from a copy, and trust no budget before that."
+            )
+
+    def _tell(self, sentence: str) -> None:
+        self._audit.note("warning", "heads", sentence, asked_by=self._audit.site)
+        self._warn(sentence)
+
+    def _path(self, site: str) -> Path:
+        return self._audit.directory / "peers" / f"{quote(site, safe='')}.json"
+
+    def _load(self, site: str) -> Peer:
+        try:
+            peer = _read_peer(self._path(site).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return Peer(site)
+        except (FileError, OSError, UnicodeDecodeError):
+            self._warn(f"what this site held of {site}'s audit log was damaged and is begun anew.")
+            return Peer(site)
+        # Whoever can write the file cannot make up heads; what is not signed is forgotten.
+        key, own = self._keys[site], self._audit.key
+        held = peer.held if peer.held is not None and is_signed(peer.held, key) else None
+        receipt = peer.receipt
+        if receipt is not None and (
+            own is None or not is_signed(receipt, key) or not is_signed(receipt.head, own)
+        ):
+            receipt = None
+        return Peer(site, held, tuple(head for head in peer.odd if is_signed(head, key)), receipt)
+
+    def _store(self, peer: Peer) -> None:
+        path = self._path(peer.site)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(path, peer.to_text().encode())
+
+
+def _words(values: object, read: Callable[[object], Any], most: int) -> list[Any]:
+    found = []
+    for value in values[:most] if isinstance(values, list) else ():
+        try:
+            found.append(read(value))
+        except FileError:
+            continue
+    return found
+
+
+def own_heads(directory: Path, site: str, key: bytes) -> list[Head]:
+    """Return the heads of this site that others have given receipts for, as the logs' own directory holds them."""
+    found = []
+    for path in sorted((Path(directory) / "peers").glob("*.json")):
+        try:
+            receipt = _read_peer(path.read_text(encoding="utf-8")).receipt
+        except (FileError, OSError, UnicodeDecodeError):
+            continue
+        if receipt is not None and receipt.head.site == site and is_signed(receipt.head, key):
+            found.append(receipt.head)
+    return found
+
+
+def export_heads(heads: PeerHeads, audit: SiteAudit) -> str:
+    """Return, as JSON to hand to another person, this site's head, those it holds and the receipts it has."""
+    peers = heads.all()
+    values = {
+        "type": "feddbn audit heads",
+        "version": 1,
+        "site": audit.site,
+        "own": heads.head(),
+        "held": [peer.held.fields() for peer in peers if peer.held is not None],
+        "odd": [head.fields() for peer in peers for head in peer.odd],
+        "receipts": [peer.receipt.fields() for peer in peers if peer.receipt is not None],
+    }
+    return json.dumps(values, indent=1) + "\n"
+
+
+@dataclass(frozen=True)
+class Export:
+    """What another person handed over."""
+
+    site: str
+    own: Head | None
+    held: tuple[Head, ...]
+    receipts: tuple[Receipt, ...]
+
+
+def read_export(path: Path, keys: Mapping[str, bytes]) -> Export:
+    """Return the heads in a file from another person; every signature is checked with the pinned keys."""
+    try:
+        values = json.loads(Path(path).read_text(encoding="utf-8"))
+        if values["type"] != "feddbn audit heads" or values["version"] != 1:
+            raise ValueError("type")
+        own = None if values["own"] is None else read_head(values["own"])
+        held = tuple(read_head(head) for head in [*values["held"], *values["odd"]])
+        receipts = tuple(read_receipt(receipt) for receipt in values["receipts"])
+        site = str(values["site"])
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, TypeError, KeyError, FileError):
+        raise FileError(
+            f"{path} does not hold heads of audit logs; `feddbn audit heads --out` writes them."
+        ) from None
+    for word in (*(() if own is None else (own,)), *held, *receipts):
+        signer = word.site if isinstance(word, Head) else word.holder
+        if signer not in keys or not is_signed(word, keys[signer]):
+            raise FileError(
+                f"{path} holds a head that {signer} did not sign, or its key is not in peers.toml."
+            )
+    if own is not None and own.site != site:
+        raise FileError(f"{path} is of {site}, but its own head is of {own.site}.")
+    return Export(site, own, held, receipts)
+
+
+def compare(heads: PeerHeads, audit: SiteAudit, other: Export) -> list[str]:
+    """Return everything in which another person's heads contradict this site's log or the heads it holds."""
+    found: list[str] = []
+    entries = audit.entries()
+    for head in (*other.held, *(receipt.head for receipt in other.receipts)):
+        wrong = against_log(head, entries) if head.site == audit.site else None
+        if wrong is not None:
+            found.append(f"{other.site} holds a head of this site's log, and {wrong}")
+    known: Sequence[Peer] = heads.all()
+    for peer in known:
+        shown = [head for head in (other.own, *other.held) if head is not None and head.site == peer.site]
+        for head in shown if peer.held is not None else ():
+            assert peer.held is not None
+            wrong = contradiction(peer.held, head) or contradiction(head, peer.held)
+            if wrong is not None:
+                found.append(wrong)
+    return list(dict.fromkeys(found))

@@ -1,0 +1,97 @@
+"""A study in plain words, for the person who decides whether it may run on a site's data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from feddbn.data.checks import summary
+from feddbn.errors import FeddbnError
+from feddbn.federation.guards.study_scope import tasks_of
+from feddbn.federation.protocol.greeting import chosen_variables
+from feddbn.federation.protocol.site import site_task
+from feddbn.federation.protocol.study import Attendance, Privacy, Study
+from feddbn.method_table import find_method
+from feddbn.runtime.deployed.open_site import read_data
+from feddbn.runtime.deployed.settings import SiteSettings, load_programs
+
+__all__ = ["study_in_words"]
+
+_GOALS = {
+    "network": "a network",
+    "confidence": "how far each edge can be trusted",
+    "select": "a network whose parameters are chosen on held-out rows",
+    "compare": "a network, and how well this and other methods predict held-out rows",
+}
+
+
+def study_in_words(study: Study, settings: SiteSettings) -> list[tuple[str, str]]:
+    """Return (what, words) about all that a study says; reads the site's data to count rows, and sends nothing."""
+    load_programs(settings.programs)
+    method = find_method(study.method)
+    about = "" if method is None else f": {method.summary}"
+    how = {} if study.goal == "network" else getattr(study, study.goal).model_dump()
+    more = ", ".join(f"{name} = {value}" for name, value in how.items())
+    values = ", ".join(f"{name} = {value}" for name, value in study.parameters.items())
+    tasks = [(f"asks for {task}", _told(task)) for task in tasks_of(study)]
+    units = ", ".join(f"{name} in {unit}" for name, unit in study.units.items())
+    return [
+        ("study", study.name),
+        ("lead", study.lead or "not named"),
+        ("method", f"{study.method}{about}"),
+        ("goal", f"{_GOALS[study.goal]}{f' ({more})' if more else ''}"),
+        ("parameters", values or "the method's defaults"),
+        ("variables", _listed(study.variables)),
+        *([("units", units)] if units else []),
+        ("rows", _rows(study, settings)),
+        *tasks,
+        ("sites", _listed(study.sites)),
+        ("privacy", _privacy(study.privacy)),
+        ("missing sites", _attendance(study.attendance)),
+        ("digest", study.digest),
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{len(names)}: {', '.join(names)}"
+
+
+def _told(task: str) -> str:
+    try:
+        return site_task(task).question.purpose
+    except FeddbnError:
+        return "not known at this site"
+
+
+def _rows(study: Study, settings: SiteSettings) -> str:
+    n_lags = 1 if study.n_lags is None else study.n_lags
+    try:
+        whole = read_data(settings)
+        names = chosen_variables(study, tuple(whole.variables))
+        rows = summary({settings.name: read_data(settings, names)}, n_lags).iloc[0]
+    except FeddbnError as error:
+        return f"cannot be counted: {error}"
+    return (
+        f"{int(rows['usable_rows'])} of {int(rows['rows'] + rows['dropped_rows'])} rows of {int(rows['recordings'])} "
+        f"recordings can be used with {n_lags} lag{'' if n_lags == 1 else 's'}"
+    )
+
+
+def _privacy(privacy: Privacy) -> str:
+    masks = (
+        f"secure aggregation, sums of at least {privacy.min_sites} sites are opened"
+        if privacy.secure_aggregation
+        else "NO secure aggregation: the server sees this site's own sums"
+    )
+    if privacy.epsilon is None:
+        return f"{masks}; no noise is added"
+    return f"{masks}; noise: epsilon {privacy.epsilon:g}, delta {privacy.delta:g} for each {privacy.unit}, in each run"
+
+
+def _attendance(rules: Attendance) -> str:
+    late = f"a site is missing after {rules.timeout_s:g} s"
+    then = {
+        "wait": f"the run waits for it up to {rules.max_wait_s:g} s",
+        "continue": f"the run goes on with at least {rules.min_sites} sites",
+        "abort": "the run stops",
+    }
+    return f"{late}; then {then[rules.when_missing]}"

@@ -1,0 +1,249 @@
+"""What the owner of a site's data types: approve, approvals, revoke, log, and what two owners hold against each other."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("cryptography")
+from feddbn.cli.main import app
+from feddbn.errors import NotEnoughSites
+from support.owned_sites import NAMES, OwnedSites, make_study
+from support.study_files import as_toml
+
+
+def run(*arguments, **options):
+    return CliRunner().invoke(app, [str(a) for a in arguments], **options)
+
+
+def words(done):
+    return " ".join(done.output.split())
+
+
+@pytest.fixture
+def sites(tmp_path):
+    made = OwnedSites(tmp_path)
+    for name in NAMES:
+        # What Flower kits are known by.
+        (tmp_path / name / "ca.pem").touch()
+    return made
+
+
+@pytest.fixture
+def study(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(as_toml(make_study()))
+    return path
+
+
+def approve(sites, study, *more, names=NAMES):
+    return [run("site", "approve", study, "--kit", sites.place / name, "--yes", *more) for name in names]
+
+
+def test_a_study_is_shown_in_plain_words_and_approved(sites, study):
+    done, *_ = approve(sites, study, "--days", "7")
+    assert done.exit_code == 0, done.output
+    text = words(done)
+    for said in (
+        "lead@example.org",
+        "oneshot: ",
+        "n_lags = 1",
+        "2: u, v",
+        "29 of 30 rows of 1 recordings can be used with 1 lag",
+        "asks for moments lagged means and cross-products of all variables",
+        "3: north, south, west",
+        "secure aggregation, sums of at least 3 sites are opened; no noise is added",
+        "then the run stops",
+        "approved until ",
+        "`feddbn site revoke s` takes it back.",
+    ):
+        assert said in text, said
+    assert sites.run(make_study())[1] == NAMES
+
+
+def test_the_owner_is_asked_first(sites, study):
+    kit = sites.place / "north"
+    done = run("site", "approve", study, "--kit", kit, input="n\n")
+    assert done.exit_code != 0
+    assert "Approve this study for 1 run within 30 days?" in done.output
+    assert words(run("site", "approvals", "--kit", kit)) == "no study has been approved at this site."
+    assert run("site", "approve", study, "--kit", kit, input="y\n").exit_code == 0
+    assert "valid" in run("site", "approvals", "--kit", kit).output
+
+
+def test_what_the_site_would_refuse_anyway_is_said(sites, tmp_path):
+    path = tmp_path / "other.toml"
+    path.write_text(as_toml(make_study(privacy={}, variables=("u", "v"))))
+    (done,) = approve(sites, path, names=("north",))
+    assert "this site would refuse the study all the same" in done.output
+    assert "NO secure aggregation: the server sees this site's own sums" in words(done)
+    (sites.place / "north" / "policy.toml").write_text("approve_by_rule = true\n")
+    (done,) = approve(sites, path, names=("north",))
+    assert "this site's policy has approve_by_rule = true" in words(done)
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "sentence"),
+    [
+        ({}, ("--runs", "0"), "--runs must be at least 1, got 0"),
+        ({}, ("--days", "-1"), "--days must lie above 0"),
+        ({}, ("--epsilon", "1"), "the study promises no noise"),
+        (
+            {"sites": ("south", "west", "east")},
+            (),
+            "does not name the site 'north'; it names south, west, east",
+        ),
+    ],
+)
+def test_bad_approvals_are_one_sentence(sites, tmp_path, change, more, sentence):
+    path = tmp_path / "other.toml"
+    path.write_text(as_toml(make_study(**change)))
+    (done,) = approve(sites, path, *more, names=("north",))
+    assert done.exit_code == 2
+    assert sentence in words(done)
+
+
+def test_a_name_cannot_steer_the_terminal(sites, tmp_path):
+    path = tmp_path / "other.toml"
+    path.write_text(as_toml(make_study(variables=("u", "\x1b[2Jv"))))
+    (done,) = approve(sites, path, names=("north",))
+    assert "\x1b" not in done.output
+    assert "?[2Jv" in done.output
+
+
+def test_approvals_are_listed_and_revoked(sites, study):
+    kit = sites.place / "north"
+    approve(sites, study)
+    sites.run(make_study(), "run-1")
+    (listed,) = json.loads(run("site", "approvals", "--kit", kit, "--json").stdout)
+    assert (listed["state"], listed["used"], listed["study"]) == ("used up", ["run-1"], "s")
+    assert "1 of 1" in run("site", "approvals", "--kit", kit).output
+    done = run("site", "revoke", "s", "--kit", kit)
+    assert done.exit_code == 0
+    assert "the approval of s (" in done.output
+    assert run("site", "revoke", "s", "--kit", kit).exit_code == 2
+    (path,) = (kit / "state" / "_approvals").glob("*.json")
+    path.write_text(path.read_text().replace("lead@", "feed@"))
+    done = run("site", "approvals", "--kit", kit)
+    assert "no study has been approved" in done.output
+    assert "was not signed by this site's key; it approves nothing" in words(done)
+
+
+def test_the_log_says_who_asked_what_and_what_left(sites, study):
+    kit = sites.place / "north"
+    with pytest.raises(NotEnoughSites):
+        sites.run(make_study(), "run-0")
+    approve(sites, study)
+    sites.run(make_study(), "run-1")
+    done = run("site", "log", "--kit", kit)
+    assert done.exit_code == 0
+    assert max(len(line) for line in done.output.splitlines() if "feddbn audit verify" not in line) <= 80
+    text = words(done)
+    assert "run run-0, study s (" in text
+    assert "asked by lead@example.org through the server" in text
+    assert "is not approved at this site" in text
+    assert "the site itself" in text
+    assert "numbers, masked moments: n_lags=1" in text
+    assert "1 answers left this site" in text
+    only = words(run("site", "log", "--kit", kit, "--run", "run-1"))
+    assert "run-0" not in only
+    entries = json.loads(run("site", "log", "--kit", kit, "--run", "run-1", "--json").stdout)
+    assert [entry["event"] for entry in entries] == ["agreed", "sent", "finished"]
+    assert {entry["study_digest"] for entry in entries} == {make_study().digest}
+    done = run("site", "log", "--kit", kit, "--run", "never")
+    assert done.exit_code == 2
+    assert "nothing is logged about this run" in done.output
+
+
+def test_the_log_shows_what_remains_of_a_budget(tmp_path):
+    pytest.importorskip("dp_accounting")
+    sites = OwnedSites(tmp_path, "max_epsilon = 50.0\n")
+    (tmp_path / "north" / "ca.pem").touch()
+    study = make_study(privacy={"secure_aggregation": True, "epsilon": 20.0, "clip": 100.0})
+    sites.approve(study)
+    sites.run(study)
+    text = words(run("site", "log", "--kit", tmp_path / "north", env={"COLUMNS": "160"}))
+    assert "masked and noise" in text
+    (entry,) = [
+        entry
+        for entry in json.loads(run("site", "log", "--kit", tmp_path / "north", "--json").stdout)
+        if entry["event"] == "sent"
+    ]
+    assert entry["budget"] == 50.0
+    assert f"{entry['epsilon']:.3g} per recording" in text
+    assert f"{50 - entry['epsilon']:.3g} of 50" in text
+
+
+def test_two_owners_compare_their_logs(sites, study, tmp_path):
+    approve(sites, study)
+    sites.run(make_study())
+    north, south, handed = sites.place / "north", sites.place / "south", tmp_path / "south.json"
+    shown = words(run("audit", "heads", "--kit", north))
+    assert "this site's log: 3 entries." in shown
+    assert "south 3 entries" in shown
+    assert json.loads(run("audit", "heads", "--kit", north, "--json").stdout)["own"]["n_entries"] == 3
+    assert run("audit", "heads", "--kit", south, "--out", handed).exit_code == 0
+    compared = run("audit", "heads", "--kit", north, "--compare", handed)
+    assert compared.exit_code == 0
+    assert "Consistent" in compared.output
+    logs, peers = sites.audit("north"), north / "peers.toml"
+    verify = ("audit", "verify", logs, "--peers", peers)
+    done = run(*verify, "--heads", handed)
+    assert done.exit_code == 0, done.output
+    assert "_site.jsonl: Intact: 3 entries; signed by north; last hash" in words(done)
+    own = logs / "_site.jsonl"
+    own.write_text("".join(own.read_text().splitlines(keepends=True)[:2]))
+    # Receipts are in the same directory: who forgets them is found without another person.
+    assert run(*verify).exit_code == 1
+    for path in (logs / "peers").iterdir():
+        path.unlink()
+    assert run(*verify).exit_code == 0
+    done = run(*verify, "--heads", handed)
+    assert done.exit_code == 1
+    assert "_site.jsonl: NOT intact: it has 2 entries, but had 3 at" in words(done)
+    assert json.loads(run(*verify, "--heads", handed, "--json").stdout)[0]["is_intact"] is False
+    done = run("audit", "verify", own, "--peers", peers, "--heads", handed)
+    assert done.exit_code == 1
+    compared = run("audit", "heads", "--kit", north, "--compare", handed)
+    assert compared.exit_code == 1
+    assert "NOT consistent: south holds a head of this site's log" in compared.output
+
+
+def test_logs_that_were_all_taken_away_or_are_of_another_site_are_found(sites, study, tmp_path):
+    approve(sites, study)
+    sites.run(make_study())
+    logs, handed = sites.audit("north"), tmp_path / "south.json"
+    run("audit", "heads", "--kit", sites.place / "south", "--out", handed)
+    about = ("--peers", sites.place / "north" / "peers.toml", "--heads", handed, "--site", "north")
+    assert run("audit", "verify", logs, *about).exit_code == 0
+    assert run("audit", "verify", sites.audit("west"), *about).exit_code == 1
+    done = run("audit", "verify", tmp_path / "south" / "data", *about)
+    assert done.exit_code == 1
+    assert "_site.jsonl: NOT intact: it has 0 entries, but had 3" in words(done)
+
+
+def test_impossible_questions_about_logs_are_one_sentence(sites, study, tmp_path):
+    approve(sites, study)
+    sites.run(make_study())
+    logs, peers, handed = sites.audit("north"), sites.place / "north" / "peers.toml", tmp_path / "south.json"
+    run("audit", "heads", "--kit", sites.place / "south", "--out", handed)
+    for arguments, sentence in (
+        ((logs, "--last", "0" * 64), "--last is the last hash of one log"),
+        ((logs, "--heads", handed), "--heads needs --peers"),
+        (
+            (logs / "run-1.jsonl", "--peers", peers, "--heads", handed),
+            "heads are of a site's own log _site.jsonl",
+        ),
+        ((logs, "--peers", peers, "--heads", peers), "does not hold heads of audit logs"),
+    ):
+        done = run("audit", "verify", *arguments)
+        assert done.exit_code == 2, done.output
+        assert sentence in words(done)
+    peers.write_text('"nobody" = "' + "0" * 64 + '"\n')
+    done = run("audit", "verify", logs, "--peers", peers)
+    assert "has no key of 'north', whose logs these are" in words(done)
+    done = run("audit", "verify", logs, "--site", "north")
+    assert "--site north needs --peers" in words(done)
+    done = run("audit", "verify", tmp_path / "south" / "data", "--peers", peers)
+    assert "does not say whose logs these are; name the site with --site" in words(done)
+    assert "There are no logs." in run("audit", "verify", tmp_path / "south" / "data").output

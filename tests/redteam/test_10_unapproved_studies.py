@@ -1,0 +1,121 @@
+"""A lead or a server that asks more than the owners approved gets one sentence, and learns nothing by asking in other ways.
+
+The attack that this closes is a second, ordinary study: with one site fewer, the same rows, and sums whose difference is
+that site's second moments.
+"""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn._version import __version__
+from feddbn.core.encoding import encode
+from feddbn.errors import FeddbnError, NotEnoughSites, SiteRefused, StateError
+from feddbn.federation.protocol.messages import Request, encode_request, read_reply
+from support.owned_sites import OwnedSites, make_study
+
+
+@pytest.fixture
+def sites(tmp_path):
+    made = OwnedSites(tmp_path)
+    made.approve(make_study())
+    return made
+
+
+def hello(study, run_id, version=__version__):
+    return encode_request(Request("hello", run_id, meta={"study": study.to_json(), "version": version}))
+
+
+def refused(endpoint, message):
+    with pytest.raises(FeddbnError) as caught:
+        read_reply(endpoint.handle(message))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sites": ("north", "south")},
+        {"sites": ("north", "south", "west", "east")},
+        {"privacy": {}},
+        {"privacy": {"secure_aggregation": True, "min_sites": 2}},
+        {"variables": ("u",)},
+        {"parameters": {"n_lags": 0}},
+    ],
+)
+def test_a_second_study_is_not_covered_by_the_approval_of_the_first(sites, change):
+    sites.run(make_study(), "run-1")
+    endpoint = sites.exchange().endpoints["north"]
+    error = refused(endpoint, hello(make_study(**change), "run-2"))
+    assert isinstance(error, SiteRefused)
+    assert "is not approved" in str(error)
+    assert not (sites.place / "north" / "state" / "run-2").exists()
+
+
+def test_a_second_run_of_the_same_study_is_not_covered_either(sites):
+    sites.run(make_study(), "run-1")
+    with pytest.raises(NotEnoughSites, match="approved for 1 run; used by run-1"):
+        sites.run(make_study(), "run-2")
+
+
+def test_what_a_site_has_cannot_be_probed_by_studies_that_nobody_approved(sites):
+    """Whether a column exists, which lags are allowed, what the policy says: every refusal reads the same."""
+    endpoint = sites.exchange().endpoints["north"]
+    said = set()
+    for change in (
+        {"variables": ("u", "w")},
+        {"variables": ("u", "v")},
+        {"parameters": {"n_lags": 99}},
+        {"method": "toy"},
+        {"privacy": {}},
+        {"sites": ("south", "west", "east")},
+    ):
+        study = make_study(**{"name": "probe", **change})
+        for version in (__version__, "0.0"):
+            said.add(
+                str(refused(endpoint, hello(study, "probe", version))).replace(study.digest[:12], "DIGEST")
+            )
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("kind", ["task", "secagg", "heads", "finish"])
+def test_nothing_is_answered_before_the_greeting(sites, kind):
+    endpoint = sites.exchange().endpoints["north"]
+    message = np.frombuffer(encode({"phase": "unmask"}, {}), dtype=np.uint8)
+    error = refused(endpoint, encode_request(Request(kind, "run-9", 0, -1, {}, {"message": message})))
+    assert isinstance(error, StateError)
+    assert "must begin with a handshake" in str(error)
+
+
+def test_a_run_that_was_approved_cannot_be_given_another_study(sites):
+    exchange = sites.exchange()
+    sites.run(make_study(), "run-1", exchange=exchange)
+    other = make_study(sites=("north", "south"))
+    sites.approve(other, ("north",))
+    error = refused(exchange.endpoints["north"], hello(other, "run-1"))
+    assert "was opened with another study" in str(error)
+
+
+@pytest.mark.parametrize("run_id", ["_site", "_approvals", "_audit", "../x", "a/b", "A", ""])
+def test_no_run_can_be_called_like_the_owners_files(sites, run_id):
+    endpoint = sites.exchange().endpoints["north"]
+    message = hello(make_study(), "run-1")
+    forged = encode({**_envelope(message), "run": run_id}, {})
+    assert "a run id has" in str(refused(endpoint, forged))
+
+
+def _envelope(message):
+    from feddbn.core.encoding import decode
+
+    return decode(message)[0]
+
+
+def test_a_server_that_greets_again_and_again_uses_up_runs_and_gains_none(sites):
+    """It can spend what the owner allowed; every run after that is refused, and all of it is in the log."""
+    endpoint = sites.exchange().endpoints["north"]
+    read_reply(endpoint.handle(hello(make_study(), "first")))
+    for number in range(5):
+        refused(endpoint, hello(make_study(), f"again-{number}"))
+    events = [(entry.event, entry.run) for entry in sites.owner("north").audit.entries()]
+    assert events[1] == ("agreed", "first")
+    assert [event for event, _ in events].count("refused") == 5

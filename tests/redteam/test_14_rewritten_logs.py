@@ -1,0 +1,126 @@
+"""Somebody who can write a site's files, but lacks its key, wants an answer to be forgotten; the server helps."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn.errors import NotEnoughSites
+from feddbn.privacy.audit import GENESIS, AuditChain, AuditEntry, _digest, parse_entries, verify_chain
+from feddbn.privacy.keys import Identity
+from feddbn.runtime.deployed.audit_check import check_logs
+from support.faults import MemoryJournal
+from support.owned_sites import NAMES, OwnedSites, make_study
+
+
+@pytest.fixture
+def ran(tmp_path):
+    sites = OwnedSites(tmp_path)
+    sites.approve(make_study(), runs=3)
+    sites.run(make_study(), "run-1")
+    return sites
+
+
+def rewritten(path, identity, **changes):
+    """Write the log anew from its own entries with some values changed; every hash fits."""
+    chain, lines = AuditChain(identity=identity), []
+    for entry in parse_entries(path.read_text().splitlines()):
+        body = {**entry.fields(), **changes}
+        for name in ("index", "n_bytes", "previous", "hash", "signature", "version"):
+            del body[name]
+        lines.append(chain.add(**body).to_line())
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.mark.parametrize("identity", [None, Identity.from_seed(bytes([9]) * 32)])
+def test_a_log_with_fitting_hashes_and_another_story_is_found(ran, identity):
+    for name in ("run-1.jsonl", "_site.jsonl"):
+        rewritten(ran.audit() / name, identity, length=0, note="")
+        assert verify_chain((ran.audit() / name).read_text().splitlines()).problem is None
+    reports = check_logs(ran.audit(), ran.owner().audit.key)
+    assert len(reports) == 2
+    assert all("not signed" in str(report.problem) for report in reports)
+    with pytest.raises(NotEnoughSites, match="the audit log is not intact"):
+        ran.run(make_study(), "run-2")
+
+
+def in_the_first_version(path):
+    """Write the log anew as the version that did not sign would have; every hash fits."""
+    last, lines = GENESIS, []
+    for number, entry in enumerate(parse_entries(path.read_text().splitlines())):
+        fields = {**vars(entry), "index": number, "length": 0, "previous": last, "version": 1}
+        plain = AuditEntry(**fields)
+        last = _digest(plain.fields())
+        lines.append(replace(plain, hash=last).to_line())
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_a_log_that_pretends_to_be_of_an_earlier_version_is_found(ran):
+    """The log of a run may be that old, if the site's own log does not say otherwise; the site's own log is never."""
+    for name in ("run-1.jsonl", "_site.jsonl"):
+        in_the_first_version(ran.audit() / name)
+        assert (
+            verify_chain((ran.audit() / name).read_text().splitlines(), key=ran.owner().audit.key).problem
+            is None
+        )
+    reports = {report.log: report.problem for report in check_logs(ran.audit(), ran.owner().audit.key)}
+    assert reports["_site.jsonl"] == "it is not signed"
+    with pytest.raises(NotEnoughSites, match=r"the audit log is not intact \(it is not signed\)"):
+        ran.run(make_study(), "run-2")
+
+
+def test_the_log_of_a_run_that_pretends_to_be_of_an_earlier_version_is_found(ran):
+    in_the_first_version(ran.audit() / "run-1.jsonl")
+    reports = {report.log: report.problem for report in check_logs(ran.audit(), ran.owner().audit.key)}
+    assert "is not the one that the site's own log names" in reports["run-1.jsonl"]
+
+
+def test_a_site_does_not_go_on_with_a_log_that_another_key_signed(ran):
+    rewritten(ran.audit() / "run-1.jsonl", Identity.from_seed(bytes([9]) * 32), length=0)
+    with pytest.raises(NotEnoughSites, match="the audit log is not intact"):
+        ran.run(make_study(), "run-1", journal=MemoryJournal())
+
+
+def test_approved_runs_cannot_be_won_back_by_editing_or_by_an_older_file_of_another_site(ran, tmp_path):
+    sites, study = OwnedSites(tmp_path / "more"), make_study()
+    sites.approve(study)
+    path = sites.place / "north" / "state" / "_approvals" / f"{study.digest}.json"
+    elsewhere = sites.place / "south" / "state" / "_approvals" / f"{study.digest}.json"
+    fresh = elsewhere.read_text()
+    sites.run(study, "run-1")
+    body = json.loads(path.read_text())
+    for forged in (json.dumps({**body, "used": []}), json.dumps({**body, "runs": 9}), fresh):
+        path.write_text(forged)
+        with pytest.raises(NotEnoughSites, match="site 'north' refused: the study 's' is not approved"):
+            sites.run(study, "run-2")
+
+
+def test_an_older_file_of_the_same_site_does_not_win_runs_back(tmp_path):
+    sites, study = OwnedSites(tmp_path), make_study()
+    sites.approve(study)
+    path = sites.place / "north" / "state" / "_approvals" / f"{study.digest}.json"
+    fresh = path.read_text()
+    sites.run(study, "run-1")
+    path.write_text(fresh)
+    with pytest.raises(
+        NotEnoughSites, match="site 'north' refused: the study 's' was approved for 1 run; used by run-1"
+    ):
+        sites.run(study, "run-2")
+    sites.approve(study)
+    assert sites.run(study, "run-2")[1] == NAMES
+
+
+def test_a_server_that_drops_all_heads_is_seen_by_their_age_and_a_file_handed_over_still_tells(ran):
+    exchange = ran.exchange()
+
+    def without_heads(messages):
+        from feddbn.federation.protocol.messages import read_request
+
+        kept = {name: text for name, text in messages.items() if read_request(text).kind != "heads"}
+        return exchange(kept)
+
+    ran.run(make_study(), "run-2", exchange=without_heads)
+    for name in NAMES:
+        assert {peer.held.n_entries for peer in ran.owner(name).heads.all()} == {3}
+        assert ran.owner(name).audit.head().n_entries == 5

@@ -1,0 +1,100 @@
+"""Deployed sites in this process with their own keys, policies and state on disk, as their owners have them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from feddbn.federation.protocol.study import Study
+from feddbn.methods import studies  # noqa: F401 (registers the methods)
+from feddbn.methods.treated import AS_THEY_ARE
+from feddbn.runtime.deployed.approvals import DEFAULT_DAYS
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.kit_files import write_site_files
+from feddbn.runtime.deployed.open_site import open_site
+from feddbn.runtime.deployed.owner import Owner
+from feddbn.runtime.deployed.settings import read_site_settings
+from support.faults import LocalExchange, MemoryJournal
+
+NAMES = ("north", "south", "west")
+ONE_SUM = {"n_lags": 1, "use_nongaussian": False, "check_residuals": False, **AS_THEY_ARE}
+
+
+class OwnedSites:
+    """Three sites below a directory; `exchange` opens their endpoints anew."""
+
+    def __init__(self, place: Path, policy: str | None = None) -> None:
+        self.place = Path(place)
+        rng = np.random.default_rng(0)
+        for name in NAMES:
+            (self.place / name / "data").mkdir(parents=True)
+            frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["u", "v"])
+            frame.to_csv(self.place / name / "data" / "one.csv", index=False)
+        write_site_files({name: self.place / name for name in NAMES})
+        for name in NAMES if policy is not None else ():
+            (self.place / name / "policy.toml").write_text(policy)
+
+    def settings(self, name="north"):
+        return read_site_settings(self.place / name / "feddbn_site.toml")
+
+    def owner(self, name="north", warn=lambda sentence: None):
+        return Owner(self.settings(name), warn)
+
+    def audit(self, name="north"):
+        return self.place / name / "state" / "_audit"
+
+    def approve(self, study, names=NAMES, runs=1, days=DEFAULT_DAYS, epsilon=None):
+        for name in names:
+            self.owner(name).approve(study, days, runs, epsilon)
+
+    def exchange(self, **more):
+        def make(name):
+            return open_site(self.settings(name), name, logging.getLogger("test"), **more)
+
+        return LocalExchange(NAMES, make)
+
+    def run(self, study, run_id="run-1", exchange=None, journal=None):
+        exchange = exchange or self.exchange()
+        coordinator = Coordinator(
+            exchange, study, run_id, journal or MemoryJournal(), pause_s=0.0, opening_s=0.0
+        )
+        return run_study(coordinator, study)
+
+
+def make_study(**changes) -> Study:
+    """One masked sum of moments over the three sites."""
+    values = {
+        "name": "s",
+        "method": "oneshot",
+        "lead": "lead@example.org",
+        "variables": ("u", "v"),
+        "sites": NAMES,
+        "parameters": ONE_SUM,
+        "privacy": {"secure_aggregation": True},
+        "attendance": {"when_missing": "abort"},
+    }
+    return Study(**{**values, **changes})
+
+
+def killed(work: Callable[[Callable[[str], None]], None], seconds: float) -> list[str]:
+    """Run `work(say)` in a process that is killed (SIGKILL) after some seconds; return what it had said."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            work(lambda word: os.write(write, f"{word}\n".encode()))
+        finally:
+            os._exit(0)
+    os.close(write)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with open(read, "rb") as said:
+        return said.read().decode().split()

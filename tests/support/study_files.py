@@ -1,0 +1,21 @@
+"""Studies as the files that people write."""
+
+import json
+
+
+def as_toml(study):
+    """Return a study's text as TOML; what is not set is left out."""
+    lines, tables = [], []
+    for name, value in json.loads(study.to_json()).items():
+        if isinstance(value, dict):
+            tables += [f"[{name}]", *_lines(value)]
+        else:
+            lines += _lines({name: value})
+    return "\n".join([*lines, *tables, ""])
+
+
+def _lines(values):
+    # JSON's strings, numbers, truth values and lists are TOML's.
+    return [
+        f"{json.dumps(name)} = {json.dumps(value)}" for name, value in values.items() if value is not None
+    ]

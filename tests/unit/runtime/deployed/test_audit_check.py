@@ -1,0 +1,76 @@
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn.runtime.deployed.audit_check import check_logs
+from support.owned_sites import OwnedSites, make_study
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    sites, study = OwnedSites(tmp_path_factory.mktemp("ran")), make_study()
+    sites.approve(study, runs=2)
+    for run in ("run-1", "run-2"):
+        sites.run(study, run)
+    return sites
+
+
+@pytest.fixture
+def logs(ran):
+    """The logs of one site, put back after each test."""
+    directory = ran.audit("north")
+    before = {path: path.read_text() for path in directory.glob("*.jsonl")}
+    yield directory
+    for path, text in before.items():
+        path.write_text(text)
+
+
+def problems(ran, logs, heads=()):
+    reports = check_logs(logs, ran.owner("north").audit.key, heads)
+    return {report.log: report.problem for report in reports if report.problem is not None}
+
+
+def held(ran):
+    (peer,) = [peer for peer in ran.owner("south").heads.all() if peer.site == "north"]
+    return [peer.held]
+
+
+def test_untouched_logs_are_intact_and_signed(ran, logs):
+    reports = check_logs(logs, ran.owner("north").audit.key, held(ran))
+    assert [report.log for report in reports] == ["_site.jsonl", "run-1.jsonl", "run-2.jsonl"]
+    assert {report.chain.seal for report in reports} == {"signed"}
+    assert problems(ran, logs, held(ran)) == {}
+
+
+def test_a_run_whose_log_was_taken_away_or_emptied_is_named(ran, logs):
+    (logs / "run-1.jsonl").unlink()
+    assert "it has 0 entries, but the site's own log says 1" in problems(ran, logs)["run-1.jsonl"]
+    (logs / "run-1.jsonl").write_text("")
+    assert "entries were taken away" in problems(ran, logs)["run-1.jsonl"]
+
+
+def test_the_log_of_another_run_in_its_place_is_named(ran, logs):
+    (logs / "run-1.jsonl").write_text((logs / "run-2.jsonl").read_text())
+    assert "is not the one that the site's own log names" in problems(ran, logs)["run-1.jsonl"]
+
+
+def test_the_sites_own_log_must_reach_the_heads_that_others_hold(ran, logs):
+    lines = (logs / "_site.jsonl").read_text().splitlines(keepends=True)
+    (logs / "_site.jsonl").write_text("".join(lines[:-1]))
+    assert problems(ran, logs) == {}
+    assert "entries were taken away" in problems(ran, logs, held(ran))["_site.jsonl"]
+    (logs / "_site.jsonl").unlink()
+    assert "it has 0 entries" in problems(ran, logs, held(ran))["_site.jsonl"]
+
+
+def test_edited_and_unreadable_logs_are_named(ran, logs):
+    path = logs / "run-1.jsonl"
+    path.write_text(path.read_text().replace("moments", "moment", 1))
+    assert problems(ran, logs)["run-1.jsonl"] == "line 1 was edited"
+    path.write_bytes(b"\xff\n")
+    assert "is not text" in problems(ran, logs)["run-1.jsonl"]
+    (logs / "_site.jsonl").write_text("nothing\n")
+    assert "not an entry" in problems(ran, logs)["_site.jsonl"]
+
+
+def test_there_may_be_no_logs(tmp_path):
+    assert check_logs(tmp_path) == []

@@ -1,0 +1,123 @@
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn.errors import FileError, NotEnoughSites
+from feddbn.privacy.audit import parse_entries, verify_chain
+from feddbn.privacy.keys import Identity
+from feddbn.runtime.deployed.audit_files import SiteAudit, append_line, mend, whole_lines
+from support.owned_sites import OwnedSites, killed, make_study
+
+SITE = Identity.from_seed(bytes([1]) * 32)
+
+
+def test_a_log_that_was_torn_anywhere_goes_on_after_its_last_whole_line(tmp_path):
+    audit = SiteAudit(tmp_path, "north", SITE)
+    for word in ("one", "two"):
+        audit.note("warning", note=word)
+    whole = audit.path.read_bytes()
+    first = whole.index(b"\n") + 1
+    for length in (*range(first, len(whole) - 3, 5), len(whole) - 2, len(whole) - 1):
+        audit.path.write_bytes(whole[:length])
+        audit.note("warning", note="three")
+        lines = whole_lines(audit.path)
+        assert verify_chain(lines, key=SITE.public).seal == "signed"
+        assert [entry.note for entry in parse_entries(lines)] == ["one", "three"]
+
+
+def test_entries_that_were_written_survive_kills_at_any_moment(tmp_path):
+    said = []
+    for attempt in range(10):
+
+        def write(say, attempt=attempt):
+            audit = SiteAudit(tmp_path, "north", SITE)
+            for number in range(10_000):
+                audit.note("warning", note=f"{attempt}-{number}")
+                say(f"{attempt}-{number}")
+
+        said += killed(write, 0.02 + 0.005 * attempt)
+    SiteAudit(tmp_path, "north", SITE).note("warning", note="end")
+    lines = whole_lines(tmp_path / "_audit" / "_site.jsonl")
+    assert verify_chain(lines, key=SITE.public).seal == "signed"
+    assert said
+    assert set(said) <= {entry.note for entry in parse_entries(lines)}
+
+
+def test_a_log_that_was_edited_is_not_continued(tmp_path):
+    audit = SiteAudit(tmp_path, "north", SITE)
+    audit.note("warning", note="one")
+    audit.path.write_text(audit.path.read_text().replace("one", "two"))
+    with pytest.raises(FileError, match=r"not intact \(line 1 was edited\) and is not continued"):
+        audit.note("warning", note="three")
+    with pytest.raises(FileError, match="not intact"):
+        audit.head()
+
+
+def test_what_is_said_twice_in_a_row_is_written_once(tmp_path):
+    audit = SiteAudit(tmp_path, "north", SITE)
+    for word in ("one", "one", "two", "one"):
+        audit.note("refused", note=word)
+    assert [entry.note for entry in audit.entries()] == ["one", "two", "one"]
+
+
+def test_a_site_without_a_key_writes_a_log_and_has_no_head(tmp_path):
+    audit = SiteAudit(tmp_path, "north", None)
+    audit.note("warning", note="one")
+    assert verify_chain(whole_lines(audit.path)).seal == "unkeyed"
+    assert audit.head() is None
+
+
+def test_files_are_their_owners(tmp_path):
+    audit = SiteAudit(tmp_path, "north", SITE)
+    audit.note("warning")
+    assert audit.path.stat().st_mode & 0o077 == 0
+    assert audit.directory.stat().st_mode & 0o077 == 0
+
+
+def test_what_is_no_log_is_named(tmp_path):
+    assert whole_lines(tmp_path / "none") == mend(tmp_path / "none") == []
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\n")
+    with pytest.raises(FileError, match="binary is not text"):
+        whole_lines(tmp_path / "binary")
+    with pytest.raises(FileError, match="cannot be read"):
+        whole_lines(tmp_path)
+    append_line(tmp_path / "log", "one\n")
+    append_line(tmp_path / "log", "two")
+    assert whole_lines(tmp_path / "log") == ["one", "two"]
+
+
+def test_greetings_refusals_and_ends_are_in_the_sites_own_log(tmp_path):
+    sites, study = OwnedSites(tmp_path), make_study()
+    with pytest.raises(NotEnoughSites):
+        sites.run(study, "run-0")
+    sites.approve(study)
+    sites.run(study, "run-1")
+    entries = sites.owner("north").audit.entries()
+    assert [(entry.event, entry.run) for entry in entries] == [
+        ("refused", "run-0"),
+        ("approved", ""),
+        ("agreed", "run-1"),
+        ("finished", "run-1"),
+    ]
+    assert {entry.study_digest for entry in entries} == {study.digest}
+    assert "is not approved at this site" in entries[0].note
+    assert entries[2].asked_by == "lead@example.org through the server"
+    assert entries[2].asked.startswith("oneshot of u, v; ")
+    assert "n_lags=1" in entries[2].asked
+    log = parse_entries(whole_lines(sites.audit() / "run-1.jsonl"))
+    assert entries[3].chain == f"{len(log)} {log[-1].hash}"
+    assert (
+        verify_chain(whole_lines(sites.audit() / "run-1.jsonl"), key=sites.owner().audit.key).seal == "signed"
+    )
+    assert (log[0].task, log[0].study, log[0].run) == ("moments", "s", "run-1")
+    assert len(log[0].task_digest) == 64
+    assert "n_lags=1" in log[0].asked
+    assert "variables" not in log[0].asked
+
+
+def test_a_site_that_cannot_write_its_log_does_not_agree(tmp_path):
+    sites, study = OwnedSites(tmp_path), make_study()
+    sites.approve(study)
+    path = sites.audit() / "_site.jsonl"
+    path.write_text(path.read_text().replace("approved", "approving", 1))
+    with pytest.raises(NotEnoughSites, match="the audit log is not intact"):
+        sites.run(study)
