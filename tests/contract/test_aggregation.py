@@ -80,7 +80,9 @@ def test_only_participants_contribute_and_only_they_move_on(make):
     federation = make()
     some = ("cat", "ann", "eve")
     if isinstance(federation, SecureFederation):
-        with pytest.raises(ProtocolError, match="every site takes part in every sum; this one leaves 'bob' out"):
+        with pytest.raises(
+            ProtocolError, match="every site takes part in every sum; this one leaves 'bob' out"
+        ):
             federation.sum(_task(participants=some))
         return
     answer = federation.sum(_task(participants=some))

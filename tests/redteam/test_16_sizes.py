@@ -1,6 +1,5 @@
 """A small message takes no large memory, and no name of a run takes the place of a site's own files."""
 
-
 import numpy as np
 import pytest
 

@@ -160,7 +160,8 @@ def _transformations(study: Study) -> tuple[str, ...]:
         "means": centre or any(has_time),
         "trends": has_time[0],
         "cycles": has_time[1],
-        "spikes": given.get("spikes", "auto") != "keep" and (not has_noise or given.get("spikes") == "remove"),
+        "spikes": given.get("spikes", "auto") != "keep"
+        and (not has_noise or given.get("spikes") == "remove"),
         "scales": given.get("gains", "auto") != "none" and not has_noise,
         "fill": given.get("missing", "fill") != "drop" and not has_noise,
         "abstain": given.get("on_disagreement", "ignore") in ("exclude", "personal") and not has_noise,

@@ -76,7 +76,9 @@ def private_moments_plan(
     if clip_bound is None:
         shares["unit-norms"] = bound_share
     rules = {
-        name: ClipRule(1.0, noise_factor=share**-0.5, is_count=True) for name, share in shares.items() if share
+        name: ClipRule(1.0, noise_factor=share**-0.5, is_count=True)
+        for name, share in shares.items()
+        if share
     }
     rules[task] = ClipRule(clip_bound, "gram", noise_factor=(1 - sum(shares.values())) ** -0.5)
     # Gaussian releases compose by adding 1 / multiplier^2, so all of them together cost epsilon and no more.

@@ -91,7 +91,9 @@ class ResidualChecksQuestion(RowsQuestion):
     def constants(self) -> tuple[Constant, ...]:
         """A fit looks at its network, and where residuals remember at two others."""
         network = (self.coefficients, self.offset, self.allowed)
-        return *super().constants, Constant(f"residuals that are checked (fold = {self.fold})", network, MOST_NETWORKS)
+        return *super().constants, Constant(
+            f"residuals that are checked (fold = {self.fold})", network, MOST_NETWORKS
+        )
 
     @property
     def n_back(self) -> int:

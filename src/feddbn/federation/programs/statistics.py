@@ -235,9 +235,7 @@ def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[
     }
     if any(is_mixing.values()):
         mixing = next(name for name, is_given in is_mixing.items() if is_given)
-        raise ParameterError(
-            f"{mixing}: noise protects units of rows as they are; leave it out."
-        )
+        raise ParameterError(f"{mixing}: noise protects units of rows as they are; leave it out.")
     if question.is_trying:
         raise ParameterError(
             f"try_degrees={question.try_degrees}: noise is fitted to one matrix of products, not more."

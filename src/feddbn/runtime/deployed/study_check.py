@@ -70,8 +70,6 @@ def study_remarks(
         yield f"the {few} rows with an empty cell are too few to be filled in and are left out (min_rows in the policy)"
 
 
-
-
 def _masking(settings: SiteSettings, study: Study) -> None:
     if not study.privacy.secure_aggregation:
         return

@@ -57,7 +57,9 @@ class Sites:
         write_site_files(places)
         tasks = json.dumps([*SitePolicy().tasks, *extra])
         for directory in places.values():
-            open_to_all = f"require_masking = {str(masked).lower()}\nmax_rounds = 5000\nmin_rows = 1\ntasks = {tasks}\n"
+            open_to_all = (
+                f"require_masking = {str(masked).lower()}\nmax_rounds = 5000\nmin_rows = 1\ntasks = {tasks}\n"
+            )
             (directory / "policy.toml").write_text(open_to_all + "approve_by_rule = true\n")
         self.data = {
             name: read_sites({name: directory / "data"}, missing="keep")[name]
@@ -240,7 +242,9 @@ def test_a_study_of_a_network_holds_out_nothing(tmp_path):
 def test_owners_allow_held_out_rows_by_name(tmp_path):
     sites = Sites(tmp_path, extra=(), mess=None)
     study = sites.study(COMPARE)
-    with pytest.raises(NotEnoughSites, match="will ask for the task held-out-loss, which this site's policy does not list"):
+    with pytest.raises(
+        NotEnoughSites, match="will ask for the task held-out-loss, which this site's policy does not list"
+    ):
         run_study(sites.coordinator(study), study)
 
 
