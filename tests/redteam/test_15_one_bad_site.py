@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
-from redteam.hostile import Sites
+from support.hostile import Sites
 
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import NotEnoughSites, ProtocolError
