@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
-from support.hostile import Sites
-
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import NotEnoughSites, ProtocolError
 from feddbn.federation.programs.statistics import MomentsQuestion
@@ -17,6 +15,7 @@ from feddbn.federation.protocol.messages import Reply, encode_reply, read_reply
 from feddbn.federation.protocol.task import Task
 from feddbn.runtime.deployed.coordinator import Coordinator
 from support.faults import MemoryJournal
+from support.hostile import Sites
 
 BAD = "s0"
 

@@ -31,7 +31,7 @@ class NoisySites:
         self.names = tuple(sorted(recordings))
         write_site_files({name: place / name for name in self.names})
         for name in self.names:
-            (place / name / "policy.toml").write_text(policy)
+            (place / name / "policy.toml").write_text("approve_by_rule = true\n" + policy)
         self.exchange = LocalExchange(self.names, self.open)
 
     def open(self, name):

@@ -43,17 +43,16 @@ from feddbn.privacy.secagg import (
     Roster,
     as_bytes,
     check_min_sites,
-    lowest_threshold,
     order_of,
     read_integer,
     read_names,
-    read_sets,
     refuse_below,
     require_everybody,
     rows_of,
     survivors_statement,
 )
 from feddbn.privacy.secagg_epoch import Epoch, slot_secrets
+from feddbn.privacy.secagg_roster import checked_roster
 from feddbn.privacy.shamir import split_secret
 
 __all__ = ["SecAggSite"]
@@ -182,7 +181,7 @@ class SecAggSite:
         state = self.epoch(read_integer(meta, "epoch"))
         if state.roster is not None:
             raise ProtocolError("this site has shared its secrets of this epoch already.")
-        roster = self._checked_roster(state, meta, arrays)
+        roster = checked_roster(self, state, self._pinned, meta, arrays)
         pairs = {
             peer: state.key.agree(self.name, peer, public, roster.context)
             for peer, public in zip(roster.names, roster.publics, strict=True)
@@ -382,42 +381,3 @@ class SecAggSite:
 
     def _reply(self, phase: str, epoch: int) -> dict[str, Any]:
         return {"kind": KIND, "phase": phase, "run": self.run, "epoch": epoch, "site": self.name}
-
-    def _checked_roster(
-        self, state: Epoch, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> Roster:
-        listed = meta.get("names")
-        names = read_names(meta, "names")
-        if list(names) != listed:
-            raise ProtocolError("the roster is not sorted by name.")
-        n_sites = len(names)
-        publics = tuple(row.tobytes() for row in rows_of(arrays, "publics", (n_sites, KEY_BYTES)))
-        signatures = [row.tobytes() for row in rows_of(arrays, "signatures", (n_sites, SIGNATURE_BYTES))]
-        threshold = read_integer(meta, "threshold")
-        data, sets = meta.get("data"), meta.get("sets")
-        if not isinstance(data, list) or not isinstance(sets, list) or not len(data) == len(sets) == n_sites:
-            raise ProtocolError("the roster does not say what its sites have been part of.")
-        refuse_below(n_sites, self.min_sites, "this site does not join so small a roster")
-        lowest = lowest_threshold(n_sites, self.min_sites)
-        if threshold < lowest:
-            raise AggregationError(
-                f"the threshold {threshold} is too low for {n_sites} sites; it must be {lowest}."
-            )
-        known = set[frozenset[str]]()
-        for at, (name, public) in enumerate(zip(names, publics, strict=True)):
-            if name not in self._pinned:
-                raise AggregationError(
-                    f"site {name!r} is on the roster, but no identity key is pinned for it here."
-                )
-            told = read_sets(sets[at])
-            numbers = (state.number, state.n_slots, state.length)
-            advert = Advert(self.run, self.study, *numbers, name, public, str(data[at]), told)
-            if not verify_signature(self._pinned[name], signatures[at], advert.statement):
-                raise AggregationError(
-                    f"the key advertised for site {name!r} is not signed by its pinned identity for this study."
-                )
-            known.update(told)
-        if self.name not in names or publics[names.index(self.name)] != state.key.public:
-            raise AggregationError("the roster does not carry the key this site has advertised.")
-        about = (tuple(map(str, data)), frozenset(known))
-        return Roster(self.run, state.number, state.n_slots, state.length, names, publics, threshold, *about)

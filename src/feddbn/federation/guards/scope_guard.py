@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import Channel, Guard
 from feddbn.federation.protocol.task import Task, task_digest
-from feddbn.privacy.fixed_point import encode_fixed
 from feddbn.privacy.policy import SitePolicy
 
 __all__ = ["MOST_REFUSED", "Asked", "ScopeGuard"]
@@ -112,9 +110,3 @@ class ScopeGuard(Guard):
     def refused(self, task: Task, error: FeddbnError, channel: Channel) -> None:
         """Count it."""
         self._asked.refused(task)
-
-    def after(self, task: Task, vector: FloatArray, channel: Channel) -> FloatArray:
-        """Refuse numbers that masks cannot hide; here, where the reason stays at the site."""
-        if channel.masked:
-            encode_fixed(vector, len(self._scope.sites))
-        return vector

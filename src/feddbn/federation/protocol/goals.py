@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from feddbn.federation.protocol.rows import MOST_BLOCKS
+from feddbn.federation.protocol.terms import Strict
 
-__all__ = ["CHOSEN_BY_ROWS", "GOALS", "Compare", "Confidence", "Goal", "Select", "Strict"]
+__all__ = ["CHOSEN_BY_ROWS", "GOALS", "Compare", "Confidence", "Goal", "Select"]
 
 CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
 """Parameters that are chosen on held-out rows where they are "auto"."""
@@ -16,12 +17,6 @@ Goal = Literal["network", "confidence", "select", "compare"]
 # In steps of five per cent: by studies of different shares, recordings of twenty rows differ by a row, too.
 Share = Annotated[float, Field(ge=0.05, le=0.5, multiple_of=0.05)]
 Number = int | Annotated[float, Field(allow_inf_nan=False)]
-
-
-class Strict(BaseModel):
-    """A table of a study's file; what it does not know is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Confidence(Strict):

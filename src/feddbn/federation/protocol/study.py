@@ -13,7 +13,7 @@ import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -21,9 +21,10 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import ParameterError
-from feddbn.federation.protocol.goals import CHOSEN_BY_ROWS, GOALS, Compare, Confidence, Goal, Select, Strict
+from feddbn.federation.protocol.goals import CHOSEN_BY_ROWS, GOALS, Compare, Confidence, Goal, Select
 from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.task import Federation
+from feddbn.federation.protocol.terms import Attendance, Privacy, Strict
 
 __all__ = [
     "Attendance",
@@ -46,49 +47,6 @@ __all__ = [
 ]
 
 Value = bool | int | float | str | list[Any] | None
-
-
-class Privacy(Strict):
-    """How the sums are protected; `min_sites` is the smallest number of sites whose sum may be opened.
-
-    With `epsilon`, what leaves is (epsilon, delta)-differentially private for each `unit`. `clip` bounds the
-    unit's vector; without it the bound is chosen from a noisy histogram, for a tenth of the budget. The noise is enough
-    even if `n_colluding` sites tell their own share of it; each site knows its own, so there is always one.
-
-    `max_norm` is the largest Euclidean norm of any answer: each site keeps a longer one at home, and a sum that is longer
-    than its sites can make it ends the run.
-    """
-
-    secure_aggregation: bool = False
-    min_sites: int = Field(default=3, ge=2)
-    epsilon: float | None = Field(default=None, gt=0)
-    delta: float = Field(default=1e-5, gt=0, lt=1)
-    unit: Literal["recording", "row"] = "recording"
-    clip: float | None = Field(default=None, gt=0)
-    n_colluding: int = Field(default=1, ge=1)
-    max_norm: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-
-    @model_validator(mode="after")
-    def _norms_without_noise(self) -> Privacy:
-        if self.max_norm is not None and self.epsilon is not None:
-            raise ValueError(
-                "max_norm cannot be combined with epsilon, because whether a site refuses would tell what no noise covers; "
-                "use clip, which bounds every unit, or remove one of them"
-            )
-        return self
-
-
-class Attendance(Strict):
-    """What happens when a site does not answer in time.
-
-    `when_missing`: "wait" asks again until `max_wait_s` has passed; "continue" goes on with at least
-    `min_sites`; "abort" stops at once. A stopped run can be resumed.
-    """
-
-    timeout_s: float = Field(default=60.0, gt=0)
-    when_missing: Literal["wait", "continue", "abort"] = "wait"
-    min_sites: int = Field(default=1, ge=1)
-    max_wait_s: float = Field(default=600.0, ge=0)
 
 
 class Study(Strict):
