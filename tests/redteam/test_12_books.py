@@ -95,7 +95,9 @@ def test_noise_for_rows_does_not_count_as_noise_for_recordings(tmp_path):
     made = make(tmp_path)
     made.coordinator(made.study(clip=5.0, unit="row"), "rows").sum(TASK)
     for name in made.names:
-        (made.place / name / "policy.toml").write_text('max_epsilon = 1.5\nunit = "recording"\n')
+        (made.place / name / "policy.toml").write_text(
+            'approve_by_rule = true\nmax_epsilon = 1.5\nunit = "recording"\n'
+        )
     with pytest.raises(NotEnoughSites):
         again(made, epsilon=0.5)
     assert math.isinf(made.guard("a").epsilon())
