@@ -27,6 +27,7 @@ from feddbn.federation.protocol.site import Site
 from feddbn.methods.fdbnl import FDBNL
 from feddbn.methods.simulation import simulate
 from feddbn.privacy.keys import Identity, pinned_keys
+from feddbn.privacy.register import Register
 from feddbn.privacy.secagg_server import SecAggServer
 from feddbn.privacy.secagg_site import SecAggSite
 from feddbn.runtime.simulated.in_process import InProcessFederation
@@ -83,7 +84,11 @@ def _one_point(n_sites: int, n: int, n_slots: int) -> dict[str, float]:
     names = [f"s{k:03d}" for k in range(n_sites)]
     identities = {name: Identity.from_seed(os.urandom(32)) for name in names}
     pinned = pinned_keys(identities)
-    sites = {name: SecAggSite(name, identities[name], pinned, "run", os.urandom) for name in names}
+    # A sum with all sites and one without some would be refused, but for noise.
+    sites = {
+        name: SecAggSite(name, identities[name], pinned, "run", os.urandom, register=Register(noisy=True))
+        for name in names
+    }
     vectors = {name: np.random.default_rng(k).normal(size=n) for k, name in enumerate(names)}
     server = SecAggServer("run")
     at_site: Counter[str] = Counter()
@@ -114,7 +119,8 @@ def _one_point(n_sites: int, n: int, n_slots: int) -> dict[str, float]:
         start = time.process_time()
         order = server.open_slot(what)
         server.collect(ask(dict.fromkeys(alive, (server.masked_request(order), {})), "sum"))
-        value = server.open(ask(server.unmask_requests(), "sum")).value
+        signed = ask(server.survivor_requests(), "sum") if server.lacks_sites else None
+        value = server.open(ask(server.unmask_requests(signed), "sum")).value
         opened[what] = time.process_time() - start - (at_site["asking"] - before)
         np.testing.assert_allclose(value, sum(vectors[name] for name in alive), rtol=1e-9, atol=1e-9)
         if what == "all":

@@ -20,12 +20,17 @@ def words(done):
     return " ".join(done.output.split())
 
 
+def as_kits(place):
+    """Give the sites what kits of the engine are known by, and their settings where these have them."""
+    for name in NAMES:
+        (place / name / "startup").mkdir()
+        (place / name / "local").symlink_to(".")
+
+
 @pytest.fixture
 def sites(tmp_path):
     made = OwnedSites(tmp_path)
-    for name in NAMES:
-        # What Flower kits are known by.
-        (tmp_path / name / "ca.pem").touch()
+    as_kits(tmp_path)
     return made
 
 
@@ -158,7 +163,7 @@ def test_the_log_says_who_asked_what_and_what_left(sites, study):
 def test_the_log_shows_what_remains_of_a_budget(tmp_path):
     pytest.importorskip("dp_accounting")
     sites = OwnedSites(tmp_path, "max_epsilon = 50.0\n")
-    (tmp_path / "north" / "ca.pem").touch()
+    as_kits(tmp_path)
     study = make_study(privacy={"secure_aggregation": True, "epsilon": 20.0, "clip": 100.0})
     sites.approve(study)
     sites.run(study)

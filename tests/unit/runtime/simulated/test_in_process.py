@@ -159,7 +159,7 @@ def test_answers_that_add_up_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """The law behind `adds_up`: the sites' answers add up to the answer of one site with their added arrays."""
     assert [name for name, task in _REGISTRY.items() if task.adds_up.__name__ != "<lambda>"] == ["fdbnl-step"]
     federation, heard = made(OneByOne, shifted()), []
-    FDBNL(n_lags=2, federation=federation).fit(
+    FDBNL(n_lags=2, federation=federation, check_residuals=False).fit(
         None, observer=lambda task, answer: heard.append((task, answer))
     )
     program = _REGISTRY["fdbnl-step"]
