@@ -54,7 +54,6 @@ STUDIES = {
     "slow": slow_study("slow"),
     "slow-masked": slow_study(
         "slow-masked",
-        sites=(*SITES, "site-d"),
         privacy={"secure_aggregation": True, "min_sites": 3},
     ),
     "too-much": noisy_study("too-much", 2 * BUDGET),
