@@ -141,3 +141,24 @@ def test_a_lead_who_sees_results_only_gets_no_second_study_without_one_site(tmp_
     run(sites.names, "first")
     with pytest.raises(NotEnoughSites, match=TOO_FEW):
         run(sites.names[:3], "second")
+
+
+def test_an_owner_is_told_before_that_a_study_over_other_sites_would_be_refused(tmp_path):
+    from feddbn.runtime.deployed.protection import read_policy
+    from feddbn.runtime.deployed.settings import read_site_settings
+    from feddbn.runtime.deployed.study_check import study_remarks
+
+    sites = Sites(tmp_path)
+    settings = read_site_settings(sites.places["s0"] / "feddbn_site.toml")
+    policy = read_policy(settings.policy)
+
+    def remarks(study):
+        return " ".join(study_remarks(settings, policy, sites.variables, study))
+
+    some = sites.study("oneshot", sites.names[:3])
+    assert "had other sites" not in remarks(some)
+    sites.greet(sites.study("oneshot"), "run")
+    Server(sites, "run").keys().sum(moments(sites), 0)
+    assert "had other sites" in remarks(some)
+    assert "had other sites" not in remarks(sites.study("oneshot"))
+    assert "had other sites" not in remarks(sites.study("oneshot", sites.names[:3], privacy="epsilon = 1.0"))

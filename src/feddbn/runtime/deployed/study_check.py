@@ -15,7 +15,9 @@ from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.books import account_of
 from feddbn.runtime.deployed.masking import read_identity, read_peers
 from feddbn.runtime.deployed.open_site import read_data, study_checks
+from feddbn.runtime.deployed.registers import FileShelf
 from feddbn.runtime.deployed.settings import SiteSettings
+from feddbn.runtime.deployed.store import REGISTER
 
 __all__ = ["study_remarks", "why_refused"]
 
@@ -48,6 +50,11 @@ def study_remarks(
     perhaps = lacking_tasks(policy, study)
     if perhaps:
         yield f"it may ask for {', '.join(perhaps)}, which the policy does not list and this site would refuse then"
+    if _has_other_sites(settings, policy, study):
+        yield (
+            "earlier sums over data of this site had other sites: unless many sites have new data, sums of this study would "
+            "be refused, because together with those they show single sites; ask the same sites, or use noise"
+        )
     names = chosen_variables(study, variables)
     unused = [name for name in variables if name not in names]
     if unused:
@@ -68,6 +75,20 @@ def study_remarks(
     few = int(rows["usable_rows"] - rows["complete_rows"])
     if 0 < few < policy.min_rows and "fill" in scope_of(study, settings.max_lags).transformations:
         yield f"the {few} rows with an empty cell are too few to be filled in and are left out (min_rows in the policy)"
+
+
+def _has_other_sites(settings: SiteSettings, policy: SitePolicy, study: Study) -> bool:
+    """Whether the register has a sum over other sites than the study's, with which the study's would show a few."""
+    if not study.privacy.secure_aggregation or study.privacy.epsilon is not None or settings.peers is None:
+        return False
+    from feddbn.privacy.register import member, shown_by
+
+    peers = read_peers(settings.peers)
+    # The versions of the others' data are not known here; as if no data had changed.
+    now = frozenset(member(peers[site], "") for site in study.sites)
+    shelf = FileShelf(settings.state / REGISTER, "", "")
+    before = {frozenset(one.partition(":")[0] + ":" for one in members) for members in shelf.sets()}
+    return bool(before) and bool(shown_by([*before, now], max(policy.min_sites, study.privacy.min_sites)))
 
 
 def _masking(settings: SiteSettings, study: Study) -> None:
