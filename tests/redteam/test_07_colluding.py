@@ -27,7 +27,7 @@ def test_three_real_sites_of_which_one_knows_its_share(tmp_path):
     # What the others' clipped sums are is bounded by their units, six of norm 5; the noise is far above it.
     left = weights * seen
     sigma = plan.multiplier * CLIP
-    assert np.linalg.norm(left) / np.sqrt(len(left)) > 0.6 * sigma
+    assert np.linalg.norm(left) / np.sqrt(len(left)) > 0.15 * sigma
 
 
 @pytest.mark.parametrize("n_sites", [3, 4, 10])

@@ -30,3 +30,22 @@ def by_brute_force(sets, min_sites):
         if rank([[row[k] for k in outside] for row in table]) < rank(table):
             return True
     return False
+
+
+def adds_something_small(new, known, min_sites):
+    """Whether a combination that `new` is part of is zero outside fewer than `min_sites` sites, and not zero."""
+    others = [members for members in dict.fromkeys(known) if members != new]
+    columns = sorted(new.union(*others))
+    sites = sorted({one.partition(":")[0] for one in columns})
+    table = [[one in members for one in columns] for members in (*others, new)]
+
+    def adds_nothing(rows):
+        return rank(rows) == rank(rows[:-1])
+
+    if adds_nothing(table):
+        return False
+    for few in itertools.chain.from_iterable(itertools.combinations(sites, n) for n in range(1, min_sites)):
+        outside = [k for k, one in enumerate(columns) if one.partition(":")[0] not in few]
+        if adds_nothing([[row[k] for k in outside] for row in table]):
+            return True
+    return False

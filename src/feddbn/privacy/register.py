@@ -14,30 +14,48 @@ data, written ``site:data``.
 Sites that were in the same sums with the same versions have the same coefficient in every combination. So only
 groups of such sites with fewer than `min_sites` members can be shown, and few unions of them have to be tried.
 
-A site knows its own sums. It learns those of the others on its roster from what they sign (`privacy.secagg`), so that a
-server cannot keep the sums of one group from another.
+A site knows its own sums. It learns those of the others on its roster, and what these have heard, from what they sign
+(`privacy.secagg`), and keeps it: a server cannot keep the sums of one group from another. It never hears of sums that were
+made after it was last asked and without it. So the numbers of sites that are not in a sum are also taken for known, all of
+them: the sum must not show few of its own sites even then.
 
-Sums that carry noise are not in the register: what they tell together is what the accountant counts.
+Only what a new sum adds counts: combinations that it is no part of are not made worse by it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from feddbn.errors import AggregationError
+from feddbn.errors import AggregationError, ProtocolError
+from feddbn.privacy.shamir import MAX_SHARES
 
-__all__ = ["MOST_SETS", "Members", "MemoryShelf", "Register", "Shelf", "member", "shown_by"]
+__all__ = [
+    "MOST_SETS",
+    "Entry",
+    "Members",
+    "MemoryShelf",
+    "Register",
+    "Shelf",
+    "check_data",
+    "member",
+    "read_entries",
+    "shown_by",
+]
 
 Members = frozenset[str]
-MOST_SETS = 1_000
-"""Sets that one site may report; a site with more takes part in sums with noise only."""
-MOST_TRIED = 5_000
+MOST_SETS = 200
+"""Sums that one site may know of; a site with more takes part in sums with noise only."""
+MOST_TRIED = 1_000
+_MEMBER = re.compile("[0-9a-f]{16}:[0-9a-f]{0,16}")
 
 
 def member(public: bytes, data: str) -> str:
@@ -52,22 +70,37 @@ def _site(one: str) -> str:
     return one.partition(":")[0]
 
 
-def shown_by(sets: Collection[Members], min_sites: int) -> frozenset[str]:
-    """Return sites, fewer than `min_sites`, that some combination of the sums over `sets` shows; empty if there are none.
+def shown_by(new: Members, known: Collection[Members], min_sites: int) -> frozenset[str]:
+    """Return sites, fewer than `min_sites`, that a sum over `new` would show together with the sums that are known.
+
+    Empty if there are none.
 
     Raises
     ------
     AggregationError
         If the sets are so many and so different that this cannot be told.
     """
-    columns = sorted(frozenset[str]().union(*sets))
-    table = np.array([[float(one in members) for one in columns] for members in sets]).reshape(len(sets), -1)
-    rank = _rank(table)
+    others = [members for members in dict.fromkeys(known) if members != new]
+    sites = {_site(one) for one in new}
+    cut = [frozenset(one for one in members if _site(one) in sites) for members in others]
+    return _shown(new, others, min_sites) or _shown(new, [members for members in cut if members], min_sites)
+
+
+def _shown(new: Members, others: Sequence[Members], min_sites: int) -> frozenset[str]:
+    columns = sorted(new.union(*others))
+    table = np.array([[float(one in members) for one in columns] for members in (*others, new)])
+    if _adds_nothing(table):
+        return frozenset()
     owners = np.array([_site(one) for one in columns])
     for few in _unions(_groups(table, owners), min_sites):
-        if _rank(table[:, ~np.isin(owners, list(few))]) < rank:
+        if _adds_nothing(table[:, ~np.isin(owners, list(few))]):
             return few
     return frozenset()
+
+
+def _adds_nothing(table: np.ndarray) -> bool:
+    """Whether the last row is a combination of those before it."""
+    return _rank(table) == _rank(table[:-1])
 
 
 def _rank(table: np.ndarray) -> int:
@@ -101,50 +134,103 @@ def _unions(groups: list[frozenset[str]], min_sites: int) -> Iterator[frozenset[
                 stack.append((so_far | groups[index], index + 1))
 
 
+@dataclass(frozen=True)
+class Entry:
+    """A set of members whose numbers were added up, as one of them has signed it."""
+
+    members: Members
+    signer: str = ""
+    signature: str = ""
+
+    @property
+    def statement(self) -> bytes:
+        """What its signer has signed."""
+        return b"sum " + json.dumps(sorted(self.members)).encode()
+
+    def listed(self) -> list[object]:
+        """As messages carry it."""
+        return [sorted(self.members), self.signer, self.signature]
+
+
+def read_entries(value: object) -> tuple[Entry, ...]:
+    """Return entries out of a message, or refuse it."""
+    if not isinstance(value, list) or len(value) > MOST_SETS:
+        raise ProtocolError(f"a register is a list of at most {MOST_SETS} earlier sums.")
+    return tuple(_entry(one) for one in value)
+
+
+def _entry(value: object) -> Entry:
+    wrong = ProtocolError(
+        "an earlier sum in a register is not a list of members, its signer and a signature."
+    )
+    if not isinstance(value, list) or len(value) != 3 or not isinstance(value[0], list):
+        raise wrong
+    members, signer, signature = value
+    if not 0 < len(members) <= MAX_SHARES or not all(
+        isinstance(one, str) and _MEMBER.fullmatch(one) for one in members
+    ):
+        raise wrong
+    if (
+        not isinstance(signer, str)
+        or not isinstance(signature, str)
+        or len(signer) > 16
+        or len(signature) > 128
+    ):
+        raise wrong
+    return Entry(frozenset(members), signer, signature)
+
+
+def check_data(value: object) -> str:
+    """Return what names a version of data out of a message, or refuse it."""
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{0,16}", value):
+        raise ProtocolError("a version of data is named by at most 16 hexadecimal digits.")
+    return value
+
+
 class Shelf(Protocol):
-    """Where the sets of a site's sums are kept; `add` has happened when it returns."""
+    """Where what a site knows of earlier sums is kept; `add` has happened when it returns."""
 
     def hold(self) -> AbstractContextManager[None]:
         """Keep others from reading and writing meanwhile."""
         ...
 
-    def sets(self) -> tuple[Members, ...]:
-        """Return all sets."""
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all entries, this site's own and those it was told."""
         ...
 
-    def add(self, members: Members) -> None:
-        """Keep one more set."""
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Keep some more."""
         ...
 
 
 class MemoryShelf:
-    """Sets that are forgotten with the object: for sites of one process."""
+    """Entries that are forgotten with the object: for sites of one process."""
 
     def __init__(self) -> None:
-        self._sets: list[Members] = []
+        self._entries: list[Entry] = []
 
     def hold(self) -> AbstractContextManager[None]:
         """There is nobody else."""
         return nullcontext()
 
-    def sets(self) -> tuple[Members, ...]:
-        """Return all sets."""
-        return tuple(self._sets)
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all entries."""
+        return tuple(self._entries)
 
-    def add(self, members: Members) -> None:
-        """Keep one more set."""
-        self._sets.append(members)
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Keep some more."""
+        self._entries += entries
 
 
 class Register:
-    """The sums that a site's data have been part of.
+    """The sums that a site's data have been part of, and those it was told of.
 
     Parameters
     ----------
     data
         Names the present version of the data; it tells others nothing about the content.
     shelf
-        Where the sets are kept, of this version and of earlier ones.
+        Where entries are kept, of this version and of earlier ones.
     noisy
         Whether noise covers what is asked for: then nothing is compared, told or kept.
     """
@@ -153,32 +239,43 @@ class Register:
         self.data = data
         self._shelf: Shelf = MemoryShelf() if shelf is None else shelf
         self._noisy = noisy
+        self._told: set[Members] = set()
         self._admitted: set[Members] = set()
 
-    def told(self) -> tuple[Members, ...]:
-        """Return what the other sites are told."""
-        return () if self._noisy else self._shelf.sets()
+    def tell(self) -> tuple[Entry, ...]:
+        """Return what the other sites are told, at the beginning of an epoch."""
+        entries = () if self._noisy else self._shelf.entries()
+        self._told = {entry.members for entry in entries}
+        self._admitted = set()
+        return entries
 
-    def admit(self, members: Members, of_others: Collection[Members], min_sites: int) -> None:
+    def admit(self, new: Entry, of_others: Collection[Entry], min_sites: int) -> None:
         """Write a sum down before it is opened, or refuse it.
 
         Raises
         ------
         AggregationError
-            If together with earlier sums, of this site or of the others', it would show fewer than `min_sites` sites.
+            If together with earlier sums it would show fewer than `min_sites` sites, or if another run has added a sum of
+            which the others of this epoch have not been told.
         """
         # What is on the shelf stays there: a sum over the same sites again needs no reading.
-        if self._noisy or members in self._admitted:
+        if self._noisy or new.members in self._admitted:
             return
         with self._shelf.hold():
-            own = self._shelf.sets()
-            known = list(dict.fromkeys([*own, *of_others, members]))
-            if len(known) > MOST_SETS or (len(known) > 1 and shown_by(known, min_sites)):
+            kept = {entry.members for entry in self._shelf.entries()}
+            if kept - self._told - self._admitted:
+                raise AggregationError(
+                    "another run has added up data of this site since the sites agreed on keys; agree on keys again. Nothing "
+                    "was revealed."
+                )
+            known = [*kept, *(entry.members for entry in of_others)]
+            if len(known) > MOST_SETS or shown_by(new.members, known, min_sites):
                 raise AggregationError(
                     "the sites of this sum, or their data, are not those of an earlier sum: together they would show "
                     f"fewer than {min_sites} sites. Ask the same sites with the same data again, or use a study with "
                     "noise. Nothing was revealed."
                 )
-            if members not in own:
-                self._shelf.add(members)
-        self._admitted.add(members)
+            heard = {entry.members: entry for entry in (*of_others, new) if entry.members not in kept}
+            if heard:
+                self._shelf.add(list(heard.values()))
+        self._admitted |= {new.members, *heard}

@@ -28,7 +28,9 @@ what sites sign, so sites that were greeted with different studies do not share 
 
 Every site of the roster takes part in every sum: sums over chosen sites could be subtracted from one another.
 
-Why the list of survivors needs no signature if it is the whole roster: K sites, threshold t > 2K/3, c < K/3 of
+The threshold is above two thirds of the sites of the *study*, however few of them are on the roster.
+
+Why the list of survivors needs no signature if it is the whole roster: at most K sites, threshold t > 2K/3, c < K/3 of
 them hand everything to the server. Let A honest sites be told "all are there" and reveal shares of b only. They
 sign no other list for this slot. To open c_j of one site the server needs t sites that signed a list without j,
 so K - A >= t; to open b_j as well it needs A + c >= t. Together K + c >= 2t > 4K/3, which is false.
@@ -59,7 +61,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.errors import AggregationError, ParameterError, ProtocolError
-from feddbn.privacy.register import MOST_SETS, Members
+from feddbn.privacy.register import Entry
 from feddbn.privacy.shamir import MAX_SHARES
 
 __all__ = [
@@ -76,7 +78,6 @@ __all__ = [
     "order_of",
     "read_integer",
     "read_names",
-    "read_sets",
     "read_text",
     "require_everybody",
     "rows_of",
@@ -121,13 +122,14 @@ class Advert:
     site: str
     public: bytes
     data: str
-    sets: tuple[Members, ...]
+    entries: tuple[Entry, ...]
+    min_sites: int
 
     @property
     def statement(self) -> bytes:
         """The bytes that are signed."""
-        listed = [sorted(members) for members in self.sets]
-        numbers = [self.epoch, self.n_slots, self.length]
+        listed = [entry.listed() for entry in self.entries]
+        numbers = [self.epoch, self.n_slots, self.length, self.min_sites]
         return b"advert " + _canonical(
             [self.run, self.study, *numbers, self.site, self.public.hex(), self.data, listed]
         )
@@ -138,22 +140,12 @@ def survivors_statement(order: Order, roster: Roster, names: Sequence[str]) -> b
     return b"survivors " + _canonical([roster.context.hex(), order.context.hex(), list(names)])
 
 
-def read_sets(value: object) -> tuple[Members, ...]:
-    """Return a register out of a message, or refuse the message."""
-    if not isinstance(value, list) or len(value) > MOST_SETS:
-        raise ProtocolError("a secure-aggregation message lacks a list of at most 1000 earlier sums.")
-    for members in value:
-        if not isinstance(members, list) or not all(isinstance(one, str) for one in members):
-            raise ProtocolError("a secure-aggregation message has an earlier sum without a list of members.")
-    return tuple(frozenset(members) for members in value)
-
-
 @dataclass(frozen=True)
 class Roster:
     """The sites of one epoch, in sorted order; share number of a site is its position plus one.
 
     Vectors up to `length` use masks of that length, which sites can compute before they are asked. `data` names the
-    version of each site's data, `sets` are the sums that they have been part of.
+    version of each site's data, `entries` are the sums that they know of; `min_sites` is the largest that one asks for.
     """
 
     run: str
@@ -164,7 +156,8 @@ class Roster:
     publics: tuple[bytes, ...]
     threshold: int
     data: tuple[str, ...] = ()
-    sets: frozenset[Members] = frozenset()
+    entries: tuple[Entry, ...] = ()
+    min_sites: int = 2
 
     def __post_init__(self) -> None:
         if list(self.names) != sorted(set(self.names)):
@@ -183,7 +176,8 @@ class Roster:
         """Digest of the whole roster; it goes into every key two sites derive."""
         keys = [public.hex() for public in self.publics]
         parts = [self.run, self.epoch, self.n_slots, self.length, list(self.names), keys, self.threshold]
-        parts += [list(self.data), sorted(sorted(members) for members in self.sets)]
+        # What sites know of earlier sums is signed with their keys; which of it another can check is its own business.
+        parts += [list(self.data), self.min_sites]
         return hashlib.sha256(b"roster " + _canonical(parts)).digest()
 
     @cached_property

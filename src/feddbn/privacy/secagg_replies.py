@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,13 @@ from feddbn.errors import ProtocolError
 from feddbn.privacy.fixed_point import LIMBS
 from feddbn.privacy.keys import KEY_BYTES, TAG_BYTES
 from feddbn.privacy.majority import odd_ones
-from feddbn.privacy.secagg import KIND, SIGNATURE_BYTES, Message, read_sets, rows_of
+from feddbn.privacy.register import check_data, read_entries
+from feddbn.privacy.secagg import KIND, SIGNATURE_BYTES, Message, read_integer, rows_of
+from feddbn.privacy.shamir import MAX_SHARES
 
-__all__ = ["Asked", "listed_sets"]
+__all__ = ["TOLD", "Asked", "told_by"]
+
+TOLD = ("data", "sets", "min_sites")
 
 # What a reply calls itself, where that is not the name of the phase.
 _ANSWERS = {"advertise": "advert", "share": "shares", "deliver": "ready"}
@@ -76,7 +81,7 @@ class Asked:
         vectors = [_masked_vector(site, arrays)] if self.phase == "masked" else []
         try:
             if self.phase == "advertise":
-                listed_sets(meta.get("sets"))
+                told_by(meta)
             return vectors + [rows_of(arrays, key, shape) for key, shape in self._shapes().items()]
         except ProtocolError as error:
             raise ProtocolError(f"site {site!r}: {error}") from None
@@ -105,6 +110,10 @@ def _masked_vector(site: str, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     return y
 
 
-def listed_sets(sets: object) -> list[list[str]]:
-    """Return what a site says it has been part of, as messages carry it."""
-    return [sorted(members) for members in read_sets(sets)]
+def told_by(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a site tells the others with its key: its data, the sums it knows of, the fewest sites it asks for."""
+    fewest = read_integer(meta, "min_sites")
+    if not 2 <= fewest <= MAX_SHARES:
+        raise ProtocolError(f"it asks for sums of at least {fewest} sites.")
+    sets = [entry.listed() for entry in read_entries(meta.get("sets"))]
+    return {"data": check_data(meta.get("data")), "sets": sets, "min_sites": fewest}

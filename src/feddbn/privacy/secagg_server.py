@@ -38,7 +38,7 @@ from feddbn.privacy.secagg import (
     require_everybody,
     usual_threshold,
 )
-from feddbn.privacy.secagg_replies import Asked, listed_sets
+from feddbn.privacy.secagg_replies import TOLD, Asked, told_by
 from feddbn.privacy.shamir import combine_shares
 
 __all__ = ["OpenedSum", "SecAggServer"]
@@ -97,7 +97,7 @@ class SecAggServer:
         self._epoch = -1
         self._n_slots = 0
         self._length = 0
-        self._adverts: dict[str, tuple[bytes, bytes, str, list[list[str]]]] = {}
+        self._adverts: dict[str, tuple[bytes, bytes, dict[str, Any]]] = {}
         self._pending: Roster | None = None
         self._roster: Roster | None = None
         self._commitments: dict[str, np.ndarray] = {}
@@ -132,8 +132,7 @@ class SecAggServer:
         asked = self._asked("advertise")
         for site, reply in replies.items():
             public, signature = (rows.tobytes() for rows in asked.read(site, reply))
-            meta = reply[0]
-            self._adverts[site] = (public, signature, str(meta.get("data")), listed_sets(meta.get("sets")))
+            self._adverts[site] = (public, signature, told_by(reply[0]))
         names = tuple(sorted(self._adverts))
         refuse_below(len(names), self.min_sites, "too few sites answered the call for keys")
         threshold = self._threshold
@@ -141,10 +140,10 @@ class SecAggServer:
             threshold = usual_threshold(len(names), self.min_sites)
         publics = tuple(self._adverts[name][0] for name in names)
         refuse_below(len(names), threshold, "too few sites answered the call for keys")
-        data = tuple(self._adverts[name][2] for name in names)
-        sets = frozenset(frozenset(members) for name in names for members in self._adverts[name][3])
+        told = {key: [self._adverts[name][2][key] for name in names] for key in TOLD}
+        about: dict[str, Any] = {"data": tuple(told["data"]), "min_sites": max(told["min_sites"])}
         self._pending = Roster(
-            self.run, self._epoch, self._n_slots, self._length, names, publics, threshold, data, sets
+            self.run, self._epoch, self._n_slots, self._length, names, publics, threshold, **about
         )
         signatures = [self._adverts[name][1] for name in names]
         return (
@@ -152,8 +151,7 @@ class SecAggServer:
                 **self._meta("share"),
                 "names": list(names),
                 "threshold": threshold,
-                "data": [self._adverts[name][2] for name in names],
-                "sets": [self._adverts[name][3] for name in names],
+                **told,
             },
             {"publics": as_bytes(publics), "signatures": as_bytes(signatures)},
         )

@@ -32,7 +32,7 @@ from feddbn.privacy.keys import (
     seal,
     verify_signature,
 )
-from feddbn.privacy.register import Register, member
+from feddbn.privacy.register import Entry, Register, member
 from feddbn.privacy.secagg import (
     DEFAULT_MIN_SITES,
     KIND,
@@ -86,6 +86,8 @@ class SecAggSite:
         Makes the masks of pairs; `keystream`, or in a simulation one that computes each only once.
     study
         Digest of the study; sites of one roster were all greeted with the same.
+    n_sites
+        How many sites the study has: the threshold is above two thirds of them. 0: as many as are on the roster.
     register
         The sums that this site's data have been part of.
     opening
@@ -103,12 +105,14 @@ class SecAggSite:
         fractional_bits: int = DEFAULT_FRACTIONAL_BITS,
         stream: Callable[[bytes, int, bool], bytes] = keystream,
         study: str = "",
+        n_sites: int = 0,
         register: Register | None = None,
         opening: Callable[[frozenset[str]], None] = lambda contributors: None,
     ) -> None:
         self.name = name
         self.run = run
         self.study = study
+        self.n_sites = n_sites
         self._register = Register() if register is None else register
         self._opening = opening
         self.min_sites = check_min_sites(min_sites)
@@ -167,10 +171,12 @@ class SecAggSite:
         key = AgreementKey.fresh(self._random_bytes)
         self._epoch = Epoch(self.name, epoch, n_slots, length, key, self._stream)
         self._last_epoch = epoch
-        data, sets = self._register.data, self._register.told()
-        advert = Advert(self.run, self.study, epoch, n_slots, length, self.name, key.public, data, sets)
+        data, entries = self._register.data, self._register.tell()
+        about = (self.name, key.public, data, entries, self.min_sites)
+        advert = Advert(self.run, self.study, epoch, n_slots, length, *about)
         signature = self._identity.sign(advert.statement)
-        told = {"data": data, "sets": [sorted(members) for members in sets]}
+        sets = [entry.listed() for entry in entries]
+        told = {"data": data, "sets": sets, "min_sites": self.min_sites}
         return {**self._reply("advert", epoch), **told}, {
             "public": as_bytes([key.public])[0],
             "signature": as_bytes([signature])[0],
@@ -298,7 +304,9 @@ class SecAggSite:
         if alive != roster.members:
             self._require_signatures(order, roster, names, arrays)
         assert state.shares is not None
-        self._register.admit(self._members(roster, alive), roster.sets, self.min_sites)
+        self._register.admit(
+            self._entry(roster, alive), roster.entries, max(self.min_sites, roster.min_sites)
+        )
         self._opening(alive)
         state.masked, state.expected = None, None
         slot = order.slot
@@ -358,12 +366,15 @@ class SecAggSite:
         )
         refuse_below(n_signed, roster.threshold, "too few sites signed this list of survivors")
 
-    def _members(self, roster: Roster, alive: frozenset[str]) -> frozenset[str]:
-        return frozenset(
+    def _entry(self, roster: Roster, alive: frozenset[str]) -> Entry:
+        """The sum as the register keeps it, signed: others believe it if one of its members says so."""
+        members = frozenset(
             member(self._pinned[name], data)
             for name, data in zip(roster.names, roster.data, strict=True)
             if name in alive
         )
+        signer = member(self._identity.public, "")[:-1]
+        return Entry(members, signer, self._identity.sign(Entry(members).statement).hex())
 
     @property
     def guaranteed_contributors(self) -> int:

@@ -1,5 +1,6 @@
 """Which sums together show too few sites: against brute force over combinations, and what a register does about it."""
 
+import hashlib
 import itertools
 
 import numpy as np
@@ -7,13 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feddbn.errors import AggregationError
-from feddbn.privacy.register import MemoryShelf, Register, member, shown_by
-from support.combinations import by_brute_force
+from feddbn.errors import AggregationError, ProtocolError
+from feddbn.privacy.register import Entry, MemoryShelf, Register, check_data, member, read_entries, shown_by
+from support.combinations import adds_something_small
+
+
+def site(name):
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def of(*names, data="1"):
-    return frozenset(f"{name}:{data}" for name in names)
+    return frozenset(f"{site(name)}:{data}" for name in names)
 
 
 members = st.sets(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("12")), min_size=3).map(
@@ -24,49 +29,113 @@ members = st.sets(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("12")), 
 @given(st.lists(members, min_size=1, max_size=5), st.integers(2, 4))
 @settings(deadline=None, max_examples=150)
 def test_what_is_shown_is_what_brute_force_finds(sets, min_sites):
-    assert bool(shown_by(list(dict.fromkeys(sets)), min_sites)) == by_brute_force(sets, min_sites)
+    *known, new = sets
+    whole = adds_something_small(new, known, min_sites)
+    sites = {one.partition(":")[0] for one in new}
+    cut = [frozenset(one for one in other if one.partition(":")[0] in sites) for other in known]
+    alone = adds_something_small(new, [other for other in cut if other], min_sites)
+    assert bool(shown_by(new, known, min_sites)) == (whole or alone)
 
 
 def test_three_sums_that_differ_by_three_sites_each_show_one():
-    sets = [of(*"abc"), of(*"def"), of(*"abcdefg")]
-    assert not any(shown_by(pair, 3) for pair in itertools.combinations(sets, 2))
-    assert shown_by(sets, 3) == {"g"}
+    *known, new = [of(*"abc"), of(*"def"), of(*"abcdefg")]
+    assert not any(shown_by(new, [one], 3) for one in known)
+    assert shown_by(new, known, 3) == {site("g")}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_a_chain_of_sums_is_stopped_in_every_order_by_what_its_sites_know(order):
+    # The first and the second differ by three sites, and so on; all three together show x.
+    sums = [of(*"def"), of(*"abcdef"), of(*"abcx")]
+    shelves = {name: MemoryShelf() for name in "abcdefx"}
+    opened = 0
+    for number in order:
+        members = [name for name in shelves if f"{site(name)}:1" in sums[number]]
+        registers = {name: Register("1", shelves[name]) for name in members}
+        told = [entry for register in registers.values() for entry in register.tell()]
+        try:
+            for register in registers.values():
+                register.admit(Entry(sums[number]), told, 3)
+            opened += 1
+        except AggregationError:
+            continue
+    assert opened == 2
+
+
+def test_a_sum_of_another_run_since_the_keys_were_agreed_on_is_noticed():
+    shelf = MemoryShelf()
+    slow, quick = register_on(shelf), register_on(shelf)
+    quick.admit(Entry(of(*"abc")), (), 3)
+    with pytest.raises(AggregationError, match="another run has added up data of this site"):
+        slow.admit(Entry(of(*"abcdefg")), (), 3)
+    slow.tell()
+    slow.admit(Entry(of(*"abcdefg")), (), 3)
 
 
 def test_new_rows_at_one_site_are_shown_and_at_three_sites_are_not():
     first = of(*"abcd")
     one = of("a", data="2") | of(*"bcd")
     three = of(*"abc", data="2") | of("d")
-    assert shown_by([first, one], 3) == {"a"}
-    assert not shown_by([first, three], 3)
+    assert shown_by(one, [first], 3) == {site("a")}
+    assert not shown_by(three, [first], 3)
+
+
+def register_on(shelf):
+    """A site that has just told the others what it knows."""
+    register = Register("1", shelf)
+    register.tell()
+    return register
 
 
 def test_a_register_refuses_the_fourth_site_being_left_out_and_takes_the_same_sum_again():
     shelf = MemoryShelf()
-    register = Register("1", shelf)
-    register.admit(of(*"abcd"), (), 3)
-    register.admit(of(*"abcd"), (), 3)
+    register = register_on(shelf)
+    register.admit(Entry(of(*"abcd")), (), 3)
+    register.admit(Entry(of(*"abcd")), (), 3)
     with pytest.raises(AggregationError, match="together they would show fewer than 3 sites"):
-        register.admit(of(*"abc"), (), 3)
-    assert shelf.sets() == (of(*"abcd"),)
+        register.admit(Entry(of(*"abc")), (), 3)
+    assert shelf.entries() == (Entry(of(*"abcd")),)
     # A later run of the same site reads what was kept, and what is refused is not.
     with pytest.raises(AggregationError, match="fewer than 3 sites"):
-        Register("1", shelf).admit(of(*"abcde"), (), 3)
-    Register("1", shelf).admit(of(*"abcdefg"), (), 3)
+        register_on(shelf).admit(Entry(of(*"abcde")), (), 3)
+    register_on(shelf).admit(Entry(of(*"abcdefg")), (), 3)
 
 
-def test_sums_that_others_report_count():
+def test_sums_that_others_report_count_and_are_kept():
+    told = [Entry(of(*"abc")), Entry(of(*"def"))]
     with pytest.raises(AggregationError, match="fewer than 3 sites"):
-        Register("1").admit(of(*"abcdefg"), [of(*"abc"), of(*"def")], 3)
+        register_on(MemoryShelf()).admit(Entry(of(*"abcdefg")), told, 3)
+    shelf = MemoryShelf()
+    register_on(shelf).admit(Entry(of(*"abcdef")), told, 3)
+    assert {entry.members for entry in shelf.entries()} == {of(*"abc"), of(*"def"), of(*"abcdef")}
 
 
 def test_noise_covers_every_set_and_tells_nobody():
     shelf = MemoryShelf()
-    Register("1", shelf).admit(of(*"abcd"), (), 3)
+    register_on(shelf).admit(Entry(of(*"abcd")), (), 3)
     noisy = Register("1", shelf, noisy=True)
-    noisy.admit(of(*"abc"), [of(*"abcd")], 3)
-    assert shelf.sets() == (of(*"abcd"),)
-    assert noisy.told() == ()
+    assert noisy.tell() == ()
+    noisy.admit(Entry(of(*"abc")), [Entry(of(*"abcd"))], 3)
+    assert shelf.entries() == (Entry(of(*"abcd")),)
+
+
+def test_a_register_in_a_message_is_checked_before_anything_is_kept():
+    good = Entry(of(*"abc"), site("a"), "00")
+    assert read_entries([good.listed()]) == (good,)
+    many = [f"{k:016x}:" for k in range(256)]
+    for value in (
+        "x",
+        [["abc"]],
+        [[["abc"], "", ""]],
+        [[many, "", ""]],
+        [[[], "", ""]],
+        [good.listed()] * 201,
+    ):
+        with pytest.raises(ProtocolError):
+            read_entries(value)
+    for value in (None, "x" * 5, "a" * 17):
+        with pytest.raises(ProtocolError, match="at most 16 hexadecimal digits"):
+            check_data(value)
 
 
 def test_too_many_different_sums_are_refused():
@@ -74,7 +143,7 @@ def test_too_many_different_sums_are_refused():
     sites = [f"s{i}" for i in range(60)]
     sets = [of(*rng.choice(sites, 30, replace=False)) for _ in range(12)]
     with pytest.raises(AggregationError, match="too many different sums to tell"):
-        shown_by(sets, 6)
+        shown_by(sets[0], sets[1:], 6)
 
 
 def test_members_hide_names_and_tell_data_apart():

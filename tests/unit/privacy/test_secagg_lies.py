@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.errors import AggregationError, ProtocolError
+from feddbn.privacy.register import Entry, member
 from feddbn.privacy.secagg import (
     Order,
 )
@@ -181,17 +182,45 @@ def test_sites_that_were_greeted_with_different_studies_share_no_roster():
 
 
 def test_server_cannot_hide_or_invent_earlier_sums():
-    wire = Wire()
-    wire.sites["s01"]._register._shelf.add(frozenset({"x:1", "y:1", "z:1"}))
-    for sets in ([], [["x:1", "y:1"]]):
+    wire = Wire().set_up()
+    wire.mask()
+    wire.open()
+    for key, value in (("sets", []), ("data", "abc"), ("min_sites", 2)):
         meta, arrays = roster_request(wire)
-        meta["sets"][1] = sets
+        assert meta["sets"][1]
+        meta[key][1] = value
         with pytest.raises(AggregationError, match="'s01' is not signed by its pinned identity"):
             wire.sites["s00"].handle(meta, arrays, None)
-    meta, arrays = roster_request(wire)
-    meta["data"][1] = "other data"
-    with pytest.raises(AggregationError, match="'s01' is not signed by its pinned identity"):
-        wire.sites["s00"].handle(meta, arrays, None)
+
+
+def test_site_cannot_make_up_sums_of_others():
+    wire = Wire()
+    made_up = [f"{k:016x}:" for k in range(3)]
+    signer = member(wire.pinned["s02"], "")[:-1]
+    for members in (made_up, [*made_up, f"{signer}:"]):
+        wire.sites["s01"]._register._shelf._entries[:] = [Entry(frozenset(members), signer, "00" * 64)]
+        with pytest.raises(AggregationError, match="'s01' tells of an earlier sum that its members have not"):
+            wire.sites["s00"].handle(*roster_request(wire), None)
+    # Of sites that nobody here knows nothing can be checked, and nothing is believed.
+    wire.sites["s01"]._register._shelf._entries[:] = [Entry(frozenset(made_up), "0" * 16, "00" * 64)]
+    wire.set_up()
+    wire.mask()
+    assert wire.open().contributors == tuple(wire.names)
+
+
+def test_threshold_is_of_the_sites_of_the_study():
+    wire = Wire(n_sites=4)
+    for site in wire.sites.values():
+        site.n_sites = 7
+    with pytest.raises(AggregationError, match="the threshold 3 is too low for 4 sites; it must be 5"):
+        wire.sites["s00"].handle(*roster_request(wire), None)
+
+
+def test_fewest_sites_are_those_of_the_most_careful_site():
+    wire = Wire(n_sites=5)
+    wire.sites["s04"] = wire.site("s04", min_sites=6)
+    with pytest.raises(AggregationError, match="does not join so small a roster: 5 sites, but 6 are needed"):
+        wire.sites["s00"].handle(*roster_request(wire), None)
 
 
 def test_an_incomplete_sum_is_opened_only_with_enough_signatures_on_one_list():

@@ -30,15 +30,14 @@ class _Incomplete(NotEnoughSites):
 class _Courier:
     """Carries messages of secure aggregation inside numbered requests, so that answers pass the sites' fence.
 
-    Before a sum is opened it makes sure that the study's rule on missing sites allows it. After the first sum, unless
-    noise covers it, the sites are fixed: sites refuse what, together with it, would show single ones.
+    Before a sum is opened it makes sure that the study's rule on missing sites allows it. After the first sum the sites
+    are fixed: sites refuse what, together with it, would show single ones.
     """
 
     def __init__(self, study: Study, line: Line) -> None:
         self.sites = tuple(sorted(study.sites))
         self._line = line
         self._may_miss = study.attendance.when_missing == "continue"
-        self._has_noise = study.privacy.epsilon is not None
         self._turn: Turn | None = None
         self._fixed: frozenset[str] = frozenset()
         self._masked: set[str] = set()
@@ -47,7 +46,7 @@ class _Courier:
         """Say which task the next messages are about."""
         self._turn = turn
         self._masked = set()
-        self._fixed = frozenset() if self._has_noise else frozenset(turn.counted)
+        self._fixed = frozenset(turn.counted)
 
     def _require_whole(self, turn: Turn) -> None:
         """Raise if the sum that is about to be opened lacks a site that must be in it."""
@@ -107,8 +106,8 @@ class MaskedSums:
         self._courier = _Courier(study, line)
         privacy = study.privacy
         self._max_norm = privacy.max_norm
-        # Noise is spread over the sites the threshold guarantees, so that must not change with the roster.
-        threshold = None if privacy.epsilon is None else guaranteed_sites(study)
+        # Two thirds of the study's sites, whoever is on the roster: sites accept no less, and noise is spread over so many.
+        threshold = guaranteed_sites(study)
         self._secure = SecureFederation(
             self._courier, line.run_id, privacy.min_sites, threshold, study.variables
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tomllib
@@ -44,11 +45,17 @@ def read_peers(path: Path) -> dict[str, bytes]:
 
 
 def site_masking(
-    name: str, identity: Identity, peers: Mapping[str, bytes], min_sites: int, registers: Path | None
+    name: str,
+    identity: Identity,
+    peers: Mapping[str, bytes],
+    min_sites: int,
+    registers: Path | None,
+    noise_covers: float = 0.0,
 ) -> Callable[[str, Study, SiteEndpoint], Callable[[bytes], bytes]]:
     """Return what makes a site's end of secure aggregation for a run.
 
-    Its sums are written down below `registers`; None keeps them in memory, which is for simulations only.
+    Its sums are written down below `registers`; None keeps them in memory, which is for simulations only. Sums with noise of
+    an epsilon up to `noise_covers` are not: noise for a recording or a row is noise for a whole site only if it is large.
     """
     in_memory = MemoryShelf()
     versions: list[str] = []
@@ -59,7 +66,7 @@ def site_masking(
             # The data were read once, when the site was opened.
             versions.append(data_version(site.whole, identity))
         shelf = in_memory if registers is None else FileShelf(registers, run_id, study.digest)
-        register = Register(versions[0], shelf, noisy=study.privacy.epsilon is not None)
+        register = Register(versions[0], shelf, noisy=(study.privacy.epsilon or math.inf) <= noise_covers)
         secagg = SecAggSite(
             name,
             identity,
@@ -68,6 +75,7 @@ def site_masking(
             os.urandom,
             fewest,
             study=study.digest,
+            n_sites=len(study.sites),
             register=register,
             opening=site.opening,
         )

@@ -21,6 +21,9 @@ from feddbn.runtime.deployed.store import REGISTER, EventLog, FileStore, prune_r
 
 __all__ = ["describe_data", "open_site", "read_data", "study_checks"]
 
+COVERING_EPSILON = 1.0
+"""Sums of a study with at most this epsilon, at a site with a budget, may be over any sites."""
+
 
 def read_data(settings: SiteSettings, variables: tuple[str, ...] | None = None) -> SiteData:
     """Return the site's recordings, with these of its variables."""
@@ -122,7 +125,10 @@ def open_site(
     if long_lived and owner.identity is not None and settings.peers is not None:
         from feddbn.runtime.deployed.masking import site_masking
 
-        masked = site_masking(name, owner.identity, owner.keys, policy.min_sites, settings.state / REGISTER)
+        # Only a budget keeps many noisy sums from telling together what one does not.
+        covers = 0.0 if policy.max_epsilon is None else COVERING_EPSILON
+        registers = settings.state / REGISTER
+        masked = site_masking(name, owner.identity, owner.keys, policy.min_sites, registers, covers)
 
     def approve(run_id: str, study: Study, begins: bool) -> None:
         if submitter and study.lead and submitter != study.lead:

@@ -11,15 +11,15 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from feddbn.core.designs.recordings import Recording, SiteData
-from feddbn.errors import FileError
+from feddbn.errors import FileError, ProtocolError
 from feddbn.privacy.keys import Identity
-from feddbn.privacy.register import Members
+from feddbn.privacy.register import Entry, read_entries
 
 __all__ = ["FileShelf", "data_version"]
 
@@ -43,7 +43,7 @@ def _digest(recording: Recording) -> str:
 
 
 class FileShelf:
-    """The sets of sums of one site in a file, with what its owner may want to know of each."""
+    """What one site knows of earlier sums, in a file, with what its owner may want to know of each."""
 
     def __init__(self, directory: Path, run_id: str, study: str) -> None:
         self._path = Path(directory) / "sums.jsonl"
@@ -57,19 +57,20 @@ class FileShelf:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def sets(self) -> tuple[Members, ...]:
-        """Return every set that is on disk, in the order they were written."""
-        return tuple(dict.fromkeys(frozenset(json.loads(line)["members"]) for line in self._lines()))
+    def entries(self) -> tuple[Entry, ...]:
+        """Return every sum that is on disk, this site's own and those it was told of, in the order they were written."""
+        return tuple({entry.members: entry for _, entry in self._lines()}.values())
 
-    def add(self, members: Members) -> None:
-        """Write one more set; it is on disk when this returns."""
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Write some more; they are on disk when this returns."""
         is_new = not self._path.exists()
-        kept = b"".join(line + b"\n" for line in self._lines())
+        kept = sum(len(line) + 1 for line, _ in self._lines())
         with open(self._path, "ab", opener=_private) as file:
-            file.truncate(len(kept))
-            file.write(
-                json.dumps({**self._about, "members": sorted(members)}, sort_keys=True).encode() + b"\n"
-            )
+            file.truncate(kept)
+            for entry in entries:
+                file.write(
+                    json.dumps({**self._about, "sum": entry.listed()}, sort_keys=True).encode() + b"\n"
+                )
             file.flush()
             os.fsync(file.fileno())
         if is_new:
@@ -79,25 +80,25 @@ class FileShelf:
             finally:
                 os.close(directory)
 
-    def _lines(self) -> list[bytes]:
-        """Whole lines; what follows the last newline was cut short."""
+    def _lines(self) -> list[tuple[bytes, Entry]]:
+        """Whole lines and what they say; what follows the last newline was cut short."""
         try:
             lines = self._path.read_bytes().split(b"\n")[:-1]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise FileError(f"the register {self._path} cannot be read: {error.strerror}.") from None
+        found: list[tuple[bytes, Entry]] = []
         for number, line in enumerate(lines, 1):
             try:
-                members = json.loads(line)["members"]
-                if not isinstance(members, list) or not all(isinstance(one, str) for one in members):
-                    raise ValueError("members")
-            except (ValueError, KeyError, TypeError):
+                (entry,) = read_entries([json.loads(line)["sum"]])
+            except (ValueError, KeyError, TypeError, ProtocolError):
                 raise FileError(
                     f"line {number} of the register {self._path} was damaged; without it this site cannot tell which sums "
                     "its data were part of. Restore the file, or take part in studies with noise only."
                 ) from None
-        return lines
+            found.append((line, entry))
+        return found
 
 
 def _private(path: str, flags: int) -> int:

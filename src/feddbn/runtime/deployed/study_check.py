@@ -87,8 +87,8 @@ def _has_other_sites(settings: SiteSettings, policy: SitePolicy, study: Study) -
     # The versions of the others' data are not known here; as if no data had changed.
     now = frozenset(member(peers[site], "") for site in study.sites)
     shelf = FileShelf(settings.state / REGISTER, "", "")
-    before = {frozenset(one.partition(":")[0] + ":" for one in members) for members in shelf.sets()}
-    return bool(before) and bool(shown_by([*before, now], max(policy.min_sites, study.privacy.min_sites)))
+    before = {frozenset(one.partition(":")[0] + ":" for one in entry.members) for entry in shelf.entries()}
+    return bool(shown_by(now, before, max(policy.min_sites, study.privacy.min_sites)))
 
 
 def _masking(settings: SiteSettings, study: Study) -> None:

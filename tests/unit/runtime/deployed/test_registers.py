@@ -11,55 +11,63 @@ from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import AggregationError, FileError
 from feddbn.privacy.keys import Identity
-from feddbn.privacy.register import Register
+from feddbn.privacy.register import Entry, Register
 from feddbn.runtime.deployed.registers import FileShelf, data_version
 from feddbn.runtime.deployed.store import prune_runs
 
-FOUR, THREE = frozenset({"a:1", "b:1", "c:1", "d:1"}), frozenset({"a:1", "b:1", "c:1"})
+A, B, C, D = (f"{k:016x}:1" for k in range(4))
+FOUR, THREE = Entry(frozenset({A, B, C, D}), "0" * 16, "ab"), Entry(frozenset({A, B, C}))
 ALICE, BOB = Identity.from_seed(b"a" * 32), Identity.from_seed(b"b" * 32)
 
 
+def register_on(shelf):
+    """A site that has just told the others what it knows."""
+    register = Register("1", shelf)
+    register.tell()
+    return register
+
+
 def test_a_set_is_on_disk_for_the_next_process_and_for_its_owner_only(tmp_path):
-    Register("1", FileShelf(tmp_path / "r", "run-1", "study")).admit(FOUR, (), 3)
+    register_on(FileShelf(tmp_path / "r", "run-1", "study")).admit(FOUR, (), 3)
     path = tmp_path / "r" / "sums.jsonl"
-    assert json.loads(path.read_text()) == {"members": sorted(FOUR), "run": "run-1", "study": "study"}
+    assert json.loads(path.read_text()) == {"sum": FOUR.listed(), "run": "run-1", "study": "study"}
     assert path.stat().st_mode & 0o077 == 0
     with pytest.raises(AggregationError, match="fewer than 3 sites"):
-        Register("1", FileShelf(tmp_path / "r", "run-2", "other")).admit(THREE, (), 3)
-    Register("1", FileShelf(tmp_path / "r", "run-2", "other")).admit(FOUR, (), 3)
+        register_on(FileShelf(tmp_path / "r", "run-2", "other")).admit(THREE, (), 3)
+    register_on(FileShelf(tmp_path / "r", "run-2", "other")).admit(FOUR, (), 3)
     assert len(path.read_text().splitlines()) == 1
 
 
 def test_a_crash_at_any_byte_of_a_line_leaves_the_lines_before_it(tmp_path):
     shelf = FileShelf(tmp_path, "run", "study")
-    shelf.add(FOUR)
+    shelf.add([FOUR])
     whole = (tmp_path / "sums.jsonl").read_bytes()
-    shelf.add(THREE)
+    shelf.add([THREE])
     both = (tmp_path / "sums.jsonl").read_bytes()
     for n in range(len(whole), len(both)):
         (tmp_path / "sums.jsonl").write_bytes(both[:n])
-        assert shelf.sets() == (FOUR,)
+        assert shelf.entries() == (FOUR,)
     # The cut line was of a sum that nobody opened; the next one takes its place.
     (tmp_path / "sums.jsonl").write_bytes(both[:-5])
-    shelf.add(THREE)
+    shelf.add([THREE])
     assert (tmp_path / "sums.jsonl").read_bytes() == both
 
 
-@pytest.mark.parametrize("line", [b"{", b"[]", b'{"members": "a:1"}', b'{"run": "x"}'])
+@pytest.mark.parametrize("line", [b"{", b"[]", b'{"sum": "a:1"}', b'{"run": "x"}', b'{"sum": [[], "", ""]}'])
 def test_a_damaged_register_refuses_instead_of_forgetting(tmp_path, line):
     shelf = FileShelf(tmp_path, "run", "study")
-    shelf.add(FOUR)
+    shelf.add([FOUR])
     with open(tmp_path / "sums.jsonl", "ab") as file:
         file.write(line + b"\n")
-    for use in (shelf.sets, lambda: shelf.add(THREE), lambda: Register("1", shelf).admit(THREE, (), 3)):
+    for use in (shelf.entries, lambda: shelf.add([THREE]), lambda: register_on(shelf).admit(THREE, (), 3)):
         with pytest.raises(FileError, match=r"line 2 of the register .* was damaged"):
             use()
 
 
 def _admit(path, name, results):
-    others = frozenset({f"{other}:1" for other in "abcd" if other != name})
+    others = Entry(frozenset({A, B, C, D}) - {name})
     try:
-        Register("1", FileShelf(path, name, "s")).admit(others, (), 3)
+        register_on(FileShelf(path, "run", "s")).admit(others, (), 3)
         results.put(True)
     except AggregationError:
         results.put(False)
@@ -68,20 +76,20 @@ def _admit(path, name, results):
 def test_two_runs_at_the_same_time_do_not_both_get_their_sets(tmp_path):
     context = multiprocessing.get_context("fork")
     results = context.Queue()
-    runs = [context.Process(target=_admit, args=(tmp_path, name, results)) for name in "abcd"]
+    runs = [context.Process(target=_admit, args=(tmp_path, name, results)) for name in (A, B, C, D)]
     for run in runs:
         run.start()
     for run in runs:
         run.join()
     assert sum(results.get() for _ in runs) == 1
-    assert len(FileShelf(tmp_path, "x", "s").sets()) == 1
+    assert len(FileShelf(tmp_path, "x", "s").entries()) == 1
 
 
 def test_pruning_old_runs_keeps_the_register(tmp_path):
-    Register("1", FileShelf(tmp_path / "_register", "run", "study")).admit(FOUR, (), 3)
+    register_on(FileShelf(tmp_path / "_register", "run", "study")).admit(FOUR, (), 3)
     (tmp_path / "run").mkdir()
     assert prune_runs(tmp_path, 1.0, now=4e9) == ["run"]
-    assert FileShelf(tmp_path / "_register", "run", "study").sets() == (FOUR,)
+    assert FileShelf(tmp_path / "_register", "run", "study").entries() == (FOUR,)
 
 
 def _site(*recordings):
