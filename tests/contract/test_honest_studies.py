@@ -21,6 +21,7 @@ POLICY = "\n".join(
     [
         "require_masking = false",
         "max_rounds = 5000",
+        'schedules = ["adaptive", "paper"]',
         'features = ["linear", "quadratic", "spline"]',
         f"tasks = {json.dumps(sorted({*TASKS, 'bootstrap-moments'}))}",
     ]

@@ -119,3 +119,38 @@ def test_penalties_of_the_paper_grow_by_whole_rounds():
         rho2 *= 1.1
     assert not schedule.has_rho2(0.5, 10)
     assert not schedule.has_rho2(0.0, 10)
+
+
+PAPER = 'schedule = "paper"'
+
+
+def test_owners_allow_the_schedule_of_the_paper_by_name(sites):
+    with pytest.raises(
+        SiteRefused, match="does not allow the schedule 'paper'; its policy lists schedules = adaptive"
+    ):
+        begin(sites, "fdbnl", PAPER)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ask": "zero", "rho2": 0.5},
+        {"ask": "zero", "rho2": 1.1},
+        {"ask": "zero", "metric": POLE},
+        {"ask": "zero", "round": 1},
+        {"ask": "step", "round": 1, "rho2": 1.05},
+        {"ask": "step", "round": 1, "rho2": 1.1**2},
+        {"ask": "step", "round": 10**6, "rho2": 1.1**500},
+        {"ask": "gradient", "round": 1},
+    ],
+)
+def test_rounds_of_the_paper_have_its_penalties(sites, changed):
+    for name, place in sites.places.items():
+        policy = place / "policy.toml"
+        policy.write_text(policy.read_text().replace('["adaptive"]', '["adaptive", "paper"]'))
+        sites.restart(name)
+    server = begin(sites, "fdbnl", PAPER)
+    server.sum(consensus(sites, ask="zero"), 0)
+    server.sum(consensus(sites, ask="step", round=1, rho2=1.1), 1, 0)
+    with pytest.raises(SiteRefused):
+        server.sum(consensus(sites, **changed), 2, 1)

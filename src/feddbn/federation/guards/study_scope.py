@@ -81,6 +81,7 @@ def check_tasks(policy: SitePolicy, study: Study) -> None:
             f"the study will ask for the task{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}, which this site's "
             "policy does not list; add to `tasks` there, or choose other parameters."
         )
+    policy.check_schedule(str(study.parameters.get("schedule", "adaptive")))
     feature = study.parameters.get("features", "linear")
     if isinstance(feature, str) and feature not in ("auto", *policy.features):
         raise SiteRefused(

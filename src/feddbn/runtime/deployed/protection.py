@@ -59,6 +59,7 @@ def default_policy_text() -> str:
         f"tasks = {listed(policy.tasks)}\n"
         f"features = {listed(policy.features)}\n"
         f"transformations = {listed(policy.transformations)}\n"
+        f"schedules = {listed(policy.schedules)}\n"
         '# variables = ["ward", "temperature"]   # without it, all that the site offers\n'
         f"min_sites = {policy.min_sites}\n"
         f"min_rows = {policy.min_rows}\n"
