@@ -128,7 +128,10 @@ class StepQuestion(CountedQuestion):
     """One round; the fields after `serial` are those of `core.pfdbnl.step.PersonalRound`."""
 
     name = "personal-step"
-    purpose = "one round of PFDBNL: change of the auxiliary weights"
+    purpose = (
+        "one round of PFDBNL: change of the auxiliary weights, which is not linear in the site's moments; a server that "
+        "deviates may tell sites apart by it"
+    )
 
     round: int = whole()
     stage: str = choice(*(stage.value for stage in Stage))
