@@ -21,6 +21,7 @@ POLICY = "\n".join(
     [
         "require_masking = false",
         "max_rounds = 5000",
+        'schedules = ["adaptive", "paper"]',
         'features = ["linear", "quadratic", "spline"]',
         f"tasks = {json.dumps(sorted({*TASKS, 'bootstrap-moments'}))}",
     ]
@@ -71,6 +72,11 @@ CASES = [
     ("fdbnl", {**QUICK, "lambda_w": "auto", "lambda_a": "auto"}, "empty", {}),
     ("pfdbnl", {**QUICK, "participation": 0.8}, "spikes", {}),
     ("pfdbnl", {**QUICK, "n_clusters": "auto", "mu": 1.0}, "clusters", {}),
+    ("pfdbnl", {**QUICK, "mu": "auto"}, "trend", {}),
+    ("pfdbnl", {"max_rounds": 40, "schedule": "paper", "participation": 0.8, "mu": 2}, "plain", {}),
+    ("pfdbnl", QUICK, "empty", {"goal": "select", "select": {"grid": {"mu": [0.1, 1.0], "n_lags": [1, 2]}}}),
+    ("fdbnl", {"max_rounds": 40, "schedule": "paper"}, "trend", {"goal": "select"}),
+    ("fdbnl", QUICK, "gains", {"goal": "compare", "compare": {"against": ["pfdbnl", "oneshot"]}}),
     ("pfdbnl", {**QUICK, "different_variables": True}, "plain", {"some_variables_may_be_missing": True}),
 ]
 

@@ -111,8 +111,7 @@ def test_what_is_allowed_reads_no_row(tmp_path):
 
 
 def test_residual_checks_are_not_a_way_around(tmp_path):
-    rig = make_rig(tmp_path)
-    server = Server(rig, rig.study())
+    rig = make_rig(tmp_path / "steep")
     params = {"n_lags": 1, "variables": rig.variables}
 
     def steps(scale, offset):
@@ -123,9 +122,11 @@ def test_residual_checks_are_not_a_way_around(tmp_path):
         )
 
     with pytest.raises(Refused, match=WITHHELD):
-        server.sum(steps(1e6, 0.0))
+        Server(rig, rig.study()).sum(steps(1e6, 0.0))
     assert "residuals have a variance of up to" in rig.notes("s0", "run")[-1]
-    for k in range(11):
+    rig = make_rig(tmp_path / "many")
+    server = Server(rig, rig.study())
+    for k in range(12):
         server.sum(steps(1.0, k / 10))
     with pytest.raises(Refused, match=WITHHELD):
         server.sum(steps(1.0, 0.55))

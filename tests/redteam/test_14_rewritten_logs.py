@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import NotEnoughSites
+from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.privacy.audit import GENESIS, AuditChain, AuditEntry, _digest, parse_entries, verify_chain
 from feddbn.privacy.keys import Identity
 from feddbn.runtime.deployed.audit_check import check_logs
@@ -76,10 +77,11 @@ def test_the_log_of_a_run_that_pretends_to_be_of_an_earlier_version_is_found(ran
     assert "is not the one that the site's own log names" in reports["run-1.jsonl"]
 
 
-def test_a_site_does_not_go_on_with_a_log_that_another_key_signed(ran):
+def test_a_site_does_not_go_on_with_a_log_that_another_key_signed(ran, caplog):
     rewritten(ran.audit() / "run-1.jsonl", Identity.from_seed(bytes([9]) * 32), length=0)
-    with pytest.raises(NotEnoughSites, match="the audit log is not intact"):
+    with pytest.raises(NotEnoughSites, match=f"'north' refused: {WITHHELD}"):
         ran.run(make_study(), "run-1", journal=MemoryJournal())
+    assert "the audit log is not intact" in caplog.text
 
 
 def test_approved_runs_cannot_be_won_back_by_editing_or_by_an_older_file_of_another_site(ran, tmp_path):

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cryptography")
-from feddbn.errors import AggregationError, PrivacyError, ProtocolError
+from feddbn.errors import AggregationError, PrivacyError, ProtocolError, SiteRefused
 from feddbn.federation.programs.fdbnl import StepQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.task import Task
 from support.hostile import Server, Sites
 
@@ -110,10 +111,22 @@ def test_a_state_made_by_a_question_to_one_site_only_is_not_added_up(tmp_path):
     sites.greet(sites.study("fdbnl"), "run")
     server = Server(sites, "run").keys()
     C = np.zeros((6, 3))
-    # Round 0 goes with scale 1 to the victim and with a huge one to the others; it is masked and never opened.
-    lies = {name: Task(step(sites, 1.0 if name == "s1" else 1e4, 0, C)) for name in sites.names}
+    # Round 0 asks the victim something else than the others; it is masked and never opened.
+    lies = {name: Task(step(sites, 1.0, 0, C if name == "s1" else C + 1.0)) for name in sites.names}
     server.mask_each(lies, seq=0)
     with pytest.raises(AggregationError, match="was asked something else than this site, now or before"):
+        server.sum(step(sites, 1.0, 1, C), seq=1, after=0)
+
+
+def test_a_state_in_other_units_is_not_gone_on_with(tmp_path):
+    sites = Sites(tmp_path, k=3)
+    sites.greet(sites.study("fdbnl"), "run")
+    server = Server(sites, "run").keys()
+    C = np.zeros((6, 3))
+    # With a huge scale the others would add next to nothing to the victim's numbers.
+    lies = {name: Task(step(sites, 1.0 if name == "s1" else 1e4, 0, C)) for name in sites.names}
+    server.mask_each(lies, seq=0)
+    with pytest.raises(SiteRefused, match=WITHHELD):
         server.sum(step(sites, 1.0, 1, C), seq=1, after=0)
 
 

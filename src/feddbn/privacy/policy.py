@@ -23,12 +23,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from feddbn.errors import FileError, SiteRefused
 from feddbn.method_table import STUDY_METHODS, policy_names
 
-__all__ = ["TRANSFORMATIONS", "SitePolicy", "Unit", "policy_from_toml"]
+__all__ = ["SCHEDULES", "TRANSFORMATIONS", "SitePolicy", "Unit", "policy_from_toml"]
 
 Unit = Literal["recording", "row"]
 TRANSFORMATIONS = ("means", "trends", "cycles", "spikes", "scales", "fill", "abstain")
 """What may be done to rows before they are summed: taking off means, trends and cycles of recordings, emptying cells that
 are far out, bringing sites to one scale, filling in empty cells, and answering with zeros where a site does not fit.
+"""
+
+
+SCHEDULES = ("adaptive", "paper")
+"""How penalties of FDBNL and PFDBNL grow. Sums of the paper's rounds are not linear in a site's moments, and so a server
+that deviates may tell sites apart by them.
 """
 
 
@@ -47,6 +53,8 @@ class SitePolicy(BaseModel):
         Variables that a study may name; empty: all that the site offers.
     transformations
         What may be done to rows before they are summed, out of `TRANSFORMATIONS`.
+    schedules
+        Schedules a study may have, out of `SCHEDULES`.
     min_sites
         Fewest sites in any sum this site joins.
     min_rows
@@ -79,6 +87,7 @@ class SitePolicy(BaseModel):
     features: tuple[str, ...] = ("linear",)
     variables: tuple[str, ...] = ()
     transformations: tuple[str, ...] = TRANSFORMATIONS
+    schedules: tuple[str, ...] = ("adaptive",)
     min_sites: int = Field(default=3, ge=2)
     min_rows: int = Field(default=10, ge=1)
     min_rows_per_parameter: float = Field(default=3.0, ge=0)
@@ -98,6 +107,18 @@ class SitePolicy(BaseModel):
         if odd:
             raise ValueError(f"{odd[0]!r} is not one of {', '.join(TRANSFORMATIONS)}")
         return names
+
+    @field_validator("schedules")
+    @classmethod
+    def _are_schedules(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        odd = [name for name in names if name not in SCHEDULES]
+        if odd:
+            raise ValueError(f"{odd[0]!r} is not one of {', '.join(SCHEDULES)}")
+        return names
+
+    def check_schedule(self, name: str) -> None:
+        """Refuse a study with a schedule that its owner does not allow."""
+        _allow(name, self.schedules, "schedule", "schedules")
 
     def check_variables(self, names: Collection[str]) -> None:
         """Refuse a study about variables that its owner keeps to the site."""

@@ -9,11 +9,15 @@ answer is the pooled optimum within the order found. FDBNL needs no rho2 for it;
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from feddbn.errors import ParameterError
 
 __all__ = ["Schedule", "make_schedule"]
+
+# Relative error of a product of many growths.
+_ROUNDING = 1e-8
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,15 @@ class Schedule:
     total_weight: float
     rho1_max: float = 1e16
     h_switch: float = 1e-3
+
+    def has_rho2(self, value: float, rounds: int, in_turns: bool = False) -> bool:
+        """Whether rho2 can have this value after at most so many rounds; `in_turns`: rounds may count in part."""
+        if not value > 0:
+            return False
+        grown, growth = math.log(value / self.rho2), math.log(self.phi2)
+        times = grown / growth if growth and not in_turns else 0.0
+        is_whole = abs(times - round(times)) <= _ROUNDING
+        return is_whole and -_ROUNDING <= grown <= rounds * growth + _ROUNDING
 
 
 def make_schedule(

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from feddbn.errors import FeddbnError, SiteRefused
+from feddbn.errors import SiteRefused
 from feddbn.federation.protocol.scope import Scope
-from feddbn.federation.protocol.site import Channel, Guard
+from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.policy import SitePolicy
 
@@ -22,6 +22,7 @@ __all__ = ["MOST_REFUSED", "Asked", "ScopeGuard"]
 MOST_REFUSED = 10
 """After so many different questions of a run that were refused a site answers no more: refusals tell something, too."""
 _REFUSED = "questions that were refused"
+_ENDED = "questions that were refused after data were read"
 
 
 class Asked:
@@ -46,15 +47,26 @@ class Asked:
         self._write = write
 
     def check_refusals(self) -> None:
-        """Refuse everything after many refusals."""
+        """Refuse everything after many refusals, or after one that depended on data."""
+        if self.size_of(_ENDED):
+            raise SiteRefused(
+                "a question of this run was refused after data were read; this site answers no more of it."
+            )
         if self.size_of(_REFUSED) >= MOST_REFUSED:
             raise SiteRefused(
                 f"{MOST_REFUSED} questions of this run were refused; this site answers no more of it."
             )
 
-    def refused(self, task: Task) -> None:
-        """Take down that a question was refused; the same question again is no other."""
-        self._keep(_REFUSED, task_digest(task.fields(), task.arrays, task.participants), 1)
+    def refused(self, task: Task, has_read: bool) -> None:
+        """Take down that a question was refused; the same question again is no other.
+
+        `has_read`: data were read first, so that the refusal tells something about them. It is the last that a run hears:
+        a second one would halve what is left to guess.
+        """
+        digest = task_digest(task.fields(), task.arrays, task.participants)
+        self._keep(_REFUSED, digest, 1)
+        if has_read:
+            self._keep(_ENDED, digest, 1)
 
     def size_of(self, what: str) -> int:
         """Sizes of all values of something, added up."""
@@ -97,9 +109,11 @@ class ScopeGuard(Guard):
         self._scope = scope
         self._policy = policy
         self._asked = asked or Asked()
+        self._read_for: Task | None = None
 
     def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
         """Check task, participants, parameters and what must not change."""
+        self._read_for = None
         self._asked.check_refusals()
         self._scope.check_task(task.name)
         self._scope.check_participants(task.name, task.participants)
@@ -107,6 +121,11 @@ class ScopeGuard(Guard):
         self._policy.check_transformations(task.question.transformations)
         self._asked.check(task)
 
-    def refused(self, task: Task, error: FeddbnError, channel: Channel) -> None:
+    def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
+        """Everything about the question alone has been checked: a refusal from here on depends on data."""
+        self._read_for = task
+        return here, task
+
+    def refused(self, task: Task, error: Exception, channel: Channel) -> None:
         """Count it."""
-        self._asked.refused(task)
+        self._asked.refused(task, self._read_for is task)

@@ -15,8 +15,8 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.agreement import FEWEST_SITES
-from feddbn.errors import FeddbnError, SiteRefused
-from feddbn.federation.protocol.messages import digest_of
+from feddbn.errors import SiteRefused
+from feddbn.federation.protocol.messages import digest_of, sentence_of
 from feddbn.federation.protocol.site import Channel, Guard
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Task
@@ -200,14 +200,14 @@ class AuditGuard(Guard):
         self._write(entry.to_line())
         return vector
 
-    def refused(self, task: Task, error: FeddbnError, channel: Channel) -> None:
+    def refused(self, task: Task, error: Exception, channel: Channel) -> None:
         """Write that nothing left but one sentence."""
         entry = self._chain.add(
             time=self._clock(),
             site=self._site,
             event="refused",
             task=task.name,
-            note=str(error),
+            note=sentence_of(error),
             **self._said(task, channel),
         )
         self._write(entry.to_line())

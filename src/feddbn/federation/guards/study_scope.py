@@ -29,6 +29,8 @@ _ACT_ON_RESIDUALS = ("oneshot",)
 # The first look at the data, and what a study says if it wants none of it; every method looks by default.
 _LOOK = ("survey", "spikes", "pairs")
 _NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop"}
+# The pull of a study that names none.
+_MU = 0.5
 # All that is asked for where noise is promised.
 _WITH_NOISE = ("moments", "unit-norms")
 
@@ -79,6 +81,7 @@ def check_tasks(policy: SitePolicy, study: Study) -> None:
             f"the study will ask for the task{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}, which this site's "
             "policy does not list; add to `tasks` there, or choose other parameters."
         )
+    policy.check_schedule(str(study.parameters.get("schedule", "adaptive")))
     feature = study.parameters.get("features", "linear")
     if isinstance(feature, str) and feature not in ("auto", *policy.features):
         raise SiteRefused(
@@ -106,6 +109,7 @@ def scope_of(study: Study, max_lags: int) -> Scope:
         most_cycles=_cycles(given.get("period", "auto")),
         inputs=_inputs(study),
         most_clusters=max(map(_clusters, _values(study, "n_clusters", 1))),
+        pulls=_pulls(study),
         unit=None if study.privacy.epsilon is None else study.privacy.unit,
         resampling=_resampling(study) if study.goal == "confidence" else {},
         parameters=given,
@@ -182,6 +186,15 @@ def _cycles(period: Any) -> int:
 
 def _clusters(n_clusters: Any) -> int:
     return n_clusters if isinstance(n_clusters, int) else MOST_CLUSTERS
+
+
+def _pulls(study: Study) -> tuple[float, ...]:
+    """Values of mu that a study comes to; none are known where the method chooses them on held-out rows."""
+    if study.goal == "select" and not study.select.grid:
+        return ()
+    given = _values(study, "mu", _MU)
+    are_numbers = all(isinstance(mu, int | float) for mu in given)
+    return tuple(float(mu) for mu in given) if are_numbers else ()
 
 
 def _inputs(study: Study) -> tuple[int, ...]:

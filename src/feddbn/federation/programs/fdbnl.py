@@ -32,7 +32,7 @@ from feddbn.federation.programs.statistics import (
 )
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.programs.wishes import Wishes
-from feddbn.federation.protocol.question import array, choice, number, whole
+from feddbn.federation.protocol.question import Constant, array, choice, number, whole
 from feddbn.federation.protocol.record import Record
 from feddbn.federation.protocol.rows import RowsQuestion, treated
 from feddbn.federation.protocol.scope import Scope
@@ -40,6 +40,8 @@ from feddbn.federation.protocol.site import Here, Memo, SiteState, SiteTask, reg
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
+    "MOST_ROUNDS",
+    "WEIGHTINGS",
     "ConsensusFit",
     "ConsensusSettings",
     "StepQuestion",
@@ -51,6 +53,8 @@ __all__ = [
 ]
 
 WEIGHTINGS = ("samples", "sites")
+MOST_ROUNDS = 1000
+"""Rounds of a fit, unless the user says otherwise."""
 _LIMITS = ("h_tol", "tol", "max_rounds", "w_threshold", "a_threshold", "refit")
 
 
@@ -67,7 +71,7 @@ class ConsensusSettings:
     rho2: float | None = None
     phi1: float | None = None
     phi2: float | None = None
-    max_rounds: int = 1000
+    max_rounds: int = MOST_ROUNDS
     h_tol: float = 1e-8
     tol: float = 1e-6
     w_threshold: float = 0.0
@@ -285,10 +289,38 @@ class StepQuestion(RowsQuestion):
     metric: FloatArray = array("q")
 
     def check_scope(self, scope: Scope) -> None:
-        """Sites weigh as the study says: sums with two weights would tell more than one."""
+        """Sites weigh as the study says, and answer with gradients unless it has the paper's schedule.
+
+        Sums with two weights would tell more than one. Local weights are not linear in a site's moments: sums for penalties
+        that a server chooses would tell sites apart.
+        """
         super().check_scope(scope)
-        weighting = scope.parameters.get("weighting", WEIGHTINGS[0])
+        given = scope.parameters
+        weighting = given.get("weighting", WEIGHTINGS[0])
         scope.require(self.weighting == weighting, self.name, f"'weighting' is {self.weighting!r}")
+        if given.get("schedule", "adaptive") == "paper":
+            self._check_paper(scope)
+        else:
+            scope.require(self.ask == Ask.GRADIENT.value, self.name, f"'ask' is {self.ask!r}")
+
+    def _check_paper(self, scope: Scope) -> None:
+        """The paper's rounds have one metric, one beginning, and penalties that the study gives."""
+        most = scope.parameters.get("max_rounds", MOST_ROUNDS)
+        scope.require(self.round <= most, self.name, f"'round' is {self.round}")
+        ask = Ask.STEP if self.round else Ask.ZERO
+        scope.require(self.ask == ask.value, self.name, f"'ask' is {self.ask!r} in round {self.round}")
+        scope.require(bool((self.metric == 1.0).all()), self.name, "'metric' is not 1 throughout")
+        given = {name: scope.parameters.get(name) for name in ("rho2", "phi2")}
+        schedule = make_schedule("paper", 1, 1.0, **given)
+        for name in ("rho2", "rho2_before"):
+            value = getattr(self, name)
+            scope.require(schedule.has_rho2(value, self.round), self.name, f"{name!r} is {value:g}")
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Also the units of the variables, which the first sums have settled."""
+        units = (self.n_total, self.origin, self.scale, self.metric)
+        return *super().constants, self.settled_once("units of rounds", units)
 
     @property
     def told_rows(self) -> float | None:

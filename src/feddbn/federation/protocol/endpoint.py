@@ -37,6 +37,7 @@ from feddbn.federation.protocol.messages import (
     encode_reply,
     read_request,
     refusal,
+    refused_in,
     sentence_of,
     task_from,
 )
@@ -49,6 +50,7 @@ __all__ = ["SiteEndpoint", "SiteEvent", "StudyCheck", "Witness"]
 
 StudyCheck = Callable[[Study], None]
 Answer = tuple[Mapping[str, Any], Mapping[str, np.ndarray]]
+_MOST_WORDS = 500
 MakeMasked = Callable[[str, Study, "SiteEndpoint"], Callable[[bytes], bytes]]
 
 
@@ -178,7 +180,7 @@ class SiteEndpoint:
 
     def _tell_why(self, request: Request | None, error: Exception, **more: Any) -> None:
         unexpected = None if isinstance(error, FeddbnError) else error
-        self._tell("refused", request, sentence=sentence_of(error), error=unexpected, **more)
+        self._tell("refused", request, sentence=sentence_of(error)[:_MOST_WORDS], error=unexpected, **more)
 
     @contextmanager
     def _withheld(self, request: Request | None, **more: Any) -> Iterator[None]:
@@ -191,7 +193,10 @@ class SiteEndpoint:
 
     def _tell(self, what: str, request: Request | None, **more: Any) -> None:
         if self._on_event is not None:
-            where = (request.run_id, request.seq, request.kind) if request is not None else ("", -1, "")
+            # A log must not grow by what somebody else says at length.
+            where = (
+                ("", -1, "") if request is None else (request.run_id, request.seq, request.kind[:_MOST_WORDS])
+            )
             self._on_event(SiteEvent(what, *where, **more))
 
     def _open_record(self, request: Request) -> SiteRecord:
@@ -226,7 +231,9 @@ class SiteEndpoint:
             # Another site as far as programs go: what it remembers is of other columns.
             self._site = self._site.with_data(data)
         if self._guards is not None:
-            self._site.guards = tuple(self._guards(run_id, study))
+            # What a budget or the books have to say is the owner's business, too.
+            with self._withheld(None):
+                self._site.guards = tuple(self._guards(run_id, study))
 
     def _agree(self, run_id: str, study: Study, version: str) -> None:
         self._approve(run_id, study, False)
@@ -331,6 +338,9 @@ class SiteEndpoint:
             reply = self._masking[1](inner.tobytes())
         finally:
             self._asked = None
+        said = refused_in(reply)
+        if said and said != WITHHELD:
+            self._tell("refused", request, sentence=said[:_MOST_WORDS])
         return {}, {"message": np.frombuffer(reply, dtype=np.uint8)}
 
     @property

@@ -36,6 +36,7 @@ __all__ = [
     "read_request",
     "refusal",
     "refusal_fields",
+    "refused_in",
     "sentence_of",
     "task_from",
     "task_request",
@@ -137,6 +138,12 @@ def sentence_of(error: Exception) -> str:
     if isinstance(error, errors.FeddbnError):
         return str(error)
     return f"an unexpected {type(error).__name__} occurred at the site; its own log has the details."
+
+
+def refused_in(message: bytes) -> str:
+    """Return why a message of secure aggregation says no; empty if it does not."""
+    meta, _ = decode(message)
+    return str(meta.get("sentence")) if meta.get("kind") == "refusal" else ""
 
 
 def raise_refusal(site: str, fields: Mapping[str, Any]) -> NoReturn:

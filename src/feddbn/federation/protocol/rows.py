@@ -46,6 +46,8 @@ __all__ = [
     "treated",
 ]
 
+MOST_TREATMENTS = 4
+"""Treatments that candidates come to for the rows that a fold leaves."""
 MOST_MODELS = 8
 """How often a run may change the model by which empty cells are filled in."""
 Fold = tuple[int, int, int]
@@ -164,7 +166,7 @@ class RowsQuestion(Question):
             Constant(
                 "means, trends and cycles" + place,
                 (self.center, self.degree, self.periods),
-                4 if self.fold else 2,
+                MOST_TREATMENTS if self.fold else 2,
             ),
         ]
         if self.log_scales is not None:
@@ -172,6 +174,14 @@ class RowsQuestion(Question):
         if self.row_model is not None:
             found.append(Constant("the model of rows" + place, (self.row_model,), MOST_MODELS))
         return tuple(found)
+
+    def settled_once(self, what: str, value: tuple[object, ...]) -> Constant:
+        """Return what the first sums have settled for this number of lags and these held-out rows.
+
+        Candidates that rows are held out for differ in their treatment, and so in what follows from it.
+        """
+        place = f" of task {self.name!r} (n_lags = {self.n_lags}, fold = {self.fold})"
+        return Constant(what + place, value, MOST_TREATMENTS if self.fold else 1)
 
     @cached_property
     def design(self) -> Design:

@@ -20,7 +20,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Recording, SiteData
-from feddbn.errors import FeddbnError, ProtocolError
+from feddbn.errors import ProtocolError
 from feddbn.federation.protocol.question import Question
 from feddbn.federation.protocol.task import Task
 
@@ -215,7 +215,7 @@ class Guard:
         """Return what may leave the site."""
         return vector
 
-    def refused(self, task: Task, error: FeddbnError, channel: Channel) -> None:
+    def refused(self, task: Task, error: Exception, channel: Channel) -> None:
         """Take note that the task was refused; the error goes on to whoever asked."""
 
 
@@ -249,7 +249,11 @@ class Site:
             state, vector = self._make(program, task, channel)
             for guard in self.guards:
                 vector = guard.after(task, vector, channel)
-        except FeddbnError as error:
+        except OSError:
+            # A full disk is no refusal: it tells nothing about data, and the same question may be asked again.
+            raise
+        except Exception as error:
+            # Also what nobody foresaw is a refusal for whoever asked, and may depend on data.
             for guard in self.guards:
                 guard.refused(task, error, channel)
             raise

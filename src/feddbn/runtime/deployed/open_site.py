@@ -17,7 +17,14 @@ from feddbn.runtime.deployed.books import books_of
 from feddbn.runtime.deployed.owner import Owner
 from feddbn.runtime.deployed.protection import Protection, read_policy
 from feddbn.runtime.deployed.settings import SiteSettings, load_programs
-from feddbn.runtime.deployed.store import REGISTER, EventLog, FileStore, prune_runs, run_directory
+from feddbn.runtime.deployed.store import (
+    REGISTER,
+    EventLog,
+    FileStore,
+    private_directory,
+    prune_runs,
+    run_directory,
+)
 
 __all__ = ["describe_data", "open_site", "read_data", "study_checks"]
 
@@ -115,6 +122,8 @@ def open_site(
             f"the settings are for site {settings.name!r}, but the engine calls this site {name!r}."
         )
     load_programs(settings.programs)
+    # Made here, since a directory that is made on the way to another one is open to everybody.
+    private_directory(settings.state)
     prune_runs(settings.state, settings.keep_days)
     store = FileStore(settings.state, name)
     policy = read_policy(settings.policy)

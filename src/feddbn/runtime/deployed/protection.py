@@ -26,12 +26,12 @@ from feddbn.federation.guards.study_scope import scope_of
 from feddbn.federation.programs.private_moments import study_noise_plan
 from feddbn.federation.protocol.site import Guard
 from feddbn.federation.protocol.study import Study
-from feddbn.privacy.audit import AuditChain
+from feddbn.privacy.audit import AuditChain, parse_entries
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy, policy_from_toml
 from feddbn.runtime.deployed.audit_files import SiteAudit, append_line
 from feddbn.runtime.deployed.books import Books
-from feddbn.runtime.deployed.store import AUDIT, EventLog, iso_time, run_directory, write_atomically
+from feddbn.runtime.deployed.store import AUDIT, iso_time, run_directory, write_atomically
 
 __all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
 
@@ -59,6 +59,7 @@ def default_policy_text() -> str:
         f"tasks = {listed(policy.tasks)}\n"
         f"features = {listed(policy.features)}\n"
         f"transformations = {listed(policy.transformations)}\n"
+        f"schedules = {listed(policy.schedules)}\n"
         '# variables = ["ward", "temperature"]   # without it, all that the site offers\n'
         f"min_sites = {policy.min_sites}\n"
         f"min_rows = {policy.min_rows}\n"
@@ -107,12 +108,13 @@ class Protection:
         if self._policy.max_epsilon is not None:
             self._one_at_a_time(self._state / AUDIT)
         noise = self._noise(run_id, study)
-        chain = AuditChain.resume(self._books.lines(run_id), self._audit.identity, self._audit.key)
+        lines = self._books.lines(run_id)
+        chain = AuditChain.resume(lines, self._audit.identity, self._audit.key)
         about = About(run_id, study.name, study.digest, study.lead, study.variables, self._policy.max_epsilon)
         append = partial(self._books.append, run_id)
         audit = AuditGuard(self._site, append, iso_time, chain, noise, about)
-        events = EventLog(self._state / run_id / "events.jsonl").read()
-        answered = Counter(str(e["task"]) for e in events if str(e["what"]).startswith("executed"))
+        # Audit logs are never cut, as logs of events are.
+        answered = Counter(entry.task for entry in parse_entries(lines) if entry.event == "sent")
         policy = PolicyGuard(self._policy, len(study.sites), answered)
         asked = self._asked(run_id)
         scope = ScopeGuard(scope_of(study, self._max_lags), self._policy, asked)

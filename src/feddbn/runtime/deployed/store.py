@@ -33,6 +33,7 @@ __all__ = [
     "JournalFile",
     "delete_directories",
     "iso_time",
+    "private_directory",
     "prune_runs",
     "run_directory",
     "unchanged_directories",
@@ -54,17 +55,22 @@ def run_directory(root: Path, run_id: str, create: bool = True) -> Path:
     """Return the directory of a run below `root`."""
     path = Path(root) / check_run_id(run_id)
     if create:
-        try:
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise FileError(f"the directory {path} cannot be created: {error.strerror}.") from None
+        private_directory(path)
     return path
 
 
+def private_directory(path: Path) -> None:
+    """Make a directory that only its owner reads, where there is none."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise FileError(f"the directory {path} cannot be created: {error.strerror}.") from None
+
+
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file all or nothing: temporary file, flush to disk, rename, flush the directory."""
+    """Replace a file all or nothing: temporary file, flush to disk, rename, flush the directory; only its owner reads it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    with open(temporary, "wb") as file:
+    with open(temporary, "wb", opener=_for_owner) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -74,6 +80,10 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 class FileStore:

@@ -220,13 +220,14 @@ def test_a_restarted_site_remembers_what_the_run_has_cost(tmp_path):
         assert len(noise.ledger.releases) == 1
 
 
-def test_two_runs_cannot_spend_one_budget_at_the_same_time(tmp_path):
+def test_two_runs_cannot_spend_one_budget_at_the_same_time(tmp_path, caplog):
     place = make_sites(tmp_path, OPEN + "max_epsilon = 900.0\n")
     study = make_study(privacy={"epsilon": 50.0, "clip": 100.0})
     first = exchange_of(place)
     run(first, study)
-    with pytest.raises(NotEnoughSites, match="another run is spending this site's privacy budget"):
+    with pytest.raises(NotEnoughSites, match=WITHHELD):
         run(exchange_of(place), study, "run-2")
+    assert "another run is spending this site's privacy budget" in caplog.text
 
 
 def test_policies_are_read_shown_and_refused_with_a_sentence(tmp_path):

@@ -9,17 +9,22 @@ from functools import cached_property
 from feddbn.core.arrays import FloatArray
 from feddbn.core.fdbnl.dynotears import penalty_matrix
 from feddbn.core.fdbnl.path import Stage
+from feddbn.core.fdbnl.schedules import make_schedule
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.pfdbnl.step import PersonalRound
-from feddbn.federation.programs.fdbnl import WEIGHTINGS
+from feddbn.federation.programs.fdbnl import MOST_ROUNDS, WEIGHTINGS
 from feddbn.federation.programs.pfdbnl.entries import PartialQuestion
-from feddbn.federation.protocol.question import array, choice, flag, number, whole, wholes
+from feddbn.federation.protocol.question import Constant, array, choice, flag, number, whole, wholes
 from feddbn.federation.protocol.scope import Scope
 
 __all__ = ["AVERAGES", "ClusterQuestion", "FinishQuestion", "FitQuestion", "StepQuestion"]
 
 AVERAGES = ("running", "participants")
+MOST_PULLS = 16
+"""Values of mu that a run may try: each is another nonlinear function of every site's moments."""
+RHO = 2.0
+"""Curvature of the pull between a site's weights and their acyclic copy, and of the adaptive schedule's consensus."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +78,14 @@ class FitQuestion(PartialQuestion):
         scope.require(self.n_slots <= scope.most_clusters, self.name, f"'n_slots' is {self.n_slots}")
         differ = self.fill is None or bool(given.get("different_variables"))
         scope.require(differ, self.name, "'fill' is for sites with different variables")
+        scope.require(self.mu in scope.pulls or not scope.pulls, self.name, f"'mu' is {self.mu:g}")
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Also the units of the variables, and few pulls: answers are not linear in a site's moments."""
+        units = (self.mean_rows, self.origin, self.scale, self.metric, self.fill)
+        pulls = Constant("pulls", (self.mu,), MOST_PULLS)
+        return *super().constants, self.settled_once("units of rounds", units), pulls
 
     @property
     def told_rows(self) -> float | None:
@@ -115,7 +128,10 @@ class StepQuestion(CountedQuestion):
     """One round; the fields after `serial` are those of `core.pfdbnl.step.PersonalRound`."""
 
     name = "personal-step"
-    purpose = "one round of PFDBNL: change of the auxiliary weights"
+    purpose = (
+        "one round of PFDBNL: change of the auxiliary weights, which is not linear in the site's moments; a server that "
+        "deviates may tell sites apart by it"
+    )
 
     round: int = whole()
     stage: str = choice(*(stage.value for stage in Stage))
@@ -130,6 +146,24 @@ class StepQuestion(CountedQuestion):
     is_ordered: bool = flag()
     in_series: bool = flag()
     tol: float = number(0.0)
+
+    def check_scope(self, scope: Scope) -> None:
+        """Penalties are those of the study's schedule: answers for others would tell sites apart."""
+        super().check_scope(scope)
+        given = scope.parameters
+        most = given.get("max_rounds", MOST_ROUNDS)
+        scope.require(self.round <= most, self.name, f"'round' is {self.round}")
+        is_paper = given.get("schedule", "adaptive") == "paper"
+        growth = {name: given.get(name) for name in ("rho2", "phi2")} if is_paper else {"rho2": RHO}
+        schedule = make_schedule("paper" if is_paper else "adaptive", 1, 1.0, **growth)
+        for name in ("rho2", "rho2_before"):
+            value = getattr(self, name)
+            is_reached = schedule.has_rho2(value, self.round, given.get("participation", 1.0) != 1.0)
+            scope.require(is_reached, self.name, f"{name!r} is {value:g}")
+        scope.require(self.rho == RHO, self.name, f"'rho' is {self.rho:g}")
+        scope.require(self.in_series != is_paper, self.name, f"'in_series' is {self.in_series}")
+        if is_paper:
+            scope.require(bool((self.metric == 1.0).all()), self.name, "'metric' is not 1 throughout")
 
     @property
     def rules(self) -> PersonalRound:

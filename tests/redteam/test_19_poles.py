@@ -1,0 +1,156 @@
+"""Answers that are not linear in a site's moments have poles where each site's own numbers are: a server that chooses
+penalties and units would read them off sums. Sites answer only for those of the study's schedule.
+"""
+
+import numpy as np
+import pytest
+
+from feddbn.core.fdbnl.schedules import make_schedule
+from feddbn.errors import SiteRefused
+from feddbn.federation.programs import fdbnl
+from feddbn.federation.programs.pfdbnl import questions as pfdbnl
+from support.hostile import Server, Sites
+
+Q, D, ROWS = 6, 3, 199.0
+
+
+@pytest.fixture
+def sites(tmp_path):
+    return Sites(tmp_path, k=4, rows=200)
+
+
+def begin(sites, method, parameters=""):
+    sites.greet(sites.study(method, parameters=parameters), "run")
+    return Server(sites, "run", n_slots=20).keys()
+
+
+def consensus(sites, **changed):
+    """An honest first round of FDBNL, with changes."""
+    given = {"weighting": "samples", "n_total": 4 * ROWS, "round": 0, "ask": "gradient", "rho2_before": 1.0}
+    given |= {"rho2": 1.0, "relaxation": 1.0, "C": np.zeros((Q, D)), "origin": np.zeros(Q)}
+    given |= {"scale": np.ones(Q), "metric": np.ones(Q)}
+    return fdbnl.StepQuestion(n_lags=1, variables=sites.variables, **(given | changed))
+
+
+def personal(sites, **changed):
+    """An honest first round of PFDBNL, with changes."""
+    given = {
+        "lags": (1,) * 4,
+        "run": 0,
+        "weighting": "samples",
+        "mu": 0.5,
+        "lambda_w": 0.05,
+        "lambda_a": 0.05,
+    }
+    given |= {
+        "w_threshold": 0.0,
+        "a_threshold": 0.0,
+        "acyclicity": "expm",
+        "average": "running",
+        "n_slots": 1,
+    }
+    given |= {"mean_rows": ROWS, "origin": np.zeros(Q), "scale": np.ones(Q), "metric": np.ones(Q)}
+    given |= {"counted": (-1,) * 4, "C": np.zeros((1, Q, D)), "round": 0, "stage": "warm", "serial": 0}
+    given |= {"rho": 2.0, "rho1": 1.0, "rho2": 2.0, "rho2_before": 2.0, "alpha": None, "acyclic_steps": 0}
+    given |= {"is_exact": False, "is_ordered": False, "in_series": True, "tol": 1e-3}
+    names = tuple(sites.names)
+    return pfdbnl.StepQuestion(n_lags=1, variables=sites.variables, sites=names, **(given | changed))
+
+
+POLE = np.where(np.arange(Q) == 1, 1.0, 1e13)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ask": "zero"},
+        {"ask": "step", "round": 1},
+        {"metric": POLE, "round": 1},
+        {"scale": np.full(Q, 2.0), "round": 1},
+        {"origin": np.ones(Q), "round": 1},
+        {"n_total": 1000.0, "round": 1},
+    ],
+)
+def test_rounds_of_the_adaptive_schedule_are_gradients_in_one_unit(sites, changed):
+    server = begin(sites, "fdbnl")
+    server.sum(consensus(sites), 0)
+    # Another point is what rounds are about.
+    server.sum(consensus(sites, round=1, C=np.full((Q, D), 0.1)), 1, 0)
+    with pytest.raises(SiteRefused):
+        server.sum(consensus(sites, **changed), 2, 1)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rho": 3.0},
+        {"rho2": 0.1, "rho2_before": 0.1},
+        {"rho2": 2.2, "round": 5},
+        {"rho2_before": 2.2},
+        {"mu": 1.0},
+        {"mu": float("inf")},
+        {"metric": POLE},
+        {"scale": np.full(Q, 2.0)},
+        {"mean_rows": 100.0},
+        {"in_series": False},
+    ],
+)
+def test_rounds_of_pfdbnl_have_the_penalties_of_the_study(sites, changed):
+    server = begin(sites, "pfdbnl")
+    server.sum(personal(sites), 0)
+    with pytest.raises(SiteRefused):
+        server.sum(personal(sites, **{"run": 1} | changed), 1, 0)
+
+
+def test_the_same_rounds_are_answered_where_they_are_honest(sites):
+    server = begin(sites, "pfdbnl", "mu = 1.0")
+    server.sum(personal(sites, mu=1.0), 0)
+    server.sum(personal(sites, mu=1.0, run=1), 1, 0)
+
+
+def test_penalties_of_the_paper_grow_by_whole_rounds():
+    schedule = make_schedule("paper", 3, 1.0)
+    rho2 = 1.0
+    for round_ in range(200):
+        assert schedule.has_rho2(rho2, round_)
+        assert not schedule.has_rho2(rho2 * 1.1, round_)
+        assert not schedule.has_rho2(rho2 * 1.05, round_ + 2)
+        assert schedule.has_rho2(rho2 * 1.05, round_ + 2, in_turns=True)
+        rho2 *= 1.1
+    assert not schedule.has_rho2(0.5, 10)
+    assert not schedule.has_rho2(0.0, 10)
+
+
+PAPER = 'schedule = "paper"'
+
+
+def test_owners_allow_the_schedule_of_the_paper_by_name(sites):
+    with pytest.raises(
+        SiteRefused, match="does not allow the schedule 'paper'; its policy lists schedules = adaptive"
+    ):
+        begin(sites, "fdbnl", PAPER)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ask": "zero", "rho2": 0.5},
+        {"ask": "zero", "rho2": 1.1},
+        {"ask": "zero", "metric": POLE},
+        {"ask": "zero", "round": 1},
+        {"ask": "step", "round": 1, "rho2": 1.05},
+        {"ask": "step", "round": 1, "rho2": 1.1**2},
+        {"ask": "step", "round": 10**6, "rho2": 1.1**500},
+        {"ask": "gradient", "round": 1},
+    ],
+)
+def test_rounds_of_the_paper_have_its_penalties(sites, changed):
+    for name, place in sites.places.items():
+        policy = place / "policy.toml"
+        policy.write_text(policy.read_text().replace('["adaptive"]', '["adaptive", "paper"]'))
+        sites.restart(name)
+    server = begin(sites, "fdbnl", PAPER)
+    server.sum(consensus(sites, ask="zero"), 0)
+    server.sum(consensus(sites, ask="step", round=1, rho2=1.1), 1, 0)
+    with pytest.raises(SiteRefused):
+        server.sum(consensus(sites, **changed), 2, 1)
