@@ -83,6 +83,17 @@ def test_a_refusal_of_the_question_itself_ends_nothing(tmp_path):
     assert server.is_answered(step(sites, 1))
 
 
+def test_few_origins_are_tried(tmp_path):
+    sites = Sites(tmp_path, k=4, rows=200)
+    server = OneVictim(sites, "oneshot")
+
+    def moments(k):
+        return MomentsQuestion(n_lags=1, variables=sites.variables, origin=np.full(Q, float(k)))
+
+    assert [server.is_answered(moments(k)) for k in range(9)] == [True] * 8 + [False]
+    assert "changes origins of moments" in notes(sites)[-1]
+
+
 def test_what_nobody_foresaw_is_a_refusal_too(tmp_path, monkeypatch):
     from feddbn.federation.programs import fdbnl
 

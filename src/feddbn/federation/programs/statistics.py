@@ -29,7 +29,7 @@ from feddbn.core.statistics.moments import Moments, sums_length, upper_triangle
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.folds import training_site
 from feddbn.federation.programs.trying import TryingQuestion
-from feddbn.federation.protocol.question import array, flag, number
+from feddbn.federation.protocol.question import Constant, array, flag, number
 from feddbn.federation.protocol.rows import UNTREATED, RowsQuestion, Treatment
 from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import (
@@ -76,6 +76,10 @@ class SummaryQuestion(RowsQuestion):
     origin: FloatArray | None = array("q", default=None)
 
 
+MOST_ORIGINS = 8
+"""Origins about which a run asks for the moments of the same rows: none, the means, and those of each model of rows."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MomentsQuestion(TryingQuestion):
     """Counts, totals and cross-products about an origin.
@@ -101,6 +105,12 @@ class MomentsQuestion(TryingQuestion):
         super().check_scope(scope)
         has_meaning = self.clip_bound is None or scope.unit is not None
         scope.require(has_meaning, self.name, "'clip_bound' has no meaning without noise")
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Also few origins: which of many is too far for a site to answer would tell its rows."""
+        what = f"origins of moments (n_lags = {self.n_lags}, fold = {self.fold})"
+        return *super().constants, Constant(what, (self.origin,), MOST_ORIGINS)
 
 
 def moments_key(question: RowsQuestion, design: Design) -> FloatArray:
