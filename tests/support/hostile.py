@@ -55,9 +55,7 @@ class Sites:
 
     def restart(self, name):
         """A new process would read the same files."""
-        self.ends[name] = open_site(
-            read_site_settings(self.places[name] / "feddbn_site.toml"), name, LOG, long_lived=True
-        )
+        self.ends[name] = open_site(read_site_settings(self.places[name] / "feddbn_site.toml"), name, LOG)
 
     def study(self, method="fdbnl", sites=None, parameters="", privacy=""):
         """A study under masks over these sites."""

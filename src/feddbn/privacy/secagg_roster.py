@@ -65,6 +65,7 @@ def checked_roster(
             f"the threshold {threshold} is too low for {n_sites} sites; it must be {lowest}."
         )
     known: dict[frozenset[str], Entry] = {}
+    signers = {member(key, "")[:-1]: key for key in pinned.values()}
     for at, (name, public) in enumerate(zip(names, publics, strict=True)):
         if name not in pinned:
             raise AggregationError(
@@ -77,7 +78,7 @@ def checked_roster(
             raise AggregationError(
                 f"the key advertised for site {name!r} is not signed by its pinned identity for this study."
             )
-        known |= {entry.members: entry for entry in told if _is_vouched_for(entry, pinned, name)}
+        known |= {entry.members: entry for entry in told if _is_vouched_for(entry, signers, name)}
     if site.name not in names or publics[names.index(site.name)] != epoch.key.public:
         raise AggregationError("the roster does not carry the key this site has advertised.")
     about = (tuple(map(str, data)), tuple(known.values()), fewest)
@@ -97,13 +98,12 @@ def _fewest(value: object) -> int:
     return value
 
 
-def _is_vouched_for(entry: Entry, pinned: Mapping[str, bytes], teller: str) -> bool:
+def _is_vouched_for(entry: Entry, signers: Mapping[str, bytes], teller: str) -> bool:
     """Whether a sum that a site tells of was signed by one of its members; who that is may not be known here.
 
     A made-up sum would keep honest sites from adding up their data: nobody can make one up for others.
     """
-    keys = {member(key, "")[:-1]: key for key in pinned.values()}
-    key = keys.get(entry.signer)
+    key = signers.get(entry.signer)
     if key is None:
         return False
     try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from feddbn.errors import FileError
 from feddbn.privacy.audit import GENESIS, AuditChain, AuditEntry, parse_entries, verify_chain
 from feddbn.privacy.heads import Head, signed_head
+from feddbn.runtime.deployed.lines import append_lines, for_owner, whole_part
 from feddbn.runtime.deployed.store import AUDIT, iso_time
 
 if TYPE_CHECKING:
     from feddbn.privacy.keys import Identity
 
-__all__ = ["SITE_LOG", "SiteAudit", "append_line", "mend", "whole_lines"]
+__all__ = ["SITE_LOG", "SiteAudit", "whole_lines"]
 
 SITE_LOG = "_site.jsonl"
 
@@ -32,43 +32,13 @@ SITE_LOG = "_site.jsonl"
 def whole_lines(path: Path) -> list[str]:
     """Return the lines of a log up to the last that was written to its end; none if there is no log."""
     try:
-        text = Path(path).read_bytes().decode("utf-8")
+        return whole_part(Path(path).read_bytes()).decode("utf-8").splitlines()
     except FileNotFoundError:
         return []
     except OSError as error:
         raise FileError(f"the audit log {path.name} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise FileError(f"the audit log {path.name} is not text.") from None
-    return text[: text.rfind("\n") + 1].splitlines()
-
-
-def mend(path: Path) -> list[str]:
-    """Cut off a torn last line and return the whole ones; call it where nobody else writes."""
-    lines = whole_lines(path)
-    with contextlib.suppress(FileNotFoundError):
-        length = Path(path).read_bytes().rfind(b"\n") + 1
-        if length < Path(path).stat().st_size:
-            os.truncate(path, length)
-    return lines
-
-
-def append_line(path: Path, line: str) -> None:
-    """Append a line that is on disk when the call returns."""
-    is_new = not path.exists()
-    with open(path, "a", encoding="utf-8", opener=_private) as file:
-        file.write(line.rstrip("\n") + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    if is_new:
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _same(entry: AuditEntry, **values: Any) -> bool:
@@ -131,7 +101,7 @@ class SiteAudit:
         What was just written is not written again: a server that repeats itself does not fill the disk.
         """
         with self.locked():
-            lines = mend(self.path)
+            lines = whole_lines(self.path)
             chain = self._chain(lines)
             reached = self._reached(run)
             for last in parse_entries(lines[-1:]):
@@ -148,7 +118,7 @@ class SiteAudit:
                 chain=reached,
                 **more,
             )
-            append_line(self.path, entry.to_line())
+            append_lines(self.path, entry.to_line())
             return entry
 
     def head(self) -> Head | None:
@@ -180,6 +150,6 @@ class SiteAudit:
     def locked(self) -> Iterator[None]:
         """Hold the site's own log and what it keeps of others: several processes may answer for one site."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(self.directory / "site.lock", "ab", opener=_private) as lock:
+        with open(self.directory / "site.lock", "ab", opener=for_owner) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

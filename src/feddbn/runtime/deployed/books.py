@@ -19,8 +19,9 @@ from feddbn.privacy.audit import AuditEntry, parse_entries, verify_chain
 from feddbn.privacy.book_index import BookIndex, Head, index_key
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy, Unit
+from feddbn.runtime.deployed.lines import append_lines, whole_part
 from feddbn.runtime.deployed.settings import SiteSettings
-from feddbn.runtime.deployed.store import AUDIT, EventLog, whole_lines, write_atomically
+from feddbn.runtime.deployed.store import AUDIT, EventLog, write_atomically
 
 __all__ = ["Account", "Books", "account_of", "books_of"]
 
@@ -99,7 +100,7 @@ class Books:
         if not path.exists():
             return []
         content = path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
+        whole = whole_part(content)
         if whole != content:
             with open(path, "r+b") as file:
                 file.truncate(len(whole))
@@ -114,12 +115,7 @@ class Books:
         """Add an entry to the log of a run; log and index are on disk when the call returns."""
         with self._locked():
             index = self._read_index()
-            with open(self._path(run_id), "ab+") as file:
-                # A write that failed, for want of space, may have left half a line.
-                file.truncate(whole_lines(file))
-                file.write(line.rstrip("\n").encode() + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            append_lines(self._path(run_id), line)
             if index is not None:
                 (entry,) = parse_entries([line])
                 self._store(index.with_head(run_id, Head(entry.index + 1, entry.hash)))

@@ -109,13 +109,11 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
     ]
 
 
-def open_site(
-    settings: SiteSettings, name: str, log: logging.Logger, long_lived: bool = True, submitter: str = ""
-) -> SiteEndpoint:
+def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter: str = "") -> SiteEndpoint:
     """Return the endpoint of the site called `name`; its old runs are pruned.
 
-    Secure aggregation keeps secrets in memory from message to message: an endpoint that is not `long_lived`
-    refuses studies that ask for it. `submitter` is who sent the study, if the engine says so.
+    Secure aggregation keeps secrets in memory from message to message, so an endpoint lives as long as a run. `submitter` is
+    who sent the study, if the engine says so.
     """
     if settings.name != name:
         raise FileError(
@@ -131,7 +129,7 @@ def open_site(
     books = books_of(settings, lambda sentence: log.warning("%s", sentence))
     protection = Protection(settings.state, name, policy, settings.max_lags, books, owner.audit)
     masked = None
-    if long_lived and owner.identity is not None and settings.peers is not None:
+    if owner.identity is not None and settings.peers is not None:
         from feddbn.runtime.deployed.masking import site_masking
 
         # Only a budget keeps many noisy sums from telling together what one does not.

@@ -29,9 +29,10 @@ from feddbn.federation.protocol.study import Study
 from feddbn.privacy.audit import AuditChain, parse_entries
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy, policy_from_toml
-from feddbn.runtime.deployed.audit_files import SiteAudit, append_line
+from feddbn.runtime.deployed.audit_files import SiteAudit
 from feddbn.runtime.deployed.books import Books
-from feddbn.runtime.deployed.store import AUDIT, iso_time, run_directory, write_atomically
+from feddbn.runtime.deployed.lines import append_lines, whole_part
+from feddbn.runtime.deployed.store import AUDIT, iso_time, run_directory
 
 __all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
 
@@ -127,12 +128,8 @@ class Protection:
         """Return what a run has been asked so far; a restart or a second greeting forgets nothing."""
         path = run_directory(self._state, run_id) / "asked.jsonl"
         stored = path.read_bytes() if path.exists() else b""
-        whole = stored[: stored.rfind(b"\n") + 1]
-        if whole != stored:
-            # A line that a crash cut off belongs to a question that was not answered.
-            write_atomically(path, whole)
-        known = [tuple(json.loads(line)) for line in whole.decode().splitlines()]
-        return Asked(known, lambda *one: append_line(path, json.dumps(one)))
+        known = [tuple(json.loads(line)) for line in whole_part(stored).splitlines()]
+        return Asked(known, lambda *one: append_lines(path, json.dumps(one)))
 
     def _noise(self, run_id: str, study: Study) -> DpGuard | None:
         """Return the guard that adds the noise a study promises and books what leaves; None if neither is needed."""

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from feddbn.core.designs.recordings import Recording, SiteData
 from feddbn.errors import FileError, ProtocolError
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, read_entries
+from feddbn.runtime.deployed.lines import append_lines, whole_part
 
 __all__ = ["FileShelf", "data_version"]
 
@@ -59,36 +59,24 @@ class FileShelf:
 
     def entries(self) -> tuple[Entry, ...]:
         """Return every sum that is on disk, this site's own and those it was told of, in the order they were written."""
-        return tuple({entry.members: entry for _, entry in self._lines()}.values())
+        return tuple({entry.members: entry for entry in self._lines()}.values())
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Write some more; they are on disk when this returns."""
-        is_new = not self._path.exists()
-        kept = sum(len(line) + 1 for line, _ in self._lines())
-        with open(self._path, "ab", opener=_private) as file:
-            file.truncate(kept)
-            for entry in entries:
-                file.write(
-                    json.dumps({**self._about, "sum": entry.listed()}, sort_keys=True).encode() + b"\n"
-                )
-            file.flush()
-            os.fsync(file.fileno())
-        if is_new:
-            directory = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+        # A damaged register is not written to.
+        self._lines()
+        about = ({**self._about, "sum": entry.listed()} for entry in entries)
+        append_lines(self._path, *(json.dumps(one, sort_keys=True) for one in about))
 
-    def _lines(self) -> list[tuple[bytes, Entry]]:
-        """Whole lines and what they say; what follows the last newline was cut short."""
+    def _lines(self) -> list[Entry]:
+        """What the whole lines say."""
         try:
-            lines = self._path.read_bytes().split(b"\n")[:-1]
+            lines = whole_part(self._path.read_bytes()).splitlines()
         except FileNotFoundError:
             return []
         except OSError as error:
             raise FileError(f"the register {self._path} cannot be read: {error.strerror}.") from None
-        found: list[tuple[bytes, Entry]] = []
+        found: list[Entry] = []
         for number, line in enumerate(lines, 1):
             try:
                 (entry,) = read_entries([json.loads(line)["sum"]])
@@ -97,9 +85,5 @@ class FileShelf:
                     f"line {number} of the register {self._path} was damaged; without it this site cannot tell which sums "
                     "its data were part of. Restore the file, or take part in studies with noise only."
                 ) from None
-            found.append((line, entry))
+            found.append(entry)
         return found
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from feddbn.federation.protocol.journal import Journal, read_journal
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.store_format import SiteRecord, decode_record, encode_record
 from feddbn.federation.protocol.study import StudyResult
+from feddbn.runtime.deployed.lines import flush_directory, for_owner, whole_length, whole_part
 
 __all__ = [
     "EventLog",
@@ -37,7 +38,6 @@ __all__ = [
     "prune_runs",
     "run_directory",
     "unchanged_directories",
-    "whole_lines",
     "write_atomically",
 ]
 
@@ -70,20 +70,12 @@ def private_directory(path: Path) -> None:
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file all or nothing: temporary file, flush to disk, rename, flush the directory; only its owner reads it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    with open(temporary, "wb", opener=_for_owner) as file:
+    with open(temporary, "wb", opener=for_owner) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    flush_directory(path.parent)
 
 
 class FileStore:
@@ -190,7 +182,7 @@ class EventLog:
         line = json.dumps({"time": iso_time(), **values}, default=str)
         with open(self.path, "ab+") as file:
             # Half a line, left by a process that was killed, goes.
-            file.truncate(whole_lines(file))
+            file.truncate(whole_length(file))
             file.write(line.encode() + b"\n")
         if self.path.stat().st_size > self.max_bytes:
             content = self.path.read_bytes()[-self.max_bytes // 2 :]
@@ -200,19 +192,8 @@ class EventLog:
         """Return all events; half a line at the end, left by a process that was killed, is skipped."""
         if not self.path.exists():
             return []
-        content = self.path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1].decode("utf-8")
+        whole = whole_part(self.path.read_bytes()).decode("utf-8")
         return [json.loads(line) for line in whole.splitlines() if line.strip()]
-
-
-def whole_lines(file: IO[bytes]) -> int:
-    """Return the length of a file without half a line at its end; reads one byte if there is none."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(size - 1, 0))
-    if file.read(1) in (b"", b"\n"):
-        return size
-    file.seek(0)
-    return file.read().rfind(b"\n") + 1
 
 
 def _last_change(directory: Path) -> float:

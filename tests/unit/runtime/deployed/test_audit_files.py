@@ -4,7 +4,8 @@ pytest.importorskip("cryptography")
 from feddbn.errors import FileError, NotEnoughSites
 from feddbn.privacy.audit import parse_entries, verify_chain
 from feddbn.privacy.keys import Identity
-from feddbn.runtime.deployed.audit_files import SiteAudit, append_line, mend, whole_lines
+from feddbn.runtime.deployed.audit_files import SiteAudit, whole_lines
+from feddbn.runtime.deployed.lines import append_lines
 from support.owned_sites import OwnedSites, killed, make_study
 
 SITE = Identity.from_seed(bytes([1]) * 32)
@@ -74,14 +75,14 @@ def test_files_are_their_owners(tmp_path):
 
 
 def test_what_is_no_log_is_named(tmp_path):
-    assert whole_lines(tmp_path / "none") == mend(tmp_path / "none") == []
+    assert whole_lines(tmp_path / "none") == []
     (tmp_path / "binary").write_bytes(b"\xff\xfe\n")
     with pytest.raises(FileError, match="binary is not text"):
         whole_lines(tmp_path / "binary")
     with pytest.raises(FileError, match="cannot be read"):
         whole_lines(tmp_path)
-    append_line(tmp_path / "log", "one\n")
-    append_line(tmp_path / "log", "two")
+    append_lines(tmp_path / "log", "one\n")
+    append_lines(tmp_path / "log", "two")
     assert whole_lines(tmp_path / "log") == ["one", "two"]
 
 
