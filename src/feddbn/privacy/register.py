@@ -80,13 +80,14 @@ def shown_by(new: Members, known: Collection[Members], min_sites: int) -> frozen
     AggregationError
         If the sets are so many and so different that this cannot be told.
     """
-    others = [members for members in dict.fromkeys(known) if members != new]
     sites = {_site(one) for one in new}
-    cut = [frozenset(one for one in members if _site(one) in sites) for members in others]
-    return _shown(new, others, min_sites) or _shown(new, [members for members in cut if members], min_sites)
+    cut = [frozenset(one for one in members if _site(one) in sites) for members in known]
+    return _shown(new, known, min_sites) or _shown(new, [members for members in cut if members], min_sites)
 
 
-def _shown(new: Members, others: Sequence[Members], min_sites: int) -> frozenset[str]:
+def _shown(new: Members, known: Collection[Members], min_sites: int) -> frozenset[str]:
+    # The same set again may be another question, which the sums that differ from it were asked, too.
+    others = [members for members in dict.fromkeys(known) if members != new]
     columns = sorted(new.union(*others))
     table = np.array([[float(one in members) for one in columns] for members in (*others, new)])
     if _adds_nothing(table):

@@ -37,6 +37,11 @@ def test_what_is_shown_is_what_brute_force_finds(sets, min_sites):
     assert bool(shown_by(new, known, min_sites)) == (whole or alone)
 
 
+def test_a_known_set_that_equals_the_new_one_without_its_outsiders_excuses_nothing():
+    known = [of("a", "c"), of(*"abcd")]
+    assert shown_by(of("a", "b"), known, 2) == {site("b")}
+
+
 def test_three_sums_that_differ_by_three_sites_each_show_one():
     *known, new = [of(*"abc"), of(*"def"), of(*"abcdefg")]
     assert not any(shown_by(new, [one], 3) for one in known)
