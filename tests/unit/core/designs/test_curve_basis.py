@@ -1,0 +1,57 @@
+"""The functions of curved effects: against quadrature of another kind, finite differences and what a normal implies."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from feddbn.core.designs.curve_basis import (
+    CURVE_KNOTS,
+    N_CURVES,
+    curve_features,
+    relative_variances,
+    square_features,
+)
+
+
+def expected(function):
+    """Its mean under a standard normal, by adaptive quadrature."""
+    return quad(lambda z: function(z) * norm.pdf(z), -9, 9, points=CURVE_KNOTS, limit=400)[0]
+
+
+def one(k):
+    return lambda z: float(curve_features(np.array([z]))[0, k])
+
+
+def test_under_a_standard_normal_they_are_orthonormal_and_have_no_line():
+    functions = [lambda z: 1.0, lambda z: z, *(one(k) for k in range(N_CURVES))]
+    table = [[expected(lambda z, f=f, g=g: f(z) * g(z)) for g in functions] for f in functions]
+    np.testing.assert_allclose(table, np.eye(len(functions)), atol=1e-7)
+
+
+def test_they_are_straight_beyond_the_outer_knots():
+    beyond = np.array([2.4, 5.0, 7.6, -2.4, -5.0, -7.6])
+    values = curve_features(beyond)
+    np.testing.assert_allclose(values[0] - 2 * values[1] + values[2], 0, atol=1e-9)
+    np.testing.assert_allclose(values[3] - 2 * values[4] + values[5], 0, atol=1e-9)
+
+
+def test_smooth_ones_come_first_and_are_expected_to_be_larger():
+    z, h = np.linspace(-2.4, 2.4, 20_001), 1e-4
+    second = (curve_features(z + h) - 2 * curve_features(z) + curve_features(z - h)) / h**2
+    roughness = (second**2).sum(axis=0) * (z[1] - z[0])
+    assert (np.diff(roughness) > 0).all()
+    np.testing.assert_allclose(relative_variances(), np.sqrt(roughness[0] / roughness), rtol=2e-3)
+
+
+def test_every_function_ends_above_zero():
+    assert (curve_features(np.array([CURVE_KNOTS[-1]]))[0] > 0).all()
+
+
+def test_squares_have_mean_0_and_variance_1_and_go_on_as_lines():
+    z = np.random.default_rng(0).standard_normal(400_000)
+    f = square_features(z)[:, 0]
+    assert f.mean() == pytest.approx(0, abs=0.01)
+    assert f.std() == pytest.approx(1, abs=0.02)
+    low, middle, high = square_features(np.array([3.0, 4.0, 5.0]))[:, 0]
+    assert low - 2 * middle + high == pytest.approx(0, abs=1e-12)
