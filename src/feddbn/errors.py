@@ -26,11 +26,13 @@ from __future__ import annotations
 __all__ = [
     "AggregationError",
     "BudgetExceeded",
+    "CurvesWarning",
     "DataError",
     "DependentColumnsWarning",
     "FeddbnError",
     "FederationError",
     "FileError",
+    "HistoryWarning",
     "InputError",
     "MissingExtra",
     "NotEnoughSites",
@@ -128,6 +130,10 @@ def missing_extra(error: Exception) -> MissingExtra | None:
 
 class ResultWarning(UserWarning):
     """Advice on a result, which carries the same sentence in its warnings."""
+
+
+class CurvesWarning(UserWarning):
+    """A network with curves is asked for what it cannot tell: beyond the range seen, or exactly."""
 
 
 class HistoryWarning(UserWarning):

@@ -1,6 +1,7 @@
 """Every stored form reads back as the same network, bit for bit."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -8,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
 
 # What XML can carry; line breaks are folded there, so they are left out.
@@ -36,6 +38,32 @@ def networks(draw: st.DrawFn) -> DBN:
     return DBN(stack[0], stack[1:], names, numbers[-2 * d : -d], np.abs(numbers[-d:]), open_edges)
 
 
+@st.composite
+def curved_networks(draw: st.DrawFn) -> DBN:
+    """The same with curves and products, also where there is no weight."""
+    dbn = draw(networks().filter(lambda dbn: dbn.n_lags > 0))
+    place, size = st.integers(0, dbn.d - 1), st.floats(1e-3, 1e3)
+    b = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6).map(tuple)
+    lag = st.integers(1, dbn.n_lags)
+    curve = st.builds(Curve, place, place, lag, st.floats(-1e3, 1e3), size, b)
+    curves = draw(st.lists(curve, max_size=4, unique_by=lambda c: (c.source, c.target, c.lag)))
+    pair = st.tuples(place, place).filter(lambda two: two[0] < two[1])
+    products = []
+    if dbn.d > 1:
+        weight = st.floats(-1e6, 1e6)
+        made = st.builds(
+            lambda two, *rest: Product(*two, *rest),
+            pair,
+            place,
+            lag,
+            weight,
+            st.tuples(weight, weight),
+            st.tuples(size, size),
+        )
+        products = draw(st.lists(made, max_size=3, unique_by=lambda p: (p.first, p.second, p.target, p.lag)))
+    return replace(dbn, curves=curves, products=products)
+
+
 def weights_only(dbn: DBN) -> DBN:
     return DBN(dbn.W, dbn.A, dbn.variables, open_edges=dbn.open_edges)
 
@@ -47,6 +75,21 @@ def test_json_dict_networkx_and_graphml_keep_everything(dbn: DBN) -> None:
     assert DBN.from_dict(dbn.to_dict()).equals(dbn)
     assert DBN.from_networkx(dbn.to_networkx()).equals(dbn)
     assert DBN.from_graphml(dbn.to_graphml()).equals(dbn)
+
+
+@settings(deadline=None, max_examples=60)
+@given(curved_networks())
+def test_curves_and_products_are_kept_too(dbn: DBN) -> None:
+    for again in (
+        DBN.from_json(dbn.to_json()),
+        DBN.from_networkx(dbn.to_networkx()),
+        DBN.from_graphml(dbn.to_graphml()),
+    ):
+        assert again.equals(dbn)
+        assert (again.curves, again.products) == (dbn.curves, dbn.products)
+    with tempfile.TemporaryDirectory() as folder:
+        dbn.to_npz(Path(folder) / "network")
+        assert DBN.from_npz(Path(folder) / "network").equals(dbn)
 
 
 @settings(deadline=None, max_examples=60)

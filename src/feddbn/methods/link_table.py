@@ -11,7 +11,7 @@ Effects across moments have one possible direction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -90,11 +90,11 @@ def equivalently_directed(dbn: DBN, constraints: EdgeConstraints) -> DBN:
     colliders only (`feddbn.core.orders.orientation`).
     """
     d = dbn.d
-    support = np.vstack([dbn.W, dbn.A.reshape(-1, d)]) != 0
+    support = dbn.is_edge.reshape(-1, d)
     fixed = support[:d] & (constraints.required[:d] | ~constraints.allowed[:d].T)
     still_open = np.argwhere(support[:d] & ~compelled_edges(support, fixed)).tolist()
     pairs = [(dbn.variables[i], dbn.variables[j]) for i, j in still_open]
-    return DBN(dbn.W, dbn.A, dbn.variables, dbn.intercept, dbn.noise_variances, pairs)
+    return replace(dbn, open_edges=tuple(pairs))
 
 
 def with_links(

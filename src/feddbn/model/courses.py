@@ -162,10 +162,24 @@ def forecast_along(
     if isinstance(history, pd.DataFrame):
         rest = pd.DataFrame(rest, index=history.index, columns=list(dbn.variables))
     ahead = course.at(last + np.arange(1.0, steps + 1))
+    if not dbn.is_linear:
+        return _about_a_level(dbn, course, history, steps, held or {}, options)
     # Off its course a recording has the level 0.
     found = dbn.at_level(np.zeros(dbn.d)).do(_off(held or {}, ahead, dbn.variables), rest, steps, **options)
     lower, upper = (None if bound is None else bound + ahead for bound in (found.lower, found.upper))
     return replace(found, mean=found.mean + ahead, lower=lower, upper=upper)
+
+
+def _about_a_level(
+    dbn: DBN, course: Course, history: Rows, steps: int, held: Held, options: dict[str, Any]
+) -> Forecast:
+    """With curves rows keep their level, since a curve is a function of the value itself."""
+    if course.nuisance.degree or course.nuisance.periods:
+        raise ParameterError(
+            "course has a trend or cycles, along which a network with curves cannot go on; fit one with degree=0 and no"
+            " periods."
+        )
+    return dbn.at_level(course.coefficients[0]).do(held, history, steps, **options)
 
 
 def _off(held: Held, ahead: FloatArray, variables: tuple[str, ...]) -> Held:

@@ -1,4 +1,5 @@
-"""The learned network: ``x_t = c + x_t W + sum_l x_{t-l} A_l + u_t`` with row vectors and W acyclic.
+"""The learned network: ``x_t = c + x_t W + sum_l x_{t-l} A_l + u_t`` with row vectors and W acyclic; curves and products
+are added where effects are not straight (`feddbn.model.curves`).
 
 `feddbn.model.network.Network` holds the numbers; what they imply is computed by the other modules of this
 package, each of which can be read alone: dynamics, effects, forecast, residuals, graph, arrays, export.
@@ -7,6 +8,7 @@ package, each of which can be read alone: dynamics, effects, forecast, residuals
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,19 +20,21 @@ from numpy.typing import ArrayLike, NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
-from feddbn.model import arrays, dynamics, effects, export, graph, residuals, standardised
+from feddbn.model import arrays, dynamics, edge_effects, effects, export, graph, residuals, standardised
 from feddbn.model.forecast import Forecast, Held, IntervalMethod, forecast, sample_paths
 from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
-from feddbn.model.network import Network
+from feddbn.model.network import Network, same_parts
 from feddbn.model.noise import Noise
+from feddbn.model.paths import average_curved
 
 __all__ = ["DBN"]
 
 
 class DBN(Network):
-    """A linear dynamic Bayesian network and what can be asked of it.
+    """A dynamic Bayesian network and what can be asked of it.
 
-    `W`, `A`, `variables`, `intercept`, `noise_variances` and `open_edges` are described at `feddbn.model.network.Network`.
+    `W`, `A`, `variables`, `intercept`, `noise_variances`, `open_edges`, `curves` and `products` are described at
+    `feddbn.model.network.Network`.
     """
 
     @classmethod
@@ -53,20 +57,25 @@ class DBN(Network):
         return cls(W, A, variables, moments.mean @ misses, np.maximum(variances, 0.0))
 
     def at_level(self, mean: ArrayLike) -> DBN:
-        """Return the same network with the intercepts of a recording whose (d,) mean is `mean`."""
+        """Return the same network with the intercepts of a recording whose (d,) mean is `mean`.
+
+        Curves are averaged over the network's own simulated rows, moved to that mean.
+        """
         level = np.asarray(mean, dtype=np.float64)
         if level.shape != (self.d,) or not np.isfinite(level).all():
             raise ParameterError(
                 f"mean must be {self.d} finite numbers, one for each variable, got {mean!r}."
             )
         intercept = level - level @ (self.W + self.A.sum(axis=0))
-        return DBN(self.W, self.A, self.variables, intercept, self.noise_variances, self.open_edges)
+        if not self.is_linear:
+            intercept = intercept - average_curved(self, level)
+        return replace(self, intercept=intercept)
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:
         """Whether both have the same variables, lags and open edges and all numbers agree within `atol`."""
         if self.variables != other.variables or self.n_lags != other.n_lags:
             return False
-        if self.open_edges != other.open_edges:
+        if self.open_edges != other.open_edges or not same_parts(self, other, atol):
             return False
         pairs = ((getattr(self, k), getattr(other, k)) for k in ("W", "A", "intercept", "noise_variances"))
         return all(bool(np.all(np.abs(a - b) <= atol)) for a, b in pairs)
@@ -78,7 +87,7 @@ class DBN(Network):
         history: Rows | None,
         steps: int,
         interval: float | None = None,
-        method: IntervalMethod = "analytic",
+        method: IntervalMethod = "auto",
         random_state: RandomState = None,
         *,
         n_paths: int = 2000,
@@ -88,7 +97,8 @@ class DBN(Network):
         n_lags rows).
 
         ``method="analytic"`` is exact for Gaussian noise; ``"simulation"`` takes quantiles of `n_paths`
-        sampled paths, for example of the site's own residuals: ``noise=dbn.residuals(data)``. See
+        sampled paths, for example of the site's own residuals: ``noise=dbn.residuals(data)``; ``"auto"`` is
+        analytic for linear networks, and all of a network with curves is simulated. See
         `feddbn.model.forecast.forecast`.
         """
         return self.do({}, history, steps, interval, method, random_state, n_paths=n_paths, noise=noise)
@@ -99,7 +109,7 @@ class DBN(Network):
         history: Rows | None,
         steps: int,
         interval: float | None = None,
-        method: IntervalMethod = "analytic",
+        method: IntervalMethod = "auto",
         random_state: RandomState = None,
         *,
         n_paths: int = 2000,
@@ -148,7 +158,7 @@ class DBN(Network):
 
     @property
     def spectral_radius(self) -> float:
-        """Largest absolute eigenvalue of the companion matrix."""
+        """Largest absolute eigenvalue of the companion matrix; not defined with curves."""
         return dynamics.spectral_radius(self)
 
     @property
@@ -162,11 +172,11 @@ class DBN(Network):
         return np.asarray(self.intercept @ dynamics.impact(self.W))
 
     def stationary_mean(self) -> FloatArray:
-        """(d,) long-run mean."""
+        """(d,) long-run mean; with curves that of simulated rows."""
         return dynamics.stationary_mean(self)
 
     def stationary_covariance(self) -> FloatArray:
-        """(d, d) long-run covariance within a moment."""
+        """(d, d) long-run covariance within a moment; with curves that of simulated rows."""
         return dynamics.stationary_covariance(self)
 
     def impulse_responses(
@@ -210,6 +220,23 @@ class DBN(Network):
         """
         return standardised.standardised_weights(self, sd)
 
+    # What its curves are.
+
+    def effect(self, source: str | int, target: str | int, lag: int) -> edge_effects.EdgeEffect:
+        """What one edge does, value by value: ``dbn.effect("x", "y", 1).table()`` or ``.at(values)``, ``.band(values)``."""
+        return edge_effects.edge_effect(self, source, target, lag)
+
+    def curves_table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+        """Frame source, target, lag, value, effect, lower, upper, inside of all effects that are no straight lines.
+
+        `inside` is False beyond the range in which the function was learned.
+        """
+        return edge_effects.curves_table(self, n, level)
+
+    def to_curves_csv(self, path: str | Path | None = None, n: int = 41, level: float = 0.95) -> str:
+        """`curves_table` as CSV text, also written to `path` if given; safe in spreadsheets."""
+        return export.write_text(export.curves_csv_text(self, n, level), path)
+
     # How well it fits.
 
     def residuals(self, data: Rows | Sequence[Rows]) -> FloatArray:
@@ -230,7 +257,9 @@ class DBN(Network):
     # As edges, graphs and files.
 
     def edges(self, threshold: float = 0.0) -> pd.DataFrame:
-        """Frame source, target, lag, weight, standardised, oriented of the edges with ``|weight| > threshold``."""
+        """Frame source, target, lag, weight, standardised, oriented of the edges with ``|weight| > threshold``; with curves
+        also shape, and weights are average slopes.
+        """
         return graph.edge_table(self, threshold)
 
     @classmethod

@@ -15,6 +15,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.inputs import positive_int
 from feddbn.model.network import Network
+from feddbn.model.paths import usual
 
 __all__ = [
     "ResponseKind",
@@ -24,6 +25,7 @@ __all__ = [
     "impulse_responses",
     "innovation_covariance",
     "reduced_coefficients",
+    "require_linear",
     "spectral_radius",
     "stationary_covariance",
     "stationary_mean",
@@ -43,13 +45,23 @@ def impact(W: FloatArray) -> FloatArray:
         ) from None
 
 
+def require_linear(dbn: Network, what: str, instead: str) -> None:
+    """Refuse a network with curves, and say what to use instead."""
+    if not dbn.is_linear:
+        raise ParameterError(
+            f"{what} is only defined for linear networks, and this one has curves or products; use {instead}."
+        )
+
+
 def reduced_coefficients(dbn: Network) -> FloatArray:
     """(p, d, d) ``P_l = A_l B``."""
+    require_linear(dbn, "the reduced form", "dbn.simulate, dbn.forecast or dbn.effects")
     return np.asarray(dbn.A @ impact(dbn.W))
 
 
 def innovation_covariance(dbn: Network) -> FloatArray:
     """(d, d) covariance of ``u_t B``: ``B' diag(v) B``."""
+    require_linear(dbn, "the covariance of innovations", "dbn.stationary_covariance()")
     B = impact(dbn.W)
     return np.asarray((B.T * dbn.noise_variances) @ B)
 
@@ -67,6 +79,9 @@ def companion(coefficients: FloatArray) -> FloatArray:
 
 def spectral_radius(dbn: Network) -> float:
     """Largest absolute eigenvalue of the companion matrix; below 1 the process is stationary."""
+    require_linear(
+        dbn, "the spectral radius", "dbn.stationary_mean(), which says whether simulated paths settle"
+    )
     if dbn.n_lags == 0:
         return 0.0
     return float(np.abs(np.linalg.eigvals(companion(reduced_coefficients(dbn)))).max())
@@ -82,13 +97,17 @@ def require_stationary(dbn: Network, what: str) -> None:
 
 
 def stationary_mean(dbn: Network) -> FloatArray:
-    """(d,) mean m of the process: ``m (I - W - sum_l A_l) = c``."""
+    """(d,) mean m of the process: ``m (I - W - sum_l A_l) = c``; with curves that of simulated rows (`paths.usual`)."""
+    if not dbn.is_linear:
+        return usual(dbn).mean.copy()
     require_stationary(dbn, "the mean of the process")
     return np.asarray(np.linalg.solve((np.eye(dbn.d) - dbn.W - dbn.A.sum(axis=0)).T, dbn.intercept))
 
 
 def stationary_covariance(dbn: Network) -> FloatArray:
-    """(d, d) covariance of x_t, from the discrete Lyapunov equation of the companion form."""
+    """(d, d) covariance of x_t, from the discrete Lyapunov equation of the companion form; with curves of simulated rows."""
+    if not dbn.is_linear:
+        return usual(dbn).covariance.copy()
     require_stationary(dbn, "the covariance of the process")
     innovation = innovation_covariance(dbn)
     if dbn.n_lags == 0:
@@ -122,6 +141,7 @@ def impulse_responses(
       earlier to a later variable.
     """
     horizon = positive_int(horizon, "horizon", 0)
+    require_linear(dbn, "impulse_responses", "dbn.effects(source, target, horizon, at=..., by=...)")
     psi = moving_average(reduced_coefficients(dbn), horizon)
     if kind == "reduced":
         return psi
@@ -149,6 +169,7 @@ def fevd(
     Every column sums to 1, except where j has no forecast error at all (then it is 0).
     """
     horizon = positive_int(horizon, "horizon")
+    require_linear(dbn, "fevd", "dbn.forecast, whose sd holds all shocks together")
     if kind not in ("structural", "orthogonalised"):
         raise ParameterError(f"kind must be 'structural' or 'orthogonalised', got {kind!r}.")
     squared = np.cumsum(impulse_responses(dbn, horizon - 1, kind, sd=True) ** 2, axis=0)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.dynamics import impact
+from feddbn.model.dynamics import impact, require_linear
 from feddbn.model.inputs import positive_int, variable_index
 from feddbn.model.network import Network
 
@@ -24,13 +24,16 @@ __all__ = ["direct_effects", "effect_table", "mediated_effects", "total_effects"
 
 def total_effects(dbn: Network, horizon: int) -> FloatArray:
     """(horizon+1, d, d): entry [h, i, j] sums every path from i to j of length h in time; [0, i, i] is 1."""
+    require_linear(dbn, "total_effects", "dbn.effects(source, target, horizon, at=..., by=...)")
     total = _path_sums(dbn, positive_int(horizon, "horizon", 0), blocked=[])
     total[0] += np.eye(dbn.d)
     return total
 
 
 def direct_effects(dbn: Network, horizon: int) -> FloatArray:
-    """(horizon+1, d, d): the weight of the single edge from i to j at lag h (0 beyond the network's lags)."""
+    """(horizon+1, d, d): the weight of the single edge from i to j at lag h (0 beyond the network's lags), its average
+    slope if it is curved.
+    """
     horizon = positive_int(horizon, "horizon", 0)
     direct = np.zeros((horizon + 1, dbn.d, dbn.d))
     upto = min(horizon, dbn.n_lags) + 1
@@ -42,6 +45,7 @@ def mediated_effects(dbn: Network, mediators: Sequence[str | int] | None, horizo
     """(horizon+1, d, d): the part of the total effect that passes through a mediator (None: any variable
     at all).
     """
+    require_linear(dbn, "mediated_effects", "dbn.do with the mediators held, at two values of the source")
     if isinstance(mediators, str):
         raise ParameterError(
             f"mediators must be a list of variables, got the text {mediators!r}; write [{mediators!r}]."

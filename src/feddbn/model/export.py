@@ -11,7 +11,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import ParseError
@@ -20,15 +20,19 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from feddbn.errors import FileError, InputError
-from feddbn.model.csv_cells import guarded, unguarded
+from feddbn.core.arrays import BoolArray
+from feddbn.errors import FileError, InputError, ParameterError
+from feddbn.model.csv_cells import guarded, guarded_frame, unguarded
+from feddbn.model.edge_effects import curves_table
 from feddbn.model.graph import Parts, edge_table, parts_of_edges, parts_of_graph, time_series_graph
 from feddbn.model.network import Network
+from feddbn.model.stored_curves import curves_of, plain_curves, plain_products, products_of
 
 __all__ = [
     "FORMAT",
     "VERSION",
     "csv_text",
+    "curves_csv_text",
     "dot_text",
     "graphml_text",
     "json_text",
@@ -43,16 +47,18 @@ __all__ = [
 ]
 
 FORMAT = "feddbn-dbn"
-VERSION = 2
-"""2 has `open_edges`; a network without open edges is written as version 1, which every reader understands."""
+VERSION = 3
+"""2 has `open_edges`, 3 `curves` and `products`; a network without them is written as the version that every reader of
+it understands."""
 _ARRAYS = ("W", "A", "intercept", "noise_variances")
+_LISTS = {"open_edges": "a list of pairs of variables", "curves": "a list", "products": "a list"}
 
 
 def plain_dict(dbn: Network) -> dict[str, Any]:
     """The stored form as lists, numbers and text."""
     plain = {
         "format": FORMAT,
-        "version": VERSION if dbn.open_edges else 1,
+        "version": VERSION if not dbn.is_linear else 2 if dbn.open_edges else 1,
         "variables": list(dbn.variables),
         "n_lags": dbn.n_lags,
         "W": dbn.W.tolist(),
@@ -62,6 +68,10 @@ def plain_dict(dbn: Network) -> dict[str, Any]:
     }
     if dbn.open_edges:
         plain["open_edges"] = [list(pair) for pair in dbn.open_edges]
+    if dbn.curves:
+        plain["curves"] = plain_curves(dbn)
+    if dbn.products:
+        plain["products"] = plain_products(dbn)
     return plain
 
 
@@ -92,24 +102,34 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
         arrays[key] = _array(stored[key], shape, f"{where} is damaged: {key!r}")
     if np.any(arrays["noise_variances"] < 0):
         raise FileError(f"{where} is damaged: 'noise_variances' contains a negative number.")
+    curves = curves_of(stored.get("curves"), variables, where)
+    products = products_of(stored.get("products"), variables, where)
+    try:
+        is_edge = Network(arrays["W"], arrays["A"], variables, curves=curves, products=products).is_edge[0]
+    except ParameterError as error:
+        raise FileError(f"{where} is damaged: {error}") from None
     return Parts(
         W=arrays["W"],
         A=arrays["A"],
         variables=tuple(variables),
         intercept=arrays["intercept"],
         noise_variances=arrays["noise_variances"],
-        open_edges=_open_edges(stored.get("open_edges"), variables, arrays["W"], where),
+        open_edges=_open_edges(stored.get("open_edges"), variables, is_edge, where),
+        curves=curves,
+        products=products,
     )
 
 
-def _open_edges(given: Any, variables: list[str], W: np.ndarray, where: str) -> tuple[tuple[str, str], ...]:
+def _open_edges(
+    given: Any, variables: list[str], is_edge: BoolArray, where: str
+) -> tuple[tuple[str, str], ...]:
     """The pairs of names of ``open_edges``, which may be absent."""
     pairs = [] if given is None else given
     place = {name: k for k, name in enumerate(variables)}
     is_list = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 for p in pairs)
     if not is_list or not all(isinstance(name, str) and name in place for pair in pairs for name in pair):
         raise FileError(f"{where} is damaged: 'open_edges' is not a list of pairs of variables.")
-    if not all(W[place[source], place[target]] for source, target in pairs):
+    if not all(is_edge[place[source], place[target]] for source, target in pairs):
         raise FileError(f"{where} is damaged: 'open_edges' names a pair that is no edge of W.")
     return tuple((source, target) for source, target in pairs)
 
@@ -133,8 +153,9 @@ def write_npz(dbn: Network, path: str | Path) -> None:
     """Write a compressed npz archive with the same keys as the JSON form."""
     plain = plain_dict(dbn)
     names = np.frombuffer(json.dumps(plain["variables"]).encode(), dtype=np.uint8)
-    pairs = json.dumps(plain.get("open_edges", [])).encode()
-    more: dict[str, Any] = {"open_edges": np.frombuffer(pairs, dtype=np.uint8)} if dbn.open_edges else {}
+    more: dict[str, Any] = {
+        key: np.frombuffer(json.dumps(plain[key]).encode(), dtype=np.uint8) for key in _LISTS if key in plain
+    }
     with _target(path).open("wb") as file:
         np.savez_compressed(
             file,
@@ -166,7 +187,7 @@ def parts_of_npz(path: str | Path) -> Parts:
     for key in ("format", "version"):
         if key in stored:
             stored[key] = stored[key].tolist()
-    for key, what in (("variables", "a list of names"), ("open_edges", "a list of pairs of variables")):
+    for key, what in {"variables": "a list of names", **_LISTS}.items():
         if key in stored:
             try:
                 stored[key] = json.loads(stored[key].tobytes().decode())
@@ -182,11 +203,22 @@ def csv_text(dbn: Network) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["source", "target", "lag", "weight", "standardised", "oriented"])
-    for source, target, lag, weight, standardised, oriented in edge_table(dbn).itertuples(index=False):
+    for source, target, lag, weight, standardised, oriented in _edges(dbn):
         numbers = [repr(float(weight)), repr(float(standardised))]
         names = [guarded(source), guarded(target)]
         writer.writerow([*names, int(lag), *numbers, str(bool(oriented)).lower()])
     return buffer.getvalue()
+
+
+def curves_csv_text(dbn: Network, n: int, level: float) -> str:
+    """`curves_table` as CSV with a header, safe in spreadsheets; numbers read back bit for bit, unknown bounds are empty."""
+    text = guarded_frame(curves_table(dbn, n, level)).to_csv(index=False, lineterminator="\n")
+    return str(text)
+
+
+def _edges(dbn: Network) -> Iterable[tuple[Any, ...]]:
+    """source, target, lag, weight, standardised, oriented of every edge."""
+    return edge_table(dbn).iloc[:, :6].itertuples(index=False, name=None)
 
 
 def parts_of_csv(
@@ -237,7 +269,7 @@ def dot_text(dbn: Network) -> str:
     for lag in range(dbn.n_lags, -1, -1):
         nodes = "; ".join(_quoted(f"{name}_lag{lag}") for name in dbn.variables)
         lines.append(f"  {{ rank=same; {nodes}; }}")
-    for source, target, lag, weight, _, oriented in edge_table(dbn).itertuples(index=False):
+    for source, target, lag, weight, _, oriented in _edges(dbn):
         ends = f"{_quoted(f'{source}_lag{lag}')} -> {_quoted(f'{target}_lag0')}"
         line = "" if oriented else ", dir=none"
         lines.append(f'  {ends} [weight_value="{float(weight)!r}", label="{weight:.3g}"{line}];')

@@ -3,7 +3,7 @@
 An intervention is graph surgery, moment by moment: where a variable is held, its incoming edges and its
 noise are cut and its constant is the held value; what it does to others, in the same moment and later,
 stays. A forecast is the case in which nothing is held. Means and covariances are propagated exactly
-through the companion form.
+through the companion form; those of networks with curves are taken from simulated paths.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import HistoryWarning, ParameterError
+from feddbn.errors import CurvesWarning, HistoryWarning, ParameterError
 from feddbn.model.dynamics import companion, impact, stationary_mean
 from feddbn.model.inputs import (
     RandomState,
@@ -32,13 +32,16 @@ from feddbn.model.inputs import (
 )
 from feddbn.model.network import Network
 from feddbn.model.noise import Noise, draw_noise
+from feddbn.model.paths import curved_paths, share_beyond
 from feddbn.model.plausible import check_order, doubts
 from feddbn.model.state import State, known_state, last_state
 
 __all__ = ["Forecast", "Held", "IntervalMethod", "forecast", "sample_paths"]
 
 Held = Mapping[str | int, float | Sequence[float] | FloatArray | pd.Series]
-IntervalMethod = Literal["analytic", "simulation"]
+IntervalMethod = Literal["auto", "analytic", "simulation"]
+# A normal variable is further than 2.4 standard deviations away in 1.6 % of the moments.
+_MANY_BEYOND = 0.2
 
 
 class _Surgery(NamedTuple):
@@ -62,12 +65,15 @@ class Forecast:
     lower, upper
         (steps, d) frames of the bounds of the central interval, or None if none was asked for.
     sd
-        (steps, d) frame of exact standard deviations of the forecast error.
+        (steps, d) frame of standard deviations of the forecast error: exact, or with curves those of the paths.
     interval
         Probability that the interval of one variable at one step covers it, or None.
     n_inferred
         How many cells of the last n_lags rows of the history were missing. They are inferred from all present
         ones; `sd` and the bounds include what that leaves open.
+    beyond
+        (steps, d) frame, of a network with curves only: the share of simulated paths that are beyond the range in which a
+        variable's functions were learned. Straight lines go on there; nothing says that the effects do.
     """
 
     mean: pd.DataFrame
@@ -76,9 +82,10 @@ class Forecast:
     sd: pd.DataFrame
     interval: float | None
     n_inferred: int = 0
+    beyond: pd.DataFrame | None = None
 
     def to_frame(self) -> pd.DataFrame:
-        """Tidy frame: step, time, variable, mean, sd and, if asked for, lower and upper."""
+        """Tidy frame: step, time, variable, mean, sd and, if asked for, lower and upper; with curves, beyond."""
         steps, d = self.mean.shape
         columns: dict[str, object] = {
             "step": np.repeat(np.arange(1, steps + 1), d),
@@ -90,6 +97,8 @@ class Forecast:
         if self.lower is not None and self.upper is not None:
             columns["lower"] = self.lower.to_numpy().ravel()
             columns["upper"] = self.upper.to_numpy().ravel()
+        if self.beyond is not None:
+            columns["beyond"] = self.beyond.to_numpy().ravel()
         return pd.DataFrame(columns)
 
 
@@ -100,7 +109,7 @@ def forecast(
     *,
     held: Held | None = None,
     interval: float | None = None,
-    method: IntervalMethod = "analytic",
+    method: IntervalMethod = "auto",
     n_paths: int = 2000,
     noise: Noise = "gaussian",
     random_state: RandomState = None,
@@ -118,7 +127,8 @@ def forecast(
         Variable -> one value for every step, or one per step (NaN: not held at that step).
     interval, method
         Coverage of the central interval. ``"analytic"`` is exact for Gaussian noise; ``"simulation"``
-        takes quantiles of `n_paths` sampled paths and so follows whatever `noise` is.
+        takes quantiles of `n_paths` sampled paths and so follows whatever `noise` is; ``"auto"`` is analytic unless the
+        network has curves. With curves all is simulated: the mean is that of the paths, known to sd / sqrt(n_paths).
     noise
         See `draw_noise`.
     """
@@ -128,28 +138,58 @@ def forecast(
         for sentence in doubts(dbn, rows_of(history, dbn.variables, "history")):
             warnings.warn(sentence, HistoryWarning, stacklevel=4)
     values = _held_values(dbn, held or {}, steps)
-    if method not in ("analytic", "simulation"):
-        raise ParameterError(f"method must be 'analytic' or 'simulation', got {method!r}.")
+    if method not in ("auto", "analytic", "simulation"):
+        raise ParameterError(f"method must be 'auto', 'analytic' or 'simulation', got {method!r}.")
     level = None if interval is None else interval_level(interval)
-    mean, variance = _propagate(dbn, start, values)
-    sd = np.sqrt(variance)
     index = _time_index(history, steps)
 
     def frame(array: FloatArray) -> pd.DataFrame:
         return pd.DataFrame(array, index=index, columns=list(dbn.variables))
 
+    def simulated() -> FloatArray:
+        n, rng = positive_int(n_paths, "n_paths", 2), random_generator(random_state)
+        shocks = draw_noise(noise, dbn.noise_variances, (n, steps), rng)
+        return _run(dbn, _drawn(start, n, rng), values, shocks)
+
+    beyond = None
+    if dbn.is_linear:
+        mean, variance = _propagate(dbn, start, values)
+        sd = np.sqrt(variance)
+        paths = simulated() if method == "simulation" and level is not None else None
+    else:
+        paths = simulated()
+        mean, sd = paths.mean(axis=0), paths.std(axis=0)
+        # The mean of many copies of one number is that number only up to rounding.
+        mean, sd = np.where(np.isnan(values), mean, values), np.where(np.isnan(values), sd, 0.0)
+        beyond = frame(share_beyond(dbn, paths))
+        for sentence in _remarks(beyond, method):
+            warnings.warn(sentence, CurvesWarning, stacklevel=4)
     if level is None:
-        return Forecast(frame(mean), None, None, frame(sd), None, start.n_inferred)
-    if method == "analytic":
+        return Forecast(frame(mean), None, None, frame(sd), None, start.n_inferred, beyond)
+    if paths is None:
         reach = ndtri(0.5 + level / 2) * sd
         lower, upper = mean - reach, mean + reach
     else:
-        n_paths = positive_int(n_paths, "n_paths", 2)
-        rng = random_generator(random_state)
-        shocks = draw_noise(noise, dbn.noise_variances, (n_paths, steps), rng)
-        paths = _run(dbn, _drawn(start, n_paths, rng), values, shocks)
         lower, upper = np.quantile(paths, [0.5 - level / 2, 0.5 + level / 2], axis=0)
-    return Forecast(frame(mean), frame(lower), frame(upper), frame(sd), level, start.n_inferred)
+    return Forecast(frame(mean), frame(lower), frame(upper), frame(sd), level, start.n_inferred, beyond)
+
+
+def _remarks(beyond: pd.DataFrame, method: IntervalMethod) -> list[str]:
+    """What a forecast of a network with curves has to say."""
+    out = []
+    if method == "analytic":
+        out.append(
+            "method='analytic' holds for linear networks only; this one has curves, so paths were simulated."
+        )
+    shares = beyond.to_numpy()
+    if shares.max(initial=0.0) > _MANY_BEYOND:
+        worst = int(shares.max(axis=0).argmax())
+        first = int(np.flatnonzero(shares[:, worst] > _MANY_BEYOND)[0]) + 1
+        out.append(
+            f"from step {first} on, up to {shares[:, worst].max():.0%} of the simulated paths have {beyond.columns[worst]!r}"
+            " beyond the range in which its effects were learned; what follows rests on straight lines drawn further."
+        )
+    return out
 
 
 def sample_paths(
@@ -248,6 +288,8 @@ def _propagate(dbn: Network, start: State, values: FloatArray) -> tuple[FloatArr
 
 def _run(dbn: Network, start: FloatArray, values: FloatArray, shocks: FloatArray) -> FloatArray:
     """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (1 or n_paths, p, d)."""
+    if not dbn.is_linear:
+        return curved_paths(dbn, start, values, shocks)
     p, d = dbn.n_lags, dbn.d
     n_paths, steps = shocks.shape[:2]
     paths = np.empty((n_paths, p + steps, d))

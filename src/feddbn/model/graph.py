@@ -6,18 +6,23 @@ Nodes of the time-series graph are ``{variable}_lag{l}``; an edge of lag l goes 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable, Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import networkx as nx
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import DataError, ParameterError
+from feddbn.errors import DataError, FileError, ParameterError
+from feddbn.model.curves import Curve, Product
 from feddbn.model.inputs import is_number
 from feddbn.model.network import Network
 from feddbn.model.standardised import standardised_weights
+from feddbn.model.stored_curves import curves_of, plain_curves, plain_products, products_of
+from feddbn.model.strength import average_slopes, sizes_by_source
 
 __all__ = ["Parts", "edge_table", "parts_of_edges", "parts_of_graph", "summary_graph", "time_series_graph"]
 
@@ -31,6 +36,8 @@ class Parts(TypedDict):
     intercept: FloatArray | None
     noise_variances: FloatArray | None
     open_edges: tuple[tuple[str, str], ...]
+    curves: NotRequired[tuple[Curve, ...]]
+    products: NotRequired[tuple[Product, ...]]
 
 
 def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
@@ -38,12 +45,17 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     source, target.
 
     `standardised` is the weight in standard deviations (`feddbn.model.standardised`); `oriented` is False where the
-    direction within a moment is open.
+    direction within a moment is open. With curves, `weight` is the average slope, the size of an effect (standard deviation
+    of the effect over that of its source) is compared with the threshold, and a column `shape` says linear, curved or
+    product (the source acts together with another, whether or not it has a curve of its own).
     """
-    stack = dbn.adjacency_matrices
-    lag, i, j = np.nonzero(np.abs(stack) > threshold)
+    stack, is_there = dbn.adjacency_matrices, np.abs(dbn.adjacency_matrices) > threshold
+    if not dbn.is_linear:
+        stack = average_slopes(dbn)
+        is_there = dbn.is_edge & (sizes_by_source(dbn) > threshold) if threshold > 0 else dbn.is_edge
+    lag, i, j = np.nonzero(is_there)
     names = np.asarray(dbn.variables, dtype=object)
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "source": names[i],
             "target": names[j],
@@ -53,6 +65,21 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
             "oriented": dbn.is_oriented[lag, i, j],
         }
     )
+    if not dbn.is_linear:
+        table["shape"] = _shapes(dbn)[lag, i, j]
+    return table
+
+
+def _shapes(dbn: Network) -> NDArray[np.object_]:
+    shapes = np.full(dbn.adjacency_matrices.shape, "linear", dtype=object)
+    for curve in dbn.curves:
+        shapes[curve.lag, curve.source, curve.target] = "curved"
+    for product in dbn.products:
+        is_square = product.first == product.second
+        shapes[product.lag, [product.first, product.second], product.target] = (
+            "curved" if is_square else "product"
+        )
+    return shapes
 
 
 def parts_of_edges(
@@ -121,7 +148,10 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
                 }
             graph.add_node(f"{name}_lag{lag}", variable=name, lag=lag, position=k, **extra)
     oriented = dbn.is_oriented
-    for lag, i, j in np.argwhere(dbn.adjacency_matrices != 0):
+    for key, stored in (("curves", plain_curves(dbn)), ("products", plain_products(dbn))):
+        if stored:
+            graph.graph[key] = json.dumps(stored, ensure_ascii=False)
+    for lag, i, j in np.argwhere(dbn.is_edge):
         graph.add_edge(
             f"{dbn.variables[i]}_lag{lag}",
             f"{dbn.variables[j]}_lag0",
@@ -140,9 +170,9 @@ def summary_graph(dbn: Network) -> nx.DiGraph:
     """
     graph = nx.DiGraph(n_lags=dbn.n_lags)
     graph.add_nodes_from(dbn.variables)
-    stack = dbn.adjacency_matrices
-    for i, j in np.argwhere((stack != 0).any(axis=0)):
-        lags = np.flatnonzero(stack[:, i, j])
+    stack, is_edge = dbn.adjacency_matrices, dbn.is_edge
+    for i, j in np.argwhere(is_edge.any(axis=0)):
+        lags = np.flatnonzero(is_edge[:, i, j])
         weights = stack[lags, i, j]
         graph.add_edge(
             dbn.variables[i],
@@ -185,7 +215,7 @@ def parts_of_graph(graph: nx.DiGraph) -> Parts:
                 f"the edge {start} -> {end} has the weight {weight!r}, which is not a finite number."
             )
         stack[lag, index[i], index[j]] = float(weight)
-        if lag == 0 and weight != 0 and not _truth(data.get("oriented", True)):
+        if lag == 0 and (weight != 0 or "curves" in graph.graph) and not _truth(data.get("oriented", True)):
             open_edges.append((i, j))
     vectors: dict[str, FloatArray | None] = {}
     for key in ("intercept", "noise_variance"):
@@ -199,7 +229,17 @@ def parts_of_graph(graph: nx.DiGraph) -> Parts:
         intercept=vectors["intercept"],
         noise_variances=vectors["noise_variance"],
         open_edges=tuple(open_edges),
+        curves=curves_of(_listed(graph, "curves"), list(names), "the graph"),
+        products=products_of(_listed(graph, "products"), list(names), "the graph"),
     )
+
+
+def _listed(graph: nx.DiGraph, key: str) -> Any:
+    """What the graph's attribute `key` lists, as JSON text; None without one."""
+    try:
+        return json.loads(graph.graph[key]) if key in graph.graph else None
+    except (TypeError, ValueError):
+        raise FileError(f"the graph is damaged: {key!r} is not readable JSON.") from None
 
 
 def _node_place(node: Hashable, data: dict[str, Any]) -> tuple[str, int]:

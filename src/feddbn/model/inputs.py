@@ -89,10 +89,11 @@ def positive_int(value: int, argument: str, minimum: int = 1) -> int:
     return int(value)
 
 
-def interval_level(value: float) -> float:
+def interval_level(value: float, argument: str = "interval") -> float:
     """`value` as a probability strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating)) or not 0 < value < 1:
-        raise ParameterError(f"interval must be None or a number between 0 and 1 such as 0.9, got {value!r}.")
+        none = "None or " if argument == "interval" else ""
+        raise ParameterError(f"{argument} must be {none}a number between 0 and 1 such as 0.9, got {value!r}.")
     return float(value)
 
 

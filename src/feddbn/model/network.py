@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import ParameterError
+from feddbn.model.curves import Curve, Product
 
-__all__ = ["Network"]
+__all__ = ["Network", "same_parts"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Network:
-    """The numbers of a linear dynamic Bayesian network, checked and read-only.
+    """The numbers of a dynamic Bayesian network, checked and read-only.
 
     Attributes
     ----------
@@ -34,6 +36,10 @@ class Network:
         (d,) variances of u_t.
     open_edges
         (from, to) by name: edges of W that are there, but whose direction the data do not tell; empty if none is known.
+    curves
+        The curved parts of edges, by lag, source and target; empty for a linear network.
+    products
+        What pairs of variables do together; empty for a linear network.
     """
 
     W: FloatArray
@@ -42,6 +48,8 @@ class Network:
     intercept: FloatArray
     noise_variances: FloatArray
     open_edges: tuple[tuple[str, str], ...]
+    curves: tuple[Curve, ...]
+    products: tuple[Product, ...]
 
     def __init__(
         self,
@@ -51,6 +59,9 @@ class Network:
         intercept: FloatArray | None = None,
         noise_variances: FloatArray | None = None,
         open_edges: Iterable[tuple[str, str]] = (),
+        *,
+        curves: Iterable[Curve] = (),
+        products: Iterable[Product] = (),
     ) -> None:
         W = np.array(W, dtype=np.float64)
         A = np.array(A, dtype=np.float64)
@@ -84,12 +95,20 @@ class Network:
             ("variables", names),
             ("intercept", c),
             ("noise_variances", v),
-            ("open_edges", _open_edges(open_edges, W, names)),
+            ("curves", _curves(curves, d, len(A))),
+            ("products", _products(products, d, len(A))),
         ):
             object.__setattr__(self, field_name, value)
+        within = self.is_edge[0]
+        if not self.is_linear and not _is_acyclic(within):
+            raise ParameterError(
+                "curves and products need effects within a moment without a cycle; W has one."
+            )
+        object.__setattr__(self, "open_edges", _open_edges(open_edges, within, names))
 
     def __repr__(self) -> str:
-        n_within, n_lagged = np.count_nonzero(self.W), np.count_nonzero(self.A)
+        is_edge = self.is_edge
+        n_within, n_lagged = np.count_nonzero(is_edge[0]), np.count_nonzero(is_edge[1:])
         size = f"{self.d} variables, {self.n_lags} lags"
         return f"<{type(self).__name__}: {size}, {n_within} edges within and {n_lagged} across moments>"
 
@@ -109,23 +128,106 @@ class Network:
         return np.concatenate([self.W[None], self.A])
 
     @property
+    def is_linear(self) -> bool:
+        """Whether every effect is a straight line."""
+        return not self.curves and not self.products
+
+    @property
+    def is_edge(self) -> BoolArray:
+        """(p+1, d, d) where there is an effect: a weight that is not 0, a curve, or a part in a product."""
+        found: BoolArray = np.asarray(self.adjacency_matrices != 0)
+        for curve in self.curves:
+            found[curve.lag, curve.source, curve.target] = True
+        for product in self.products:
+            found[product.lag, [product.first, product.second], product.target] = True
+        return found
+
+    @property
     def is_oriented(self) -> BoolArray:
         """(p+1, d, d) which edges have a known direction: all across moments, and within one those not in `open_edges`."""
-        known: BoolArray = np.asarray(self.adjacency_matrices != 0)
+        known = self.is_edge
         place = {name: k for k, name in enumerate(self.variables)}
         for source, target in self.open_edges:
             known[0, place[source], place[target]] = False
         return known
 
 
+def same_parts(one: Network, other: Network, atol: float) -> bool:
+    """Whether two networks have the same curves and products, with all numbers within `atol`."""
+    ours: list[Curve | Product] = [*one.curves, *one.products]
+    theirs: list[Curve | Product] = [*other.curves, *other.products]
+    if [part.kind for part in ours] != [part.kind for part in theirs]:
+        return False
+    pairs = zip(ours, theirs, strict=True)
+    return all(bool(np.all(np.abs(a.numbers - b.numbers) <= atol)) for a, b in pairs)
+
+
+def _curves(given: Iterable[Curve], d: int, n_lags: int) -> tuple[Curve, ...]:
+    """The curves by lag, source and target; ParameterError if one is none or is given twice."""
+    curves = list(given)
+    for curve in curves:
+        if not isinstance(curve, Curve):
+            raise ParameterError(f"curves must hold objects of feddbn.model.curves.Curve, got {curve!r}.")
+        _check_place("curves has one", (curve.source,), curve.target, curve.lag, d, n_lags)
+    curves.sort(key=lambda curve: (curve.lag, curve.source, curve.target))
+    for one, other in pairwise(curves):
+        if (one.source, one.target, one.lag) == (other.source, other.target, other.lag):
+            raise ParameterError(
+                f"curves has two from {one.source} to {one.target} at lag {one.lag}; an edge has one."
+            )
+    return tuple(curves)
+
+
+def _products(given: Iterable[Product], d: int, n_lags: int) -> tuple[Product, ...]:
+    """The products by lag, variables and target; ParameterError if one is none or is given twice."""
+
+    def place(product: Product) -> tuple[int, int, int, int]:
+        return product.lag, product.first, product.second, product.target
+
+    products = list(given)
+    for product in products:
+        if not isinstance(product, Product):
+            raise ParameterError(
+                f"products must hold objects of feddbn.model.curves.Product, got {product!r}."
+            )
+        pair = (product.first, product.second)
+        _check_place("products has one", pair, product.target, product.lag, d, n_lags)
+    products.sort(key=place)
+    for one, other in pairwise(products):
+        if place(one) == place(other):
+            raise ParameterError(
+                f"products has two of {one.first} and {one.second} on {one.target} at lag {one.lag}; add them up."
+            )
+    return tuple(products)
+
+
+def _check_place(what: str, sources: tuple[int, ...], target: int, lag: int, d: int, n_lags: int) -> None:
+    if max(*sources, target) >= d:
+        raise ParameterError(f"{what} with position {max(*sources, target)}, but there are {d} variables.")
+    if lag > n_lags:
+        raise ParameterError(f"{what} at lag {lag}, but the network has {n_lags} lags.")
+    if lag == 0 and target in sources:
+        raise ParameterError(f"{what} of {target} on itself within a moment; it needs a lag of at least 1.")
+
+
+def _is_acyclic(edges: BoolArray) -> bool:
+    left = np.arange(len(edges))
+    while len(left):
+        roots = ~edges[np.ix_(left, left)].any(axis=0)
+        if not roots.any():
+            return False
+        left = left[~roots]
+    return True
+
+
 def _open_edges(
-    given: Iterable[tuple[str, str]], W: FloatArray, names: tuple[str, ...]
+    given: Iterable[tuple[str, str]], is_edge: BoolArray, names: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
     """The pairs in the order of the variables, each once; ParameterError if one is no edge within a moment."""
     place = {name: k for k, name in enumerate(names)}
     pairs = {(str(source), str(target)) for source, target in given}
     for source, target in sorted(pairs):
-        if source not in place or target not in place or W[place[source], place[target]] == 0:
+        if source not in place or target not in place or not is_edge[place[source], place[target]]:
             raise ParameterError(
                 f"open_edges names {source} -> {target}, which is no edge within a moment of this network; leave it out."
             )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, ParameterError
+from feddbn.model.additive import additive
 from feddbn.model.dynamics import stationary_covariance, stationary_mean
 from feddbn.model.inputs import Rows
 from feddbn.model.network import Network
@@ -92,6 +93,10 @@ def _residuals(dbn: Network, rows: FloatArray) -> FloatArray:
     u = rows[p:] - dbn.intercept - rows[p:] @ dbn.W
     for lag in range(1, p + 1):
         u = u - rows[p - lag : n - lag] @ dbn.A[lag - 1]
+    if not dbn.is_linear:
+        whole = np.isfinite(u).all(axis=1)
+        lagged = np.concatenate([rows[p - lag : n - lag] for lag in range(p + 1)], axis=1)
+        u[whole] -= additive(dbn).of_rows(lagged[whole])
     return np.asarray(u)
 
 

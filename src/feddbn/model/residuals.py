@@ -10,6 +10,7 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.lagged import Block, lagged_rows
 from feddbn.errors import ParameterError
+from feddbn.model.additive import additive
 from feddbn.model.inputs import Rows, positive_int, segments_of
 from feddbn.model.network import Network
 
@@ -17,13 +18,17 @@ __all__ = ["log_likelihood", "residual_diagnostics", "residual_segments"]
 
 
 def residual_segments(dbn: Network, data: Rows | Sequence[Rows]) -> list[FloatArray]:
-    """Residuals ``u_t = x_t - c - x_t W - sum_l x_{t-l} A_l``, one (n - p, d) array per usable stretch."""
+    """Residuals ``u_t = x_t - c - x_t W - sum_l x_{t-l} A_l``, less curves and products if there are any, one (n - p, d)
+    array per usable stretch.
+    """
     d = dbn.d
     C = dbn.adjacency_matrices.reshape(-1, d)
+    curved = None if dbn.is_linear else additive(dbn)
     found = []
     for segment in segments_of(data, dbn.variables, dbn.n_lags):
         rows = np.concatenate(list(lagged_rows([Block(segment)], dbn.n_lags)))
-        found.append(rows[:, :d] - dbn.intercept - rows @ C)
+        u = rows[:, :d] - dbn.intercept - rows @ C
+        found.append(u if curved is None else u - curved.of_rows(rows))
     return found
 
 
@@ -31,7 +36,7 @@ def log_likelihood(dbn: Network, data: Rows | Sequence[Rows]) -> float:
     """Gaussian log-likelihood of every usable row given the n_lags rows before it.
 
     ``sum_t [ log|det(I - W)| - 1/2 sum_j (log 2 pi v_j + u_tj^2 / v_j) ]``; the determinant is 1 for an
-    acyclic W.
+    acyclic W, also with curves.
     """
     if np.any(dbn.noise_variances <= 0):
         raise ParameterError(

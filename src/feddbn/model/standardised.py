@@ -11,6 +11,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dynamics import innovation_covariance, spectral_radius, stationary_covariance
 from feddbn.model.network import Network
+from feddbn.model.strength import effect_sizes
 
 __all__ = ["standard_deviations", "standardised_weights"]
 
@@ -18,15 +19,15 @@ __all__ = ["standard_deviations", "standardised_weights"]
 def standard_deviations(dbn: Network) -> FloatArray:
     """(d,) standard deviations that the network itself implies; 1 for a variable that does not vary.
 
-    They are those of the stationary process. Where there is none (shocks do not die out), those of one moment given
-    the past; where W has a cycle without a solution, those of the noise.
+    They are those of the stationary process, with curves of simulated rows. Where there is none (shocks do not die out),
+    those of one moment given the past; where W has a cycle without a solution or curves, those of the noise.
     """
     variances = dbn.noise_variances
     with np.errstate(all="ignore"), warnings.catch_warnings():
         # Numbers beyond all bounds are no reason to have no edge table.
         warnings.simplefilter("ignore")
         try:
-            is_stationary = spectral_radius(dbn) < 1
+            is_stationary = not dbn.is_linear or spectral_radius(dbn) < 1
             found = np.diag(stationary_covariance(dbn) if is_stationary else innovation_covariance(dbn))
             variances = found if np.all(np.isfinite(found)) else variances
         except (ParameterError, np.linalg.LinAlgError, ValueError):
@@ -35,7 +36,8 @@ def standard_deviations(dbn: Network) -> FloatArray:
 
 
 def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArray:
-    """(p+1, d, d) ``weight * sd_from / sd_to``, W first.
+    """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of a curved effect its own standard deviation over ``sd_to``
+    (`feddbn.model.strength.effect_sizes`), with the sign of the weight.
 
     Parameters
     ----------
@@ -51,4 +53,6 @@ def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArra
         if scale.shape != (dbn.d,) or not (np.isfinite(scale).all() and (scale > 0).all()):
             raise ParameterError(f"sd must be {dbn.d} positive numbers, one for each variable, got {sd!r}.")
     with np.errstate(over="ignore", under="ignore"):
+        if not dbn.is_linear:
+            return np.asarray(effect_sizes(dbn, scale) / scale)
         return np.asarray(dbn.adjacency_matrices * (scale[:, None] / scale))

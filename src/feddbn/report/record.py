@@ -21,6 +21,7 @@ from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.methods.result import FORMAT, VERSION, Result
 from feddbn.model.dbn import DBN
 from feddbn.model.standardised import standard_deviations
+from feddbn.model.stored_curves import curves_of, plain_curves, plain_products, products_of
 from feddbn.report.graph_plots import time_series_edges
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_record"]
@@ -191,7 +192,16 @@ def _network(part: Mapping[str, Any], variables: Sequence[str] | None, what: str
         extra = {
             k: np.array(part[k], dtype=np.float64) for k in ("intercept", "noise_variances") if part.get(k)
         }
-        return DBN(W, A, names, **extra, open_edges=[(s, t) for s, t in part.get("open_edges") or ()])
+        own = [str(name) for name in names] if names else [f"x{i}" for i in range(len(W))]
+        return DBN(
+            W,
+            A,
+            names,
+            **extra,
+            open_edges=[(s, t) for s, t in part.get("open_edges") or ()],
+            curves=curves_of(part.get("curves"), own, "the result"),
+            products=products_of(part.get("products"), own, "the result"),
+        )
     except (KeyError, TypeError, ValueError) as error:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
         raise FileError(f"the network {what!r} of the result cannot be read ({reason})") from error
@@ -201,7 +211,11 @@ def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
     if set(dbn.variables) != set(variables):
         return None
     order = [dbn.variables.index(name) for name in variables]
-    return DBN(dbn.W[np.ix_(order, order)], dbn.A[:, order][:, :, order], variables)
+    curves = curves_of(plain_curves(dbn), list(variables), "the truth")
+    products = products_of(plain_products(dbn), list(variables), "the truth")
+    return DBN(
+        dbn.W[np.ix_(order, order)], dbn.A[:, order][:, :, order], variables, curves=curves, products=products
+    )
 
 
 def _deviations(facts: object, d: int) -> FloatArray | None:

@@ -8,6 +8,7 @@ import pytest
 import feddbn
 from feddbn.errors import DataError, HistoryWarning, ParameterError
 from feddbn.model.courses import fit_course, forecast_along
+from feddbn.model.curves import Curve
 
 NAMES = ["a", "b", "c"]
 
@@ -104,3 +105,15 @@ def test_few_cells_have_a_mean_and_none_are_refused():
         fit_course(recording(60, 2), times=np.zeros(60))
     with pytest.raises(ParameterError, match="the network has a, b, c"):
         forecast_along(network(), fit_course(recording(60, 2)), recording(60, 2), 3)
+
+
+def test_a_network_with_curves_goes_on_about_the_recordings_level_but_along_no_trend() -> None:
+    A = np.array([[[0.5, 0.3], [0.0, 0.4]]])
+    dbn = feddbn.DBN(np.zeros((2, 2)), A, ["a", "b"], curves=[Curve(0, 1, 1, 0.0, 1.0, (0.3,))])
+    rows = dbn.simulate(400, random_state=0) + np.array([0.5, 1.0])
+    found = forecast_along(dbn, fit_course(rows), rows, 3, random_state=1)
+    # A curve is a function of the value itself, so the level is not taken off before.
+    same = dbn.at_level(rows.mean().to_numpy()).forecast(rows, 3, random_state=1)
+    np.testing.assert_array_equal(found.mean, same.mean)
+    with pytest.raises(ParameterError, match="course has a trend or cycles"):
+        forecast_along(dbn, fit_course(rows, 1), rows, 3)

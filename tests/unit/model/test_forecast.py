@@ -179,7 +179,7 @@ def test_forecast_continues_the_times_of_the_history_and_matches_columns_by_name
         (
             lambda m: m.forecast(np.zeros((5, 3)), 1, method="exact"),
             ParameterError,
-            "method must be 'analytic' or",
+            "method must be 'auto', 'analytic' or",
         ),
         (
             lambda m: m.do({"zz": 1.0}, np.zeros((5, 3)), 1),

@@ -15,6 +15,7 @@ from feddbn.federation.protocol.study import Study, StudyResult
 from feddbn.model.csv_cells import guarded
 from feddbn.model.dbn import DBN
 from feddbn.model.export import json_text
+from feddbn.model.stored_curves import curves_of, products_of
 
 __all__ = ["export_result", "read_outcome"]
 
@@ -63,10 +64,18 @@ def export_result(directory: Path) -> StudyResult | None:
     path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
     if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
         names = tuple(str(name) for name in result.summary["variables"])
-        # Which directions are open is part of a stored network and no array.
-        pairs = (values.get("dbn") or {}).get("open_edges") or ()
-        undirected = [(str(source), str(target)) for source, target in pairs]
-        dbn = DBN(arrays["W"], arrays["A"], names, arrays["intercept"], arrays["noise_variances"], undirected)
+        # Which directions are open and which effects are curved is part of a stored network and no array.
+        stored = values.get("dbn") or {}
+        dbn = DBN(
+            arrays["W"],
+            arrays["A"],
+            names,
+            arrays["intercept"],
+            arrays["noise_variances"],
+            [(str(source), str(target)) for source, target in stored.get("open_edges") or ()],
+            curves=curves_of(stored.get("curves"), list(names), "the result"),
+            products=products_of(stored.get("products"), list(names), "the result"),
+        )
         path.with_name("dbn.json").write_text(json_text(dbn), encoding="utf-8")
     edges = result.summary.get("edges")
     if isinstance(edges, list) and edges:

@@ -1,0 +1,263 @@
+"""The curved parts of effects: one variable's (`Curve`) and two variables' together (`Product`).
+
+    x_t = c + x_t W + sum_l x_{t-l} A_l + sum of curves + sum of products + u_t
+
+A curve stands beside the straight part ``weight * x``, which stays in W or A. Under a normal with the curve's origin and
+scale its functions have mean 0 and are uncorrelated with x, so the weight is the average slope of the whole effect.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.curve_basis import (
+    CURVE_KNOTS,
+    N_CURVES,
+    SQUARE_REACH,
+    curve_features,
+    square_features,
+)
+from feddbn.core.designs.features import DEFAULT_KNOTS, feature_map
+from feddbn.errors import ParameterError
+
+__all__ = ["PRODUCT_REACH", "Curve", "Product", "basis_features"]
+
+PRODUCT_REACH = 4.0
+"""Beyond this many scales from its origin a variable counts in a product as if it were there."""
+_OWN_REACH = 3.0
+_REACH = {"spline": CURVE_KNOTS[-1], "quadratic": SQUARE_REACH}
+_WIDTH = {"spline": N_CURVES, "quadratic": 1}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The curved part of one edge: ``sum_k b_k h_k((x - origin) / scale)``.
+
+    Attributes
+    ----------
+    source, target, lag
+        Which edge, as in ``W[source, target]`` or ``A[lag - 1, source, target]``.
+    origin, scale
+        Where the source is 0 and what counts as 1, in its units.
+    coefficients
+        b_1, ..., b_m in the units of the target.
+    basis
+        ``"spline"`` (`feddbn.core.designs.curve_basis.curve_features`; fewer coefficients than functions: the others are 0),
+        ``"quadratic"`` (`square_features`), or a feature map registered under this name, of which a first feature that is
+        the value itself is left out.
+    covariance
+        (m+1, m+1) of (weight, b_1, ..., b_m) as estimates; empty if unknown, then there is no band.
+    """
+
+    source: int
+    target: int
+    lag: int
+    origin: float
+    scale: float
+    coefficients: tuple[float, ...]
+    basis: str = "spline"
+    covariance: tuple[tuple[float, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("source", "target", "lag"):
+            object.__setattr__(self, name, _whole(getattr(self, name), f"{name} of a curve"))
+        object.__setattr__(self, "origin", _number(self.origin, "origin of a curve"))
+        object.__setattr__(self, "scale", _positive(self.scale, "scale of a curve"))
+        b = _numbers(self.coefficients, "coefficients of a curve", 1)
+        object.__setattr__(self, "coefficients", tuple(b.tolist()))
+        if not isinstance(self.basis, str) or self.basis in ("", "linear"):
+            raise ParameterError(
+                f"basis of a curve must be 'spline', 'quadratic' or the name of a registered feature map, got {self.basis!r}."
+            )
+        if len(b) == 0 or len(b) > _WIDTH.get(self.basis, len(b)):
+            raise ParameterError(
+                f"coefficients of a curve must be 1 to {_WIDTH.get(self.basis, 'm')} numbers with the basis"
+                f" {self.basis!r}, got {len(b)}."
+            )
+        object.__setattr__(self, "covariance", _covariance(self.covariance, len(b) + 1))
+
+    def at(self, values: ArrayLike) -> FloatArray:
+        """The curved part at values of the source, in the units of the target; same shape as `values`."""
+        return np.asarray(self.features(values) @ np.array(self.coefficients))
+
+    def features(self, values: ArrayLike) -> FloatArray:
+        """(..., m) the functions ``h_k((x - origin) / scale)`` at values (...) of the source."""
+        z = (np.asarray(values, dtype=np.float64) - self.origin) / self.scale
+        return basis_features(self.basis, z, len(self.coefficients))
+
+    @property
+    def range_seen(self) -> tuple[float, float]:
+        """Between which values of the source the function is free; a straight line goes on outside.
+
+        They are the outer knots: sums tell no smallest and no largest value.
+        """
+        reach = _REACH.get(self.basis, _OWN_REACH) * self.scale
+        return self.origin - reach, self.origin + reach
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What must be the same for two curves to be compared by their numbers."""
+        return (
+            "curve",
+            self.source,
+            self.target,
+            self.lag,
+            self.basis,
+            len(self.coefficients),
+            len(self.covariance),
+        )
+
+    @property
+    def numbers(self) -> FloatArray:
+        """All its numbers, one after the other."""
+        return np.array([self.origin, self.scale, *self.coefficients, *np.ravel(self.covariance)])
+
+
+@dataclass(frozen=True)
+class Product:
+    """What two variables at one lag do together: ``weight * clip((x_a - o_a) / s_a) * clip((x_b - o_b) / s_b)``.
+
+    Attributes
+    ----------
+    first, second, target, lag
+        Positions, ``first <= second`` (equal: a square), and how many moments before the target both are.
+    weight
+        In the units of the target.
+    origins, scales
+        Where each of the two is 0 and what counts as 1. Each factor is clipped to +-4 (`PRODUCT_REACH`).
+    """
+
+    first: int
+    second: int
+    target: int
+    lag: int
+    weight: float
+    origins: tuple[float, float]
+    scales: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        for name in ("first", "second", "target", "lag"):
+            object.__setattr__(self, name, _whole(getattr(self, name), f"{name} of a product"))
+        if self.first > self.second:
+            raise ParameterError(
+                f"first of a product must not be larger than second, got {self.first} and {self.second};"
+                " exchange them with their origins and scales."
+            )
+        object.__setattr__(self, "weight", _number(self.weight, "weight of a product"))
+        for name in ("origins", "scales"):
+            pair = _numbers(getattr(self, name), f"{name} of a product", 1)
+            if len(pair) != 2 or (name == "scales" and not (pair > 0).all()):
+                kind = "positive numbers" if name == "scales" else "numbers"
+                raise ParameterError(f"{name} of a product must be two {kind}, got {getattr(self, name)!r}.")
+            object.__setattr__(self, name, tuple(pair.tolist()))
+        if self.first == self.second and (
+            self.origins[0] != self.origins[1] or self.scales[0] != self.scales[1]
+        ):
+            raise ParameterError(
+                f"a square has one origin and one scale, got {self.origins} and {self.scales}."
+            )
+
+    def at(self, first: ArrayLike, second: ArrayLike) -> FloatArray:
+        """The product's part of the target at values of the two variables."""
+        factors = [
+            np.clip((np.asarray(x, dtype=np.float64) - o) / s, -PRODUCT_REACH, PRODUCT_REACH)
+            for x, o, s in zip((first, second), self.origins, self.scales, strict=True)
+        ]
+        return np.asarray(self.weight * factors[0] * factors[1])
+
+    def range_seen(self, which: int) -> tuple[float, float]:
+        """Between which values the first (0) or second (1) variable still counts."""
+        reach = PRODUCT_REACH * self.scales[which]
+        return self.origins[which] - reach, self.origins[which] + reach
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What must be the same for two products to be compared by their numbers."""
+        return "product", self.first, self.second, self.target, self.lag
+
+    @property
+    def numbers(self) -> FloatArray:
+        """All its numbers, one after the other."""
+        return np.array([self.weight, *self.origins, *self.scales])
+
+
+def basis_features(basis: str, z: FloatArray, n: int) -> FloatArray:
+    """(..., n) the first n functions of a basis at standardised values (...)."""
+    if basis == "spline":
+        return _straight_outside(curve_features, z, CURVE_KNOTS[-1])[..., :n]
+    if basis == "quadratic":
+        return square_features(z)
+    own = feature_map(basis)
+    flat = own(z.reshape(-1, 1), np.array(DEFAULT_KNOTS))[:, 0, int(own.has_identity) :]
+    if flat.shape[1] != n:
+        raise ParameterError(
+            f"a curve has {n} coefficients, but the feature map {basis!r} has {flat.shape[1]} functions here"
+            " beside the value itself; register the map that the network was learned with."
+        )
+    return np.asarray(flat.reshape(*z.shape, n))
+
+
+def _straight_outside(features: Callable[[Any], FloatArray], z: FloatArray, reach: float) -> FloatArray:
+    # Far outside, the cubes of a spline cancel to nothing but rounding errors: go on from the outer knots instead.
+    inner = np.clip(z, -reach, reach)
+    found = features(inner)
+    if np.any(inner != z):
+        ends = features(np.array([-reach - 1, -reach, reach, reach + 1]))
+        slopes = np.where((z < 0)[..., None], ends[1] - ends[0], ends[3] - ends[2])
+        found = found + slopes * (z - inner)[..., None]
+    return np.asarray(found)
+
+
+def _whole(value: object, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ParameterError(f"{what} must be a whole number of at least 0, got {value!r}.")
+    return int(value)
+
+
+def _number(value: object, what: str) -> float:
+    is_real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not is_real or not math.isfinite(float(value)):  # type: ignore[arg-type]
+        raise ParameterError(f"{what} must be a finite number, got {value!r}.")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _positive(value: object, what: str) -> float:
+    number = _number(value, what)
+    if number <= 0:
+        raise ParameterError(f"{what} must be positive, got {value!r}.")
+    return number
+
+
+def _numbers(value: object, what: str, n_axes: int) -> FloatArray:
+    try:
+        array = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.array(np.nan)
+    if array.ndim != n_axes or not np.isfinite(array).all():
+        raise ParameterError(f"{what} must be finite numbers, got {value!r}.")
+    return array
+
+
+def _covariance(value: object, size: int) -> tuple[tuple[float, ...], ...]:
+    if isinstance(value, (tuple, list)) and not value:
+        return ()
+    array = _numbers(value, "covariance of a curve", 2)
+    if array.shape != (size, size):
+        raise ParameterError(
+            f"covariance of a curve must be {size} x {size}, of the weight and the coefficients, got shape {array.shape}."
+        )
+    root = np.sqrt(np.abs(np.diag(array)))
+    units = np.where(root > 0, root, 1.0)
+    R = array / np.outer(units, units)
+    if np.abs(R - R.T).max() > 1e-6 or np.linalg.eigvalsh((R + R.T) / 2)[0] < -1e-6 * size:
+        raise ParameterError(
+            "covariance of a curve must be symmetric and without negative variances; the given one is not."
+        )
+    return tuple(map(tuple, array.tolist()))

@@ -1,0 +1,126 @@
+"""Simulated paths of networks with curves: how they go on, where they usually are, where they leave the range seen."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.errors import ParameterError
+from feddbn.model.additive import additive
+from feddbn.model.network import Network
+from feddbn.model.noise import draw_noise
+
+__all__ = ["Usual", "average_curved", "curved_paths", "ranges_seen", "share_beyond", "usual"]
+
+_BOUND = 1e100
+_N_PATHS, _BURN_IN, _N_ROWS = 50, 200, 200
+
+
+def curved_paths(dbn: Network, start: FloatArray, held: FloatArray, shocks: FloatArray) -> FloatArray:
+    """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (1 or n_paths, p, d).
+
+    `held` (steps, d) has values that variables are held at, NaN where they are free.
+    """
+    p, d = dbn.n_lags, dbn.d
+    n_paths, steps = shocks.shape[:2]
+    effects = additive(dbn)
+    oldest_first = np.ascontiguousarray(dbn.A[::-1]).reshape(-1, d)
+    paths = np.empty((n_paths, p + steps, d))
+    paths[:, :p] = start
+    for t in range(steps):
+        past = paths[:, t : t + p]
+        known = dbn.intercept + shocks[:, t] + effects.of_past(past)
+        if p:
+            known += past.reshape(n_paths, p * d) @ oldest_first
+        is_free = np.isnan(held[t])
+        x = effects.moment(np.where(is_free, known, held[t]), dbn.W, is_free)
+        far = ~(np.abs(x) < _BOUND).all(axis=0)
+        if far.any():
+            name = dbn.variables[int(np.flatnonzero(far)[0])]
+            raise ParameterError(
+                f"simulated paths of {name!r} leave all bounds at step {t + 1}: the effects of this network are not stable;"
+                " take fewer steps, or hold the variable."
+            )
+        paths[:, p + t] = x
+    return paths[:, p:]
+
+
+def ranges_seen(dbn: Network) -> tuple[FloatArray, FloatArray]:
+    """(d,) and (d,) between which values the functions of each variable are free; infinite without such functions."""
+    low, high = np.full(dbn.d, -np.inf), np.full(dbn.d, np.inf)
+    ranges = [(curve.source, curve.range_seen) for curve in dbn.curves]
+    for product in dbn.products:
+        ranges += [(product.first, product.range_seen(0)), (product.second, product.range_seen(1))]
+    for source, (begin, end) in ranges:
+        low[source], high[source] = max(low[source], begin), min(high[source], end)
+    return low, high
+
+
+def share_beyond(dbn: Network, paths: FloatArray) -> FloatArray:
+    """(steps, d) share of paths (n_paths, steps, d) outside the range in which a variable's functions are free."""
+    low, high = ranges_seen(dbn)
+    return np.asarray(((paths < low) | (paths > high)).mean(axis=0))
+
+
+class Usual(NamedTuple):
+    """Where a process usually is, from simulated paths that have forgotten their start."""
+
+    rows: FloatArray
+    mean: FloatArray
+    covariance: FloatArray
+
+
+_KNOWN: WeakKeyDictionary[Network, Usual] = WeakKeyDictionary()
+
+
+def usual(dbn: Network) -> Usual:
+    """Return 10,000 rows of a network with curves: (50, 200, d), their mean and covariance; always the same for a network.
+
+    Raises ParameterError if the paths leave all bounds, or if they still spread or drift after 200 steps.
+    """
+    if dbn not in _KNOWN:
+        # The seed is fixed: what a network implies does not change from call to call.
+        rng = np.random.default_rng(0)
+        shocks = draw_noise("gaussian", dbn.noise_variances, (_N_PATHS, _BURN_IN + _N_ROWS), rng)
+        start = np.tile(_origins(dbn), (1, dbn.n_lags, 1))
+        free = np.full(shocks.shape[1:], np.nan)
+        rows = curved_paths(dbn, start, free, shocks)[:, _BURN_IN:].copy()
+        _check_settled(dbn, rows)
+        flat = rows.reshape(-1, dbn.d)
+        _KNOWN[dbn] = Usual(rows, flat.mean(axis=0), np.cov(flat.T, ddof=0).reshape(dbn.d, dbn.d))
+    return _KNOWN[dbn]
+
+
+def average_curved(dbn: Network, level: FloatArray) -> FloatArray:
+    """(d,) what curves and products add on average if the usual rows of the network had the mean `level`."""
+    p, (rows, mean, _) = dbn.n_lags, usual(dbn)
+    rows = rows + (level - mean)
+    lagged = np.concatenate([rows[:, p - lag : rows.shape[1] - lag] for lag in range(p + 1)], axis=2)
+    return np.asarray(additive(dbn).of_rows(lagged.reshape(-1, (p + 1) * dbn.d)).mean(axis=0))
+
+
+def _check_settled(dbn: Network, rows: FloatArray) -> None:
+    early, late = np.split(rows, [_N_ROWS // 2], axis=1)
+    spread, later = early.var(axis=(0, 1)), late.var(axis=(0, 1))
+    drift = np.abs(late.mean(axis=(0, 1)) - early.mean(axis=(0, 1)))
+    moving = (later > 2 * spread) | (drift > np.sqrt(later))
+    moving &= later > 1e-20 * (1 + early.mean(axis=(0, 1)) ** 2)
+    if moving.any():
+        name = dbn.variables[int(np.flatnonzero(moving)[0])]
+        raise ParameterError(
+            f"this network has no usual level: simulated paths of {name!r} still move away after {_BURN_IN} steps; pass a"
+            " history."
+        )
+
+
+def _origins(dbn: Network) -> FloatArray:
+    """(d,) where to begin: the origin of a variable's functions, 0 if it has none."""
+    origins = np.zeros(dbn.d)
+    for product in dbn.products:
+        origins[[product.first, product.second]] = product.origins
+    for curve in dbn.curves:
+        origins[curve.source] = curve.origin
+    return origins

@@ -1,0 +1,258 @@
+"""Curves, products and edge effects against formulas that are written out."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.interpolate import CubicSpline
+
+from feddbn.core.designs.curve_basis import CURVE_KNOTS, curve_features
+from feddbn.core.designs.features import FeatureMap, register_feature_map
+from feddbn.errors import ParameterError
+from feddbn.model.curves import Curve, Product
+from feddbn.model.dbn import DBN
+
+CurvedDBN = Callable[..., DBN]
+
+
+def test_a_quadratic_curve_is_the_written_formula_and_straight_beyond_three_scales() -> None:
+    curve = Curve(0, 1, 1, origin=2.0, scale=0.5, coefficients=(1.5,), basis="quadratic")
+    x = np.array([2.0, 2.5, 3.5, 4.5])
+    inside = 1.5 * (((x - 2.0) / 0.5) ** 2 - 1) / np.sqrt(2)
+    np.testing.assert_allclose(curve.at(x)[:3], inside[:3], rtol=1e-14)
+    # Beyond z = 3 the slope of z^2 stays 6: at z = 5 it is 9 + 2 * 6.
+    np.testing.assert_allclose(curve.at(4.5), 1.5 * (21 - 1) / np.sqrt(2), rtol=1e-14)
+    assert curve.range_seen == (0.5, 3.5)
+
+
+def test_a_spline_curve_is_a_natural_cubic_spline_through_its_values_at_the_knots() -> None:
+    rng = np.random.default_rng(1)
+    curve = Curve(0, 1, 0, -1.0, 3.0, tuple(rng.normal(size=6)))
+    knots = -1.0 + 3.0 * np.array(CURVE_KNOTS)
+    same = CubicSpline(knots, curve.at(knots), bc_type="natural")
+    x = np.linspace(*curve.range_seen, 200)
+    np.testing.assert_allclose(curve.at(x), same(x), atol=1e-10)
+    for end in (knots[0], knots[-1]):
+        outside = end + np.sign(end + 1.0) * np.array([1.0, 50.0, 1e9])
+        line = same(end) + same(end, 1) * (outside - end)
+        np.testing.assert_allclose(curve.at(outside), line, rtol=1e-8)
+
+
+def test_fewer_coefficients_than_functions_are_the_first_ones() -> None:
+    x = np.linspace(-3, 3, 50)
+    short, whole = Curve(0, 1, 0, 0.0, 1.0, (0.3, -0.2)), Curve(0, 1, 0, 0.0, 1.0, (0.3, -0.2, 0, 0, 0, 0))
+    np.testing.assert_allclose(short.at(x), whole.at(x), atol=1e-14)
+    np.testing.assert_allclose(short.at(x), curve_features(x)[:, :2] @ [0.3, -0.2], atol=1e-12)
+
+
+def test_a_registered_map_is_a_basis_without_its_first_feature_if_that_is_the_value() -> None:
+    name = "tests.curves.sine"
+    map_ = FeatureMap(name, lambda x, knots: np.stack([x, np.sin(x)], axis=-1), lambda k: 2, True, False)
+    register_feature_map(map_)
+    curve = Curve(0, 1, 1, 1.0, 2.0, (0.7,), name)
+    x = np.linspace(-4, 4, 9).reshape(3, 3)
+    np.testing.assert_allclose(curve.at(x), 0.7 * np.sin((x - 1.0) / 2.0))
+    with pytest.raises(ParameterError, match="no feature map is named 'unheard of'"):
+        Curve(0, 1, 1, 1.0, 2.0, (0.7,), "unheard of").at(x)
+    with pytest.raises(ParameterError, match="a curve has 2 coefficients, but the feature map"):
+        Curve(0, 1, 1, 1.0, 2.0, (0.7, 0.1), name).at(x)
+    # The average slope of the table: E cos(z) = exp(-1/2) under a standard normal.
+    A = np.zeros((1, 2, 2))
+    A[0, 0, 1] = 0.4
+    table = DBN(np.zeros((2, 2)), A, curves=[curve]).edges()
+    assert table["weight"][0] == pytest.approx(0.4 + 0.7 * np.exp(-0.5) / 2.0)
+
+
+def test_a_product_is_the_written_formula_clipped_to_four_scales() -> None:
+    product = Product(0, 1, 2, 1, 0.5, (1.0, -1.0), (2.0, 0.5))
+    assert product.at(3.0, 0.0) == pytest.approx(0.5 * 1.0 * 2.0)
+    assert product.at(1e9, -1e9) == pytest.approx(0.5 * 4.0 * -4.0)
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: Curve(0, 1, 0, 0.0, 0.0, (1.0,)), "scale of a curve must be positive, got 0.0."),
+        (lambda: Curve(0, 1, 0, np.nan, 1.0, (1.0,)), "origin of a curve must be a finite number, got nan."),
+        (lambda: Curve(0, -1, 0, 0.0, 1.0, (1.0,)), "target of a curve must be a whole number of at least 0"),
+        (lambda: Curve(0, 1, 0, 0.0, 1.0, ()), "coefficients of a curve must be 1 to 6 numbers .* got 0."),
+        (
+            lambda: Curve(0, 1, 0, 0.0, 1.0, (1.0,) * 7),
+            "must be 1 to 6 numbers with the basis 'spline', got 7.",
+        ),
+        (lambda: Curve(0, 1, 0, 0.0, 1.0, (1.0, 1.0), "quadratic"), "must be 1 to 1 numbers"),
+        (
+            lambda: Curve(0, 1, 0, 0.0, 1.0, (1.0,), "linear"),
+            "basis of a curve must be 'spline', 'quadratic'",
+        ),
+        (lambda: Curve(0, 1, 0, 0.0, 1.0, (1.0,), covariance=((1.0,),)), "must be 2 x 2"),
+        (
+            lambda: Curve(0, 1, 0, 0.0, 1.0, (1.0,), covariance=((1.0, 2.0), (2.0, 1.0))),
+            "covariance of a curve must be symmetric and without negative variances",
+        ),
+        (
+            lambda: Product(1, 0, 2, 1, 1.0, (0, 0), (1, 1)),
+            "first of a product must not be larger than second",
+        ),
+        (
+            lambda: Product(0, 1, 2, 1, 1.0, (0, 0), (1, -1)),
+            "scales of a product must be two positive numbers",
+        ),
+        (lambda: Product(0, 0, 2, 1, 1.0, (0, 1), (1, 1)), "a square has one origin and one scale"),
+    ],
+)
+def test_impossible_parts_are_refused_with_a_sentence(build: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ParameterError, match=sentence):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        (
+            {"curves": [Curve(0, 5, 1, 0.0, 1.0, (1.0,))]},
+            "curves has one with position 5, but there are 2 var",
+        ),
+        (
+            {"curves": [Curve(0, 1, 3, 0.0, 1.0, (1.0,))]},
+            "curves has one at lag 3, but the network has 1 lags",
+        ),
+        ({"curves": [Curve(0, 0, 0, 0.0, 1.0, (1.0,))]}, "of 0 on itself within a moment"),
+        ({"curves": [Curve(0, 1, 1, 0.0, 1.0, (1.0,))] * 2}, "two from 0 to 1 at lag 1; an edge has one"),
+        ({"curves": ["x"]}, "curves must hold objects of feddbn.model.curves.Curve, got 'x'"),
+        ({"products": [Product(0, 1, 1, 0, 1.0, (0, 0), (1, 1))]}, "products has one of 1 on itself"),
+        (
+            {"products": [Product(0, 1, 1, 1, 1.0, (0, 0), (1, 1))] * 2},
+            "products has two of 0 and 1 on 1 at lag 1",
+        ),
+        ({"curves": [Curve(1, 0, 0, 0.0, 1.0, (1.0,))]}, "need effects within a moment without a cycle"),
+    ],
+)
+def test_parts_that_do_not_fit_the_network_are_refused(parts: dict[str, list[object]], sentence: str) -> None:
+    W = np.array([[0.0, 0.5], [0.0, 0.0]])
+    with pytest.raises(ParameterError, match=sentence):
+        DBN(W, np.zeros((1, 2, 2)), **parts)  # type: ignore[arg-type]
+
+
+def test_a_curve_without_a_straight_part_and_a_product_are_edges() -> None:
+    curve, product = Curve(0, 1, 0, 0.0, 1.0, (1.0,)), Product(0, 2, 1, 1, 1.0, (0, 0), (1, 1))
+    dbn = DBN(
+        np.zeros((3, 3)), np.zeros((1, 3, 3)), open_edges=[("x0", "x1")], curves=[curve], products=[product]
+    )
+    table = dbn.edges()
+    assert table[["source", "target", "lag", "weight", "shape", "oriented"]].values.tolist() == [
+        ["x0", "x1", 0, 0.0, "curved", False],
+        ["x0", "x1", 1, 0.0, "product", True],
+        ["x2", "x1", 1, 0.0, "product", True],
+    ]
+    assert dbn.to_networkx().number_of_edges() == 3
+    assert set(dbn.to_networkx("summary").edges) == {("x0", "x1"), ("x2", "x1")}
+    assert "1 edges within and 2 across" in repr(dbn)
+    assert len(dbn.edges(threshold=0.99)) == 3
+    assert len(dbn.edges(threshold=1.01)) == 0
+
+
+def test_the_size_of_an_effect_is_its_standard_deviation_over_a_normal_source() -> None:
+    b = (0.5, -0.3, 0.2)
+    W = np.array([[0.0, -0.7], [0.0, 0.0]])
+    dbn = DBN(W, np.zeros((0, 2, 2)), curves=[Curve(0, 1, 0, 3.0, 2.0, b)])
+    # The functions are uncorrelated with the value and with each other, with variance 1.
+    size = -np.sqrt((0.7 * 2.0) ** 2 + np.sum(np.square(b)))
+    assert dbn.standardised_weights(np.array([2.0, 4.0]))[0, 0, 1] == pytest.approx(size / 4.0, rel=1e-6)
+
+
+def test_the_whole_effect_is_line_and_curve_and_zero_at_the_origin(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn()
+    effect = dbn.effect("a", "b", 0)
+    x = np.linspace(-4, 6, 31)
+    curve = next(c for c in dbn.curves if c.target == 1)
+    np.testing.assert_allclose(effect.at(x), 0.5 * (x - 1.0) + curve.at(x) - curve.at(1.0), atol=1e-12)
+    assert effect.at(effect.origin) == 0.0
+    square = dbn.effect("a", "d", 1)
+    np.testing.assert_allclose(square.at(x), -0.2 * np.clip((x - 1.0) / 1.5, -4, 4) ** 2, atol=1e-12)
+    assert dbn.effect("c", "a", 1).at([3.0]) == pytest.approx(0.2 * (3.0 - 0.2))
+
+
+def test_the_table_equals_the_evaluation_and_says_what_is_inside(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn()
+    table = dbn.curves_table(n=21)
+    assert table.groupby(["source", "target", "lag"], sort=False).size().tolist() == [21] * 5
+    for (source, target, lag), part in table.groupby(["source", "target", "lag"], sort=False):
+        effect = dbn.effect(source, target, lag)
+        values = part["value"].to_numpy()
+        np.testing.assert_array_equal(part["effect"], effect.at(values))
+        np.testing.assert_array_equal(part["lower"], effect.band(values)[0])
+        low, high = effect.range_seen
+        np.testing.assert_array_equal(part["inside"], (values >= low) & (values <= high))
+        assert not part["inside"].iloc[[0, -1]].any()
+        assert part["inside"].iloc[10]
+    assert DBN(np.zeros((2, 2)), np.zeros((0, 2, 2))).curves_table().empty
+
+
+def test_the_band_has_the_spread_of_effects_drawn_from_the_covariance(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn()
+    effect = dbn.effect("a", "b", 0)
+    assert effect.curve is not None
+    x = np.array([-2.0, 0.0, 1.0, 2.5, 5.0])
+    rng = np.random.default_rng(3)
+    mean = np.array([effect.weight, *effect.curve.coefficients])
+    draws = rng.multivariate_normal(mean, np.array(effect.curve.covariance), size=20_000)
+    effects = []
+    for weight, *b in draws[:4000]:
+        curve = Curve(0, 1, 0, 1.0, 1.5, tuple(b))
+        effects.append(weight * (x - 1.0) + curve.at(x) - curve.at(1.0))
+    lower, upper = effect.band(x, level=0.9)
+    np.testing.assert_allclose(
+        (upper - lower) / 2 / 1.6448536, np.std(effects, axis=0), rtol=0.05, atol=1e-12
+    )
+    np.testing.assert_allclose((upper + lower) / 2, effect.at(x), atol=1e-12)
+    np.testing.assert_allclose([lower[2], upper[2]], 0.0, atol=1e-12)
+    assert np.isnan(dbn.effect("d", "a", 2).band(x)[0]).all()
+
+
+def test_the_band_covers_the_truth_in_nineteen_of_twenty_regressions() -> None:
+    rng = np.random.default_rng(8)
+    x = np.linspace(-2.5, 2.5, 11)
+
+    def truth(x: np.ndarray) -> np.ndarray:
+        return np.asarray(0.5 * x + curve_features(x)[..., :2] @ [0.4, -0.2])
+
+    covered = []
+    for _ in range(300):
+        z = rng.normal(size=150)
+        design = np.column_stack([np.ones(150), z, curve_features(z)])
+        y = truth(z) + rng.normal(size=150)
+        inverse = np.linalg.inv(design.T @ design)
+        b = inverse @ design.T @ y
+        variance = ((y - design @ b) ** 2).sum() / (150 - 8)
+        covariance = tuple(map(tuple, (variance * inverse[1:, 1:]).tolist()))
+        W = np.array([[0.0, b[1]], [0.0, 0.0]])
+        dbn = DBN(
+            W, np.zeros((0, 2, 2)), curves=[Curve(0, 1, 0, 0.0, 1.0, tuple(b[2:]), covariance=covariance)]
+        )
+        lower, upper = dbn.effect(0, 1, 0).band(x)
+        difference = truth(x) - truth(np.array(0.0))
+        covered.append((lower <= difference) & (difference <= upper))
+    # 300 trials: a share of .95 has a standard error of .0126.
+    assert np.all(np.abs(np.delete(np.mean(covered, axis=0), 5) - 0.95) < 0.045)
+
+
+def test_an_edge_that_is_not_there_is_named(curved_dbn: CurvedDBN) -> None:
+    with pytest.raises(
+        ParameterError, match=r"there is no edge c -> b at lag=1 in this network; dbn.edges\(\)"
+    ):
+        curved_dbn().effect("c", "b", 1)
+    with pytest.raises(ParameterError, match=r"level must be a number between 0 and 1 such as 0\.9, got 95"):
+        curved_dbn().effect("a", "b", 0).band([1.0], level=95)
+
+
+def test_a_straight_edge_has_an_effect_too(random_dbn: Callable[..., DBN]) -> None:
+    dbn = random_dbn(1)
+    row = dbn.edges().iloc[0]
+    effect = dbn.effect(row["source"], row["target"], row["lag"])
+    table = effect.table()
+    np.testing.assert_allclose(np.diff(table["effect"]) / np.diff(table["value"]), row["weight"])
+    assert table["inside"].all()
+    assert effect.at(effect.origin) == 0.0
+    assert isinstance(table, pd.DataFrame)

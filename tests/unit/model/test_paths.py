@@ -1,0 +1,217 @@
+"""Networks with curves: residuals, simulation, forecasts and interventions against equations written out."""
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feddbn.errors import CurvesWarning, DataError, HistoryWarning, ParameterError
+from feddbn.model.curves import Curve
+from feddbn.model.dbn import DBN
+from feddbn.model.noise import draw_noise
+
+CurvedDBN = Callable[..., DBN]
+ORDER = (0, 1, 2, 3)
+
+
+def by_hand(dbn: DBN, past: np.ndarray, u: np.ndarray, held: dict[int, float] | None = None) -> np.ndarray:
+    """(steps, d) one path, edge by edge, in the order of the variables (that of `curved_dbn` is topological)."""
+    rows = list(past)
+    for shock in u:
+        x = np.full(dbn.d, np.nan)
+        for j in ORDER:
+            if held and j in held:
+                x[j] = held[j]
+                continue
+            value = dbn.intercept[j] + shock[j]
+            for lag in range(dbn.n_lags + 1):
+                before = x if lag == 0 else rows[-lag]
+                for i in range(dbn.d):
+                    if dbn.adjacency_matrices[lag, i, j]:
+                        value += dbn.adjacency_matrices[lag, i, j] * before[i]
+                for c in dbn.curves:
+                    if (c.target, c.lag) == (j, lag):
+                        value += float(c.at(before[c.source]))
+                for p in dbn.products:
+                    if (p.target, p.lag) == (j, lag):
+                        value += float(p.at(before[p.first], before[p.second]))
+            x[j] = value
+        rows.append(x)
+    return np.array(rows[len(past) :])
+
+
+def test_residuals_of_a_path_written_out_are_its_noise(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn()
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(300, 4)) * np.sqrt(dbn.noise_variances)
+    start = rng.normal(size=(2, 4))
+    path = by_hand(dbn, start, u)
+    np.testing.assert_allclose(dbn.residuals(np.concatenate([start, path])), u, atol=1e-12)
+    expected = -0.5 * (np.log(2 * np.pi * dbn.noise_variances) + u**2 / dbn.noise_variances).sum()
+    assert dbn.log_likelihood(np.concatenate([start, path])) == pytest.approx(expected, rel=1e-12)
+
+
+def test_simulated_paths_equal_the_equations_given_their_noise(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn()
+    history = np.random.default_rng(1).normal(size=(3, 4))
+    found = dbn.simulate(50, random_state=7, history=history).to_numpy()
+    u = draw_noise("gaussian", dbn.noise_variances, (1, 50), np.random.default_rng(7))[0]
+    np.testing.assert_allclose(found, by_hand(dbn, history[1:], u), atol=1e-12)
+    held = dbn.simulate(50, random_state=7, history=history, interventions={"b": 2.0}).to_numpy()
+    np.testing.assert_allclose(held, by_hand(dbn, history[1:], u, {1: 2.0}), atol=1e-12)
+
+
+def test_residual_diagnostics_find_nothing_with_the_curves_and_something_without(
+    curved_dbn: CurvedDBN,
+) -> None:
+    dbn = curved_dbn()
+    rows = dbn.simulate(4000, random_state=2)
+    table = dbn.residual_diagnostics(rows)
+    assert (table[["mean_p", "ljung_box_p", "normality_p"]].to_numpy() > 0.001).all()
+    np.testing.assert_allclose(table["variance_ratio"], 1.0, atol=0.1)
+    straight = DBN(dbn.W, dbn.A, dbn.variables, dbn.intercept, dbn.noise_variances)
+    assert straight.residual_diagnostics(rows)["mean_p"].min() < 1e-6
+    assert straight.log_likelihood(rows) < dbn.log_likelihood(rows) - 100
+
+
+def test_forecast_and_do_equal_brute_force_within_monte_carlo_error(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn()
+    history = np.random.default_rng(4).normal(size=(2, 4))
+    rng = np.random.default_rng(5)
+    for held in ({}, {1: 1.5}):
+        n = 1500
+        paths = np.array(
+            [
+                by_hand(dbn, history, rng.normal(size=(4, 4)) * np.sqrt(dbn.noise_variances), held)
+                for _ in range(n)
+            ]
+        )
+        ours = dbn.do(
+            {"abcd"[k]: v for k, v in held.items()}, history, 4, 0.8, random_state=6, n_paths=20_000
+        )
+        error = paths.std(axis=0) / np.sqrt(n)
+        assert np.all(np.abs(ours.mean.to_numpy() - paths.mean(axis=0)) <= 4.5 * error + 1e-12)
+        np.testing.assert_allclose(ours.sd.to_numpy(), paths.std(axis=0), rtol=0.1, atol=1e-12)
+        assert ours.lower is not None
+        assert ours.upper is not None
+        inside = (paths >= ours.lower.to_numpy()) & (paths <= ours.upper.to_numpy())
+        assert np.all(np.abs(inside.mean(axis=0) - 0.8)[:, [0, 2, 3]] < 0.05)
+        if held:
+            np.testing.assert_array_equal(ours.mean["b"], 1.5)
+            np.testing.assert_array_equal(ours.sd["b"], 0.0)
+
+
+def test_the_same_seed_gives_the_same_bits(curved_dbn: CurvedDBN) -> None:
+    dbn, history = curved_dbn(), np.zeros((2, 4))
+    one, two = (dbn.forecast(history, 5, 0.9, random_state=3).to_frame() for _ in range(2))
+    pd.testing.assert_frame_equal(one, two, check_exact=True)
+    assert list(one.columns)[-1] == "beyond"
+    np.testing.assert_array_equal(dbn.simulate(20, random_state=1), dbn.simulate(20, random_state=1))
+
+
+def test_zero_curves_give_the_answers_of_the_linear_network(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn(zero=True)
+    line = DBN(dbn.W, dbn.A, dbn.variables, dbn.intercept, dbn.noise_variances)
+    rows = line.simulate(500, random_state=0)
+    np.testing.assert_array_equal(dbn.residuals(rows), line.residuals(rows))
+    assert dbn.log_likelihood(rows) == line.log_likelihood(rows)
+    ours = dbn.forecast(rows, 6, 0.9, random_state=1, n_paths=20_000)
+    exact = line.forecast(rows, 6, 0.9)
+    error = exact.sd.to_numpy() / np.sqrt(20_000)
+    assert np.all(np.abs(ours.mean - exact.mean) < 4.5 * error)
+    np.testing.assert_allclose(ours.sd, exact.sd, rtol=0.03)
+    np.testing.assert_allclose(dbn.stationary_mean(), line.stationary_mean(), atol=0.1)
+    np.testing.assert_allclose(dbn.stationary_covariance(), line.stationary_covariance(), atol=0.12)
+    np.testing.assert_allclose(
+        dbn.simulate(30, random_state=2, history=rows),
+        line.simulate(30, random_state=2, history=rows),
+        atol=1e-12,
+    )
+    np.testing.assert_allclose(dbn.at_level(np.ones(4)).intercept, line.at_level(np.ones(4)).intercept)
+
+
+def test_paths_beyond_the_range_seen_are_counted_and_warned_of(curved_dbn: CurvedDBN) -> None:
+    dbn, history = curved_dbn(), np.zeros((2, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        usual = dbn.forecast(history, 3, random_state=0)
+    assert usual.beyond is not None
+    assert 0 < usual.beyond.to_numpy().max() < 0.2
+    with pytest.warns(
+        CurvesWarning, match="from step 1 on, up to 100% of the simulated paths have 'a' beyond"
+    ):
+        far = dbn.do({"a": 40.0}, history, 3, random_state=0)
+    assert far.beyond is not None
+    np.testing.assert_array_equal(far.beyond["a"], 1.0)
+
+
+def test_analytic_is_answered_by_simulation_and_says_so(curved_dbn: CurvedDBN) -> None:
+    dbn, history = curved_dbn(), np.zeros((2, 4))
+    with pytest.warns(CurvesWarning, match="method='analytic' holds for linear networks only"):
+        ours = dbn.forecast(history, 2, 0.9, "analytic", random_state=0)
+    pd.testing.assert_frame_equal(ours.mean, dbn.forecast(history, 2, 0.9, random_state=0).mean)
+    with pytest.raises(
+        ParameterError, match="method must be 'auto', 'analytic' or 'simulation', got 'exact'"
+    ):
+        dbn.forecast(history, 2, 0.9, "exact")  # type: ignore[arg-type]
+
+
+def explosive() -> DBN:
+    A = np.zeros((1, 2, 2))
+    A[0, 0, 0] = 1.5
+    return DBN(np.zeros((2, 2)), A, curves=[Curve(0, 0, 1, 0.0, 1.0, (2.0,), "quadratic")])
+
+
+def test_explosive_paths_are_refused_and_never_infinite() -> None:
+    dbn = explosive()
+    with pytest.warns(CurvesWarning, match="beyond the range"):
+        short = dbn.forecast(np.ones((1, 2)), 20, random_state=0)
+    assert np.isfinite(short.mean.to_numpy()).all()
+    assert np.isfinite(short.sd.to_numpy()).all()
+    with pytest.raises(ParameterError, match="simulated paths of 'x0' leave all bounds at step"):
+        dbn.forecast(np.ones((1, 2)), 1000, random_state=0)
+    with pytest.raises(ParameterError, match="leave all bounds"):
+        dbn.stationary_mean()
+
+
+def test_a_drifting_process_has_no_usual_level() -> None:
+    A = np.zeros((1, 2, 2))
+    A[0, 0, 0] = 1.0
+    dbn = DBN(np.zeros((2, 2)), A, intercept=np.array([1.0, 0.0]), curves=[Curve(0, 1, 1, 0.0, 1.0, (1.0,))])
+    with pytest.raises(ParameterError, match="no usual level: simulated paths of 'x0' still move away"):
+        dbn.stationary_covariance()
+
+
+def test_at_level_moves_the_mean_of_simulated_rows(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn()
+    own = dbn.stationary_mean()
+    np.testing.assert_allclose(dbn.at_level(own).intercept, dbn.intercept, atol=0.1)
+    level = own + np.array([0.3, -0.2, 0.1, 0.2])
+    moved = dbn.at_level(level)
+    assert moved.curves == dbn.curves
+    assert moved.products == dbn.products
+    np.testing.assert_allclose(moved.stationary_mean(), level, atol=0.15)
+
+
+def test_missing_cells_at_the_end_are_refused(curved_dbn: CurvedDBN) -> None:
+    history = np.zeros((5, 4))
+    history[4, 1] = np.nan
+    with pytest.raises(
+        DataError, match="history lacks a cell in its last 2 rows, which a network with curves cannot"
+    ):
+        curved_dbn().forecast(history, 2)
+
+
+def test_a_history_in_other_units_is_warned_of(curved_dbn: CurvedDBN) -> None:
+    dbn = curved_dbn()
+    rows = dbn.simulate(300, random_state=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dbn.forecast(rows, 2, random_state=0)
+    with (
+        pytest.warns(HistoryWarning, match="times as far from what the network expects"),
+        pytest.warns(CurvesWarning, match="beyond the range"),
+    ):
+        dbn.forecast(rows * 100, 2, random_state=0)
