@@ -35,8 +35,8 @@ class TrueNetwork(DBN):
     """A true network: W and A as in `DBN`, and the function of every edge.
 
     Where effects are not linear, W and A hold the sizes of the edges (`feddbn.simulate`), so edges can be scored as ever;
-    forecasts and other formulas for linear networks are refused. A stored truth keeps W, A and a table of every
-    function; what is read back is a `DBN`.
+    forecasts and other formulas for linear networks are refused (the column `standardised` of `edges` takes all edges as
+    linear). A stored truth keeps W, A and a table of every function; what is read back is a `DBN`.
 
     Attributes
     ----------

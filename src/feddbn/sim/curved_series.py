@@ -14,7 +14,7 @@ from feddbn.sim.systems import System
 
 __all__ = ["Stepper"]
 
-_STEP = float(GRID[1] - GRID[0])
+_STEP = 2.0 * REACH / (len(GRID) - 1)
 
 
 @dataclass(frozen=True, eq=False)
