@@ -48,8 +48,8 @@ def simulate_system(
     random_state
         A seed, a generator, or None.
     options
-        Options of `feddbn.sim.lorenz96` (``F``, ``dt``, ``noise``) or `feddbn.sim.lotka_volterra` (``n_hunted``, ``dt``,
-        ``noise``).
+        Options of `feddbn.sim.lorenz96` (``F``, ``dt``, ``noise``) or `feddbn.sim.lotka_volterra` (``n_hunted``,
+        ``dt``, ``noise``).
 
     Examples
     --------

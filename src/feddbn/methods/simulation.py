@@ -25,8 +25,8 @@ class SimulatedFederation:
     sites
         Site name (``site-0``, ``site-1``, ...) -> its recordings.
     truths
-        Site name -> the network it follows, a `DBN` that also has the functions of its edges (``effect``); sites that share
-        a network share the object.
+        Site name -> the network it follows, a `DBN` that also has the functions of its edges (``effect``); sites that
+        share a network share the object.
     clusters
         Site name -> cluster number, or None if no clusters were asked for.
     lag_damping
@@ -86,9 +86,9 @@ def simulate(
     """A federation of sites whose series follow known dynamic Bayesian networks.
 
     ``x_t = x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + u_t`` with row vectors, W acyclic, the whole stable. With other
-    `effects` than linear ones every edge has a function of its own: a cause x adds ``w s f((x - m) / s)``, where w is the
-    edge's weight, m and s are about the cause's mean and standard deviation, and f has mean 0 and variance 1 for a normal
-    cause.
+    `effects` than linear ones every edge has a function of its own: a cause x adds ``w s f((x - m) / s)``, where w is
+    the edge's weight, m and s are about the cause's mean and standard deviation, and f has mean 0 and variance 1 for a
+    normal cause.
 
     Parameters
     ----------
@@ -138,14 +138,15 @@ def simulate(
         seed without mess, as far as the mess leaves them.
     effects
         "linear"; or what f is drawn from, for edges within a moment and lagged ones: "gp" (a Gaussian process with a
-        squared-exponential kernel of length 1), "spline" (natural cubic, six knots), "sigmoid" (tanh of random slope and
-        place), "threshold" (a sharp or a smooth step), "quadratic" (constant beyond two standard deviations); or "mixed":
-        every edge is linear with probability 1/2, else any of these. All are constant beyond three standard deviations, so
-        systems stay stable. Networks and noise are those of the same seed with linear effects, unless the variances of curved
-        effects need more damping (`lag_damping`).
+        squared-exponential kernel of length 1), "spline" (natural cubic, six knots), "sigmoid" (tanh of random slope
+        and place), "threshold" (a sharp or a smooth step), "quadratic" (constant beyond two standard deviations); or
+        "mixed": every edge is linear with probability 1/2, else any of these. All are constant beyond three standard
+        deviations, so systems stay stable. Networks and noise are those of the same seed with linear effects, unless the
+        variances of curved effects need more damping (`lag_damping`).
     interactions
-        Products of two lagged causes that act on a target: how many in every network, or, below 1, how many for each lagged
-        edge. A product adds ``w sqrt(s_a s_b) z_a z_b``, every z kept within +-3, with w from `a_range`.
+        Products of two lagged causes that act on a target: how many in every network, or, below 1, how many for each
+        lagged edge (rounded). A product adds ``w sqrt(s_a s_b) z_a z_b``, every z kept within +-3, with w from
+        `a_range`.
 
     Returns
     -------

@@ -34,9 +34,9 @@ def _linear_only(name: str) -> Any:
 class TrueNetwork(DBN):
     """A true network: W and A as in `DBN`, and the function of every edge.
 
-    Where effects are not linear, W and A hold the sizes of the edges (`feddbn.simulate`), so edges can be scored as ever;
-    forecasts and other formulas for linear networks are refused (the column `standardised` of `edges` takes all edges as
-    linear). A stored truth keeps W, A and a table of every function; what is read back is a `DBN`.
+    Where effects are not linear, W and A hold the weights of the edges (`feddbn.simulate`), so edges can be scored as
+    ever; forecasts and other formulas for linear networks are refused (the column `standardised` of `edges` takes all
+    edges as linear). A stored truth keeps W, A and a table of every function; what is read back is a `DBN`.
 
     Attributes
     ----------
@@ -60,7 +60,10 @@ class TrueNetwork(DBN):
     @property
     def is_linear(self) -> bool:
         """Whether all effects are linear, and no product acts."""
-        return self.system is not None and self.system.shapes is None
+        if self.system is None:
+            return False
+        shapes = self.system.shapes
+        return shapes is None or not (shapes.curves or shapes.products)
 
     def effect(self, source: str | int, target: str | int, lag: int = 0) -> EdgeEffect:
         """The function of an edge: ``truth.effect("x1", "x3", lag=1)(values)`` is what these values of x1 add to x3.

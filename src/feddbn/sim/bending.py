@@ -30,9 +30,9 @@ def bend_systems(
     """The systems with curves and products as the settings ask for; themselves if all is to be linear.
 
     An edge that several systems have with the same weight has the same curve in all of them. Products are the same in
-    all systems if these have a backbone in common (`is_shared`), else drawn for each. Levels near a unit root stay what they
-    are: their edges to themselves are straight. A system with a larger radius (`_radius`) than `MAX_RADIUS` and than it had
-    when all edges were straight is damped.
+    all systems if these have a backbone in common (`is_shared`), else drawn for each. Levels near a unit root stay what
+    they are: their edges to themselves are straight. A system with a larger radius (`_radius`) than `MAX_RADIUS` and than
+    it had when all edges were straight is damped.
     """
     if settings.effects == "linear" and not settings.interactions:
         return list(systems)
@@ -101,11 +101,11 @@ def in_units_of_causes(
 ) -> list[System]:
     """The systems with the centre and scale that their curves refer to; themselves if all is linear.
 
-    Mean and standard deviation of a variable depend on the curves, and the curves on them. So chains of all systems run in
-    blocks, and after every block the units go half of the way to what the chains have. A system that feeds back strongly
-    may have no such units: they stay within a factor of `_FURTHEST` of what the variables would have if all edges were
-    straight, and centres within one such standard deviation. The units are the same for all systems: an edge that
-    sites share is one function.
+    Mean and standard deviation of a variable depend on the curves, and the curves on them. So chains of all systems run
+    in blocks, and after every block the units go half of the way to what the chains have. A system that feeds back
+    strongly may have no such units: they stay within a factor of `_FURTHEST` of what the variables would have if all
+    edges were straight, and centres within one such standard deviation. The units are the same for all systems: an edge
+    that sites share is one function.
     """
     if systems[0].shapes is None:
         return list(systems)

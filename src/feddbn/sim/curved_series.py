@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.sim.curves import GRID, REACH
-from feddbn.sim.shapes import Edge, Shapes
+from feddbn.sim.shapes import Shapes
 from feddbn.sim.systems import System
 
 __all__ = ["Stepper"]
@@ -66,42 +68,23 @@ class Stepper:
     def __init__(self, systems: Sequence[System]) -> None:
         self._groups = _groups(systems)
         curves = {id(curve): curve for group in self._groups for curve in group.shapes.curves.values()}
-        self._row_of = {key: row for row, key in enumerate(curves)}
-        self._tables = np.array([curve.table for curve in curves.values()] or [np.zeros(len(GRID))])
-        depths = [_depths(group.system) for group in self._groups]
-        deepest = max(int(depth.max()) for depth in depths)
-        # Edges within a moment by the depth of their targets: their causes are complete when they act.
-        self._within = [
-            self._edges(
-                [
-                    [e for e in _of_lag(g, 0) if depth[e[2]] == k]
-                    for g, depth in zip(self._groups, depths, strict=True)
-                ]
-            )
-            for k in range(1, deepest + 1)
-        ]
-        n_lags = len(systems[0].A)
-        self._lagged = [self._edges([_of_lag(g, lag) for g in self._groups]) for lag in range(1, n_lags + 1)]
+        row_of = {key: row for row, key in enumerate(curves)}
+        tables = np.array([curve.table for curve in curves.values()] or [np.zeros(len(GRID))])
+        parts = [_edges_of(group, row_of) for group in self._groups]
+        lag, depth = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+        columns = [np.concatenate([part[k] for part in parts]) for k in range(2, 8)]
 
-    def _edges(self, of_groups: Sequence[list[Edge]]) -> _Edges:
-        """One row of edges from those of every group, repeated for the group's recordings."""
-        cells, numbers = [np.zeros((0, 3), dtype=np.int64)], [np.zeros((0, 3))]
-        for group, edges in zip(self._groups, of_groups, strict=True):
-            shapes, system = group.shapes, group.system
-            start = group.members * len(system.W)
-            for edge in edges:
-                _, i, j = edge
-                curve = shapes.curves.get(edge)
-                row = -1 if curve is None else self._row_of[id(curve)]
-                cells.append(np.column_stack([start + i, start + j, np.full_like(start, row)]))
-                own = [system.weight(edge), shapes.centre[i], shapes.scale[i]]
-                numbers.append(np.tile(own, (len(start), 1)))
-        source, target, row_of_curve = np.concatenate(cells).T
-        weight, centre, scale = np.concatenate(numbers).T
-        return _Edges(source, target, weight, centre, scale, row_of_curve, self._tables)
+        def chosen(these: BoolArray) -> _Edges:
+            source, target, weight, centre, scale, row = (column[these] for column in columns)
+            return _Edges(source, target, weight, centre, scale, row, tables)
+
+        # Edges within a moment by the depth of their targets: their causes are complete when they act.
+        deepest = int(depth.max(initial=0))
+        self._within = [chosen((lag == 0) & (depth == k)) for k in range(1, deepest + 1)]
+        self._lagged = [chosen(lag == k) for k in range(1, len(systems[0].A) + 1)]
 
     def advance(self, shocks: FloatArray, past: FloatArray) -> FloatArray:
-        """(T, R, d) paths of (T, R, d) noise after (any number, R, d) `past` rows; what lies before those does nothing."""
+        """(T, R, d) paths of (T, R, d) noise after (any number, R, d) `past` rows; nothing acts from before those."""
         x = np.concatenate([past, np.empty_like(shocks)])
         for t in range(len(past), len(x)):
             now = shocks[t - len(past)].copy()
@@ -134,8 +117,19 @@ def _groups(systems: Sequence[System]) -> list[_Group]:
     return found
 
 
-def _of_lag(group: _Group, lag: int) -> list[Edge]:
-    return [edge for edge in group.system.edges if edge[0] == lag]
+def _edges_of(group: _Group, row_of: Mapping[int, int]) -> tuple[NDArray[Any], ...]:
+    """Lag and depth of every edge of every recording, then the columns of `_Edges`."""
+    system, shapes = group.system, group.shapes
+    edges = system.edges
+    lag, i, j = np.array(edges, dtype=np.int64).reshape(-1, 3).T
+    curves = [shapes.curves.get(edge) for edge in edges]
+    row = np.array([-1 if curve is None else row_of[id(curve)] for curve in curves], dtype=np.int64)
+    weight = np.array([system.weight(edge) for edge in edges], dtype=np.float64)
+    own = [lag, _depths(system)[j], i, j, weight, shapes.centre[i], shapes.scale[i], row]
+    start = np.repeat(group.members * len(system.W), len(edges))
+    columns = [np.tile(column, len(group.members)) for column in own]
+    columns[2], columns[3] = columns[2] + start, columns[3] + start
+    return tuple(columns)
 
 
 def _depths(system: System) -> IntArray:

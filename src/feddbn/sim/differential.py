@@ -36,7 +36,8 @@ class Trajectories:
     recordings
         One (n_rows, d) array per site.
     graph
-        (d, d), [from, to]: which variable's equation has which other one in it. A variable's own past is one of its causes.
+        (d, d), [from, to]: which variable's equation has which other one in it. A variable's own past is one of its
+        causes.
     variables
         d names.
     """
@@ -151,8 +152,8 @@ def lotka_volterra(
     dt
         Time between rows, 0.001 to 10.
     noise
-        Standard deviation of the chance in the growth of a kind over one unit of time, at most 1; 0: populations come to
-        rest.
+        Standard deviation of the chance in the growth of a kind over one unit of time, at most 1; with 0 populations come
+        to rest.
     rng
         Source of randomness.
     """

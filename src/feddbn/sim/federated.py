@@ -53,7 +53,7 @@ class SimulatedArrays:
 
 
 def simulate_arrays(settings: SimulationSettings, rng: np.random.Generator) -> SimulatedArrays:
-    """Draw the systems, then every recording from a stream of its own; a mess and curves have streams of their own, too.
+    """Draw the systems, then every recording from a stream of its own; a mess and curves have their own streams, too.
 
     The streams are derived from draws of `rng`, so a second call with the same generator gives new data.
     """

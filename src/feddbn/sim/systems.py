@@ -6,8 +6,8 @@ Every random choice here is redrawn until the radius is at most `MAX_RADIUS`. If
 suffice (dense, strongly weighted systems), the best draw is damped: ``A_l -> c^l A_l`` multiplies every
 companion eigenvalue by c exactly, so the structure is kept, and `lag_damping` records c.
 
-Edges may have curves and causes may act by products (`Shapes`). These are bounded, and W has no cycles: such a system is
-stable if its linear part, all curves and products left out, is stable.
+Edges may have curves and causes may act by products (`Shapes`). These are bounded, and W has no cycles: such a system
+is stable if its linear part, all curves and products left out, is stable.
 """
 
 from __future__ import annotations

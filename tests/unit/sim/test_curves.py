@@ -3,7 +3,15 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from feddbn.sim.curves import CURVES, EFFECTS, GRID, draw_curve, flat_curve, gaussian_process
+from feddbn.sim.curves import (
+    CURVES,
+    EFFECTS,
+    GRID,
+    draw_curve,
+    flat_curve,
+    gaussian_features,
+    gaussian_process,
+)
 
 
 def _draws(effects, n=40):
@@ -34,6 +42,11 @@ def test_a_sigmoid_is_a_standardised_tanh_by_quadrature():
     variance = quad(lambda z: (raw(z) - mean) ** 2 * norm.pdf(z), -9, 9)[0]
     z = np.array([-4.0, -2.5, -0.73, 0.0, 0.4, 1.9, 7.0])
     np.testing.assert_allclose(curve(z), (raw(z) - mean) / np.sqrt(variance), atol=2e-4)
+
+
+def test_features_of_the_kernel_give_the_kernel():
+    features = gaussian_features()
+    np.testing.assert_allclose(features @ features.T, np.exp(-0.5 * (GRID[:, None] - GRID) ** 2), atol=1e-12)
 
 
 def test_gaussian_processes_have_the_covariance_of_their_kernel():
