@@ -15,7 +15,9 @@ from feddbn.sim.settings import SimulationSettings
 from feddbn.sim.shapes import Edge, Product, Shapes
 from feddbn.sim.systems import MAX_RADIUS, System
 
-__all__ = ["bend_systems", "in_units_of_causes"]
+__all__ = ["MAX_SPREAD_RADIUS", "bend_systems", "in_units_of_causes"]
+
+MAX_SPREAD_RADIUS = 0.85
 
 _N_CHAINS = 256
 _N_BLOCKS = 15
@@ -31,8 +33,8 @@ def bend_systems(
 
     An edge that several systems have with the same weight has the same curve in all of them. Products are the same in
     all systems if these have a backbone in common (`is_shared`), else drawn for each. Levels near a unit root stay what
-    they are: their edges to themselves are straight. A system with a larger radius (`_radius`) than `MAX_RADIUS` and than
-    it had when all edges were straight is damped.
+    they are: their edges to themselves are straight. A system is damped until its straight edges alone have a radius of
+    `MAX_RADIUS`, and its variances one of `MAX_SPREAD_RADIUS` (`_spread_radius`), or that of levels near a unit root.
     """
     if settings.effects == "linear" and not settings.interactions:
         return list(systems)
@@ -41,7 +43,9 @@ def bend_systems(
     bent: dict[int, System] = {}
     for system in _different(systems):
         curves: dict[Edge, Curve] = {}
-        levels = _slow_loops(system) if "slow-levels" in settings.mess_strengths else set()
+        slow, levels = 0.0, set[Edge]()
+        if "slow-levels" in settings.mess_strengths:
+            slow, levels = system.spectral_radius, _slow_loops(system)
         for edge in system.edges:
             if edge in levels:
                 continue
@@ -55,8 +59,10 @@ def bend_systems(
         if products is None or not is_shared:
             products = _draw_products(system, settings, rng)
         new = replace(system, shapes=Shapes(curves, products))
-        radius, limit = _radius(new), max(MAX_RADIUS, system.spectral_radius)
-        bent[id(system)] = new if radius <= limit else new.damped(limit / radius)
+        excess = max(
+            new.spectral_radius / max(MAX_RADIUS, slow), _spread_radius(new) / max(MAX_SPREAD_RADIUS, slow)
+        )
+        bent[id(system)] = new if excess <= 1 else new.damped(1 / excess)
     return [bent[id(system)] for system in systems]
 
 
@@ -78,17 +84,19 @@ def _draw_products(
     return tuple(drawn.values())
 
 
-def _radius(system: System) -> float:
-    """Below 1, variances settle: the straight edges alone are stable, and so are variances if effects are uncorrelated.
+def _spread_radius(system: System) -> float:
+    """How fast variances would feed on themselves if effects had nothing to do with each other; above 1 they never settle.
 
-    Effects with variance 1 that have nothing to do with each other add up as ``v_t = sigma^2 + v_t W^2 + sum_l v_{t-l}
-    A_l^2``, element by element: a system of its own, whose eigenvalues are squares.
+    Effects of variance 1 add up as ``v_t = sigma^2 + v_t W^2 + sum_l v_{t-l} A_l^2``, element by element: a system of its
+    own, whose eigenvalues are squares. A product of causes a and b adds ``w^2 s_a s_b``, at most half of
+    ``w^2 (s_a^2 + s_b^2)``.
     """
     assert system.shapes is not None
-    if not system.shapes.curves:
-        return system.spectral_radius
-    variances = System(system.W**2, system.A**2, system.order)
-    return max(system.spectral_radius, float(np.sqrt(variances.spectral_radius)))
+    squares = system.A**2
+    for product in system.shapes.products:
+        for lag, i, j in product.edges:
+            squares[lag - 1, i, j] += product.weight**2 / 2.0
+    return float(np.sqrt(System(system.W**2, squares, system.order).spectral_radius))
 
 
 def _slow_loops(system: System) -> set[Edge]:

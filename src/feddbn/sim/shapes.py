@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -61,6 +61,14 @@ class Shapes:
     products: tuple[Product, ...] = ()
     centre: FloatArray = field(default_factory=lambda: np.zeros(0))
     scale: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    def damped(self, factor: float) -> Shapes:
+        """The shapes with every product multiplied by `factor` to the power of its largest lag."""
+        products = tuple(
+            replace(product, weight=product.weight * factor ** max(lag for _, lag in product.causes))
+            for product in self.products
+        )
+        return replace(self, products=products)
 
     def standardised(self, x: FloatArray, variable: int) -> FloatArray:
         """``z`` of values of a variable."""

@@ -120,9 +120,11 @@ class System:
         return companion
 
     def damped(self, factor: float) -> System:
-        """The system with every companion eigenvalue multiplied by `factor`."""
+        """The system with every companion eigenvalue multiplied by `factor`, and products as much smaller as lagged edges."""
         powers = factor ** np.arange(1, len(self.A) + 1)
-        return replace(self, A=self.A * powers[:, None, None], lag_damping=self.lag_damping * factor)
+        shapes = None if self.shapes is None else self.shapes.damped(factor)
+        damping = self.lag_damping * factor
+        return replace(self, A=self.A * powers[:, None, None], lag_damping=damping, shapes=shapes)
 
 
 def draw_system(settings: SimulationSettings, mean_degree: float, rng: np.random.Generator) -> System:

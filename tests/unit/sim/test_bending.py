@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from feddbn.sim import EFFECTS, SimulationSettings, simulate_arrays
+from feddbn.sim.bending import MAX_SPREAD_RADIUS, bend_systems
 from feddbn.sim.curved_series import Stepper
-from feddbn.sim.curves import REACH
+from feddbn.sim.curves import REACH, flat_curve
 from feddbn.sim.series import Effects, advance, draw_shocks
 from feddbn.sim.shapes import Shapes
 from feddbn.sim.systems import MAX_RADIUS, System
@@ -102,6 +105,15 @@ def test_curves_refer_to_the_standard_deviations_of_the_causes(effects, scale):
     np.testing.assert_allclose((rows.mean(axis=0) - shapes.centre) / shapes.scale, 0, atol=0.15)
 
 
+@pytest.mark.parametrize("effects", ["gp", "spline", "sigmoid", "threshold"])
+def test_strong_effects_too_act_in_units_of_their_causes(effects):
+    # Straight edges would give other standard deviations, by up to a factor of three, and means of 0, by up to half of one.
+    arrays = _simulate(d=8, n_sites=4, n_samples=4000, effects=effects, w_range=(0.6, 1.0), interactions=4)
+    rows, shapes = np.vstack([r[0] for r in arrays.recordings.values()]), arrays.systems["site-0"].shapes
+    np.testing.assert_allclose(rows.std(axis=0) / shapes.scale, 1, atol=0.1)
+    np.testing.assert_allclose((rows.mean(axis=0) - shapes.centre) / shapes.scale, 0, atol=0.1)
+
+
 def test_units_do_not_matter():
     one, ten = (_simulate(d=5, effects="gp", interactions=2, noise_scale=s) for s in (1.0, 10.0))
     for site in one.recordings:
@@ -135,7 +147,38 @@ def test_weights_whose_variances_would_not_settle_are_damped_and_that_is_recorde
     for a in arrays:
         system = a.systems["site-0"]
         mixing = np.linalg.inv(np.eye(10) - system.W**2)
-        assert np.abs(np.linalg.eigvals(system.A[0] ** 2 @ mixing)).max() <= MAX_RADIUS**2 + 1e-9
+        spread = np.abs(np.linalg.eigvals(system.A[0] ** 2 @ mixing)).max()
+        assert spread <= MAX_SPREAD_RADIUS**2 + 1e-9
+        assert system.lag_damping == 1 or spread == pytest.approx(MAX_SPREAD_RADIUS**2)
+
+
+def test_products_count_for_what_settles_and_are_damped_as_lagged_edges_are():
+    plain, many = (
+        _simulate(d=4, n_sites=1, n_samples=500, lag_degree=0, interactions=n, w_range=(0.6, 0.8))
+        for n in (1, 24)
+    )
+    assert plain.systems["site-0"].lag_damping == 1
+    system = many.systems["site-0"]
+    assert system.lag_damping < 1
+    sizes = [abs(p.weight) / system.lag_damping for p in system.shapes.products]
+    assert 0.6 <= min(sizes) <= max(sizes) <= 0.8
+    rows = many.recordings["site-0"][0]
+    assert (rows.std(axis=0) < 10).all()
+
+
+def test_the_radius_is_that_of_the_straight_edges():
+    A = np.array([[[0.5, 3.0], [3.0, 0.0]]])
+    system = System(np.zeros((2, 2)), A, np.arange(2))
+    assert system.spectral_radius > 1
+    curves = {(1, 0, 1): flat_curve(), (1, 1, 0): flat_curve()}
+    assert replace(system, shapes=Shapes(curves)).spectral_radius == pytest.approx(0.5)
+
+
+def test_a_damped_edge_is_the_same_edge():
+    system = _simulate(d=5, n_lags=2, n_sites=1, n_samples=20).systems["site-0"]
+    settings = SimulationSettings(d=5, n_lags=2, effects="spline")
+    one, other = bend_systems([system, system.damped(0.7)], settings, True, np.random.default_rng(0))
+    assert all(one.shapes.curves[edge] is other.shapes.curves[edge] for edge in system.edges)
 
 
 def test_sites_around_a_backbone_share_the_functions_of_the_edges_they_share():
