@@ -30,8 +30,8 @@ class SimulatedFederation:
     clusters
         Site name -> cluster number, or None if no clusters were asked for.
     lag_damping
-        Site name -> c. 1 unless no stable draw was found; then ``A_l`` was multiplied by ``c**l`` to make it
-        stable, and its weights may lie below the range that was asked for.
+        Site name -> c. 1 unless no stable draw was found, or variances of curved effects and products would not settle;
+        then ``A_l`` and products were multiplied by ``c**l``, and weights may lie below the range that was asked for.
     parameters
         The arguments of `simulate`, `random_state` included; `mess` as name -> strength.
     """

@@ -35,6 +35,7 @@ def test_a_graph_has_no_functions_of_single_edges():
     assert len(truth.edges()) == 4 + 2 * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", list(SYSTEMS))
 def test_lagged_causes_stand_out_in_a_plain_regression(system):
     """A weak, independent look at the graph: causes have larger standardised weights in a VAR than others."""

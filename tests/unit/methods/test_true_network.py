@@ -74,6 +74,7 @@ def test_effects_of_a_linear_network_are_lines():
     assert effect.kind == "linear"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_curves_can_be_found_again_from_the_data(seed):
     """An independent look: smooth the target, less all other effects, over bins of the cause."""

@@ -96,6 +96,7 @@ def test_networks_are_those_of_the_same_seed_with_linear_effects(effects):
         assert len(tables) > 0.9 * len(system.edges), "every edge has a function of its own"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effects", CURVED)
 @pytest.mark.parametrize("scale", [1.0, 20.0])
 def test_curves_refer_to_the_standard_deviations_of_the_causes(effects, scale):
@@ -105,6 +106,7 @@ def test_curves_refer_to_the_standard_deviations_of_the_causes(effects, scale):
     np.testing.assert_allclose((rows.mean(axis=0) - shapes.centre) / shapes.scale, 0, atol=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effects", ["gp", "spline", "sigmoid", "threshold"])
 def test_strong_effects_too_act_in_units_of_their_causes(effects):
     # Straight edges would give other standard deviations, by up to a factor of three, and means of 0, by up to half of one.
@@ -122,6 +124,7 @@ def test_units_do_not_matter():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effects", CURVED)
 @pytest.mark.parametrize("w_range", [(0.3, 0.5), (0.5, 2.0)])
 def test_series_stay_bounded_and_their_variances_settle(effects, w_range):

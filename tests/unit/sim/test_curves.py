@@ -49,6 +49,7 @@ def test_features_of_the_kernel_give_the_kernel():
     np.testing.assert_allclose(features @ features.T, np.exp(-0.5 * (GRID[:, None] - GRID) ** 2), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_gaussian_processes_have_the_covariance_of_their_kernel():
     rng = np.random.default_rng(2)
     n = 2000

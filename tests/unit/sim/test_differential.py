@@ -88,6 +88,7 @@ def test_predators_and_prey_follow_their_equations_and_rest_at_1():
     np.testing.assert_allclose(change(0, np.ones(d)), 0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_populations_go_on_swinging_around_1():
     drawn = lotka_volterra(10, 300, n_sites=2, rng=_rng(5))
     for rows in drawn.recordings:
@@ -99,6 +100,7 @@ def test_populations_go_on_swinging_around_1():
     assert np.isfinite(wild).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forcing", [10, 40, 100])
 def test_lorenz96_is_chaotic_and_bounded(forcing):
     one, other = lorenz96(10, 200, F=forcing, n_sites=2, rng=_rng(2)).recordings
