@@ -1,0 +1,74 @@
+"""The neural peer of the benchmarks is what it says: gradients are slopes, and an easy network is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def neural(script):
+    return script("neural_notears")
+
+
+def _problem(neural, rng):
+    recordings = [rng.normal(size=(9, 3)), rng.normal(size=(6, 3))]
+    X, Z = neural.rows_of(recordings, 1)
+    return neural.Problem(X, Z, lambda1=0.03, lambda2=0.2, hidden=2)
+
+
+def test_rows_of_a_recording_stand_beside_the_rows_before_them(neural):
+    X, Z = neural.rows_of([np.array([[1.0], [2.0], [3.0]]), np.array([[7.0], [8.0]])], 1)
+    assert X.tolist() == [[2.0], [3.0], [8.0]]
+    assert Z.tolist() == [[2.0, 1.0], [3.0, 2.0], [8.0, 7.0]]
+
+
+def test_the_gradient_is_the_slope_of_the_value(neural):
+    rng = np.random.default_rng(0)
+    problem = _problem(neural, rng)
+    theta = rng.uniform(0.1, 0.6, problem.n_parameters)
+    _, gradient = problem.value(theta, alpha=0.7, rho=3.0)
+    step = 1e-6
+    for k in range(len(theta)):
+        beside = [theta.copy(), theta.copy()]
+        beside[0][k] += step
+        beside[1][k] -= step
+        up, down = (problem.value(t, 0.7, 3.0)[0] for t in beside)
+        assert gradient[k] == pytest.approx((up - down) / (2 * step), rel=1e-5, abs=1e-8)
+
+
+def test_the_value_is_that_of_the_formula(neural):
+    rng = np.random.default_rng(1)
+    problem = _problem(neural, rng)
+    theta = rng.uniform(0.1, 0.6, problem.n_parameters)
+    up, down, b, u, c = problem.parts(theta)
+    V, d, m, n = up - down, 3, 2, len(problem.X)
+    loss = 0.0
+    for x, z in zip(problem.X, problem.Z, strict=True):
+        for j in range(d):
+            units = range(j * m, (j + 1) * m)
+            guess = c[j] + sum(u[k] / (1 + np.exp(-(b[k] + z @ V[k]))) for k in units)
+            loss += (x[j] - guess) ** 2 / (2 * n)
+    S = np.array([[sum(V[j * m + k, i] ** 2 for k in range(m)) for j in range(d)] for i in range(d)])
+    power, h = np.eye(d), 0.0
+    for k in range(1, 40):
+        power = power @ S / k
+        h += np.trace(power)
+    wanted = loss + 0.03 * (up + down).sum() + 0.1 * ((V**2).sum() + (u**2).sum()) + 0.7 * h + 1.5 * h**2
+    assert problem.value(theta, 0.7, 3.0)[0] == pytest.approx(wanted)
+
+
+def test_an_easy_curved_network_is_found(neural):
+    rng = np.random.default_rng(2)
+    noise = 0.3 * rng.normal(size=(400, 3))
+    x = noise.copy()
+    x[:, 0] = rng.normal(size=400)
+    x[:, 1] += np.sin(2 * x[:, 0])
+    x[1:, 2] += np.tanh(2 * x[:-1, 1])
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    found = neural.fit([x[:200], x[200:]], rng, lambda1=0.005, lambda2=0.01, kept_back=0.2)
+    W, A = found.edges(0.5)
+    assert found.h < 1e-6
+    assert np.argwhere(W).tolist() == [[0, 1]]
+    assert [1, 2] in np.argwhere(A[0]).tolist()
+    assert found.held_out < 0.9
