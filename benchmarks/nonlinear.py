@@ -89,9 +89,9 @@ def recovery(size: Size) -> Iterator[Table]:
         table = Table(
             f"Wrong edges of W / A, d={d}, n={n}",
             ["effects", "true edges", *FEATURES, "seconds", "other units, auto", "other units, spline"],
-            note=f"Four sites, mean degree 2, lag degree 1, |weights| .3 to .5. {shown(seeds)} Mean ± standard error. Seconds: "
-            f"CPU time of a fit, {' / '.join(FEATURES)}. Other units: every variable times a lognormal factor (log sd 1); "
-            "fits with the very same graph, and wrong edges of W / A there.",
+            note=f"Four sites, mean degree 2, lag degree 1, |weights| .3 to .5. {shown(seeds)} Mean ± standard error. "
+            f"Seconds: CPU time of a fit, {' / '.join(FEATURES)}. Other units: every variable times a lognormal factor "
+            "(log sd 1); fits with the very same graph, and wrong edges of W / A there.",
         )
         for effects in EFFECTS if size == "full" else EFFECTS[:2]:
             found: dict[str, list[tuple[int, int]]] = {}
@@ -176,8 +176,8 @@ def forecast(size: Size) -> Iterator[Table]:
             "better in",
             "true network",
         ],
-        note=f"Learned from the first 70 % of every recording, scored on the rest (dbn_.log_likelihood). {shown(seeds)} Mean ± "
-        "standard error; % of the linear model's score. True network: the score of the noise under its own variances.",
+        note=f"Learned from the first 70 % of every recording, scored on the rest (dbn_.log_likelihood). {shown(seeds)} "
+        "Mean ± standard error; % of the linear model's score. True network: the score of the noise under its own variances.",
     )
     for effects in ("gp", "mixed", "linear"):
         scores: dict[str, list[float]] = {"linear": [], "auto": [], "truth": []}
@@ -228,8 +228,9 @@ def curvature(size: Size) -> Iterator[Table]:
     table = Table(
         "False alarms of curvature on linear data",
         ["sites", "noise", "variances", "curvature said", "auto took curves"],
-        note=f"{shown(seeds)} Mean degree 2.5, lag degree 1, |weights| .3 to .6; unequal: mess='unequal-noise'. Curvature said: "
-        "'curvature' in residuals_.violations of features='auto', or curves taken; of the fits whose residuals were looked at.",
+        note=f"{shown(seeds)} Mean degree 2.5, lag degree 1, |weights| .3 to .6; unequal: mess='unequal-noise'. "
+        "Curvature said: 'curvature' in residuals_.violations of features='auto', or curves taken; of the fits whose "
+        "residuals were looked at.",
     )
     for label, (d, k, n) in worlds.items() if size == "full" else [("d=4, 4 sites of 40 rows", (4, 4, 160))]:
         for noise, more in noises.items():
@@ -292,7 +293,7 @@ def put_into(page: Path, folder: Path) -> None:
     """Replace the tables of a page, or add them at its end under "Measured"."""
     found = [(folder / f"{name}.md").read_text() for name in PARTS if (folder / f"{name}.md").exists()]
     block = "\n".join([BEGINS, *found, ENDS])
-    text = page.read_text()
+    text = page.read_text() if page.exists() else "# Nonlinear effects"
     if BEGINS in text:
         before, _, rest = text.partition(BEGINS)
         page.write_text(before + block + rest.partition(ENDS)[2])

@@ -45,12 +45,12 @@ def neural(size: Size) -> Iterator[Table]:
             "s of a fit",
             "s of all fits",
         ],
-        note="Wrong edges of W / A. OneShotDBN: defaults. Neural: NTS-NOTEARS written anew (benchmarks/neural_notears.py), 10 "
-        f"hidden units, centred and standardised data, lambda2 .01, lambda1 of {', '.join(map(str, PENALTIES))}, thresholds "
-        f"{' and '.join(map(str, THRESHOLDS))}. Held-out: the lambda1 with the least loss on the last fifth of every recording, "
-        "then all rows; the better threshold is picked with the truth. By truth: lambda1 and threshold with the fewest "
-        "wrong edges of W and A, an upper bound that nobody has. s of a fit: of that held-out lambda1 on all rows, without "
-        "the choice. CPU seconds, one thread.",
+        note="Wrong edges of W / A. OneShotDBN: defaults. Neural: NTS-NOTEARS written anew (benchmarks/neural_notears.py), "
+        f"10 hidden units, centred and standardised data, lambda2 .01, lambda1 of {', '.join(map(str, PENALTIES))}, "
+        f"thresholds {' and '.join(map(str, THRESHOLDS))}. Held-out: the lambda1 with the least loss on the last fifth of "
+        "every recording, then all rows; the better threshold is picked with the truth. By truth: lambda1 and threshold "
+        "with the fewest wrong edges of W and A, an upper bound that nobody has. s of a fit: of that held-out lambda1 on all "
+        "rows, without the choice. CPU seconds, one thread.",
     )
     totals: list[tuple[float, ...]] = []
     for d, n, count in settings:
@@ -117,8 +117,8 @@ def lorenz(size: Size) -> Iterator[Table]:
     table = Table(
         f"Lorenz-96, d={d}: AUROC off the diagonal",
         ["F", "dt", "T", *kinds, "seconds"],
-        note=f"One site, feddbn.simulate_system('lorenz96', ...), seeds {seeds[0]} to {seeds[-1]}: mean (least). Pairs are ordered by "
-        f"pair_ranking(edge_probabilities_). Seconds: CPU time of a fit, {' / '.join(kinds)}.",
+        note=f"One site, feddbn.simulate_system('lorenz96', ...), seeds {seeds[0]} to {seeds[-1]}: mean (least). "
+        f"Pairs are ordered by pair_ranking(edge_probabilities_). Seconds: CPU time of a fit, {' / '.join(kinds)}.",
     )
     for forcing in (10, 40):
         for dt in (0.05, 0.1):
@@ -195,9 +195,9 @@ def large(size: Size) -> Iterator[Table]:
             "wrong W / A",
             "true",
         ],
-        note="Four sites, one lag, mean degree 2, lag degree 1, seed 1000, a process of its own, one thread; CPU seconds, the sites' "
-        "all together. Rows as they are (AS_THEY_ARE, no look at residuals). Peak: of the whole process, with the simulation. "
-        "Answer: what one site sends in the large sum.",
+        note="Four sites, one lag, mean degree 2, lag degree 1, seed 1000, a process of its own, one thread; CPU seconds, "
+        "the sites' all together. Rows as they are (AS_THEY_ARE, no look at residuals). Peak: of the whole process, with the "
+        "simulation. Answer: what one site sends in the large sum.",
     )
     for d, n in settings:
         code = (

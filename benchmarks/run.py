@@ -22,7 +22,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 sys.path.insert(0, str(Path(__file__).parent))
 
 RESULTS = Path(__file__).parent / "results"
-PARTS = ("against_naive", "scaling", "oneshot_cost", "against_peers", "arena")
+PARTS = ("against_naive", "scaling", "oneshot_cost", "against_peers", "arena", "nonlinear")
 
 
 def main() -> None:

@@ -11,8 +11,19 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ENGINES = ["runtime_kill", "runtime_latency", "runtime_soak"]
-USED_BY_OTHERS = ["arena_words", "naive", "peers", "pictures", "rankings", "settings", "timing", "violations"]
-PARTS_OF_RUN = ["against_naive", "against_peers", "arena", "oneshot_cost", "scaling"]
+USED_BY_OTHERS = [
+    "arena_words",
+    "naive",
+    "neural_notears",
+    "nonlinear_systems",
+    "peers",
+    "pictures",
+    "rankings",
+    "settings",
+    "timing",
+    "violations",
+]
+PARTS_OF_RUN = ["against_naive", "against_peers", "arena", "nonlinear", "oneshot_cost", "scaling"]
 # These put their own clocks into the package, so they get a process of their own.
 ALONE = {"run": ["--tiny", "--out", "{out}"], "profile_methods": ["3"]}
 COMMANDS = {
@@ -27,6 +38,7 @@ COMMANDS = {
         "--d 3 --sites 2 --rows 60 --seeds 1-2 --scenarios none spikes=0.1 missing=0.9 --methods OneShotDBN --out {out}",
         "--d 3 --sites 2 --rows 60 --seeds 1 --scenarios offsets --methods OneShotDBN FDBNL --strength 5",
     ],
+    "nonlinear": ["forecast linear --tiny --out {out}", "--read {out} --page {out}/page.md"],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
     "units": ["--seeds 1 --settings 18"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],
