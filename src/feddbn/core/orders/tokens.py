@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dtrtri, dtrtrs
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.orders.parents import NodeFit, Objective, ParentRegressions, Parents
@@ -98,15 +98,15 @@ class TokenRegressions(ParentRegressions):
         self.n_columns = self.q
         self.q = len(tokens.columns)
         self.ridge = 1.0 / (self.n * tokens.prior)
-        # Tokens of one width are worked on together.
+        # Tokens of one width are worked on together: who they are, their columns (width, how many), and their matrices M.
         widths = np.array([len(columns) for columns in tokens.columns])
-        self._widths: list[tuple[IntArray, IntArray]] = [
-            (
-                np.flatnonzero(widths == width),
-                np.array([tokens.columns[t] for t in np.flatnonzero(widths == width)]),
-            )
-            for width in np.unique(widths).tolist()
-        ]
+        self._widths: list[tuple[IntArray, IntArray, FloatArray]] = []
+        for width in np.unique(widths).tolist():
+            alike = np.flatnonzero(widths == width)
+            group = np.array([tokens.columns[t] for t in alike]).T
+            block = self.correlation[group[:, None], group[None]]
+            block[np.arange(width), np.arange(width)] += self.ridge[group]
+            self._widths.append((alike, group, block))
         self._log_ridge = np.array([np.log(self.ridge[list(c)]).sum() for c in tokens.columns])
         self._own = [
             np.array([t for t, c in enumerate(tokens.columns) if j in c or tokens.edges[t] == (j,)])
@@ -140,45 +140,51 @@ class TokenRegressions(ParentRegressions):
             factor, failed = dpotrf(M, lower=1, clean=1)
             if failed:
                 raise FloatingPointError("a matrix with a positive prior must have a factor")
-            along, _ = dtrtrs(factor, rows, lower=1)
+            inverse, _ = dtrtri(factor, lower=1)
+            along = inverse @ rows
             own = along[:, node]
             rss = max(rss - float(own @ own), _NO_RESIDUAL)
             rest -= own @ along
             charge = float(2 * np.log(np.diag(factor)).sum() - np.log(ridge[index]).sum())
-            loss, drops = self._leaving(parents, factor, own)
-        gain, more = np.zeros(self.q), np.zeros(self.q)
-        for tokens, group in self._widths:
-            block = R[group[:, :, None], group[:, None, :]]
-            if len(along):
-                part = along[:, group]
-                block = block - np.einsum("akm,akl->kml", part, part)
-            width = group.shape[1]
-            block[:, np.arange(width), np.arange(width)] += ridge[group]
-            cross = rest[group]
-            if width == 1:
-                gain[tokens] = cross[:, 0] ** 2 / block[:, 0, 0]
-                more[tokens] = np.log(block[:, 0, 0]) - self._log_ridge[tokens]
-            else:
-                lower = np.linalg.cholesky(block)
-                solved = np.linalg.solve(block, cross[:, :, None])[:, :, 0]
-                gain[tokens] = (cross * solved).sum(axis=1)
-                more[tokens] = (
-                    2 * np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1) - self._log_ridge[tokens]
-                )
+            loss, drops = self._leaving(parents, inverse, own)
+        gain, more = self._joining(along, rest)
         for taken in (self._own[node], list(parents), self._blocked):
             gain[taken] = 0.0
         np.minimum(gain, max(rss - _NO_RESIDUAL, 0.0), out=gain)
         return ChargedFit(rss, gain, loss, charge, more, drops)
 
+    def _joining(self, along: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """By how much the residual sum falls and the charge rises when each token joins; by elimination, all tokens at once.
+
+        `along` are all columns in an orthonormal basis of the parents', `rest` is what the parents leave of X'y.
+        """
+        gain, more = np.zeros(self.q), np.zeros(self.q)
+        for tokens, group, blocks in self._widths:
+            block, cross, part = blocks.copy(), rest[group], along[:, group]
+            falls, rises = np.zeros(len(tokens)), -self._log_ridge[tokens]
+            if len(along):
+                for i in range(len(group)):
+                    block[i, i:] -= (part[:, i, None] * part[:, i:]).sum(axis=0)
+            for i, column in enumerate(group):
+                # Rounding aside, no pivot is smaller than what the prior added.
+                pivot = np.maximum(block[i, i], self.ridge[column])
+                falls += cross[i] ** 2 / pivot
+                rises += np.log(pivot)
+                share = block[i, i + 1 :] / pivot
+                cross[i + 1 :] -= share * cross[i]
+                for j in range(i + 1, len(group)):
+                    block[j, j:] -= share[j - i - 1] * block[i, j:]
+            gain[tokens], more[tokens] = falls, rises
+        return gain, more
+
     def _leaving(
-        self, parents: Parents, factor: FloatArray, own: FloatArray
+        self, parents: Parents, inverse: FloatArray, own: FloatArray
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """By how much the residual sum rises and the charge falls when each parent leaves.
 
         With K = M^-1 and b = K X'y, leaving out the columns S costs ``b_S' (K_SS)^-1 b_S``, and the determinant loses a
         factor ``1 / det K_SS``.
         """
-        inverse, _ = dtrtri(factor, lower=1)
         beta = own @ inverse
         loss, drops, start = [], [], 0
         for t in parents:

@@ -72,6 +72,16 @@ def test_what_a_token_gains_and_costs_is_what_fits_from_scratch_say(regressions,
         assert fit.charge - fit.drop_charge[k] == pytest.approx(without.charge, rel=1e-9)
 
 
+def test_a_copy_of_a_parent_is_as_good_as_a_fit_from_scratch_says():
+    Z = rows(n=100_000)
+    Z[:, list(TOKENS.columns[8])] = 2 * Z[:, list(TOKENS.columns[6])]
+    regressions = TokenRegressions(Z.T @ Z, len(Z), TOKENS)
+    fit, with_copy = regressions.fit(1, (6,)), regressions.fit(1, (6, 8))
+    assert fit.rss - fit.gain[8] == pytest.approx(with_copy.rss, rel=1e-9)
+    assert fit.charge + fit.add_charge[8] == pytest.approx(with_copy.charge, rel=1e-9)
+    assert 0 <= fit.gain[8] < 1e-3
+
+
 def test_sweeps_over_subsets_are_fits_from_scratch(regressions):
     tokens = [0, 5, 6, 12]
     rss, charge = token_subset_fits(regressions, tokens, 1)
