@@ -124,6 +124,35 @@ def recovery(size: Size) -> Iterator[Table]:
         yield table
 
 
+def units(size: Size) -> Iterator[Table]:
+    """Whether units matter where nothing is made of equal noise variances."""
+    settings = {"tiny": [(4, 80)], "quick": [(10, 300)], "full": [(20, 1000), (10, 300)]}[size]
+    seeds = seeds_of(size)
+    table = Table(
+        "Other units with noise_variance='free'",
+        ["effects", "d, n", "same graph, auto", "same graph, spline", "wrong edges, spline"],
+        note="As above, and every variable times a lognormal factor (log sd 1); noise_variance='free' in both units. "
+        f"{shown(seeds)}",
+    )
+    for effects in ("gp", "mixed"):
+        for d, n in settings:
+            same, found = dict.fromkeys(FEATURES[1:], 0), []
+            for seed in seeds:
+                fed = sparse(d, n, seed, effects=effects)
+                factors = np.random.default_rng(seed).lognormal(0.0, 1.0, d)
+                scaled = {name: [x * factors for x in frames] for name, frames in fed.sites.items()}
+                for name in same:
+                    model, other = (
+                        fitted(sites, name, noise_variance="free")[0] for sites in (fed.sites, scaled)
+                    )
+                    same[name] += same_graph(model, other)
+                found.append(wrong(model, fed.truth))
+            table.add(
+                effects, f"{d}, {n}", *(f"{k} of {len(seeds)}" for k in same.values()), both_parts(found)
+            )
+    yield table
+
+
 def linear_data(size: Size) -> Iterator[Table]:
     """The recovery table of docs/oneshot.md with and without a choice of curves."""
     settings = [(10, 512), (20, 512), (10, 256), (20, 256), (20, 100), (15, 90), (10, 50), (5, 25)]
@@ -264,6 +293,7 @@ def arena_rows(size: Size) -> Iterator[Table]:
 
 PARTS: dict[str, Callable[[Size], Iterator[Table]]] = {
     "recovery": recovery,
+    "units": units,
     "linear": linear_data,
     "neural": neural,
     "lorenz": lorenz,

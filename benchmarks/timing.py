@@ -35,7 +35,7 @@ class Table:
 
         rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
         body = "\n".join([line(self.columns), rule, *(line(row) for row in cells)])
-        return f"\n### {self.title}\n{body}\n" + (f"{self.note}\n" if self.note else "")
+        return f"\n### {self.title}\n\n{body}\n" + (f"\n{self.note}\n" if self.note else "")
 
 
 def _cell(value: Any) -> str:
