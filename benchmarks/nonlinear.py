@@ -33,6 +33,7 @@ from feddbn.metrics import edge_scores
 
 EFFECTS = ("gp", "spline", "sigmoid", "threshold", "quadratic", "mixed")
 FEATURES = ("linear", "auto", "spline")
+LIMITS: dict[str, int] = {}
 BEGINS, ENDS = "<!-- tables of benchmarks/nonlinear.py begin -->", "<!-- tables end -->"
 
 
@@ -74,7 +75,8 @@ def both_parts(pairs: list[tuple[int, int]]) -> str:
 
 
 def seeds_of(size: Size, n: int = 10) -> range:
-    return range(1000, 1000 + (n if size == "full" else 1))
+    """As many as a table should have, or as --seeds allows."""
+    return range(1000, 1000 + (min(n, LIMITS.get("seeds", n)) if size == "full" else 1))
 
 
 def shown(seeds: range) -> str:
@@ -330,10 +332,13 @@ def main() -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="small sizes, one seed")
     size.add_argument("--tiny", action="store_true", help="only shows that everything runs")
+    parser.add_argument("--seeds", type=int, help="at most so many for each row")
     parser.add_argument("--out", type=Path, help="folder for one file of tables per part")
     parser.add_argument("--read", type=Path, help="folder of an earlier run, instead of running")
     parser.add_argument("--page", type=Path, help="put all files of the folder into this page")
     options = parser.parse_args()
+    if options.seeds:
+        LIMITS["seeds"] = options.seeds
     unknown = set(options.parts) - set(PARTS)
     if unknown:
         parser.error(f"no part is called {sorted(unknown)[0]!r}; there are {', '.join(PARTS)}")

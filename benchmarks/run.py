@@ -1,7 +1,7 @@
 """Every measurement of speed: one table each, ratios within this run, JSON and a plot under benchmarks/results.
 
-python benchmarks/run.py --quick        under three minutes on a free machine
-python benchmarks/run.py --full         everything, about half an hour
+python benchmarks/run.py --quick        about four minutes on a free machine
+python benchmarks/run.py --full         everything, about an hour
 python benchmarks/run.py --only scaling
 python benchmarks/run.py --tiny         seconds; its numbers mean nothing
 """
