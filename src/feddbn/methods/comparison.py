@@ -169,7 +169,7 @@ def check_compared(methods: Sequence[Method], parameters: Mapping[str, Any], hel
         raise ParameterError(f"held_out={held_out!r} must lie between 0 and 1, for example 0.2.")
     if held_out and parameters.get("features", "linear") != "linear":
         raise ParameterError(
-            f"features={parameters['features']!r}: sites judge straight lines on held-out rows; leave one of both out."
+            f"features = {parameters['features']!r} cannot be judged on held-out rows; leave it out."
         )
     for key in parameters:
         if not any(key in method.parameters() for method in methods):

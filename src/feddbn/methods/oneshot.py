@@ -317,6 +317,11 @@ class OneShotDBN(DBNEstimator):
         rng = np.random.default_rng(self.random_state)
         given = (self._variables, self._constraints(), options, rng)
         looks, may_curve = are_looked_at(self, federation), tasks is None or "curved-moments" in tasks
+        if self._is_curved and not may_curve:
+            raise ParameterError(
+                f"features={self.features!r} needs the task 'curved-moments', which this federation does not answer (noise "
+                "is fitted to moments of straight lines alone); use features='linear'."
+            )
         if self._is_curved:
             kind = CurveOptions(named_features(self.features, len(self._variables)), self.interactions)
             curved = curved_program(*given[:3], kind, rng, looks)

@@ -107,7 +107,12 @@ def register_for_studies(method: Method) -> None:
 
     def compare(study: Study, federation: Federation) -> StudyResult:
         methods, how = _methods(study), study.compare
-        parameters = {"on_disagreement": "ignore", **study.parameters}
+        unsaid = {
+            name: value
+            for name, value in _UNLESS_SAID.items()
+            if any(name in one.parameters() for one in methods)
+        }
+        parameters = {**unsaid, **study.parameters}
         lines = compare_on(federation, methods, parameters, how.share)
         # How long it took says nothing about the methods, and a resumed run would tell another time.
         rows = [{key: value for key, value in line.to_dict().items() if key != "seconds"} for line in lines]
