@@ -143,11 +143,22 @@ def _is_usage_error(error: Exception) -> bool:
     return hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError"
 
 
+_ONE_WORDING = (
+    # An argument with its choices may be written as '[KIND]:[a|b]'; the choices follow in the sentence anyway.
+    (r"'\[?(\w+)\]?:\[[^']*\]'", lambda found: found[1]),
+    (r"Invalid value for '(\w+)': Value error, ", lambda found: f"Invalid value for {found[1].upper()}: "),
+    (r"Missing argument '(\w+)'", lambda found: f"Missing argument '{found[1].upper()}'"),
+    (r"No such option: (\S+?)\.?(?= |$)", lambda found: f"No such option '{found[1]}'."),
+    (r"\(Possible options: ([^)]*)\)", lambda found: f"Did you mean '{found[1]}'?"),
+)
+"""Releases of typer word the same sentence in several ways; a person reads one."""
+
+
 def _usage_sentence(error: Any) -> str:
-    # click writes an argument with its choices as '[KIND]:[a|b]'; the choices follow in the sentence anyway.
-    text = re.sub(r"'\[?(\w+)\]?:\[[^']*\]'", r"\1", str(error.format_message()))
+    text = " ".join(str(error.format_message()).split())
+    for pattern, wording in _ONE_WORDING:
+        text = re.sub(pattern, wording, text)
     path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "feddbn"
-    text = " ".join(text.split())
     return f"{text} See {path} --help." if text.endswith("?") else f"{text.rstrip('.')}; see {path} --help."
 
 

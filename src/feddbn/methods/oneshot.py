@@ -24,6 +24,12 @@ from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError, UnitsWarning
 from feddbn.federation.programs.checked_oneshot import checked_oneshot_program
+from feddbn.federation.programs.curved_oneshot import (
+    CurvedOutcome,
+    CurveOptions,
+    auto_program,
+    curved_program,
+)
 from feddbn.federation.programs.network_checks import ResidualReport
 from feddbn.federation.programs.oneshot import (
     NonGaussianReport,
@@ -38,6 +44,13 @@ from feddbn.methods.base import DBNEstimator, label_column
 from feddbn.methods.edge_ranking import FEATURES, SMOOTHING
 from feddbn.methods.edge_table import edge_table, path_table
 from feddbn.methods.link_table import open_edges, orientation_table, with_links
+from feddbn.methods.oneshot_curves import (
+    NO_SHAPES,
+    features_name,
+    named_features,
+    say_curves,
+    shapes_of,
+)
 from feddbn.methods.oneshot_features import fit_features
 from feddbn.methods.parameters import (
     Rule,
@@ -101,13 +114,18 @@ class OneShotDBN(DBNEstimator):
         something is open, with equal ones if skewness and kurtosis of the variables, which come with the
         moments, give reason to.
     features
-        "linear", "quadratic", "spline", a function ``(n, d) -> (n, d, m)`` of standardised values, or "auto".
-        Other maps than "linear", `smoothing` and `center_by` give a model of lagged effects only, averaged
-        over at most two regulators per variable and the variable's own past: W_ is 0, A_ holds the linear
-        part of edges above one half. See `LaggedEdgeRanker`, which has more settings.
+        "linear": every effect is a straight line. "spline", "quadratic" or a function ``(n, d) -> (n, d, m)`` of standardised
+        values: effects, within a moment and lagged, are a line and a curve of that kind where the evidence is for it, edge by
+        edge (docs/nonlinear.md). "auto": straight lines, and splines if the residuals show curvature and the evidence is
+        clearly for it.
+    interactions
+        Whether pairs of variables may act together at a lag (products; with `features` other than "linear"). Of more than 40
+        variables only causes of the same target in a linear network.
     smoothing
-        Weight in (0, 1] of the newest value in the regulators' causal moving average, None, or "auto". "auto"
-        here and in `features` takes the candidate with the largest marginal likelihood.
+        Weight in (0, 1] of the newest value in the regulators' causal moving average, None, or "auto". It and `center_by`
+        give a model of lagged effects only, averaged over at most two regulators per variable and the variable's own past:
+        W_ is 0, A_ holds the linear part of edges above one half. "auto", also of `features`, then takes the candidate with
+        the largest marginal likelihood. See `LaggedEdgeRanker`, which has more settings.
     center_by
         Label column of a stimulus: rows labelled 0, False or empty share one mean, rows with another label
         have a mean per recording and label, rows without a label are left out; or "recording": a mean per
@@ -194,6 +212,7 @@ class OneShotDBN(DBNEstimator):
         "n_restarts": whole(0),
         "use_nongaussian": flag() | word("auto"),
         "features": FEATURES,
+        "interactions": flag(),
         "smoothing": SMOOTHING,
         "center_by": text("the name of a column", "'recording'") | nothing(),
         "forbidden_edges": edges(),
@@ -220,7 +239,8 @@ class OneShotDBN(DBNEstimator):
         average: bool | str = "auto",
         n_restarts: int = 2,
         use_nongaussian: bool | str = "auto",
-        features: str | Callable[[FloatArray], FloatArray] = "linear",
+        features: str | Callable[[FloatArray], FloatArray] = "auto",
+        interactions: bool = False,
         smoothing: float | str | None = None,
         center_by: str | None = None,
         forbidden_edges: Sequence[Edge] | None = None,
@@ -249,6 +269,7 @@ class OneShotDBN(DBNEstimator):
         self.n_restarts = n_restarts
         self.use_nongaussian = use_nongaussian
         self.features = features
+        self.interactions = interactions
         self.smoothing = smoothing
         self.center_by = center_by
         self.forbidden_edges = forbidden_edges
@@ -273,22 +294,34 @@ class OneShotDBN(DBNEstimator):
     def check_parameters(self) -> None:
         """Refuse arguments that cannot be, alone or together."""
         super().check_parameters()
-        if not self._has_features:
+        if self._is_lagged_only:
+            if isinstance(self.n_lags, str) or self.n_lags < 1:
+                raise ParameterError(
+                    f"smoothing and center_by need n_lags of at least 1, got {self.n_lags!r}."
+                )
+            if self.required_edges or self.search != "order" or self.interactions:
+                raise ParameterError(
+                    "smoothing and center_by go with neither required_edges, interactions nor search='dynotears'."
+                )
             return
-        if isinstance(self.n_lags, str) or self.n_lags < 1:
+        if self.search != "order" and self._is_curved:
             raise ParameterError(
-                f"features, smoothing and center_by need n_lags of at least 1, got {self.n_lags!r}."
+                f"features={self.features!r} needs search='order', got search={self.search!r}."
             )
-        if self.required_edges or self.search != "order":
+        if self.interactions and self.features in ("linear", "auto"):
             raise ParameterError(
-                "features, smoothing and center_by go with neither required_edges nor search='dynotears'."
+                f"interactions=True needs features='spline' or 'quadratic', got features={self.features!r}."
+            )
+        if self.interactions and self.n_lags == 0:
+            raise ParameterError(
+                "interactions=True is about lagged variables and needs n_lags of at least 1, got 0."
             )
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
         options = self._options()
-        if self._has_features:
+        if self._is_lagged_only:
             fit_features(self, federation, observer)
             return
         tasks = federation.answered_tasks
@@ -299,7 +332,15 @@ class OneShotDBN(DBNEstimator):
         options = replace(options, wishes=wishes_of(self, federation))
         rng = np.random.default_rng(self.random_state)
         given = (self._variables, self._constraints(), options, rng)
-        if are_looked_at(self, federation):
+        looks, may_curve = are_looked_at(self, federation), tasks is None or "curved-moments" in tasks
+        if self._is_curved:
+            kind = CurveOptions(named_features(self.features, len(self._variables)), self.interactions)
+            curved = self._run(curved_program(*given[:3], kind, rng), federation, observer)[0]
+            self._report(curved.outcome, None, curved)
+        elif looks and may_curve and self.features == "auto" and self.search == "order":
+            program = auto_program(*given[:3], CurveOptions(), rng)
+            self._report(*self._run(program, federation, observer)[0])
+        elif looks:
             self._report(*self._run(checked_oneshot_program(*given), federation, observer)[0])
         else:
             self._report(self._run(oneshot_program(*given), federation, observer)[0])
@@ -310,7 +351,7 @@ class OneShotDBN(DBNEstimator):
         What needs further sums (directions by non-Gaussian noise) is left out.
         """
         self._begin()
-        if self._has_features:
+        if self._is_lagged_only or self._is_curved:
             raise ParameterError(
                 "fit_moments needs the moments of a linear model; features, smoothing and center_by have others."
             )
@@ -327,9 +368,13 @@ class OneShotDBN(DBNEstimator):
         return self.dbn_
 
     @property
-    def _has_features(self) -> bool:
-        linear = isinstance(self.features, str) and self.features == "linear"
-        return not linear or self.smoothing is not None or self.center_by is not None
+    def _is_lagged_only(self) -> bool:
+        return self.smoothing is not None or self.center_by is not None
+
+    @property
+    def _is_curved(self) -> bool:
+        """Whether curves are asked for by name."""
+        return not (isinstance(self.features, str) and self.features in ("linear", "auto"))
 
     def _label_column(self, label: str | None) -> str | None:
         return label_column(self.center_by, label)
@@ -354,27 +399,38 @@ class OneShotDBN(DBNEstimator):
             return None
         return () if isinstance(self.l1_penalty, str) else (float(self.l1_penalty),)
 
-    def _report(self, outcome: OneShotOutcome, report: ResidualReport | None = None) -> None:
+    def _report(
+        self,
+        outcome: OneShotOutcome,
+        report: ResidualReport | None = None,
+        curved: CurvedOutcome | None = None,
+    ) -> None:
         learned, names, d = outcome.learned, self._variables, len(self._variables)
-        C, intercept, variances = refit(outcome.moments, learned.support)
+        if curved is None:
+            C, intercept, variances = refit(outcome.moments, learned.support)
+            shares, shapes = explained_shares(outcome.moments.scatter, C), NO_SHAPES
+        else:
+            found = curved.network
+            C, intercept, variances = found.weights, found.intercept, found.variances
+            shares, shapes = found.shares, shapes_of(curved)
         self.n_lags_ = outcome.n_lags
         self.lag_scores_ = None if outcome.lag_scores is None else outcome.lag_scores.tolist()
         if learned.noise.kind == "equal" and self.scale == "none":
             outputs = outputs_of(d, self._inputs)
             variances[outputs] = float(variances[outputs].mean())
         A, is_open = C[d:].reshape(outcome.n_lags, d, d), open_edges(learned.orientation, C, names)
-        dbn = DBN(C[:d], A, names, intercept, variances, is_open)
+        dbn = DBN(C[:d], A, names, intercept, variances, is_open, **shapes)
         self._set_network(dbn, dbn)
         self.status_ = Status.EXACT
         self.order_ = [names[j] for j in learned.order]
         self.noise_variance_, self.reason_ = learned.noise.kind, learned.noise.reason
         self.orientation_ = orientation_table(learned.orientation, names)
         by_noise = outcome.nongaussian is not None and outcome.nongaussian.used
-        shares = explained_shares(outcome.moments.scatter, C)
         table = edge_table(learned.posterior.probability, C, shares, names)
         self.edge_probabilities_ = with_links(table, names, learned, by_noise=by_noise)
         self.standard_deviations_ = safe_roots(np.diag(outcome.moments.scatter)[:d] / outcome.moments.n)
-        self.features_, self.smoothing_, self.selection_ = "linear", 1.0, None
+        self.features_ = "linear" if curved is None else features_name(curved)
+        self.smoothing_, self.selection_ = 1.0, None
         self.lambda_path_ = path_table(learned.path) if learned.path else None
         self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
         self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)
@@ -382,6 +438,8 @@ class OneShotDBN(DBNEstimator):
         self._say_dependent(outcome.dependent)
         self.warnings_ += slow_warnings(outcome.moments, names, self._inputs)
         say_residuals(self, report)
+        if curved is not None:
+            say_curves(self, curved)
         if learned.units is not None and learned.units.sentence and self.scale == "none":
             self.warnings_.append(learned.units.sentence)
             warnings.warn(learned.units.sentence, UnitsWarning, stacklevel=4)

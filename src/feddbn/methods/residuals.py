@@ -28,7 +28,7 @@ __all__ = [
     "summarise",
 ]
 
-GRAVE = ("hidden", "memory", "dependence")
+GRAVE = ("hidden", "memory", "dependence", "curvature")
 """Violations by which edges may stand for something else."""
 
 # A z-score beyond this has a p-value below a quarter of LEVEL.
@@ -44,7 +44,8 @@ class ResidualSummary:
     violations
         What contradicts the model in the network as reported: "hidden" (hidden causes explain more than edges do), "memory"
         (residuals go along with earlier ones), "dependence" (with others of the same row), "volatility" (their variance
-        changes from row to row), "thirds" (over the recordings), "spread" (between recordings), "tails" (heavy).
+        changes from row to row), "thirds" (over the recordings), "spread" (between recordings), "tails" (heavy),
+        "curvature" (effects are not straight lines).
     acted_on
         What was found first and taken care of: "memory", "volatility".
     n_rows, n_effective
@@ -70,6 +71,8 @@ class ResidualSummary:
         Whether the network stays as it is, whatever was found.
     hidden_causes, hidden_gain
         For each hidden cause that explains more than edges the variables on which it acts; by how much the score is better.
+    curvature_p
+        That effects are straight lines; 1 if that was not looked at.
     """
 
     violations: tuple[str, ...]
@@ -96,6 +99,7 @@ class ResidualSummary:
     looked_only: bool = False
     hidden_causes: tuple[tuple[str, ...], ...] = ()
     hidden_gain: float = 0.0
+    curvature_p: float = 1.0
 
 
 def are_looked_at(estimator: Any, federation: Federation, *, by_default: bool = True) -> bool:
@@ -160,6 +164,7 @@ def summarise(report: ResidualReport) -> ResidualSummary:
         looked_only=report.looked_only,
         hidden_causes=report.hidden,
         hidden_gain=report.hidden_gain,
+        curvature_p=checks.curvature_p,
     )
 
 
@@ -262,6 +267,13 @@ def _tails(s: ResidualSummary, n_lags: int) -> str:
     )
 
 
+def _curvature(s: ResidualSummary, n_lags: int) -> str:
+    return (
+        f"residuals go along with squares or cubes of causes (p {_p(s.curvature_p)}): effects are not straight lines, so weights "
+        "are average slopes, edges may be missing or have the wrong direction; use `OneShotDBN(features='spline')`."
+    )
+
+
 def _p(value: float) -> str:
     return f"= {value:.1g}" if value >= LEVEL / 1000 else f"< {LEVEL / 1000:g}"
 
@@ -275,4 +287,5 @@ _SENTENCES: dict[str, Callable[[ResidualSummary, int], str]] = {
     "thirds": _thirds,
     "spread": _spread,
     "tails": _tails,
+    "curvature": _curvature,
 }

@@ -41,7 +41,7 @@ _NO_SHAPES = (
     "some directions within a moment stay open, and whether the shape of the noise decides them was not looked at; "
     "use_nongaussian='auto' has sites tell it, if their owners allow the task 'residual-features'."
 )
-_UNLESS_SAID = {"on_disagreement": "ignore", "use_nongaussian": False}
+_UNLESS_SAID = {"on_disagreement": "ignore", "use_nongaussian": False, "features": "linear"}
 
 
 def register_for_studies(method: Method) -> None:

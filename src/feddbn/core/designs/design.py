@@ -11,10 +11,13 @@ resampling and noise do not care which columns these are.
 Within a term, lags come first, then variables, then the features of one variable at one lag. The first term is
 the values themselves, so that columns 0..d-1 are the present moment: the targets.
 
-Two designs of today::
+Three designs of today::
 
     Design.linear      [ x_t | x_{t-1} ... x_{t-p} ]                                          every column an edge
     Design.features    [ x_t | x_{t-1} ... x_{t-p} | phi(e_{t-1}) ... phi(e_{t-p}) ]          phi are the edges
+    Design.curved      [ x_t ... x_{t-p} | h(x_t) ... h(x_{t-p}) | products ]                 all are edges
+
+Products are those of two variables at one lag, each kept within `PRODUCT_REACH`.
 
 Two designs are equal if and only if their digests are.
 """
@@ -35,9 +38,11 @@ from feddbn.core.designs.features import DEFAULT_KNOTS, feature_map, smooth
 from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance, finite_numbers
 from feddbn.errors import ParameterError
 
-__all__ = ["DESIGN_VERSION", "Basis", "Design", "Group", "Term"]
+__all__ = ["DESIGN_VERSION", "PRODUCT_REACH", "Basis", "Design", "Group", "Term"]
 
 DESIGN_VERSION = 1
+PRODUCT_REACH = 4.0
+"""Values are kept within this many public standard deviations before they are multiplied."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,8 @@ class Design:
         What is in every model and is no edge.
     origin, scale
         Public numbers, d each, by which values are shifted and divided first; empty for none.
+    products
+        (first variable, second variable, lag) of each product, after all terms.
     """
 
     variables: tuple[str, ...]
@@ -147,6 +154,7 @@ class Design:
     nuisance: Nuisance = ONE_MEAN
     origin: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
+    products: tuple[tuple[int, int, int], ...] = ()
 
     def __post_init__(self) -> None:
         names = tuple(self.variables)
@@ -166,6 +174,19 @@ class Design:
                     f"{what} has {len(values)} numbers for {len(names)} variables; give one each."
                 )
             object.__setattr__(self, what, values)
+        products = tuple(tuple(product) for product in self.products)
+        object.__setattr__(self, "products", products)
+        if any(
+            len(one) != 3
+            or not all(isinstance(k, int) and not isinstance(k, bool) for k in one)
+            or not 0 <= one[0] <= one[1] < len(names)
+            or one[2] < 1
+            for one in products
+        ) or len(set(products)) < len(products):
+            raise ParameterError(
+                f"products={products} must be different (first, second, lag): positions of two variables, ascending, and"
+                " a lag of at least 1."
+            )
         if any(value <= 0 for value in self.scale):
             raise ParameterError(
                 f"scale={self.scale} must be positive; give 1 for a variable without a scale."
@@ -198,6 +219,22 @@ class Design:
         terms = (Term(Basis(), lags, is_edge=False), Term(basis, lags[1:]))
         return cls(tuple(variables), terms, nuisance, tuple(origin), tuple(scale))
 
+    @classmethod
+    def curved(
+        cls,
+        variables: Sequence[str],
+        n_lags: int,
+        basis: Basis,
+        nuisance: Nuisance = ONE_MEAN,
+        origin: Sequence[float] = (),
+        scale: Sequence[float] = (),
+        products: Sequence[tuple[int, int, int]] = (),
+    ) -> Self:
+        """Values and functions of them at lags 0..p, then products: every column belongs to an edge."""
+        lags = _up_to(n_lags)
+        terms = (Term(Basis(), lags), Term(basis, lags))
+        return cls(tuple(variables), terms, nuisance, tuple(origin), tuple(scale), tuple(products))
+
     @property
     def d(self) -> int:
         """Number of variables; columns 0..d-1 are the targets."""
@@ -206,17 +243,17 @@ class Design:
     @cached_property
     def n_lags(self) -> int:
         """Largest lag: how many rows before a row it needs."""
-        return max(term.lags[-1] for term in self.terms)
+        return max(*(term.lags[-1] for term in self.terms), *(lag for _, _, lag in self.products), 0)
 
     @cached_property
     def q(self) -> int:
         """Number of columns."""
-        return sum(len(term.lags) * self.d * term.basis.width for term in self.terms)
+        return sum(len(term.lags) * self.d * term.basis.width for term in self.terms) + len(self.products)
 
     @cached_property
     def is_linear(self) -> bool:
         """Whether its rows are lagged rows, whose products need no rows to be formed."""
-        return len(self.terms) == 1 and self.terms[0].lags == _up_to(self.n_lags)
+        return len(self.terms) == 1 and not self.products and self.terms[0].lags == _up_to(self.n_lags)
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -247,7 +284,11 @@ class Design:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that say all of it, to be sent, stored and read by people."""
-        return {"version": DESIGN_VERSION, **asdict(self), "n_columns": self.q}
+        plain = {"version": DESIGN_VERSION, **asdict(self), "n_columns": self.q}
+        if not self.products:
+            # Designs of before have no such entry, and their digests stay what they are.
+            del plain["products"]
+        return plain
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -259,7 +300,7 @@ class Design:
                 " use the same release of feddbn everywhere."
             )
         plain = {key: value for key, value in data.items() if key not in ("version", "n_columns")}
-        values = _fields_of(cls, plain)
+        values = _fields_of(cls, {"products": (), **plain})
         nuisance = Nuisance(**_fields_of(Nuisance, values.pop("nuisance")))
         terms = []
         for item in _listed(values.pop("terms"), "terms"):
@@ -268,6 +309,7 @@ class Design:
             terms.append(Term(basis, tuple(_listed(term.pop("lags"), "lags")), **term))
         for key in values:
             values[key] = tuple(_listed(values[key], key))
+        values["products"] = tuple(tuple(_listed(one, "products")) for one in values["products"])
         design = cls(terms=tuple(terms), nuisance=nuisance, **values)
         if data.get("n_columns") != design.q:
             raise ParameterError(

@@ -132,11 +132,13 @@ _REGISTRY: dict[str, FeatureMap] = {
     "quadratic": FeatureMap("quadratic", _quadratic, lambda k: 2, has_knots=False),
     "spline": FeatureMap("spline", natural_spline, lambda k: k - 1),
 }
+_PARTS = ("curve", "bend")
+"""What splines and squares have beside the value (`core.designs.curve_basis`): parts of designs, no maps to choose."""
 
 
 def register_feature_map(features: FeatureMap) -> None:
     """Make a feature map available by its name; every site of a federation must register the same one."""
-    if features.name in ("linear", "quadratic", "spline"):
+    if features.name in ("linear", "quadratic", "spline", *_PARTS) and features.name in _REGISTRY:
         raise ParameterError(f"the feature map name {features.name!r} is taken; choose another name.")
     _REGISTRY[features.name] = features
 
@@ -147,7 +149,7 @@ def feature_map(name: str) -> FeatureMap:
         return _REGISTRY[name]
     except KeyError:
         raise ParameterError(
-            f"no feature map is named {name!r} here; known are {', '.join(sorted(_REGISTRY))}."
+            f"no feature map is named {name!r} here; known are {', '.join(sorted({*_REGISTRY} - {*_PARTS}))}."
             " A map of your own must be registered at every site with register_feature_map."
         ) from None
 

@@ -18,7 +18,14 @@ from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import Recording, SiteData
 
-__all__ = ["FilledSite"]
+__all__ = ["FilledSite", "off_nuisance"]
+
+
+def off_nuisance(recording: Recording, nuisance: Nuisance) -> Recording:
+    """Return a recording without what is its own: a mean, a trend, cycles; the same one if nothing is."""
+    if nuisance.scope != "recording":
+        return recording
+    return _Filled(recording, nuisance, None, np.random.default_rng(0))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.design import Design
+from feddbn.core.designs.design import PRODUCT_REACH, Design
 from feddbn.core.designs.lagged import CHUNK_ROWS, Block, stack_lags, stretches
 
 __all__ = ["Rows", "design_rows", "public_blocks"]
@@ -61,4 +61,14 @@ def design_rows(design: Design, blocks: Iterable[Block], chunk_rows: int | None 
             stop = start + len(term.lags) * features.shape[1]
             stack_lags(features, term.lags, rows[:, start:stop])
             start = stop
+        for product in design.products:
+            rows[:, start] = _product(stretch.values, product, m)
+            start += 1
         yield Rows(rows, stretch.labels, stretch.time)
+
+
+def _product(values: FloatArray, product: tuple[int, int, int], m: int) -> FloatArray:
+    first, second, lag = product
+    at = values[len(values) - m - lag : len(values) - lag]
+    a, b = (np.clip(at[:, k], -PRODUCT_REACH, PRODUCT_REACH) for k in (first, second))
+    return np.asarray(a * b)

@@ -47,6 +47,9 @@ __all__ = [
     "average_orders",
     "average_within_order",
     "median_graph",
+    "nominees_of",
+    "posterior_of",
+    "sampled_orders",
 ]
 
 CERTAIN_LINK = 0.9
@@ -111,7 +114,7 @@ def average_orders(
         Updates of the prior's parameters, each after a fifth of the sweeps.
     """
     best = starts[0]
-    nominees = [_nominees(regressions, j, starts, constraints) for j in range(regressions.d)]
+    nominees = [nominees_of(regressions, j, starts, constraints) for j in range(regressions.d)]
     is_large = best.noise_variance == "free" and regressions.n < _FEW_ROWS
     size = table_size if is_large else min(_SIZE_FOR_PRIOR, table_size)
 
@@ -126,20 +129,30 @@ def average_orders(
     chain, hyper = _fitted_chain(
         sampled, regressions, nominees, constraints, best, (size, table_size), n_em, rng
     )
+    return posterior_of(sampled_orders(chain, best.order, constraints, rng, n_sweeps, n_chains), hyper)
+
+
+def sampled_orders(
+    chain: OrderChain,
+    first: Sequence[int],
+    constraints: EdgeConstraints,
+    rng: np.random.Generator,
+    n_sweeps: int = 60,
+    n_chains: int = 3,
+) -> list[OrderTotals]:
+    """What the orders of several chains imply, of those that arrived; the first begins at a given order."""
     runs = []
     for index in range(n_chains):
         chain.restart(
-            list(best.order)
-            if index == 0
-            else chain.feasible(rng.permutation(regressions.d).tolist(), constraints)
+            list(first) if index == 0 else chain.feasible(rng.permutation(chain.d).tolist(), constraints)
         )
-        totals = OrderTotals(regressions)
+        totals = OrderTotals(chain.tables[0].regressions)
         for sweep in range(n_sweeps + n_sweeps // 5):
             chain.sweep()
             if sweep >= n_sweeps // 5:
                 totals.add(chain)
         runs.append(totals)
-    return _posterior(_arrived(runs), hyper)
+    return _arrived(runs)
 
 
 def average_within_order(
@@ -158,7 +171,7 @@ def average_within_order(
     allowed = constraints.allowed.copy()
     allowed[: regressions.d] &= rank[:, None] < rank[None, :]
     limits = EdgeConstraints(allowed, constraints.required)
-    nominees = [_nominees(regressions, j, [found], limits) for j in range(regressions.d)]
+    nominees = [nominees_of(regressions, j, [found], limits) for j in range(regressions.d)]
     free = found.noise_variance == "free"
     size = min(_SIZE_FOR_PRIOR if free else _SIZE_GIVEN_THE_ORDER, table_size)
     # With equal variances the climb has settled the prior already.
@@ -166,7 +179,7 @@ def average_within_order(
     chain, hyper = _fitted_chain(
         given_order, regressions, nominees, limits, found, (size, table_size), n_em, np.random.default_rng(0)
     )
-    return _posterior([given_order(chain)], hyper)
+    return posterior_of([given_order(chain)], hyper)
 
 
 def _fitted_chain(
@@ -209,7 +222,8 @@ def _arrived(runs: list[OrderTotals]) -> list[OrderTotals]:
     return [run for run in runs if float(np.mean(run.log_sums)) >= least]
 
 
-def _posterior(runs: list[OrderTotals], hyper: Hyper) -> OrderPosterior:
+def posterior_of(runs: list[OrderTotals], hyper: Hyper) -> OrderPosterior:
+    """Return the average over what all orders imply."""
     count = sum(run.count for run in runs)
     edges = sum((run.edges for run in runs), np.zeros_like(runs[0].edges)) / count
     precedes = sum((run.precedes for run in runs), np.zeros_like(runs[0].precedes)) / count
@@ -240,7 +254,7 @@ def median_graph(probability: FloatArray, required: BoolArray, *, keep_links: bo
     return support
 
 
-def _nominees(
+def nominees_of(
     regressions: ParentRegressions,
     node: int,
     starts: Sequence[OrderResult],

@@ -78,13 +78,15 @@ def choose_noise(
     asked: Literal["auto", "equal", "free"],
     n_restarts: int,
     rng: np.random.Generator,
+    regressions: ParentRegressions | None = None,
+    kind_of_search: type[OrderSearch] = OrderSearch,
 ) -> tuple[Searches, NoiseChoice]:
     """Search as asked, or with equal variances and, if these are in doubt, with free ones; say which and why."""
     # The fits of a node on a set of parents are the same under both noise models.
-    regressions = ParentRegressions(moments.scatter, moments.n, d)
+    known = regressions or ParentRegressions(moments.scatter, moments.n, d)
 
     def searched(kind: NoiseVariance) -> tuple[OrderSearch, OrderResult]:
-        search = OrderSearch(moments, d, n_lags, constraints, criterion.for_orders, kind, regressions)
+        search = kind_of_search(moments, d, n_lags, constraints, criterion.for_orders, kind, known)
         return search, search.run(n_restarts, rng)
 
     if asked != "auto":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from feddbn.core.graphs.constraints import EdgeConstraints
@@ -18,17 +20,16 @@ class OrderChain:
     summed posterior weight is entry ``start[k] + masks[k]`` of the concatenated tables.
     """
 
-    def __init__(self, tables: list[NodeTable], order: list[int], rng: np.random.Generator) -> None:
+    def __init__(self, tables: Sequence[NodeTable], order: list[int], rng: np.random.Generator) -> None:
         self.tables, self.rng, self.d = tables, rng, len(tables)
         sizes = [len(table.log_sum) for table in tables]
         self._start = np.cumsum([0, *sizes[:-1]])
         self._lag_masks = np.array([table.lag_mask for table in tables])
-        # bit[m, k]: the bit that stands for node m in table k, 0 if m is not in it.
+        # bit[m, k]: the bits that stand for node m in table k, 0 if m is not in it.
         self._bit = np.zeros((self.d, self.d), dtype=np.int64)
         for k, table in enumerate(tables):
-            for m, b in table.bit_of.items():
-                if m < self.d:
-                    self._bit[m, k] = 1 << b
+            for m, bits in table.node_bits.items():
+                self._bit[m, k] = bits
         self.restart(order)
 
     def restart(self, order: list[int]) -> None:
@@ -85,7 +86,7 @@ class OrderTotals:
     def __init__(self, regressions: ParentRegressions) -> None:
         self.regressions = regressions
         d = regressions.d
-        self.edges = np.zeros((regressions.q, d))
+        self.edges = np.zeros((regressions.n_edges, d))
         self.precedes = np.zeros((d, d))
         self.explained = np.zeros(d)
         self.log_sums: list[float] = []
@@ -109,10 +110,10 @@ class OrderTotals:
         for table, mask in zip(chain.tables, chain.masks.tolist(), strict=True):
             log_all = table.log_sum[mask]
             total += float(log_all)
-            bits = [b for b in range(len(table.columns)) if mask >> b & 1]
-            if bits:
-                without = table.log_sum[[mask & ~(1 << b) for b in bits]]
-                self.edges[[table.columns[b] for b in bits], table.node] += -np.expm1(
+            found = [(edge, bits) for edge, bits in table.edge_bits if mask & bits]
+            if found:
+                without = table.log_sum[[mask & ~bits for _, bits in found]]
+                self.edges[[edge for edge, _ in found], table.node] += -np.expm1(
                     np.minimum(without - log_all, 0)
                 )
             self.explained[table.node] += np.exp(table.log_fit[mask] - log_all)

@@ -70,7 +70,7 @@ class OrderedNetwork:
         regressions: ParentRegressions | None = None,
     ) -> None:
         self.d, self.n_lags, self.n = d, n_lags, float(moments.n)
-        self._moments, self._limits = moments, constraints
+        self.moments, self.limits = moments, constraints
         self.regressions = regressions or ParentRegressions(moments.scatter, moments.n, d)
         self.criterion = criterion
         self.noise_variance: NoiseVariance = noise_variance
@@ -79,14 +79,23 @@ class OrderedNetwork:
         self.required: tuple[Parents, ...] = tuple(
             tuple(np.flatnonzero(required[:, j]).tolist()) for j in range(d)
         )
-        self._may_have = [columns_of(self.allowed[:, j]) for j in range(d)]
+        self._may_have = self._columns_allowed()
         self._must_follow = [columns_of(required[:d, j]) for j in range(d)]
-        self._lags: Columns = (1 << len(required)) - (1 << d)
+        self._bits = self._bits_within()
+        self._lags: Columns = (1 << self.regressions.q) - 1 - sum(self._bits)
         self._selections: dict[tuple[float | None, ...], ParentSelection] = {}
         self.order: list[int] = []
         self._before: list[Columns] = [0] * d
         self.parents: list[Parents] = [()] * d
         self._use(self._objective_for(None, 2 * d, d * min(n_lags, 1)))
+
+    def _bits_within(self) -> list[Columns]:
+        """For each variable its columns within a moment: they may be parents of what comes later in the order."""
+        return [1 << j for j in range(self.d)]
+
+    def _columns_allowed(self) -> list[Columns]:
+        """For each node the columns that constraints let it have."""
+        return [columns_of(self.allowed[:, j]) for j in range(self.d)]
 
     def adopt(self, support: BoolArray) -> OrderResult:
         """Make a given acyclic network the current one."""
@@ -132,12 +141,21 @@ class OrderedNetwork:
 
     def result(self) -> OrderResult:
         """The current network."""
-        support = np.zeros(((self.n_lags + 1) * self.d, self.d), dtype=bool)
-        for j, parents in enumerate(self.parents):
-            support[list(parents), j] = True
+        support = self.support_of(self.parents)
         return OrderResult(
             tuple(self.order), tuple(self.parents), self.rss(), self.score(), self.noise_variance, support
         )
+
+    def support_of(self, network: Sequence[Parents]) -> BoolArray:
+        """((p+1) d, d) the edges of any network."""
+        support = np.zeros(((self.n_lags + 1) * self.d, self.d), dtype=bool)
+        for j, parents in enumerate(network):
+            support[list(parents), j] = True
+        return support
+
+    def _holds(self, parents: Parents, node: int) -> bool:
+        """Whether a node's column within the moment is among some parents."""
+        return node in parents
 
     def _objective_for(self, s2: float | None, n_present: int, n_lagged: int) -> Objective:
         prices = self.criterion.marginal(self.n, self.d, self.n_lags, n_present, n_lagged)
@@ -165,7 +183,7 @@ class OrderedNetwork:
         before: Columns = 0
         for node in self.order:
             self._before[node] = before
-            before |= 1 << node
+            before |= self._bits[node]
 
     def _candidates(self, node: int) -> Columns:
         """The columns that may be parents of `node` in the present order."""

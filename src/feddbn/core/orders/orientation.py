@@ -124,7 +124,7 @@ def fixed_directions(search: OrderSearch, support: BoolArray) -> BoolArray:
 def _ask(search: OrderSearch, result: OrderResult) -> tuple[list[EdgeOrientation], OrderResult | None]:
     fixed = fixed_directions(search, result.support)
     compelled = compelled_edges(result.support, fixed)
-    free = result.noise_variance == "free"
+    free = result.noise_variance == "free" and search.has_equivalents
     table, better = [], result
     for i, j in np.argwhere(result.support[: search.d]).tolist():
         difference = np.inf

@@ -48,7 +48,10 @@ class Hyper:
 
 
 class NodeTable:
-    """All subsets of one node's nominated columns; bit b of a subset stands for columns[b]."""
+    """All subsets of one node's nominated columns; bit b of a subset stands for columns[b].
+
+    `node_bits` are the bits of each variable within the moment, `edge_bits` those of each possible edge.
+    """
 
     def __init__(
         self, regressions: ParentRegressions, node: int, columns: list[int], constraints: EdgeConstraints
@@ -66,7 +69,8 @@ class NodeTable:
             self.n_present += has * self.is_present[b]
             if constraints.required[m, node]:
                 self.possible &= has == 1
-        self.bit_of = {m: b for b, m in enumerate(columns)}
+        self.node_bits = {m: 1 << b for b, m in enumerate(columns) if m < regressions.d}
+        self.edge_bits = [(m, 1 << b) for b, m in enumerate(columns)]
         self.lag_mask = sum(1 << b for b, present in enumerate(self.is_present) if not present)
         self.log_sum: FloatArray = np.zeros(len(masks))
         self.log_fit: FloatArray = np.zeros(len(masks))

@@ -91,6 +91,11 @@ class ParentRegressions:
         return self.column_total[: self.d]
 
     @property
+    def n_edges(self) -> int:
+        """Possible causes of a node: rows of the stack ``[W; A_1; ...]``."""
+        return self.q
+
+    @property
     def max_parents(self) -> int:
         """At most this many parents leave a residual to speak of: half of the rows' degrees of freedom."""
         return max(0, min(self.q - 1, int((self.n - 1) // 2)))

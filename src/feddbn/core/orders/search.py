@@ -76,6 +76,9 @@ def search_order(
 class OrderSearch(OrderedNetwork):
     """A search in progress; `run` is what callers need."""
 
+    has_equivalents = True
+    """Whether networks with free variances have others that fit equally well (`core.orders.orientation`)."""
+
     def run(self, n_restarts: int, rng: np.random.Generator) -> OrderResult:
         """Search from the natural starts, then shake the best `n_restarts` times."""
         best: OrderResult | None = None
@@ -111,8 +114,8 @@ class OrderSearch(OrderedNetwork):
 
     def select_edges(self, found: OrderResult, criterion: Criterion) -> OrderResult:
         """The network within the order found whose edges are selected, and scored, by another criterion."""
-        other = OrderSearch(
-            self._moments, self.d, self.n_lags, self._limits, criterion, self.noise_variance, self.regressions
+        other = type(self)(
+            self.moments, self.d, self.n_lags, self.limits, criterion, self.noise_variance, self.regressions
         )
         other._place_all(found.order)
         other.parents = list(found.parents)
@@ -150,9 +153,10 @@ class OrderSearch(OrderedNetwork):
             left ^= 1 << following
             order.append(following)
             for j in waiting:
-                if self._may_have[j] >> following & 1:
-                    candidates[j] |= 1 << following
-                    if self.selection.moves(j, chosen[j]).useful >> following & 1:
+                more = self._may_have[j] & self._bits[following]
+                if more:
+                    candidates[j] |= more
+                    if self.selection.moves(j, chosen[j]).useful & more:
                         chosen[j] = select(j, chosen[j], candidates[j])[0]
                         variance[j] = float(weight[j] * self.regressions.fit(j, chosen[j]).rss)
         self._place_all(order)
@@ -242,21 +246,22 @@ class OrderSearch(OrderedNetwork):
             if step < 0:
                 if self._must_follow[node] >> passed & 1:
                     break
-                candidates &= ~(1 << passed)
-                touches_own = passed in own
-                touches = self._moves(passed).useful & self._may_have[passed] & (1 << node)
+                candidates &= ~self._bits[passed]
+                touches_own = self._holds(own, passed)
+                touches = bool(self._moves(passed).useful & self._may_have[passed] & self._bits[node])
             else:
                 if self._must_follow[passed] >> node & 1:
                     break
-                candidates |= self._may_have[node] & (1 << passed)
-                touches_own = bool(useful >> passed & 1)
-                touches = node in self.parents[passed]
+                candidates |= self._may_have[node] & self._bits[passed]
+                touches_own = bool(useful & self._bits[passed])
+                touches = self._holds(self.parents[passed], node)
             if touches_own:
                 own, own_cost = select(node, own, candidates)
                 useful = self.selection.moves(node, own).useful & self._may_have[node]
             if touches:
                 # The passed node gains or loses this one as a candidate.
-                parents, cost = select(passed, self.parents[passed], self._candidates(passed) ^ (1 << node))
+                other = self._candidates(passed) ^ (self._may_have[passed] & self._bits[node])
+                parents, cost = select(passed, self.parents[passed], other)
                 others += cost - self._moves(passed).cost
                 changes[passed] = parents
             if past is not None and (place - past) * step < 0:
@@ -285,7 +290,7 @@ class OrderSearch(OrderedNetwork):
         self._must_follow[source] |= 1 << target
         around = {source, target} if change < _HOPELESS else set()
         for j in tuple(around):
-            around.update(m for m in result.parents[j] if m < self.d)
+            around.update(np.flatnonzero(result.support[: self.d, j]).tolist())
             around.update(np.flatnonzero(result.support[j]).tolist())
         for j in sorted(around):
             self._insert_best(j)

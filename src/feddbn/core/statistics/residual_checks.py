@@ -198,6 +198,8 @@ class ResidualChecks:
         (3, d) mean square in each third of the recordings, and the p-value that they are alike.
     spread, spread_p
         (d,) estimated standard deviation of the recordings' log variances; p-value that they are alike (Bartlett).
+    curvature_p
+        That effects are straight lines (`core.statistics.curvature`); 1 if that was not looked at.
     """
 
     n: float
@@ -217,6 +219,7 @@ class ResidualChecks:
     thirds_p: float
     spread: FloatArray
     spread_p: float
+    curvature_p: float = 1.0
 
     @property
     def inflation(self) -> float:
@@ -225,7 +228,8 @@ class ResidualChecks:
 
 
 def violations(checks: ResidualChecks) -> tuple[str, ...]:
-    """Return which assumptions the residuals contradict: "memory", "dependence", "volatility", "thirds", "spread", "tails".
+    """Return which assumptions the residuals contradict: "memory", "dependence", "volatility", "thirds", "spread", "tails",
+    "curvature".
 
     Memory and dependence bias weights, and evidence for what they feign grows with the rows as evidence of them does; so
     every one that can be told is named. The others make evidence weaker, by a factor that has to matter.
@@ -239,6 +243,7 @@ def violations(checks: ResidualChecks) -> tuple[str, ...]:
         "thirds": checks.thirds_p < LEVEL and float(ratio.max()) >= _LARGE_RATIO,
         "spread": checks.spread_p < LEVEL and float(checks.spread.max()) >= _LARGE_SPREAD,
         "tails": checks.tails_p < LEVEL and float(checks.kurtosis.max()) >= _LARGE_KURTOSIS,
+        "curvature": checks.curvature_p < LEVEL,
     }
     return tuple(name for name, is_found in found.items() if is_found)
 

@@ -16,7 +16,7 @@ What was found and what is left is the report; sentences are made of it elsewher
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,7 +47,13 @@ from feddbn.federation.protocol.task import ServerProgram
 LARGE_SHARED = 1.15
 """Squares of different residuals of a row whose mean product is above this do not come from independent noises."""
 
-__all__ = ["checked_oneshot_program"]
+__all__ = ["Instead", "checked_oneshot_program"]
+
+Instead = Callable[
+    [OneShotOutcome, ResidualChecks], ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]
+]
+"""What else could explain residuals like these: a program that returns another outcome with its report, or the one it was
+given (with the sums it took) and None."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +71,15 @@ def checked_oneshot_program(
     constraints: EdgeConstraints,
     options: OneShotOptions,
     rng: np.random.Generator,
+    instead: Instead | None = None,
 ) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]:
-    """Learn, look at the residuals, and learn again where that helps; no report if too few rows are complete."""
+    """Learn, look at the residuals, and learn again where that helps; no report if too few rows are complete.
+
+    `instead` is asked for another kind of network where effects are curved: from the one found to a better one, or None.
+    """
     outcome = yield from oneshot_program(variables, constraints, options, rng)
     assert outcome.asked is not None
-    looking = _looked_at(outcome, variables, constraints, options, rng)
+    looking = _looked_at(outcome, variables, constraints, options, rng, instead)
     return (yield from treated(looking, outcome.asked.treatment))
 
 
@@ -79,6 +89,7 @@ def _looked_at(
     constraints: EdgeConstraints,
     options: OneShotOptions,
     rng: np.random.Generator,
+    instead: Instead | None,
 ) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]:
     assert outcome.asked is not None
     wishes = Wishes(outcome.asked.center, inputs=options.wishes.inputs)
@@ -88,9 +99,18 @@ def _looked_at(
     has_gaps = outcome.asked.treatment.row_model is not None
     if has_gaps and checks.n < FEWEST_COMPLETE:
         return replace(outcome, n_sums=outcome.n_sums + 1), None
+    if instead is not None and "curvature" in violations(checks):
+        # A curve that is taken for a line leaves residuals that seem to have memory and changing variances: curves first.
+        outcome, report = yield from instead(replace(outcome, n_sums=outcome.n_sums + 1), checks)
+        if report is not None:
+            return outcome, report
+        fit = replace(fit, outcome=outcome)
+        n_sums = outcome.n_sums
+    else:
+        n_sums = outcome.n_sums + 1
     # Memory is looked for in moments with one lag more, for which there is no model of rows with empty cells.
     may_add = may_add and not has_gaps
-    n_sums, found, gain = outcome.n_sums + 1, violations(checks), None
+    found, gain = violations(checks), None
     if may_add and ("memory" in found or _is_mirrored(outcome)):
         fit, checks, gain, asked = yield from _explain_memory(
             fit, checks, variables, constraints, options, settled, rng
@@ -132,6 +152,7 @@ def _checked(
             options.wishes.input_places(variables),
             own_share,
             fit.to_learned,
+            outcome.learned.order,
         )
     )
 

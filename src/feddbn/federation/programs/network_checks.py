@@ -10,15 +10,17 @@ A method that only looks changes nothing: its report says what was found.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.graphs.pruning import topological_order
 from feddbn.core.orders.evident import evident_support
 from feddbn.core.orders.learn import refit
 from feddbn.core.orders.nongaussian import node_residuals
+from feddbn.core.statistics.curvature import CurvatureSums, curvature_p
 from feddbn.core.statistics.known_inputs import outputs_of
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.residual_checks import (
@@ -29,6 +31,7 @@ from feddbn.core.statistics.residual_checks import (
     echo_weights,
     violations,
 )
+from feddbn.core.statistics.scaling import safe_roots
 from feddbn.federation.programs.residual_checks import own_residual_checks_program, residual_checks_program
 from feddbn.federation.programs.treatment import AskedMoments, moments_program
 from feddbn.federation.protocol.rows import Treatment, treated
@@ -135,11 +138,14 @@ def checks_program(
     inputs: Sequence[int] = (),
     own_share: float | None = None,
     to_moments: FloatArray | None = None,
+    order: Sequence[int] = (),
 ) -> ServerProgram[tuple[ResidualChecks, bool]]:
     """Ask about the residuals of a network; also whether every site has rows enough for a lag more.
 
     Parameters
     ----------
+    order
+        The variables, causes first; curvature is looked for in what comes before. Empty: none is looked for.
     own_share
         Number of nuisance parameters of recordings per row; None: that of their means, if these were taken off.
     to_moments
@@ -155,11 +161,33 @@ def checks_program(
     # Of inputs there are no residuals.
     outputs, known = outputs_of(d, inputs), list(inputs)
     coefficients[:, known], offset[known] = 0.0, 0.0
-    sums, may_add = yield from residual_checks_program(variables, n_lags, coefficients, offset, center)
+    units = None
+    if len(order) and to_moments is None:
+        units = np.stack([moments.mean[:d], safe_roots(np.diag(moments.scatter)[:d] / moments.n)])
+    sums, may_add, curvature = yield from residual_checks_program(
+        variables, n_lags, coefficients, offset, center, units
+    )
     C, _, variances = refit(moments, support)
     weights = echo_weights(C[:d], C[d:].reshape(p, d, d), variances, p + 1)[:, outputs][:, :, outputs]
     share = _share_of_means(sums, center) if own_share is None else own_share
-    return check_residuals(sums.of(outputs), weights, share), may_add
+    checks = check_residuals(sums.of(outputs), weights, share)
+    if curvature is not None:
+        checks = replace(checks, curvature_p=_curvature_p(curvature, support, order, outputs))
+    return checks, may_add
+
+
+def _curvature_p(
+    sums: CurvatureSums, support: BoolArray, order: Sequence[int], outputs: Sequence[int]
+) -> float:
+    d, q = support.shape[1], sums.products.shape[1]
+    rank = np.empty(d, dtype=int)
+    rank[list(order)] = np.arange(d)
+    before = np.ones((q, d), dtype=bool)
+    before[:d] = rank[:, None] < rank[None, :]
+    before[:, [j for j in range(d) if j not in set(outputs)]] = False
+    # A network without lags is looked at with one.
+    edges = np.concatenate([support, np.zeros((q - len(support), d), dtype=bool)])
+    return curvature_p(sums, edges, before)
 
 
 def _share_of_means(sums: ResidualSums, center: str) -> float:
@@ -184,7 +212,13 @@ def _looked_at(network: FittedNetwork, moments: Moments | None) -> ServerProgram
         moments = yield from moments_program(network.variables, network.n_lags, network.center)
     support = evident_support(moments, network.support, network.constraints)
     checks, _ = yield from checks_program(
-        moments, support, network.variables, network.center, network.inputs, network.own_share
+        moments,
+        support,
+        network.variables,
+        network.center,
+        network.inputs,
+        network.own_share,
+        order=topological_order(support[: len(network.variables)]),
     )
     return _report(checks, network)
 

@@ -44,6 +44,8 @@ __all__ = [
     "NonGaussianReport",
     "OneShotOptions",
     "OneShotOutcome",
+    "counted",
+    "first_look",
     "learn_from_moments",
     "oneshot_program",
 ]
@@ -135,7 +137,7 @@ def oneshot_program(
     # Whether equal variances are all there is to see is found out along the way, not by a sum of its own.
     shaped = options.use_nongaussian == "auto" and may_ask
     program = asked_moments_program(variables, options.n_lags, options.wishes, shaped)
-    asked_for, n_sums = yield from _counted(program)
+    asked_for, n_sums = yield from counted(program)
     shape = asked_for.shape
     outcome = learn_from_moments(asked_for.moments, variables, constraints, options, rng)
     learned, report = outcome.learned, None
@@ -161,16 +163,8 @@ def learn_from_moments(
 ) -> OneShotOutcome:
     """What the server learns from the sum of moments alone, without any further sum."""
     d, p = len(variables), options.n_lags
-    _require_rows(moments, p)
-    # Large means were asked about an origin near them, so only rounding of the values themselves is left.
-    check_variances(variables, np.diag(moments.scatter)[:d] / moments.n, moments.mean[:d], rtol=1e-28)
-    working = moments
-    if options.scale == "federated":
-        sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
-        working = moments.scaled(np.tile(sd, p + 1))
+    working = first_look(moments, variables, options)
     inputs = options.wishes.input_places(variables)
-    # How an input varies is no noise: it must not count where noise variances are compared or added up.
-    working, _ = neutral_inputs(working, d, inputs)
     lag_scores = None
     if options.choose_n_lags:
         kind: NoiseVariance = "equal" if options.learn.noise_variance == "equal" else "free"
@@ -184,6 +178,20 @@ def learn_from_moments(
     else:
         learned = learn_network(working, d, p, constraints, options.learn, rng)
     return OneShotOutcome(learned, moments, p, lag_scores, None, 0, dependent=dependent)
+
+
+def first_look(moments: Moments, variables: tuple[str, ...], options: OneShotOptions) -> Moments:
+    """The moments as the search wants them; DataError if there is too little to learn from."""
+    d, p = len(variables), options.n_lags
+    _require_rows(moments, p)
+    # Large means were asked about an origin near them, so only rounding of the values themselves is left.
+    check_variances(variables, np.diag(moments.scatter)[:d] / moments.n, moments.mean[:d], rtol=1e-28)
+    working = moments
+    if options.scale == "federated":
+        sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
+        working = moments.scaled(np.tile(sd, p + 1))
+    # How an input varies is no noise: it must not count where noise variances are compared or added up.
+    return neutral_inputs(working, d, options.wishes.input_places(variables))[0]
 
 
 def _of_outputs(shape: FloatArray, inputs: tuple[int, ...]) -> FloatArray:
@@ -314,7 +322,7 @@ def _require_rows(moments: Moments, n_lags: int) -> None:
         )
 
 
-def _counted(program: ServerProgram[T]) -> ServerProgram[tuple[T, int]]:
+def counted(program: ServerProgram[T]) -> ServerProgram[tuple[T, int]]:
     """The same program, which also says how many sums it asked for."""
     n_sums = 0
     try:

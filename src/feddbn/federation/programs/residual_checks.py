@@ -9,7 +9,7 @@ by the site itself, so the sum tells neither weights nor the sizes of any site's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,12 +18,14 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.design import Design
+from feddbn.core.designs.filled import off_nuisance
 from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.evident import evident_support
 from feddbn.core.orders.nongaussian import node_residuals
+from feddbn.core.statistics.curvature import CurvatureSums
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.residual_checks import (
     ResidualSums,
@@ -69,18 +71,26 @@ class ResidualChecksQuestion(RowsQuestion):
     Without coefficients each site takes those of the network near its personal one that its own moments prefer
     (`core.orders.evident`), among the edges that are `allowed`, and standardises by itself. Of `silent` variables there are
     no residuals then.
+
+    `units` (2, d), origin and scale, adds products of the residuals with squares and cubes of the standardised variables.
     """
 
     name = "residual-checks"
     purpose = (
         "products and fourth-order products of standardised residuals and of their predecessors, "
-        "their variances by thirds of the recordings, and the logarithms of these variances"
+        "their variances by thirds of the recordings, the logarithms of these variances, and if asked products with "
+        "squares and cubes of the variables"
     )
 
     coefficients: FloatArray | None = array("q", "d", default=None)
     offset: FloatArray | None = array("d", default=None)
     allowed: FloatArray | None = array("q", "d", default=None)
     silent: tuple[int, ...] = wholes(0, 1_000_000, default=())
+    units: FloatArray | None = array("origin and scale", "d", default=None)
+
+    def sizes(self) -> Mapping[str, int]:
+        """Also two rows of units."""
+        return {**super().sizes(), "origin and scale": 2}
 
     @property
     def projected(self) -> tuple[FloatArray, FloatArray] | None:
@@ -90,7 +100,7 @@ class ResidualChecksQuestion(RowsQuestion):
     @property
     def constants(self) -> tuple[Constant, ...]:
         """A fit looks at its network, and where residuals remember at two others."""
-        network = (self.coefficients, self.offset, self.allowed)
+        network = (self.coefficients, self.offset, self.allowed, self.units)
         return *super().constants, Constant(
             f"residuals that are checked (fold = {self.fold})", network, MOST_NETWORKS
         )
@@ -111,6 +121,8 @@ class ResidualChecksQuestion(RowsQuestion):
             raise self.wrong(
                 "it needs 'coefficients', or for networks of sites' own what is 'allowed', and not both"
             )
+        if self.units is not None and (self.coefficients is None or not (self.units[1] > 0).all()):
+            raise self.wrong("'units' need 'coefficients' and positive scales")
         if max(self.silent, default=0) >= self.d:
             raise self.wrong(f"'silent' is {self.silent}, but there are {self.d} variables")
 
@@ -121,8 +133,9 @@ def residual_checks_program(
     coefficients: FloatArray,
     offset: FloatArray,
     center: str = "none",
-) -> ServerProgram[tuple[ResidualSums, bool]]:
-    """Ask for the sums; return them, and whether every site has rows enough for a lag more.
+    units: FloatArray | None = None,
+) -> ServerProgram[tuple[ResidualSums, bool, CurvatureSums | None]]:
+    """Ask for the sums; return them, whether every site has rows enough for a lag more, and sums about curvature.
 
     Parameters
     ----------
@@ -130,15 +143,25 @@ def residual_checks_program(
         ((p+1) d, d) and (d,): residuals are ``z @ coefficients - offset`` with mean square 1.
     center
         "recording": residuals of a recording are centred on their own mean, and the offset is not used.
+    units
+        (2, d) origin and scale of the variables, to ask about curvature, too.
     """
     d = len(variables)
     if n_lags == 0:
         n_lags, coefficients = 1, np.concatenate([coefficients, np.zeros((d, d))])
     question = ResidualChecksQuestion(
-        n_lags=n_lags, variables=variables, center=center, coefficients=coefficients, offset=offset
+        n_lags=n_lags,
+        variables=variables,
+        center=center,
+        coefficients=coefficients,
+        offset=offset,
+        units=units,
     )
     answer = yield Task(question)
-    return ResidualSums.from_vector(answer.value[1:], d, question.n_back), float(answer.value[0]) == 0.0
+    stop = 1 + sums_length(d, question.n_back)
+    curvature = None if units is None else CurvatureSums.from_vector(answer.value[stop:], d)
+    sums = ResidualSums.from_vector(answer.value[1:stop], d, question.n_back)
+    return sums, float(answer.value[0]) == 0.0, curvature
 
 
 def own_residual_checks_program(
@@ -201,6 +224,23 @@ def _read(recording: Recording, question: ResidualChecksQuestion, of: _Residuals
         yield rows.time, rows.values @ of[0] - of[1]
 
 
+def _with_curvature(
+    pieces: Iterator[_Piece], recording: Recording, question: ResidualChecksQuestion, total: FloatArray
+) -> Iterator[_Piece]:
+    """Yield the residuals, adding what they say about curvature to `total`.
+
+    Curves bend about a recording's own level, where it has one.
+    """
+    assert question.units is not None
+    values = off_nuisance(recording, question.nuisance)
+    origin = 0.0 if question.center == "recording" else np.tile(question.units[0], question.n_lags + 1)
+    scale = np.tile(question.units[1], question.n_lags + 1)
+    plain = replace(question.design, nuisance=ONE_MEAN)
+    for (time, u), rows in zip(pieces, design_rows(plain, values.blocks()), strict=True):
+        total += CurvatureSums.of_rows((rows.values - origin) / scale, u).to_vector()
+        yield time, u
+
+
 def _own_residuals(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, _Residuals | None]:
     """Coefficients and offset of the site's own network; None if it has none, or too few rows to judge it."""
     own = personal_arrays(here.state).get("C")
@@ -227,7 +267,9 @@ def _own_residuals(here: Here, question: ResidualChecksQuestion) -> tuple[SiteSt
 def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     design, d, p = question.design, question.d, question.n_lags
-    state, total = here.state, np.zeros(1 + sums_length(d, question.n_back))
+    stop = 1 + sums_length(d, question.n_back)
+    n_more = 0 if question.units is None else CurvatureSums.length(question.q, d)
+    state, total = here.state, np.zeros(stop + n_more)
     if question.abstains(state):
         total[0] = float(question.coefficients is None)
         return state, total
@@ -245,8 +287,10 @@ def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, Fl
         if runs:
             span = (runs[0][0], runs[-1][0] + runs[-1][1] - 1)
             pieces = own_nuisances(design, partial(_read, recording, question, of), runs)
-            total[1:] += residual_sums(pieces, span, d, question.n_back).to_vector()
-    sums = ResidualSums.from_vector(total[1:], d, question.n_back)
+            if question.units is not None:
+                pieces = _with_curvature(pieces, recording, question, total[stop:])
+            total[1:stop] += residual_sums(pieces, span, d, question.n_back).to_vector()
+    sums = ResidualSums.from_vector(total[1:stop], d, question.n_back)
     # A site whose rows do not reach one lag further back says so by a one.
     total[0] = float(sums.counts[1] == 0)
     return state, total

@@ -29,15 +29,15 @@ def test_under_a_standard_normal_they_are_orthonormal_and_have_no_line():
     np.testing.assert_allclose(table, np.eye(len(functions)), atol=1e-7)
 
 
-def test_they_are_straight_beyond_the_outer_knots():
-    beyond = np.array([2.4, 5.0, 7.6, -2.4, -5.0, -7.6])
-    values = curve_features(beyond)
-    np.testing.assert_allclose(values[0] - 2 * values[1] + values[2], 0, atol=1e-9)
-    np.testing.assert_allclose(values[3] - 2 * values[4] + values[5], 0, atol=1e-9)
+def test_they_are_constant_beyond_the_outer_knots():
+    values = curve_features(np.array([2.4, 5.0, 1e9, -2.4, -5.0, -1e9]))
+    np.testing.assert_array_equal(values[0], values[1])
+    np.testing.assert_array_equal(values[0], values[2])
+    np.testing.assert_array_equal(values[3], values[5])
 
 
 def test_smooth_ones_come_first_and_are_expected_to_be_larger():
-    z, h = np.linspace(-2.4, 2.4, 20_001), 1e-4
+    z, h = np.linspace(-2.399, 2.399, 20_001), 1e-4
     second = (curve_features(z + h) - 2 * curve_features(z) + curve_features(z - h)) / h**2
     roughness = (second**2).sum(axis=0) * (z[1] - z[0])
     assert (np.diff(roughness) > 0).all()
@@ -48,10 +48,9 @@ def test_every_function_ends_above_zero():
     assert (curve_features(np.array([CURVE_KNOTS[-1]]))[0] > 0).all()
 
 
-def test_squares_have_mean_0_and_variance_1_and_go_on_as_lines():
+def test_squares_have_mean_0_and_variance_1_and_an_end():
     z = np.random.default_rng(0).standard_normal(400_000)
     f = square_features(z)[:, 0]
-    assert f.mean() == pytest.approx(0, abs=0.01)
-    assert f.std() == pytest.approx(1, abs=0.02)
-    low, middle, high = square_features(np.array([3.0, 4.0, 5.0]))[:, 0]
-    assert low - 2 * middle + high == pytest.approx(0, abs=1e-12)
+    assert f.mean() == pytest.approx(0, abs=0.02)
+    assert f.std() == pytest.approx(1, abs=0.05)
+    np.testing.assert_array_equal(square_features(np.array([3.0, -7.0])), 8 / np.sqrt(2))

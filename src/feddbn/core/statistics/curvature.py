@@ -1,0 +1,69 @@
+"""Do residuals still go along with squares and cubes of possible causes? Then effects are not straight lines.
+
+    f_2(z) = (c^2 - 1) / sqrt(2),  f_3(z) = (c^3 - 3 c) / sqrt(6),   c = z kept within three public standard deviations
+
+A residual of the right linear network is independent of whatever came before it in time or in the order, so sums of
+``u f`` are sums of martingale differences with the variance ``sum u^2 f^2``, whatever the shape of the noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtrc
+
+from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.statistics.residual_checks import LARGEST_RESIDUAL, largest_z_p
+
+__all__ = ["CurvatureSums", "curvature_p"]
+
+_REACH = 3.0
+
+
+@dataclass(frozen=True)
+class CurvatureSums:
+    """(2, q, d) sums of ``u_j f_k(z_m)`` and of their squares, for squares and cubes of every column m."""
+
+    products: FloatArray
+    squares: FloatArray
+
+    @staticmethod
+    def length(q: int, d: int) -> int:
+        """Length of `to_vector`."""
+        return 4 * q * d
+
+    @classmethod
+    def of_rows(cls, z: FloatArray, u: FloatArray) -> CurvatureSums:
+        """The sums of rows: (n, q) standardised columns and (n, d) standardised residuals."""
+        c = np.clip(z, -_REACH, _REACH)
+        u = np.clip(u, -LARGEST_RESIDUAL, LARGEST_RESIDUAL)
+        shapes = ((c**2 - 1.0) / np.sqrt(2.0), (c**3 - 3.0 * c) / np.sqrt(6.0))
+        return cls(np.stack([f.T @ u for f in shapes]), np.stack([(f * f).T @ (u * u) for f in shapes]))
+
+    def to_vector(self) -> FloatArray:
+        """One vector that adds up over recordings and sites."""
+        return np.concatenate([self.products.ravel(), self.squares.ravel()])
+
+    @classmethod
+    def from_vector(cls, vector: FloatArray, d: int) -> CurvatureSums:
+        """Inverse of `to_vector`, also for a sum of such vectors."""
+        products, squares = vector.reshape(2, 2, -1, d)
+        return cls(products, squares)
+
+
+def curvature_p(sums: CurvatureSums, support: BoolArray, before: BoolArray) -> float:
+    """P-value that no effect is curved.
+
+    Parameters
+    ----------
+    support
+        (q, d) the edges of the network: where effects are, curvature is looked for by a chi-square over all of them.
+    before
+        (q, d) which columns come before which residual, in time or in the order; among them a single one may stick out.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.nan_to_num(sums.products / np.sqrt(sums.squares), posinf=0.0, neginf=0.0)
+    edges, others = z[:, support & before], z[:, before]
+    overall = float(chdtrc(edges.size, float((edges**2).sum()))) if edges.size else 1.0
+    return min(1.0, 2.0 * min(overall, largest_z_p(others)))

@@ -1,0 +1,181 @@
+"""One sum for curved effects: cross-products of the variables and of fixed smooth functions of them, at lags 0..p.
+
+``curved-moments``   count, totals and cross-products of the rows of a curved design (`Design.curved`)
+
+Values are treated as the question asks; what is a recording's own (mean, trend, cycles) is taken off the values before
+functions of them are formed, so a curve bends about a recording's own level. Empty cells are drawn under the federation's
+model of rows, as for resampling. The functions have fixed knots; origin and scale are those that an earlier sum told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.complete import CompleteRows
+from feddbn.core.designs.curve_basis import BEND, CURVE
+from feddbn.core.designs.design import Basis, Design
+from feddbn.core.designs.filled import FilledSite
+from feddbn.core.designs.gram import recording_gram
+from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS
+from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.core.statistics.scaling import safe_roots
+from feddbn.errors import ParameterError
+from feddbn.federation.programs.folds import training_site
+from feddbn.federation.protocol.question import Constant, array, text, wholes
+from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.scope import Scope
+from feddbn.federation.protocol.site import (
+    Here,
+    Recording,
+    SiteState,
+    SiteTask,
+    one_by_one,
+    register_site_task,
+)
+from feddbn.federation.protocol.task import ServerProgram, Task
+
+__all__ = ["MAPS", "CurvedMomentsQuestion", "all_products", "curved_moments_program"]
+
+MAPS = {"spline": CURVE, "quadratic": BEND}
+"""Which part of a design stands for which choice of `features`; a map of a user's own stands for itself."""
+_SEED = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurvedMomentsQuestion(RowsQuestion):
+    """Cross-products of the rows of one curved design.
+
+    `basis` names the functions, `origin` and `scale` (d,) bring values to public standard deviations, `products` are
+    (first, second, lag), one after the other.
+    """
+
+    name = "curved-moments"
+    purpose = "means and cross-products of all variables and of fixed smooth functions and products of them"
+
+    basis: str = text()
+    origin: FloatArray = array("d")
+    scale: FloatArray = array("d")
+    products: tuple[int, ...] = wholes(0, 1_000_000, default=())
+
+    def check(self) -> None:
+        """Scales are positive, and the design exists."""
+        super().check()
+        if not (self.scale > 0).all():
+            raise self.wrong("'scale' must be positive")
+        if len(self.products) % 3:
+            raise self.wrong("'products' must be (first, second, lag), one after the other")
+        try:
+            reach = self.curved.n_lags
+        except ParameterError as error:
+            raise self.wrong(str(error).rstrip(".")) from None
+        if reach != self.n_lags:
+            raise self.wrong(f"'products' reach {reach} rows back, but n_lags is {self.n_lags}")
+
+    def check_scope(self, scope: Scope) -> None:
+        """Functions and products are the study's."""
+        super().check_scope(scope)
+        asked = scope.parameters.get("features", "linear")
+        names = tuple(MAPS.values()) if asked == "auto" else (MAPS.get(asked, asked),)
+        scope.require(self.basis in names, self.name, f"its functions are {self.basis!r}")
+        wants = bool(scope.parameters.get("interactions", False))
+        scope.require(wants or not self.products, self.name, "it multiplies variables")
+
+    @property
+    def feature_maps(self) -> tuple[str, ...]:
+        """The choice of `features` that its functions stand for."""
+        return (next((name for name, part in MAPS.items() if part == self.basis), self.basis),)
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Origin and scale are settled by earlier sums, and functions and products by the study."""
+        what = f"functions of rows (n_lags = {self.n_lags}, fold = {self.fold})"
+        return *super().constants, Constant(what, (self.basis, self.origin, self.scale, self.products), 2)
+
+    @cached_property
+    def curved(self) -> Design:
+        """Its columns; where recordings lose what is their own, functions of what is left lose their means, too."""
+        nuisance = RECORDING_MEANS if self.center == "recording" else ONE_MEAN
+        triples = zip(*(iter(self.products),) * 3, strict=True)
+        return Design.curved(
+            self.variables,
+            self.n_lags,
+            Basis(self.basis),
+            nuisance,
+            tuple(self.origin.tolist()),
+            tuple(self.scale.tolist()),
+            tuple(triples),
+        )
+
+    @property
+    def n_parameters(self) -> int:
+        """Columns that a row has: what rows are counted against."""
+        return self.curved.q
+
+
+def all_products(d: int, n_lags: int) -> tuple[tuple[int, int, int], ...]:
+    """Every product of two different variables at one lag."""
+    return tuple((a, b, lag) for lag in range(1, n_lags + 1) for a in range(d) for b in range(a + 1, d))
+
+
+def curved_moments_program(
+    variables: tuple[str, ...],
+    n_lags: int,
+    plain: Moments,
+    features: str,
+    center: str = "none",
+    products: tuple[tuple[int, int, int], ...] = (),
+) -> ServerProgram[tuple[Moments, Design]]:
+    """Ask for the cross-products of a curved design; `plain` are the moments of the rows themselves.
+
+    Returns them as from as many rows as `plain` has: where cells are empty, fewer than there are.
+    """
+    d = len(variables)
+    is_own = center == "recording"
+    # What is a recording's own has been taken off: what is left varies about 0.
+    origin = np.zeros(d) if is_own else plain.mean[:d]
+    question = CurvedMomentsQuestion(
+        n_lags=n_lags,
+        variables=variables,
+        center=center,
+        basis=MAPS.get(features, features),
+        origin=origin,
+        scale=safe_roots(np.diag(plain.scatter)[:d] / plain.n),
+        products=tuple(number for product in products for number in product),
+    )
+    answer = yield Task(question)
+    design = question.curved
+    moments = Moments.from_sums(answer.value, design.q)
+    share = plain.n / moments.n
+    moments = Moments(plain.n, moments.mean, moments.scatter * share)
+    # A network's levels are those of all rows.
+    return moments, replace(design, origin=tuple(plain.mean[:d].tolist()))
+
+
+def _recordings(here: Here, question: CurvedMomentsQuestion) -> Iterator[Recording]:
+    data = training_site(question.treated(here.data), question.fold)
+    if question.center == "recording" or question.row_model is not None:
+        data = FilledSite(data, question.nuisance, question.row_model, _SEED)
+    return map(CompleteRows, data.recordings())
+
+
+def _answer(here: Here, question: CurvedMomentsQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    total = Moments.empty(question.curved.q)
+    if not question.abstains(here.state):
+        for recording in _recordings(here, question):
+            total = total.merge(recording_gram(question.curved, recording).moments)
+    return here.state, total.to_sums()
+
+
+register_site_task(
+    SiteTask(
+        CurvedMomentsQuestion,
+        one_by_one(_answer),
+        length=lambda question: sums_length(question.curved.q),
+    )
+)

@@ -1,0 +1,83 @@
+"""Curved effects of a fitted `OneShotDBN`: from what was learned to the parts of its network and to sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
+from feddbn.federation.programs.curved_moments import MAPS
+from feddbn.federation.programs.curved_oneshot import CurvedOutcome
+from feddbn.model.curves import Curve, Product
+
+__all__ = ["NO_SHAPES", "features_name", "named_features", "say_curves", "shapes_of"]
+
+NO_SHAPES: dict[str, Any] = {}
+"""What a linear network has beside its weights."""
+
+
+def named_features(features: str | Callable[[FloatArray], FloatArray], d: int) -> str:
+    """Return the name of a choice of `features`; a function is registered under its own."""
+    if callable(features):
+        own = callable_map(features, d)
+        register_feature_map(own)
+        return own.name
+    return features if features in MAPS else feature_map(features).name
+
+
+def features_name(curved: CurvedOutcome) -> str:
+    """Return the choice of `features` that a network was learned with."""
+    part = curved.design.terms[1].basis.name
+    return next((name for name, its_part in MAPS.items() if its_part == part), part)
+
+
+def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
+    """Return the curves and products of a network as `DBN` takes them."""
+    origin, scale, basis = curved.design.origin, curved.design.scale, features_name(curved)
+    curves = tuple(
+        Curve(
+            one.source,
+            one.target,
+            one.lag,
+            origin[one.source],
+            scale[one.source],
+            tuple(one.coefficients.tolist()),
+            basis,
+            tuple(map(tuple, one.covariance.tolist())),
+        )
+        for one in curved.network.curves
+    )
+    products = tuple(
+        Product(
+            one.first,
+            one.second,
+            one.target,
+            one.lag,
+            one.weight,
+            (origin[one.first], origin[one.second]),
+            (scale[one.first], scale[one.second]),
+        )
+        for one in curved.network.products
+    )
+    return {"curves": curves, "products": products}
+
+
+def say_curves(estimator: Any, curved: CurvedOutcome) -> None:
+    """Say in `warnings_` what is curved, and why that was modelled if nobody asked for it."""
+    network = curved.network
+    n_edges = int(np.count_nonzero(network.weights))
+    what = f"{len(network.curves)} of {n_edges} edges are curved"
+    if network.products:
+        what += f", and {len(network.products)} pairs of variables act together"
+    if curved.gain is not None:
+        estimator.reason_ += f"; curved effects score {curved.gain:.0f} better than straight ones"
+        what += (
+            f" (features='auto' took splines: the score is better by {curved.gain:.0f}); features='linear' leaves "
+            "straight lines"
+        )
+    estimator.warnings_.append(
+        f"{what}. Weights are average slopes; `dbn_.effect(source, target, lag).table()` has the curves."
+    )

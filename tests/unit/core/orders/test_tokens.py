@@ -1,0 +1,175 @@
+"""Tokens: evidence against the density of a multivariate normal, moves against fits from scratch, searches against all orders."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from feddbn.core.designs.curve_basis import CURVE, curve_features
+from feddbn.core.designs.design import Basis, Design
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.orders.criterion import Criterion
+from feddbn.core.orders.curved_design import curved_network, in_data_units, tokens_of
+from feddbn.core.orders.curved_search import CurvedSearch, token_price
+from feddbn.core.orders.learn import LearnOptions
+from feddbn.core.orders.learn_curved import learn_curved
+from feddbn.core.orders.token_tables import average_tokens, token_subset_fits
+from feddbn.core.orders.tokens import TokenRegressions
+from feddbn.core.statistics.moments import Moments
+
+D = 3
+DESIGN = Design.curved(
+    ("a", "b", "c"), 1, Basis(CURVE), origin=(0.0,) * D, scale=(1.0,) * D, products=((0, 1, 1),)
+)
+TOKENS = tokens_of(DESIGN)
+
+
+def rows(n=200, seed=0):
+    """Standardised columns of a design with random rows, one of which depends on a curve."""
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((n, DESIGN.q))
+    Z[:, 1] += Z[:, list(TOKENS.columns[6])] @ rng.uniform(0.3, 0.6, 6)
+    Z[:, 2] -= 0.8 * Z[:, 1]
+    return Z - Z.mean(axis=0)
+
+
+@pytest.fixture(scope="module")
+def regressions():
+    Z = rows()
+    return TokenRegressions(Z.T @ Z, len(Z), TOKENS)
+
+
+def brute_evidence(Z, node, parents):
+    """-2 log evidence up to what all sets share, by the n by n covariance of the rows."""
+    Z = Z / np.sqrt((Z**2).mean(axis=0))
+    columns = [c for t in parents for c in TOKENS.columns[t]]
+    X, y = Z[:, columns], Z[:, node]
+    V = np.eye(len(Z)) + X @ np.diag(TOKENS.prior[columns]) @ X.T
+    return len(Z) * np.log(y @ np.linalg.solve(V, y) / len(Z)) + np.linalg.slogdet(V)[1]
+
+
+@pytest.mark.parametrize("parents", [(), (0,), (6,), (0, 3, 6), (2, 8, 12), (0, 6, 9)])
+def test_the_evidence_is_that_of_a_multivariate_normal(regressions, parents):
+    fit = regressions.fit(1, parents)
+    found = regressions.n * np.log(fit.rss) + fit.charge
+    assert found == pytest.approx(brute_evidence(rows(), 1, parents), abs=1e-6)
+
+
+@pytest.mark.parametrize("parents", [(), (0,), (0, 6), (5, 8, 12)])
+def test_what_a_token_gains_and_costs_is_what_fits_from_scratch_say(regressions, parents):
+    fit = regressions.fit(1, parents)
+    for t in range(regressions.q):
+        if t in parents or t in (1, 7):
+            assert fit.gain[t] == 0
+            continue
+        with_it = regressions.fit(1, tuple(sorted((*parents, t))))
+        assert fit.rss - fit.gain[t] == pytest.approx(with_it.rss, rel=1e-9)
+        assert fit.charge + fit.add_charge[t] == pytest.approx(with_it.charge, rel=1e-9)
+    for k, t in enumerate(parents):
+        without = regressions.fit(1, tuple(m for m in parents if m != t))
+        assert fit.rss + fit.loss[k] == pytest.approx(without.rss, rel=1e-9)
+        assert fit.charge - fit.drop_charge[k] == pytest.approx(without.charge, rel=1e-9)
+
+
+def test_sweeps_over_subsets_are_fits_from_scratch(regressions):
+    tokens = [0, 5, 6, 12]
+    rss, charge = token_subset_fits(regressions, tokens, 1)
+    for mask in range(2 ** len(tokens)):
+        fit = regressions.fit(1, tuple(t for b, t in enumerate(tokens) if mask >> b & 1))
+        assert rss[mask] == pytest.approx(fit.rss, rel=1e-9)
+        assert charge[mask] == pytest.approx(fit.charge, rel=1e-9, abs=1e-9)
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Few tokens, so that everything can be tried."""
+    design = Design.curved(("a", "b", "c"), 0, Basis(CURVE), origin=(0.0,) * D, scale=(1.0,) * D)
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((150, D))
+    x[:, 1] += np.abs(x[:, 0])
+    x[:, 2] += 0.5 * x[:, 1]
+    z = (x - x.mean(axis=0)) / x.std(axis=0)
+    Z = np.concatenate([z, curve_features(z).reshape(len(z), -1)], axis=1)
+    return design, Moments.of_rows(Z)
+
+
+def test_search_and_probabilities_are_those_of_all_orders_and_sets(small):
+    design, moments = small
+    tokens = tokens_of(design)
+    regressions = TokenRegressions(moments.scatter, moments.n, tokens)
+    limits = EdgeConstraints.none(D, 0)
+    search = CurvedSearch(moments, D, 0, limits, Criterion(), "free", regressions)
+    found = search.run(5, np.random.default_rng(0))
+    logs, inclusion, best = [], [], np.inf
+    for order in itertools.permutations(range(D)):
+        total, edges, lowest = 0.0, np.zeros((D, D)), 0.0
+        for node in order:
+            table = _costs(regressions, tokens, list(order), node)
+            # The average has n - 1 where scores have n, as one mean was taken off.
+            weights = {p: -c / 2 + np.log(regressions.fit(node, p).rss) / 2 for p, c in table.items()}
+            log_sum = logsumexp(list(weights.values()))
+            total += log_sum
+            lowest += min(table.values())
+            for parents, weight in weights.items():
+                for source in {tokens.edges[t][0] for t in parents}:
+                    edges[source, node] += np.exp(weight - log_sum)
+        logs.append(total)
+        inclusion.append(edges)
+        best = min(best, lowest)
+    assert found.score == pytest.approx(
+        best + (regressions.n * np.log(regressions.total / regressions.n)).sum()
+    )
+    share = np.exp(np.array(logs) - logsumexp(logs))
+    exact = np.tensordot(share, np.array(inclusion), axes=1)
+    posterior = average_tokens(search, found, limits, np.random.default_rng(0), over_orders=True)
+    np.testing.assert_allclose(posterior.probability, exact, atol=0.06)
+
+
+def _costs(regressions, tokens, order, node):
+    before = order[: order.index(node)]
+    may = [t for t, edges in enumerate(tokens.edges) if edges[0] in before]
+    price = token_price(regressions.q)
+    found = {}
+    for size in range(len(may) + 1):
+        for parents in itertools.combinations(may, size):
+            fit = regressions.fit(node, parents)
+            found[parents] = regressions.n * np.log(fit.rss) + fit.charge + price * size
+    return found
+
+
+def test_a_forbidden_edge_has_no_token_and_a_required_one_keeps_its_line(small):
+    design, moments = small
+    limits = EdgeConstraints.from_edges(("a", "b", "c"), 0, [("a", "b", 0)], [("c", "a", 0)])
+    found = learn_curved(moments, tokens_of(design), limits, LearnOptions(), np.random.default_rng(0))
+    assert not found.learned.support[0, 1]
+    assert found.learned.support[2, 0]
+    assert 2 in found.tokens[0]
+
+
+def test_a_curve_pays_only_where_there_is_one_and_directs_the_edge(small):
+    design, moments = small
+    learned = learn_curved(
+        moments, tokens_of(design), EdgeConstraints.none(D, 0), LearnOptions(), np.random.default_rng(0)
+    )
+    assert learned.tokens == ((), (0, 3), (1,))
+    firm = {(e.source, e.target): e.oriented for e in learned.learned.orientation}
+    assert firm[0, 1]
+
+
+def test_weights_and_curves_are_ridge_regression_in_the_units_of_the_data(small):
+    design, moments = small
+    scaled = Design.curved(design.variables, 0, Basis(CURVE), origin=(5.0, -2.0, 1.0), scale=(10.0, 0.1, 3.0))
+    found = curved_network(in_data_units(moments, scaled), scaled, ((), (0, 3), (1,)))
+    Z = moments
+    columns = [0, *range(3, 9)]
+    sd = np.sqrt(np.diag(Z.scatter) / Z.n)
+    ridge = np.diag(1 / tokens_of(design).prior[columns]) * np.outer(sd[columns], sd[columns])
+    beta = np.linalg.solve(Z.scatter[np.ix_(columns, columns)] + ridge, Z.scatter[columns, 1])
+    assert found.weights[0, 1] == pytest.approx(beta[0] * 0.1 / 10.0)
+    (curve,) = found.curves
+    np.testing.assert_allclose(curve.coefficients, beta[1:] * 0.1)
+    # At the origin of its cause, the target has what the standardised model says it has there.
+    level = Z.mean[1] - Z.mean[columns] @ beta
+    expected = -2.0 + 0.1 * level
+    assert found.intercept[1] + found.weights[0, 1] * 5.0 == pytest.approx(expected)
