@@ -9,9 +9,7 @@ scale its functions have mean 0 and are uncorrelated with x, so the weight is th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,7 +92,8 @@ class Curve:
 
     @property
     def range_seen(self) -> tuple[float, float]:
-        """Between which values of the source the function is free; a straight line goes on outside.
+        """Between which values of the source the function is free; outside it stays what it is there, and the whole effect
+        goes on with its average slope.
 
         They are the outer knots: sums tell no smallest and no largest value.
         """
@@ -191,7 +190,7 @@ class Product:
 def basis_features(basis: str, z: FloatArray, n: int) -> FloatArray:
     """(..., n) the first n functions of a basis at standardised values (...)."""
     if basis == "spline":
-        return _straight_outside(curve_features, z, CURVE_KNOTS[-1])[..., :n]
+        return curve_features(z)[..., :n]
     if basis == "quadratic":
         return square_features(z)
     own = feature_map(basis)
@@ -202,17 +201,6 @@ def basis_features(basis: str, z: FloatArray, n: int) -> FloatArray:
             " beside the value itself; register the map that the network was learned with."
         )
     return np.asarray(flat.reshape(*z.shape, n))
-
-
-def _straight_outside(features: Callable[[Any], FloatArray], z: FloatArray, reach: float) -> FloatArray:
-    # Far outside, the cubes of a spline cancel to nothing but rounding errors: go on from the outer knots instead.
-    inner = np.clip(z, -reach, reach)
-    found = features(inner)
-    if np.any(inner != z):
-        ends = features(np.array([-reach - 1, -reach, reach, reach + 1]))
-        slopes = np.where((z < 0)[..., None], ends[1] - ends[0], ends[3] - ends[2])
-        found = found + slopes * (z - inner)[..., None]
-    return np.asarray(found)
 
 
 def _whole(value: object, what: str) -> int:

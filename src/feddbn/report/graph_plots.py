@@ -191,12 +191,13 @@ def plot_process_graph(
 
 
 def time_series_edges(dbn: DBN, *, min_weight: float = 0.0) -> pd.DataFrame:
-    """The arrows of the unrolled graph: source, target, lag, weight, standardised, oriented, one row per nonzero
-    weight, weakest first.
+    """The arrows of the unrolled graph: source, target, lag, weight, standardised, oriented, one row per
+    effect, weakest first.
     """
     _require_not_negative(min_weight)
     stack = dbn.adjacency_matrices
-    index = np.argwhere(np.abs(stack) > min_weight)
+    # An effect that only bends is an arrow, too.
+    index = np.argwhere((np.abs(stack) > min_weight) | ((stack == 0) & dbn.is_edge & (min_weight == 0)))
     weights = stack[tuple(index.T)] if len(index) else np.zeros(0)
     frame = pd.DataFrame(
         {

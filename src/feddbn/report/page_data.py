@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
+from feddbn.model.curved_effects import expected_changes
 from feddbn.model.dbn import DBN
 from feddbn.model.standardised import standard_deviations
 from feddbn.report.graph_plots import time_series_edges
@@ -22,6 +24,7 @@ HORIZON = 12
 EFFECTS_PER_VARIABLE = 6
 # Above this many (network, variable) pairs only the shared network carries effects, to keep the file small.
 EFFECTS_BUDGET = 1200
+_N_PATHS = 400
 
 
 def page_data(record: ReportRecord) -> dict[str, Any]:
@@ -52,6 +55,7 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "has_presence": bool(edges["presence"].notna().any()),
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,
+        "is_linear": record.dbn.is_linear,
         "horizon": HORIZON,
         "networks": networks,
     }
@@ -61,9 +65,13 @@ def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
     """Responses to a shock of one standard deviation, in standard deviations: comparable whatever the units."""
     scale = standard_deviations(dbn)
     try:
-        responses = dbn.impulse_responses(HORIZON) * (scale[:, None] / scale)
+        if dbn.is_linear:
+            responses = dbn.impulse_responses(HORIZON) * (scale[:, None] / scale)
+        else:
+            responses = _simulated_responses(dbn) / scale
     except ParameterError:
-        # An average of graphs may hold a cycle of weight 1: shocks then have no finite effect to show.
+        # An average of graphs may hold a cycle of weight 1: shocks then have no finite effect to show. Nor have paths
+        # of curved effects that leave all bounds.
         return {}
     if not np.all(np.isfinite(responses)):
         return {}
@@ -82,6 +90,12 @@ def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
                 for j in best
             ]
     return effects
+
+
+def _simulated_responses(dbn: DBN) -> FloatArray:
+    """(horizon+1, d, d) what setting a variable one scale above its origin changes; the same in every report."""
+    found = [expected_changes(dbn, i, HORIZON, n_paths=_N_PATHS, random_state=0).mean for i in range(dbn.d)]
+    return np.stack(found, axis=1)
 
 
 def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:

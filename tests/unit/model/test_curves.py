@@ -16,13 +16,12 @@ from feddbn.model.dbn import DBN
 CurvedDBN = Callable[..., DBN]
 
 
-def test_a_quadratic_curve_is_the_written_formula_and_straight_beyond_three_scales() -> None:
+def test_a_quadratic_curve_is_the_written_formula_and_constant_beyond_three_scales() -> None:
     curve = Curve(0, 1, 1, origin=2.0, scale=0.5, coefficients=(1.5,), basis="quadratic")
     x = np.array([2.0, 2.5, 3.5, 4.5])
     inside = 1.5 * (((x - 2.0) / 0.5) ** 2 - 1) / np.sqrt(2)
     np.testing.assert_allclose(curve.at(x)[:3], inside[:3], rtol=1e-14)
-    # Beyond z = 3 the slope of z^2 stays 6: at z = 5 it is 9 + 2 * 6.
-    np.testing.assert_allclose(curve.at(4.5), 1.5 * (21 - 1) / np.sqrt(2), rtol=1e-14)
+    np.testing.assert_allclose(curve.at(4.5), 1.5 * (9 - 1) / np.sqrt(2), rtol=1e-14)
     assert curve.range_seen == (0.5, 3.5)
 
 
@@ -34,9 +33,8 @@ def test_a_spline_curve_is_a_natural_cubic_spline_through_its_values_at_the_knot
     x = np.linspace(*curve.range_seen, 200)
     np.testing.assert_allclose(curve.at(x), same(x), atol=1e-10)
     for end in (knots[0], knots[-1]):
-        outside = end + np.sign(end + 1.0) * np.array([1.0, 50.0, 1e9])
-        line = same(end) + same(end, 1) * (outside - end)
-        np.testing.assert_allclose(curve.at(outside), line, rtol=1e-8)
+        outside = end + np.sign(end + 1.0) * np.array([1.0, 50.0, 1e150])
+        np.testing.assert_allclose(curve.at(outside), same(end), rtol=1e-8)
 
 
 def test_fewer_coefficients_than_functions_are_the_first_ones() -> None:
@@ -159,7 +157,7 @@ def test_the_size_of_an_effect_is_its_standard_deviation_over_a_normal_source() 
     dbn = DBN(W, np.zeros((0, 2, 2)), curves=[Curve(0, 1, 0, 3.0, 2.0, b)])
     # The functions are uncorrelated with the value and with each other, with variance 1.
     size = -np.sqrt((0.7 * 2.0) ** 2 + np.sum(np.square(b)))
-    assert dbn.standardised_weights(np.array([2.0, 4.0]))[0, 0, 1] == pytest.approx(size / 4.0, rel=1e-6)
+    assert dbn.standardised_weights(np.array([2.0, 4.0]))[0, 0, 1] == pytest.approx(size / 4.0, rel=1e-5)
 
 
 def test_the_whole_effect_is_line_and_curve_and_zero_at_the_origin(curved_dbn: CurvedDBN) -> None:

@@ -293,7 +293,7 @@ const report = (() => {
     list("Direct effects", directed.filter(e => e[0] === i), e => e[EDGE.target], "None shown.");
     if (links.length) list("Linked, direction not known", links, e => e[0] === i ? e[1] : e[0], "");
     const effects = data.networks[state.network].effects[i] || [];
-    html("h4", "After a shock of one standard deviation", panel);
+    html("h4", data.is_linear ? "After a shock of one standard deviation" : "After one moment a scale above its usual value", panel);
     if (!effects.length) { html("p", "Nothing else moves noticeably.", panel, "note"); return; }
     const ul = html("ul", "", panel);
     for (const [j, peak, step, values] of effects) {
