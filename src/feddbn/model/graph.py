@@ -24,7 +24,15 @@ from feddbn.model.standardised import standardised_weights
 from feddbn.model.stored_curves import curves_of, plain_curves, plain_products, products_of
 from feddbn.model.strength import average_slopes, sizes_by_source
 
-__all__ = ["Parts", "edge_table", "parts_of_edges", "parts_of_graph", "summary_graph", "time_series_graph"]
+__all__ = [
+    "Parts",
+    "edge_table",
+    "effect_shapes",
+    "parts_of_edges",
+    "parts_of_graph",
+    "summary_graph",
+    "time_series_graph",
+]
 
 
 class Parts(TypedDict):
@@ -66,11 +74,12 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
         }
     )
     if not dbn.is_linear:
-        table["shape"] = _shapes(dbn)[lag, i, j]
+        table["shape"] = effect_shapes(dbn)[lag, i, j]
     return table
 
 
-def _shapes(dbn: Network) -> NDArray[np.object_]:
+def effect_shapes(dbn: Network) -> NDArray[np.object_]:
+    """(p+1, d, d) linear, curved or product."""
     shapes = np.full(dbn.adjacency_matrices.shape, "linear", dtype=object)
     for curve in dbn.curves:
         shapes[curve.lag, curve.source, curve.target] = "curved"

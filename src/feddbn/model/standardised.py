@@ -37,7 +37,7 @@ def standard_deviations(dbn: Network) -> FloatArray:
 
 def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArray:
     """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of a curved effect its own standard deviation over ``sd_to``
-    (`feddbn.model.strength.effect_sizes`), with the sign of the weight.
+    (`feddbn.model.strength.effect_sizes`), negative where it falls.
 
     Parameters
     ----------

@@ -13,7 +13,9 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.curved_effects import expected_changes
 from feddbn.model.dbn import DBN
+from feddbn.model.graph import effect_shapes
 from feddbn.model.standardised import standard_deviations
+from feddbn.model.strength import has_sign
 from feddbn.report.graph_plots import time_series_edges
 from feddbn.report.layout import graph_positions
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord
@@ -31,8 +33,8 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
     """A JSON-able mapping: variables, positions, lags, and per network its edges and effects.
 
     An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
-    direction]`` with positions instead of names and null for what is unknown. Effects are ``{source: [[target,
-    peak, step, [responses]], ...]}``.
+    direction]`` with positions instead of names and null for what is unknown; in a network with curves the shape and
+    whether the effect goes one way follow. Effects are ``{source: [[target, peak, step, [responses]], ...]}``.
     """
     networks: list[dict[str, Any]] = [
         {"name": "shared" if record.personal else "learned", "edges": _edge_rows(record.edges, record.dbn)}
@@ -55,7 +57,7 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "has_presence": bool(edges["presence"].notna().any()),
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,
-        "is_linear": record.dbn.is_linear,
+        "is_linear": all(dbn.is_linear for dbn in [record.dbn, *record.personal.values()]),
         "horizon": HORIZON,
         "networks": networks,
     }
@@ -106,9 +108,14 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
         table["source"], table["target"], table["lag"], table["standardised"], table["oriented"],
         table["presence"], table["direction"], strict=True,
     )  # fmt: skip
+    shapes, signs = effect_shapes(dbn), has_sign(dbn)
+
+    def shape(lag: int, i: int, j: int) -> list[Any]:
+        return [] if dbn.is_linear or lag > dbn.n_lags else [str(shapes[lag, i, j]), int(signs[lag, i, j])]
+
     return [
         [place[s], place[t], int(lag), _rounded(w), _rounded(prob), _rounded(low), _rounded(high), mark,
-         _rounded(share), int(oriented), _rounded(presence), _rounded(direction)]
+         _rounded(share), int(oriented), _rounded(presence), _rounded(direction), *shape(lag, place[s], place[t])]
         for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction in numbers
     ]  # fmt: skip
 
