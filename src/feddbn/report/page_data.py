@@ -26,7 +26,8 @@ HORIZON = 12
 EFFECTS_PER_VARIABLE = 6
 # Above this many (network, variable) pairs only the shared network carries effects, to keep the file small.
 EFFECTS_BUDGET = 1200
-_N_PATHS = 400
+# Simulated paths of all variables together; pairs with the same noise need few.
+_N_PATHS = 8000
 
 
 def page_data(record: ReportRecord) -> dict[str, Any]:
@@ -96,7 +97,8 @@ def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
 
 def _simulated_responses(dbn: DBN) -> FloatArray:
     """(horizon+1, d, d) what setting a variable one scale above its origin changes; the same in every report."""
-    found = [expected_changes(dbn, i, HORIZON, n_paths=_N_PATHS, random_state=0).mean for i in range(dbn.d)]
+    n = max(_N_PATHS // dbn.d, 50)
+    found = [expected_changes(dbn, i, HORIZON, n_paths=n, random_state=0).mean for i in range(dbn.d)]
     return np.stack(found, axis=1)
 
 
