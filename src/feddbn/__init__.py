@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from feddbn.methods.scoring import score_sites as score_sites
     from feddbn.methods.selection import Selection as Selection
     from feddbn.methods.selection import select as select
+    from feddbn.methods.simulated_systems import simulate_system as simulate_system
     from feddbn.methods.simulation import SimulatedFederation as SimulatedFederation
     from feddbn.methods.simulation import simulate as simulate
     from feddbn.model.dbn import DBN as DBN
@@ -43,6 +44,7 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "score_sites": "feddbn.methods.scoring",
     "select": "feddbn.methods.selection",
     "simulate": "feddbn.methods.simulation",
+    "simulate_system": "feddbn.methods.simulated_systems",
 }
 
 __all__ = ["__version__", *sorted(_WHERE)]

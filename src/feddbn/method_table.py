@@ -176,6 +176,8 @@ _ROWS = (
             "residual-features",
             "feature-scale",
             "feature-moments",
+            "curved-moments",
+            "curved-checks",
             "deviation-shares",
         ),
         in_studies=True,

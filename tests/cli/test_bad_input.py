@@ -165,6 +165,25 @@ def test_best_site_without_a_truth(refuses, two_sites, tmp_path):
         (("--mess", "spikes=many"), "mess='spikes=many' must be a name or name=number, such as spikes=0.02."),
         (("--mess", "spikes=2"), "mess='spikes' has strength 2.0, but it must be a number from 0 to 1"),
         (("--seed", "-1"), "random_state must be a whole number of at least 0"),
+        (
+            ("--effects", "sine"),
+            "effects must be one of linear, gp, spline, sigmoid, threshold, quadratic, mixed",
+        ),
+        (("--interactions", "1.5"), "interactions must be a whole number (products of two lagged causes"),
+        (("--system", "lorentz"), "system must be one of lorenz96, lotka-volterra, got 'lorentz'."),
+        (
+            ("--system", "lorenz96", "--effects", "gp"),
+            "--effects belongs to random networks and does nothing with --system lorenz96; leave it out.",
+        ),
+        (
+            ("--system", "lotka-volterra", "--forcing", "3"),
+            "--forcing belongs to --system lorenz96 and does nothing with --system lotka-volterra; leave it out.",
+        ),
+        (
+            ("--dt", "3"),
+            "--dt belongs to --system lorenz96 or lotka-volterra and does nothing here; leave it out.",
+        ),
+        (("--system", "lorenz96", "--d", "3"), "d must be a whole number of at least 4, got 3."),
     ],
 )
 def test_impossible_simulation(refuses, tmp_path, options, sentence):

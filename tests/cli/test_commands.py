@@ -73,6 +73,30 @@ def test_simulate_makes_a_mess_by_name_and_strength(run, tmp_path):
     assert json.loads((tmp_path / "truth.json").read_text())["simulated"]["mess"] == strengths
 
 
+def test_simulate_writes_curved_effects_and_their_functions(run, tmp_path):
+    size = ("-d", 4, "--n-sites", 2, "--n-samples", 60, "--seed", 5)
+    outcome = run("simulate", "-o", tmp_path, *size, "--effects", "gp", "--interactions", 2)
+    assert outcome.exit_code == 0, outcome.output
+    expected = simulate(d=4, n_sites=2, n_samples=60, random_state=5, effects="gp", interactions=2)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "site-1.csv"), expected.sites["site-1"][0])
+    stored = json.loads((tmp_path / "truth.json").read_text())
+    assert stored["simulated"]["effects"] == "gp"
+    assert [row["kind"] for row in stored["functions"]].count("gp") > 2
+    assert len(stored["interactions"]) == 2
+
+
+def test_simulate_writes_a_system_of_differential_equations(run, tmp_path):
+    size = ("-d", 5, "--n-sites", 2, "--n-samples", 20, "--seed", 5)
+    options = ("--system", "lorenz96", "--forcing", 8, "--dt", 0.05, "--noise-scale", 0.3)
+    outcome = run("simulate", "-o", tmp_path, *size, *options)
+    assert outcome.exit_code == 0, outcome.output
+    expected = feddbn.simulate_system(
+        "lorenz96", d=5, n_sites=2, n_samples=20, random_state=5, F=8.0, dt=0.05, noise=0.3
+    )
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "site-1.csv"), expected.sites["site-1"][0])
+    assert feddbn.DBN.from_json(tmp_path / "truth.json").equals(expected.truth)
+
+
 def test_simulate_gives_each_recording_a_file_and_each_site_a_truth(run, tmp_path):
     pytest.importorskip("pyarrow")
     options = ("--n-sites", 2, "--n-samples", 40, "--n-recordings", 2, "--heterogeneity", "independent")

@@ -25,6 +25,7 @@ class FileFormat(StrEnum):
 
 
 def simulate(
+    context: typer.Context,
     out: Annotated[Path, typer.Option("--out", "-o", help="Directory to write to.")],
     d: Annotated[int, typer.Option("--d", "-d", help="Number of variables.")] = 10,
     n_lags: Annotated[int, typer.Option(help="Number of lags; 0 for a static network.")] = 1,
@@ -54,6 +55,26 @@ def simulate(
         str | None, typer.Option(help="Usable rows of each site, separated by commas; replaces n-samples.")
     ] = None,
     n_recordings: Annotated[int, typer.Option(help="Recordings per site.")] = 1,
+    effects: Annotated[
+        str,
+        typer.Option(
+            help="linear, gp, spline, sigmoid, threshold, quadratic or mixed: the functions of edges."
+        ),
+    ] = "linear",
+    interactions: Annotated[
+        float,
+        typer.Option(help="Products of two lagged causes: how many, or below 1, how many per lagged edge."),
+    ] = 0,
+    system: Annotated[
+        str | None,
+        typer.Option(
+            help="lorenz96 or lotka-volterra: a known system of differential equations instead of a random network."
+        ),
+    ] = None,
+    forcing: Annotated[float | None, typer.Option(help="With --system lorenz96: the forcing F [10].")] = None,
+    dt: Annotated[
+        float | None, typer.Option(help="With --system: time between rows [0.1 or, lotka-volterra, 0.25].")
+    ] = None,
     mess: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,29 +91,39 @@ def simulate(
 
     Afterwards: feddbn fit DIR -o result.json, then feddbn score DIR/truth.json result.json.
     """
+    from feddbn.methods.simulated_systems import simulate_system
     from feddbn.methods.simulation import simulate as draw
     from feddbn.methods.truth import write_truth
 
-    federation = draw(
-        d=d,
-        n_lags=n_lags,
-        n_sites=n_sites,
-        n_samples=n_samples,
-        mean_degree=mean_degree,
-        lag_degree=lag_degree,
-        w_range=w_range,
-        decay=decay,
-        graph=graph,
-        heterogeneity=_share(heterogeneity),
-        n_clusters=n_clusters,
-        connectivity=connectivity,
-        noise=noise,
-        noise_scale=noise_scale,
-        site_sizes=_sizes(site_sizes),
-        n_recordings=n_recordings,
-        random_state=seed,
-        mess=_messes(mess),
-    )
+    given = _given(context)
+    _refuse_other_options(given, system)
+    if system is not None:
+        asked = {"F": forcing, "dt": dt, "noise": noise_scale if "noise_scale" in given else None}
+        options = {name: value for name, value in asked.items() if value is not None}
+        federation = simulate_system(system, d, n_sites, n_samples, random_state=seed, **options)
+    else:
+        federation = draw(
+            d=d,
+            n_lags=n_lags,
+            n_sites=n_sites,
+            n_samples=n_samples,
+            mean_degree=mean_degree,
+            lag_degree=lag_degree,
+            w_range=w_range,
+            decay=decay,
+            graph=graph,
+            heterogeneity=_share(heterogeneity),
+            n_clusters=n_clusters,
+            connectivity=connectivity,
+            noise=noise,
+            noise_scale=noise_scale,
+            site_sizes=_sizes(site_sizes),
+            n_recordings=n_recordings,
+            random_state=seed,
+            mess=_messes(mess),
+            effects=effects,
+            interactions=interactions,
+        )
     files = write_sites(federation, out, file_format)
     truth = write_truth(federation, out / "truth.json")
     if as_json:
@@ -125,6 +156,36 @@ def write_sites(federation: SimulatedFederation, directory: Path, kind: FileForm
                     raise MissingExtra("pyarrow", "parquet") from None
             files.append(path)
     return files
+
+
+def _given(context: typer.Context) -> list[str]:
+    """The options that were typed."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+
+
+_OF_BOTH = frozenset({"out", "d", "n_sites", "n_samples", "noise_scale", "seed", "file_format", "as_json"})
+_OF_SYSTEMS = {
+    "lorenz96": frozenset({"system", "forcing", "dt"}),
+    "lotka-volterra": frozenset({"system", "dt"}),
+}
+
+
+def _refuse_other_options(given: list[str], system: str | None) -> None:
+    """An option that would do nothing is refused, not left out in silence."""
+    from feddbn.errors import ParameterError
+
+    if system is not None and system not in _OF_SYSTEMS:
+        raise ParameterError(f"system must be one of {', '.join(_OF_SYSTEMS)}, got {system!r}.")
+    for name in given:
+        owners = [owner for owner, names in _OF_SYSTEMS.items() if name in names]
+        if name in _OF_BOTH or (system in owners if system is not None else not owners):
+            continue
+        option, belongs = "--" + name.replace("_", "-"), f"--system {' or '.join(owners)}"
+        raise ParameterError(
+            f"{option} belongs to {belongs if owners else 'random networks'} and does nothing "
+            f"{'here' if system is None else f'with --system {system}'}; leave it out."
+        )
 
 
 def _share(text: str) -> float | str:

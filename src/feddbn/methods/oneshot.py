@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -12,29 +11,21 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import Edge
-from feddbn.core.graphs.status import Status
 from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.learn import LearnOptions, UnitsCheck, refit
-from feddbn.core.orders.strength import explained_shares
-from feddbn.core.statistics.known_inputs import outputs_of
+from feddbn.core.orders.learn import LearnOptions, UnitsCheck
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.scaling import safe_roots
-from feddbn.core.statistics.unit_roots import slow_warnings
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
-from feddbn.errors import ParameterError, UnitsWarning
+from feddbn.errors import ParameterError
 from feddbn.federation.programs.checked_oneshot import checked_oneshot_program
 from feddbn.federation.programs.curved_oneshot import (
-    CurvedOutcome,
     CurveOptions,
     auto_program,
     curved_program,
 )
-from feddbn.federation.programs.network_checks import ResidualReport
 from feddbn.federation.programs.oneshot import (
     NonGaussianReport,
     OneShotOptions,
-    OneShotOutcome,
     learn_from_moments,
     oneshot_program,
 )
@@ -42,16 +33,9 @@ from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator, label_column
 from feddbn.methods.edge_ranking import FEATURES, SMOOTHING
-from feddbn.methods.edge_table import edge_table, path_table
-from feddbn.methods.link_table import open_edges, orientation_table, with_links
-from feddbn.methods.oneshot_curves import (
-    NO_SHAPES,
-    features_name,
-    named_features,
-    say_curves,
-    shapes_of,
-)
+from feddbn.methods.oneshot_curves import named_features
 from feddbn.methods.oneshot_features import fit_features
+from feddbn.methods.oneshot_report import report_outcome
 from feddbn.methods.parameters import (
     Rule,
     a_federation,
@@ -64,7 +48,7 @@ from feddbn.methods.parameters import (
     whole,
     word,
 )
-from feddbn.methods.residuals import ResidualSummary, are_looked_at, say_residuals
+from feddbn.methods.residuals import ResidualSummary, are_looked_at
 from feddbn.methods.treated import TREATMENT_RULES, wishes_of
 from feddbn.model.dbn import DBN
 
@@ -335,15 +319,15 @@ class OneShotDBN(DBNEstimator):
         looks, may_curve = are_looked_at(self, federation), tasks is None or "curved-moments" in tasks
         if self._is_curved:
             kind = CurveOptions(named_features(self.features, len(self._variables)), self.interactions)
-            curved = self._run(curved_program(*given[:3], kind, rng), federation, observer)[0]
-            self._report(curved.outcome, None, curved)
+            curved = curved_program(*given[:3], kind, rng, looks)
+            report_outcome(self, *self._run(curved, federation, observer)[0])
         elif looks and may_curve and self.features == "auto" and self.search == "order":
             program = auto_program(*given[:3], CurveOptions(), rng)
-            self._report(*self._run(program, federation, observer)[0])
+            report_outcome(self, *self._run(program, federation, observer)[0])
         elif looks:
-            self._report(*self._run(checked_oneshot_program(*given), federation, observer)[0])
+            report_outcome(self, *self._run(checked_oneshot_program(*given), federation, observer)[0])
         else:
-            self._report(self._run(oneshot_program(*given), federation, observer)[0])
+            report_outcome(self, self._run(oneshot_program(*given), federation, observer)[0])
 
     def fit_moments(self, moments: Moments, variables: Sequence[str]) -> DBN:
         """Learn from the summed moments of lagged rows alone, set the same attributes, return the network.
@@ -364,7 +348,7 @@ class OneShotDBN(DBNEstimator):
             )
         rng = np.random.default_rng(self.random_state)
         with one_thread():
-            self._report(learn_from_moments(moments, self._variables, constraints, options, rng))
+            report_outcome(self, learn_from_moments(moments, self._variables, constraints, options, rng))
         return self.dbn_
 
     @property
@@ -398,48 +382,3 @@ class OneShotDBN(DBNEstimator):
         if self.search == "order":
             return None
         return () if isinstance(self.l1_penalty, str) else (float(self.l1_penalty),)
-
-    def _report(
-        self,
-        outcome: OneShotOutcome,
-        report: ResidualReport | None = None,
-        curved: CurvedOutcome | None = None,
-    ) -> None:
-        learned, names, d = outcome.learned, self._variables, len(self._variables)
-        if curved is None:
-            C, intercept, variances = refit(outcome.moments, learned.support)
-            shares, shapes = explained_shares(outcome.moments.scatter, C), NO_SHAPES
-        else:
-            found = curved.network
-            C, intercept, variances = found.weights, found.intercept, found.variances
-            shares, shapes = found.shares, shapes_of(curved)
-        self.n_lags_ = outcome.n_lags
-        self.lag_scores_ = None if outcome.lag_scores is None else outcome.lag_scores.tolist()
-        if learned.noise.kind == "equal" and self.scale == "none":
-            outputs = outputs_of(d, self._inputs)
-            variances[outputs] = float(variances[outputs].mean())
-        A, is_open = C[d:].reshape(outcome.n_lags, d, d), open_edges(learned.orientation, C, names)
-        dbn = DBN(C[:d], A, names, intercept, variances, is_open, **shapes)
-        self._set_network(dbn, dbn)
-        self.status_ = Status.EXACT
-        self.order_ = [names[j] for j in learned.order]
-        self.noise_variance_, self.reason_ = learned.noise.kind, learned.noise.reason
-        self.orientation_ = orientation_table(learned.orientation, names)
-        by_noise = outcome.nongaussian is not None and outcome.nongaussian.used
-        table = edge_table(learned.posterior.probability, C, shares, names)
-        self.edge_probabilities_ = with_links(table, names, learned, by_noise=by_noise)
-        self.standard_deviations_ = safe_roots(np.diag(outcome.moments.scatter)[:d] / outcome.moments.n)
-        self.features_ = "linear" if curved is None else features_name(curved)
-        self.smoothing_, self.selection_ = 1.0, None
-        self.lambda_path_ = path_table(learned.path) if learned.path else None
-        self.units_, self.nongaussian_, self.score_ = learned.units, outcome.nongaussian, learned.score
-        self.n_rounds_, self.n_samples_ = outcome.n_sums, int(outcome.moments.n)
-        self._say_treatment(outcome.asked)
-        self._say_dependent(outcome.dependent)
-        self.warnings_ += slow_warnings(outcome.moments, names, self._inputs)
-        say_residuals(self, report)
-        if curved is not None:
-            say_curves(self, curved)
-        if learned.units is not None and learned.units.sentence and self.scale == "none":
-            self.warnings_.append(learned.units.sentence)
-            warnings.warn(learned.units.sentence, UnitsWarning, stacklevel=4)

@@ -9,6 +9,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
+from feddbn.errors import ParameterError
 from feddbn.federation.programs.curved_moments import MAPS
 from feddbn.federation.programs.curved_oneshot import CurvedOutcome
 from feddbn.model.curves import Curve, Product
@@ -25,7 +26,15 @@ def named_features(features: str | Callable[[FloatArray], FloatArray], d: int) -
         own = callable_map(features, d)
         register_feature_map(own)
         return own.name
-    return features if features in MAPS else feature_map(features).name
+    if features in MAPS:
+        return features
+    own = feature_map(features)
+    if own.has_identity:
+        raise ParameterError(
+            f"features={features!r} begins with the value itself, which is in the model anyway; register the map without it "
+            "and with has_identity=False."
+        )
+    return own.name
 
 
 def features_name(curved: CurvedOutcome) -> str:

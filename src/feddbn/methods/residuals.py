@@ -269,8 +269,9 @@ def _tails(s: ResidualSummary, n_lags: int) -> str:
 
 def _curvature(s: ResidualSummary, n_lags: int) -> str:
     return (
-        f"residuals go along with squares or cubes of causes (p {_p(s.curvature_p)}): effects are not straight lines, so weights "
-        "are average slopes, edges may be missing or have the wrong direction; use `OneShotDBN(features='spline')`."
+        f"residuals go along with squares or cubes of causes (p {_p(s.curvature_p)}): effects are not straight lines, so "
+        "weights are average slopes, and edges may be missing or have the wrong direction; use OneShotDBN with "
+        "features='spline'."
     )
 
 

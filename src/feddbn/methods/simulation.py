@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from feddbn.errors import ParameterError
-from feddbn.model.dbn import DBN
+from feddbn.methods.true_network import TrueNetwork
 from feddbn.sim import MessNames, SimulatedArrays, SimulationSettings, System, simulate_arrays
 
-__all__ = ["SimulatedFederation", "simulate"]
+__all__ = ["SimulatedFederation", "generator_of", "simulate"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,18 +25,19 @@ class SimulatedFederation:
     sites
         Site name (``site-0``, ``site-1``, ...) -> its recordings.
     truths
-        Site name -> the network it follows; sites that share a network share the object.
+        Site name -> the network it follows, a `DBN` that also has the functions of its edges (``effect``); sites that
+        share a network share the object.
     clusters
         Site name -> cluster number, or None if no clusters were asked for.
     lag_damping
-        Site name -> c. 1 unless no stable draw was found; then ``A_l`` was multiplied by ``c**l`` to make it
-        stable, and its weights may lie below the range that was asked for.
+        Site name -> c. 1 unless no stable draw was found, or variances of curved effects and products would not settle;
+        then ``A_l`` and products were multiplied by ``c**l``, and weights may lie below the range that was asked for.
     parameters
         The arguments of `simulate`, `random_state` included; `mess` as name -> strength.
     """
 
     sites: dict[str, list[pd.DataFrame]]
-    truths: dict[str, DBN]
+    truths: dict[str, TrueNetwork]
     clusters: dict[str, int] | None
     lag_damping: dict[str, float]
     parameters: dict[str, Any] = field(repr=False)
@@ -47,7 +48,7 @@ class SimulatedFederation:
         return len({id(dbn) for dbn in self.truths.values()}) == 1
 
     @property
-    def truth(self) -> DBN:
+    def truth(self) -> TrueNetwork:
         """The one network of a homogeneous federation."""
         if not self.is_homogeneous:
             raise ParameterError(
@@ -79,10 +80,15 @@ def simulate(
     variables: Sequence[str] | None = None,
     random_state: int | np.random.Generator | None = 0,
     mess: MessNames = None,
+    effects: str = "linear",
+    interactions: float = 0,
 ) -> SimulatedFederation:
     """A federation of sites whose series follow known dynamic Bayesian networks.
 
-    ``x_t = x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + u_t`` with row vectors, W acyclic, the whole stable.
+    ``x_t = x_t W + x_{t-1} A_1 + ... + x_{t-p} A_p + u_t`` with row vectors, W acyclic, the whole stable. With other
+    `effects` than linear ones every edge has a function of its own: a cause x adds ``w s f((x - m) / s)``, where w is
+    the edge's weight, m and s are about the cause's mean and standard deviation, and f has mean 0 and variance 1 for a
+    normal cause.
 
     Parameters
     ----------
@@ -130,6 +136,17 @@ def simulate(
         as ``{"offsets": None, "spikes": 0.02}``. `feddbn.sim.MESSES` lists them and says what a strength means.
         They act in the order of that list, each with randomness of its own: networks and noise are those of the same
         seed without mess, as far as the mess leaves them.
+    effects
+        "linear"; or what f is drawn from, for edges within a moment and lagged ones: "gp" (a Gaussian process with a
+        squared-exponential kernel of length 1), "spline" (natural cubic, six knots), "sigmoid" (tanh of random slope
+        and place), "threshold" (a sharp or a smooth step), "quadratic" (constant beyond two standard deviations); or
+        "mixed": every edge is linear with probability 1/2, else any of these. All are constant beyond three standard
+        deviations, so systems stay stable. Networks and noise are those of the same seed with linear effects, unless the
+        variances of curved effects need more damping (`lag_damping`).
+    interactions
+        Products of two lagged causes that act on a target: how many in every network, or, below 1, how many for each
+        lagged edge (rounded). A product adds ``w sqrt(s_a s_b) z_a z_b``, every z kept within +-3, with w from
+        `a_range`.
 
     Returns
     -------
@@ -147,6 +164,7 @@ def simulate(
     linear is an edge, with its weight at the start. "slow-levels" adds edges of variables to themselves. "sum-column"
     and "duplicate" add a column, with an edge of weight 1 within a moment from every column it is made of (which of
     two exact copies came first, data cannot tell). At sites that see every other row, the truth is that of all rows.
+    Both causes of a product have lagged edges in the truth; where there was none, with the weight of the product.
     `noise_variances` of a truth are those of the network's own noise, without hidden causes and with the variance of
     an ordinary site.
 
@@ -157,6 +175,12 @@ def simulate(
     [31, 31, 31]
     >>> fed.truth.W.shape, fed.truth.A.shape
     ((5, 5), (1, 5, 5))
+
+    >>> curved = simulate(d=5, n_sites=3, n_samples=90, effects="sigmoid")
+    >>> edge = curved.truth.edges().iloc[0]
+    >>> added = curved.truth.effect(edge.source, edge.target, edge.lag)
+    >>> added.kind, added([-1.0, 0.0, 1.0]).shape
+    ('sigmoid', (3,))
     """
     settings = SimulationSettings(
         d=d,
@@ -179,10 +203,12 @@ def simulate(
         burn_in=burn_in,
         variables=variables,
         mess=mess,
+        effects=effects,
+        interactions=interactions,
     )
-    arrays = simulate_arrays(settings, _generator(random_state))
+    arrays = simulate_arrays(settings, generator_of(random_state))
     names = list(arrays.variables)
-    truths: dict[int, DBN] = {}
+    truths: dict[int, TrueNetwork] = {}
     for system in arrays.systems.values():
         truths.setdefault(id(system), _truth(system, arrays))
     return SimulatedFederation(
@@ -197,11 +223,12 @@ def simulate(
     )
 
 
-def _truth(system: System, arrays: SimulatedArrays) -> DBN:
-    return DBN(system.W, system.A, arrays.variables, noise_variances=arrays.noise_variances)
+def _truth(system: System, arrays: SimulatedArrays) -> TrueNetwork:
+    return TrueNetwork(system, system.W, system.A, arrays.variables, arrays.noise_variances)
 
 
-def _generator(random_state: int | np.random.Generator | None) -> np.random.Generator:
+def generator_of(random_state: int | np.random.Generator | None) -> np.random.Generator:
+    """The generator of a seed, or the given one."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     is_seed = isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool)

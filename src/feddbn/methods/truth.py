@@ -2,7 +2,8 @@
 
 A shared truth is an ordinary stored network (``feddbn-dbn``); different ones are
 ``{"format": "feddbn-truths", "version": 1, "sites": {site: network}}``. Both may say
-under ``simulated`` how the data were drawn.
+under ``simulated`` how the data were drawn. A network that is not linear has a table of the function of every edge
+under ``functions``, and its products under ``interactions``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.methods.result import FORMAT as RESULT_FORMAT
 from feddbn.methods.result import Result, plain, read_json, write_json
 from feddbn.methods.simulation import SimulatedFederation
+from feddbn.methods.true_network import TrueNetwork
 from feddbn.model.dbn import DBN
 
 __all__ = [
@@ -40,9 +42,19 @@ def write_truth(federation: SimulatedFederation, path: str | Path) -> Path:
         "clusters": plain(federation.clusters),
     }
     if federation.is_homogeneous:
-        return write_json({**federation.truth.to_dict(), **extra}, path)
-    sites = {site: dbn.to_dict() for site, dbn in federation.truths.items()}
+        return write_json({**_stored(federation.truth), **extra}, path)
+    sites = {site: _stored(truth) for site, truth in federation.truths.items()}
     return write_json({"format": TRUTHS_FORMAT, "version": 1, "sites": sites, **extra}, path)
+
+
+def _stored(truth: TrueNetwork) -> dict[str, Any]:
+    if truth.is_linear:
+        return truth.to_dict()
+    return {
+        **truth.to_dict(),
+        "functions": plain(truth.functions()),
+        "interactions": plain(truth.interactions),
+    }
 
 
 def read_truth(path: str | Path) -> Truth:

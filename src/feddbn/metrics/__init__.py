@@ -1,5 +1,6 @@
 """Scores of a learned network against a known one."""
 
+from feddbn.metrics.curves import curve_error
 from feddbn.metrics.edges import EdgeScores, edge_scores, mean_scores, skeleton_scores
 from feddbn.metrics.ranking import RankingScores, ranking_scores
 from feddbn.metrics.weights import WeightError, weight_error
@@ -8,6 +9,7 @@ __all__ = [
     "EdgeScores",
     "RankingScores",
     "WeightError",
+    "curve_error",
     "edge_scores",
     "mean_scores",
     "ranking_scores",

@@ -1,19 +1,30 @@
 """Simulators with known truth."""
 
+from feddbn.sim.curves import EFFECTS, Curve
+from feddbn.sim.differential import Trajectories, lorenz96, lotka_volterra
 from feddbn.sim.federated import SimulatedArrays, simulate_arrays
 from feddbn.sim.mess import MESSES, Mess, MessNames
 from feddbn.sim.rivers import river_levels
 from feddbn.sim.settings import SimulationSettings, connectivity_degree
+from feddbn.sim.shapes import EdgeEffect, Product, Shapes
 from feddbn.sim.systems import System
 
 __all__ = [
+    "EFFECTS",
     "MESSES",
+    "Curve",
+    "EdgeEffect",
     "Mess",
     "MessNames",
+    "Product",
+    "Shapes",
     "SimulatedArrays",
     "SimulationSettings",
     "System",
+    "Trajectories",
     "connectivity_degree",
+    "lorenz96",
+    "lotka_volterra",
     "river_levels",
     "simulate_arrays",
 ]

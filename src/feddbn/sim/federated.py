@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.sim.bending import bend_systems, in_units_of_causes
 from feddbn.sim.mess.apply import MessyWorld
 from feddbn.sim.mess.noise import Shocks
 from feddbn.sim.series import advance, draw_shocks
@@ -52,16 +53,18 @@ class SimulatedArrays:
 
 
 def simulate_arrays(settings: SimulationSettings, rng: np.random.Generator) -> SimulatedArrays:
-    """Draw the systems, then every recording from a stream of its own; a mess has streams of its own, too.
+    """Draw the systems, then every recording from a stream of its own; a mess and curves have their own streams, too.
 
     The streams are derived from draws of `rng`, so a second call with the same generator gives new data.
     """
-    seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(3)
-    structure_seed, series_seed, mess_seed = seeds
+    seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(4)
+    structure_seed, series_seed, mess_seed, shape_seed = seeds
     world = MessyWorld(settings.mess_strengths, mess_seed, settings.variable_names)
     names = [f"site-{k}" for k in range(settings.n_sites)]
     systems, system_of_site = _draw_systems(settings, np.random.default_rng(structure_seed))
-    systems, scales = world.systems(systems), world.scales(settings.noise_scales)
+    shape_rng, scales = np.random.default_rng(shape_seed), world.scales(settings.noise_scales)
+    systems = bend_systems(world.systems(systems), settings, not _are_independent(settings), shape_rng)
+    systems = in_units_of_causes(systems, settings.noise, scales, shape_rng)
 
     m = settings.n_recordings
     sizes = [split_evenly(rows, m) for rows in settings.usable_rows]
@@ -75,7 +78,7 @@ def simulate_arrays(settings: SimulationSettings, rng: np.random.Generator) -> S
     series = advance(flat_systems, shocks, n_burned, world.effects(flat_systems, scales))
 
     clean = [series[k * m : (k + 1) * m] for k in range(settings.n_sites)]
-    truths = {id(system): world.truth(system) for system in systems}
+    truths = {id(system): world.truth(system.with_product_edges()) for system in systems}
     return SimulatedArrays(
         recordings=dict(zip(names, world.rows(clean), strict=True)),
         systems={name: truths[id(systems[s])] for name, s in zip(names, system_of_site, strict=True)},
@@ -89,17 +92,14 @@ def simulate_arrays(settings: SimulationSettings, rng: np.random.Generator) -> S
 def _draw_systems(settings: SimulationSettings, rng: np.random.Generator) -> tuple[list[System], list[int]]:
     """The different systems and, for every site, the number of the one it follows."""
     heterogeneity = settings.heterogeneity
-    is_mixed = settings.connectivity == "mixed"
     if settings.n_clusters is not None:
         n_systems = settings.n_clusters
-        if heterogeneity == 0 and not is_mixed:
-            heterogeneity = "independent"
     else:
-        n_systems = 1 if heterogeneity == 0 and not is_mixed else settings.n_sites
+        n_systems = 1 if heterogeneity == 0 and settings.connectivity != "mixed" else settings.n_sites
     degrees = _degrees(settings, n_systems)
 
     systems: list[System]
-    if heterogeneity == "independent":
+    if _are_independent(settings):
         systems = [draw_system(settings, degree, rng) for degree in degrees]
     else:
         backbone = draw_system(settings, max(degrees), rng)
@@ -111,6 +111,13 @@ def _draw_systems(settings: SimulationSettings, rng: np.random.Generator) -> tup
         if heterogeneity != 0:
             systems = [vary_system(system, float(heterogeneity), settings, rng) for system in systems]
     return systems, [k % n_systems for k in range(settings.n_sites)]
+
+
+def _are_independent(settings: SimulationSettings) -> bool:
+    """Whether the systems have nothing in common; clusters without heterogeneity have not."""
+    if settings.heterogeneity == 0 and settings.connectivity != "mixed":
+        return settings.n_clusters is not None
+    return settings.heterogeneity == "independent"
 
 
 def _degrees(settings: SimulationSettings, n_systems: int) -> list[float]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.sim.curved_series import Stepper
 from feddbn.sim.noise import draw_noise
 from feddbn.sim.systems import System
 
@@ -54,8 +55,8 @@ def advance(
 ) -> list[FloatArray]:
     """One (rows, d) array per recording r, from ``systems[r]`` and its noise, without the first `n_burned` rows.
 
-    ``x_t = (sum_l x_{t-l} A_l + u_t)(I - W)^{-1}`` from ``x = 0``, unless `effects` says otherwise. Recordings of the
-    same length advance together, so the Python loop runs over time and not over recordings.
+    ``x_t = (sum_l x_{t-l} A_l + u_t)(I - W)^{-1}`` from ``x = 0``, unless `effects` or the shapes of systems say
+    otherwise. Recordings of the same length advance together, so the Python loop runs over time and not over recordings.
     """
     outcome: list[FloatArray | None] = [None] * len(systems)
     by_length: dict[int, list[int]] = {}
@@ -64,11 +65,13 @@ def advance(
     for length, members in by_length.items():
         stacked = np.stack([shocks[r] for r in members], axis=1)
         group = [systems[r] for r in members]
-        if effects is None or effects.are_plain:
+        later = group if effects is None or effects.later is None else [effects.later[r] for r in members]
+        middle = n_burned + (length - n_burned) // 2
+        if group[0].shapes is not None:
+            paths = _curved(group, later, middle, stacked)
+        elif effects is None or effects.are_plain:
             paths = _linear(group, stacked)
         else:
-            later = group if effects.later is None else [effects.later[r] for r in members]
-            middle = n_burned + (length - n_burned) // 2
             paths = _step_by_step(group, later, middle, effects.shape or _same, stacked)
         for column, r in enumerate(members):
             outcome[r] = np.ascontiguousarray(paths[n_burned:, column])
@@ -88,6 +91,14 @@ def _linear(systems: list[System], shocks: FloatArray) -> FloatArray:
         for lag in range(1, min(t, len(B)) + 1):
             x[t] += x[t - lag] @ B[lag - 1]
     return x.reshape(shocks.shape)
+
+
+def _curved(systems: list[System], later: list[System], middle: int, shocks: FloatArray) -> FloatArray:
+    """(T, R, d) paths of systems with shapes, with `later` systems from row `middle` on."""
+    if later is systems:
+        return Stepper(systems).advance(shocks, shocks[:0])
+    first = Stepper(systems).advance(shocks[:middle], shocks[:0])
+    return np.concatenate([first, Stepper(later).advance(shocks[middle:], first)])
 
 
 def _same(x: FloatArray) -> FloatArray:

@@ -10,11 +10,19 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
+from feddbn.sim.curves import EFFECTS
 from feddbn.sim.graphs import GRAPHS
 from feddbn.sim.mess.table import MessNames, resolve_mess
 from feddbn.sim.noise import NOISE_FAMILIES
 
-__all__ = ["CONNECTIVITIES", "SimulationSettings", "connectivity_degree"]
+__all__ = [
+    "CONNECTIVITIES",
+    "SimulationSettings",
+    "check_number",
+    "check_whole",
+    "connectivity_degree",
+    "split_evenly",
+]
 
 CONNECTIVITIES = ("low", "high", "mixed")
 
@@ -59,14 +67,16 @@ class SimulationSettings:
     burn_in: int = 300
     variables: Sequence[str] | None = None
     mess: MessNames = None
+    effects: str = "linear"
+    interactions: float = 0
 
     def __post_init__(self) -> None:
         for name, least in (("d", 1), ("n_lags", 0), ("n_sites", 1), ("n_samples", 1)):
-            _whole(name, getattr(self, name), least)
-        _whole("n_recordings", self.n_recordings, 1)
-        _whole("burn_in", self.burn_in, 0)
+            check_whole(name, getattr(self, name), least)
+        check_whole("n_recordings", self.n_recordings, 1)
+        check_whole("burn_in", self.burn_in, 0)
         for name, least_number in (("mean_degree", 0.0), ("lag_degree", 0.0), ("decay", 1.0)):
-            _number(name, getattr(self, name), least_number)
+            check_number(name, getattr(self, name), least_number)
         _range("w_range", self.w_range)
         if self.a_range is not None:
             _range("a_range", self.a_range)
@@ -78,6 +88,35 @@ class SimulationSettings:
         self._check_sizes()
         self._check_variables()
         object.__setattr__(self, "mess", self.mess_strengths)
+        _choice("effects", self.effects, EFFECTS)
+        self._check_interactions()
+
+    def _check_interactions(self) -> None:
+        value = self.interactions
+        is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        if not is_number or not (
+            0 <= value < 1 or (math.isfinite(value) and value >= 1 and value == round(value))
+        ):
+            raise ParameterError(
+                "interactions must be a whole number (products of two lagged causes in a network) or a share below 1 "
+                f"(as many for each lagged edge), got {value!r}."
+            )
+        if value and (self.d < 2 or self.n_lags < 1):
+            raise ParameterError(
+                f"interactions={value!r} need two lagged causes, got d={self.d} and n_lags={self.n_lags}; "
+                "use d >= 2 and n_lags >= 1, or interactions=0."
+            )
+        most = self.d * self.n_lags**2 * math.comb(self.d, 2)
+        if value > most:
+            raise ParameterError(
+                f"interactions={value!r} is more than the {most} there can be with d={self.d} and n_lags={self.n_lags}."
+            )
+        shaped = [name for name in ("tanh", "squares") if name in self.mess_strengths]
+        if shaped and (self.effects != "linear" or value):
+            raise ParameterError(
+                f"mess={shaped[0]!r} shapes all effects, and so does effects={self.effects!r} with interactions={value!r}; "
+                "leave one of them out."
+            )
 
     def _check_heterogeneity(self) -> None:
         value = self.heterogeneity
@@ -88,7 +127,7 @@ class SimulationSettings:
                 "0 gives every site the same graph."
             )
         if self.n_clusters is not None:
-            _whole("n_clusters", self.n_clusters, 1)
+            check_whole("n_clusters", self.n_clusters, 1)
             if self.n_clusters > self.n_sites:
                 raise ParameterError(
                     f"n_clusters={self.n_clusters} is more than n_sites={self.n_sites}; "
@@ -110,7 +149,7 @@ class SimulationSettings:
                     f"site_sizes must hold {self.n_sites} numbers, one per site, got {self.site_sizes!r}."
                 )
             for size in self.site_sizes:
-                _whole("site_sizes", size, 1)
+                check_whole("site_sizes", size, 1)
         smallest = min(self.usable_rows)
         if smallest < self.n_recordings:
             raise ParameterError(
@@ -163,12 +202,14 @@ def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
     return tuple(share + (part < remainder) for part in range(n_parts))
 
 
-def _whole(name: str, value: object, least: int) -> None:
+def check_whole(name: str, value: object, least: int) -> None:
+    """Refuse what is no whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}.")
 
 
-def _number(name: str, value: object, least: float) -> None:
+def check_number(name: str, value: object, least: float) -> None:
+    """Refuse what is no finite number of at least `least`."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or value < least:  # type: ignore[arg-type,operator]
         raise ParameterError(f"{name} must be a finite number of at least {least:g}, got {value!r}.")

@@ -1,10 +1,13 @@
-"""Stable linear systems with known structure, alone or as variations of one backbone.
+"""Stable systems with known structure, alone or as variations of one backbone.
 
 A system is ``x_t = x_t W + sum_l x_{t-l} A_l + u_t``. Its reduced form ``x_t = sum_l x_{t-l} B_l + v_t`` has
 ``B_l = A_l (I - W)^{-1}`` and is stable iff the companion matrix of the B_l has a spectral radius below 1.
 Every random choice here is redrawn until the radius is at most `MAX_RADIUS`. If `MAX_DRAWS` draws do not
 suffice (dense, strongly weighted systems), the best draw is damped: ``A_l -> c^l A_l`` multiplies every
 companion eigenvalue by c exactly, so the structure is kept, and `lag_damping` records c.
+
+Edges may have curves and causes may act by products (`Shapes`). These are bounded, and W has no cycles: such a system
+is stable if its linear part, all curves and products left out, is stable.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.sim.curves import flat_curve
 from feddbn.sim.graphs import BoolArray, IntArray, draw_dag, draw_lag_graph, draw_weights
 from feddbn.sim.settings import SimulationSettings
+from feddbn.sim.shapes import Edge, EdgeEffect, Shapes
 
 __all__ = ["MAX_RADIUS", "System", "draw_system", "first_stable", "thin_system", "vary_system"]
 
@@ -38,16 +43,60 @@ class System:
         (d,) a causal order: W has no edge from a later to an earlier variable.
     lag_damping
         c in (0, 1]: 1 unless the system had to be damped to be stable.
+    shapes
+        Curves of edges and products of causes; None if all is linear.
     """
 
     W: FloatArray
     A: FloatArray
     order: IntArray
     lag_damping: float = 1.0
+    shapes: Shapes | None = None
+
+    @property
+    def edges(self) -> list[Edge]:
+        """Every edge as (lag, from, to), those within a moment first."""
+        stack = np.concatenate([self.W[None], self.A])
+        return [(int(lag), int(i), int(j)) for lag, i, j in np.argwhere(stack)]
+
+    def weight(self, edge: Edge) -> float:
+        """The weight of an edge."""
+        lag, i, j = edge
+        return float(self.A[lag - 1, i, j] if lag else self.W[i, j])
+
+    def effect(self, edge: Edge) -> EdgeEffect:
+        """The function of an edge."""
+        shapes = self.shapes
+        if shapes is None:
+            return EdgeEffect("linear", self.weight(edge), 0.0, 1.0, None)
+        curve, i = shapes.curves.get(edge), edge[1]
+        kind = "linear" if curve is None else curve.kind
+        return EdgeEffect(kind, self.weight(edge), float(shapes.centre[i]), float(shapes.scale[i]), curve)
+
+    @property
+    def linear_part(self) -> System:
+        """The system without curved edges and products."""
+        if self.shapes is None:
+            return self
+        W, A = self.W.copy(), self.A.copy()
+        for lag, i, j in self.shapes.curves:
+            (A[lag - 1] if lag else W)[i, j] = 0.0
+        return replace(self, W=W, A=A, shapes=None)
+
+    def with_product_edges(self) -> System:
+        """The system as a truth: a cause that acts through a product only has an edge with the product's weight."""
+        if self.shapes is None or not self.shapes.products:
+            return self
+        A, curves = self.A.copy(), dict(self.shapes.curves)
+        for product in self.shapes.products:
+            for lag, i, j in product.edges:
+                if not A[lag - 1, i, j]:
+                    A[lag - 1, i, j], curves[lag, i, j] = product.weight, flat_curve()
+        return replace(self, A=A, shapes=replace(self.shapes, curves=curves))
 
     @property
     def reduced(self) -> FloatArray:
-        """(p, d, d) ``B_l = A_l (I - W)^{-1}``."""
+        """(p, d, d) ``B_l = A_l (I - W)^{-1}``, of a linear system."""
         return self.A @ self.mixing
 
     @property
@@ -57,18 +106,25 @@ class System:
 
     @property
     def spectral_radius(self) -> float:
-        """The largest modulus of an eigenvalue of the companion matrix; 0 without lags."""
-        p, d = len(self.A), len(self.W)
-        if p == 0:
+        """The largest modulus of an eigenvalue of the companion matrix of the linear part; 0 without lags."""
+        if len(self.A) == 0:
             return 0.0
+        return float(np.abs(np.linalg.eigvals(self.linear_part.companion)).max())
+
+    @property
+    def companion(self) -> FloatArray:
+        """(p d, p d): ``[x_t, ..., x_{t-p+1}] = [x_{t-1}, ..., x_{t-p}] @ companion`` plus noise, if all were linear."""
+        p, d = len(self.A), len(self.W)
         companion = np.eye(p * d, k=d)
         companion[:, :d] = self.reduced.reshape(p * d, d)
-        return float(np.abs(np.linalg.eigvals(companion)).max())
+        return companion
 
     def damped(self, factor: float) -> System:
-        """The system with every companion eigenvalue multiplied by `factor`."""
+        """The system with every companion eigenvalue multiplied by `factor`, and products as much smaller as lagged edges."""
         powers = factor ** np.arange(1, len(self.A) + 1)
-        return replace(self, A=self.A * powers[:, None, None], lag_damping=self.lag_damping * factor)
+        shapes = None if self.shapes is None else self.shapes.damped(factor)
+        damping = self.lag_damping * factor
+        return replace(self, A=self.A * powers[:, None, None], lag_damping=damping, shapes=shapes)
 
 
 def draw_system(settings: SimulationSettings, mean_degree: float, rng: np.random.Generator) -> System:

@@ -102,7 +102,7 @@ def test_equal_variances_leave_nothing_open():
 
 def test_feature_models_have_directions_by_time():
     fed = feddbn.simulate(d=3, n_sites=2, n_samples=120, random_state=1)
-    table = OneShotDBN(features="quadratic").fit(fed.sites).edge_probabilities_
+    table = OneShotDBN(features="quadratic", smoothing=1.0).fit(fed.sites).edge_probabilities_
     assert (table["presence"] == table["probability"]).all()
     assert table["oriented"].all()
 

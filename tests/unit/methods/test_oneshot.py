@@ -183,8 +183,23 @@ def test_unit_scale_searches_on_standardised_variables():
             {"search": "dynotears", "l1_penalty": -1.0},
             "l1_penalty=-1.0 must be a number of at least 0 or 'path'",
         ),
-        ({"features": "quadratic", "n_lags": "auto"}, "need n_lags of at least 1, got 'auto'"),
-        ({"smoothing": 0.5, "required_edges": [(0, 1, 1)]}, "go with neither required_edges nor"),
+        ({"smoothing": 0.5, "n_lags": "auto"}, "need n_lags of at least 1, got 'auto'"),
+        (
+            {"smoothing": 0.5, "required_edges": [(0, 1, 1)]},
+            "go with neither required_edges, interactions nor",
+        ),
+        (
+            {"features": "spline", "search": "dynotears"},
+            "features='spline' needs search='order', got search='dynotears'",
+        ),
+        (
+            {"interactions": True},
+            "interactions=True needs features='spline' or 'quadratic', got features='auto'",
+        ),
+        (
+            {"interactions": True, "features": "spline", "n_lags": 0},
+            "interactions=True is about lagged variables and needs n_lags of at least 1",
+        ),
         ({"smoothing": 2.0}, r"smoothing=2.0 must be a number in \(0, 1\], 'auto' or None"),
     ],
 )

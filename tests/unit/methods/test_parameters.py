@@ -68,6 +68,7 @@ WRONG = {
     "use_nongaussian": ["yes", None, 1, []],
     "check_residuals": ["yes", None, 1, []],
     "features": [None, 5, ["linear"], ""],
+    "interactions": [None, 1, "yes"],
     "smoothing": ["much", 0, 2.0, -0.5, True, [0.5]],
     "center_by": [5, True, ["u"], ""],
     "baseline": [["u"], {}, object()],

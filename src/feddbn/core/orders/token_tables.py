@@ -48,13 +48,13 @@ class TokenTable(NodeTable):
         """Recompute the summed weights; `hyper` gives the noise variance, if it is common, and the prior odds."""
         known = self.regressions
         rss, charge = token_subset_fits(known, self.columns, self.node)
-        if free:
-            weight = -(known.n - 1) / 2 * np.log(rss)
-        else:
-            weight = -rss * (known.total[self.node] / (2 * hyper.noise_variance))
-        weight = weight - charge / 2 - self.n_all * token_price(known.q) / 2
+        size = known.total[self.node] / (2 * hyper.noise_variance)
+        fit = -(known.n - 1) / 2 * np.log(rss) if free else -size * rss
+        weight = np.asarray(fit - charge / 2 - self.n_all * token_price(known.q) / 2)
         weight[~self.possible] = -np.inf
         self.log_sum = subset_sums(weight)
+        # What is explained is only asked for where a prior is fitted.
+        self.log_fit = np.full_like(self.log_sum, -np.inf)
 
 
 def token_subset_fits(

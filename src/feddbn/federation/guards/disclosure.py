@@ -28,6 +28,7 @@ from feddbn.core.designs.recordings import Recording, SiteData
 from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.scope_guard import Asked
+from feddbn.federation.programs.curved_moments import CurvedMomentsQuestion, local_curved_moments
 from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
 from feddbn.federation.programs.folds import held_out_part, training_part
 from feddbn.federation.programs.held_out import HeldOutQuestion
@@ -86,7 +87,7 @@ class DisclosureGuard(Guard):
             task = replace(task, question=replace(question, limits=None, far=TAIL))
         elif question.reads_incomplete_rows or question.is_look:
             n_rows += n_incomplete
-        q = (question.n_lags + 1) * len(here.data.variables)
+        q = question.n_columns * len(here.data.variables) // question.d
         policy.check_rows(n_rows, 0 if question.is_look or isinstance(question, HeldOutQuestion) else q)
         policy.check_share(n_rows, self._study.rows if question.told_rows is None else question.told_rows)
         self._check_projections(here, question, n_rows)
@@ -122,7 +123,10 @@ class DisclosureGuard(Guard):
         if isinstance(question, ResidualsQuestion):
             self._policy.check_rows(n_rows, self._asked.size_of(question.constants[-1].what))
         coefficients, offset = question.projected
-        moments = local_moments(here, question)[1]
+        if isinstance(question, CurvedMomentsQuestion):
+            moments = local_curved_moments(here, question)
+        else:
+            moments = local_moments(here, question)[1]
         square = np.sum(coefficients * (moments.scatter @ coefficients), axis=0) / moments.n
         # Where recordings lose their own means, so do residuals.
         mean = 0.0 * offset if question.center == "recording" else moments.mean @ coefficients - offset

@@ -51,7 +51,7 @@ def tasks_of(study: Study) -> tuple[str, ...]:
         scales = ("deviation-shares",) if given.get("spikes") == "remove" else ()
         return *(task for task in method.tasks if task in _WITH_NOISE and task not in left_out), *scales
     further = method.further_tasks
-    if _has_features(given):
+    if _is_lagged_only(given):
         return tuple(task for task in further if task.startswith("feature"))
     compares = given.get("on_disagreement", "ignore") != "ignore"
     left_out = {"unit-norms"} | (set() if compares or _looks(given) else {*_LOOK})
@@ -64,6 +64,8 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     # In studies the shape of the noise is looked at only if they say so.
     if given.get("use_nongaussian", False) is not False:
         wanted += [task for task in further if task == "residual-features"]
+    if given.get("features", "linear") != "linear":
+        wanted += [task for task in further if task.startswith("curved")]
     if method.selects and study.held_out:
         wanted += [task for task in further if task.startswith("held-out")]
     if given.get("n_clusters", 1) != 1 or "n_clusters" in study.select.grid:
@@ -116,9 +118,8 @@ def scope_of(study: Study, max_lags: int) -> Scope:
     )
 
 
-def _has_features(given: Mapping[str, Any]) -> bool:
-    is_mapped = given.get("features", "linear") != "linear"
-    return is_mapped or any(given.get(name) is not None for name in ("smoothing", "center_by"))
+def _is_lagged_only(given: Mapping[str, Any]) -> bool:
+    return any(given.get(name) is not None for name in ("smoothing", "center_by"))
 
 
 def _looks(parameters: Mapping[str, Any]) -> bool:

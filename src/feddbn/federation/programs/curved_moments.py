@@ -39,7 +39,14 @@ from feddbn.federation.protocol.site import (
 )
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["MAPS", "CurvedMomentsQuestion", "all_products", "curved_moments_program"]
+__all__ = [
+    "MAPS",
+    "CurvedMoments",
+    "CurvedMomentsQuestion",
+    "curved_moments_program",
+    "curved_recordings",
+    "local_curved_moments",
+]
 
 MAPS = {"spline": CURVE, "quadratic": BEND}
 """Which part of a design stands for which choice of `features`; a map of a user's own stands for itself."""
@@ -112,14 +119,33 @@ class CurvedMomentsQuestion(RowsQuestion):
         )
 
     @property
-    def n_parameters(self) -> int:
-        """Columns that a row has: what rows are counted against."""
+    def n_columns(self) -> int:
+        """Columns of the curved design."""
         return self.curved.q
 
 
-def all_products(d: int, n_lags: int) -> tuple[tuple[int, int, int], ...]:
-    """Every product of two different variables at one lag."""
-    return tuple((a, b, lag) for lag in range(1, n_lags + 1) for a in range(d) for b in range(a + 1, d))
+@dataclass(frozen=True)
+class CurvedMoments:
+    """What a sum over curved rows told.
+
+    Attributes
+    ----------
+    moments
+        In the public units of the design.
+    question
+        What was asked.
+    level
+        (d,) where the variables are 0 in these units: their means, where recordings lost their own those of all rows.
+    """
+
+    moments: Moments
+    question: CurvedMomentsQuestion
+    level: FloatArray
+
+    @property
+    def design(self) -> Design:
+        """The design whose columns they are, about the level."""
+        return replace(self.question.curved, origin=tuple(self.level.tolist()))
 
 
 def curved_moments_program(
@@ -129,7 +155,7 @@ def curved_moments_program(
     features: str,
     center: str = "none",
     products: tuple[tuple[int, int, int], ...] = (),
-) -> ServerProgram[tuple[Moments, Design]]:
+) -> ServerProgram[CurvedMoments]:
     """Ask for the cross-products of a curved design; `plain` are the moments of the rows themselves.
 
     Returns them as from as many rows as `plain` has: where cells are empty, fewer than there are.
@@ -148,28 +174,31 @@ def curved_moments_program(
         products=tuple(number for product in products for number in product),
     )
     answer = yield Task(question)
-    design = question.curved
-    moments = Moments.from_sums(answer.value, design.q)
+    moments = Moments.from_sums(answer.value, question.curved.q)
     share = plain.n / moments.n
-    moments = Moments(plain.n, moments.mean, moments.scatter * share)
-    # A network's levels are those of all rows.
-    return moments, replace(design, origin=tuple(plain.mean[:d].tolist()))
+    return CurvedMoments(Moments(plain.n, moments.mean, moments.scatter * share), question, plain.mean[:d])
 
 
-def _recordings(here: Here, question: CurvedMomentsQuestion) -> Iterator[Recording]:
+def curved_recordings(here: Here, question: CurvedMomentsQuestion) -> Iterator[Recording]:
+    """The recordings of a site as functions are formed of them: without what is their own, and without empty cells."""
     data = training_site(question.treated(here.data), question.fold)
     if question.center == "recording" or question.row_model is not None:
         data = FilledSite(data, question.nuisance, question.row_model, _SEED)
     return map(CompleteRows, data.recordings())
 
 
-def _answer(here: Here, question: CurvedMomentsQuestion) -> tuple[SiteState, FloatArray]:
+def local_curved_moments(here: Here, question: CurvedMomentsQuestion) -> Moments:
+    """The moments of a site's rows of a curved design; none if it abstains."""
     question.require_variables(here.data)
     total = Moments.empty(question.curved.q)
     if not question.abstains(here.state):
-        for recording in _recordings(here, question):
+        for recording in curved_recordings(here, question):
             total = total.merge(recording_gram(question.curved, recording).moments)
-    return here.state, total.to_sums()
+    return total
+
+
+def _answer(here: Here, question: CurvedMomentsQuestion) -> tuple[SiteState, FloatArray]:
+    return here.state, local_curved_moments(here, question).to_sums()
 
 
 register_site_task(

@@ -16,15 +16,18 @@ import numpy as np
 from feddbn.core.designs.design import Design
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.curved_design import CurvedNetwork, curved_network, in_data_units, tokens_of
+from feddbn.core.orders.interactions import products_to_ask
 from feddbn.core.orders.learn import LearnOptions, choose_lags
 from feddbn.core.orders.learn_curved import CurvedLearned, learn_curved, straight_score
+from feddbn.core.orders.tokens import TokenRegressions
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.residual_checks import ResidualChecks
+from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.federation.programs.checked_oneshot import checked_oneshot_program
-from feddbn.federation.programs.curved_moments import all_products, curved_moments_program
+from feddbn.federation.programs.curved_checks import curved_checks_program
+from feddbn.federation.programs.curved_moments import CurvedMoments, curved_moments_program
 from feddbn.federation.programs.network_checks import ResidualReport
 from feddbn.federation.programs.oneshot import OneShotOptions, OneShotOutcome, counted, first_look
-from feddbn.federation.programs.treatment import asked_moments_program
+from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram
 
@@ -71,8 +74,9 @@ def curved_program(
     options: OneShotOptions,
     curves: CurveOptions,
     rng: np.random.Generator,
-) -> ServerProgram[CurvedOutcome]:
-    """Ask, and learn a network of straight and curved edges."""
+    looks: bool = True,
+) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None, CurvedOutcome]]:
+    """Ask, learn a network of straight and curved edges, and look at its residuals if asked to."""
     d = len(variables)
     asked, n_sums = yield from counted(
         asked_moments_program(variables, options.n_lags, options.wishes, False)
@@ -82,41 +86,82 @@ def curved_program(
     if options.choose_n_lags:
         n_lags, lag_scores = choose_lags(working, d, n_lags, constraints, options.learn.criterion, "free")
     kept = np.arange((n_lags + 1) * d)
-    plain = asked.moments.select(kept)
     limits = EdgeConstraints(constraints.allowed[kept], constraints.required[kept])
-    learned, moments, design = yield from treated(
-        _learned(variables, n_lags, plain, asked.center, limits, options, curves, rng), asked.treatment
-    )
-    outcome = OneShotOutcome(learned.learned, plain, n_lags, lag_scores, None, n_sums + 1, asked)
-    network = curved_network(moments, design, learned.tokens)
-    return CurvedOutcome(outcome, learned.tokens, network, design)
+    given = OneShotGiven(asked, asked.moments.select(kept), n_lags, limits)
+
+    def learning() -> ServerProgram[tuple[CurvedLearned, CurvedMoments, ResidualChecks | None]]:
+        learned, told = yield from _learned(variables, given, options, curves, rng)
+        checks = None
+        if looks and n_lags:
+            checks = yield from _checked(told, learned, variables, options, asked)
+        return learned, told, checks
+
+    learned, told, checks = yield from treated(learning(), asked.treatment)
+    n_sums += 1 + (checks is not None)
+    outcome = OneShotOutcome(learned.learned, given.moments, n_lags, lag_scores, None, n_sums, asked)
+    report = None if checks is None else _report(checks)
+    return outcome, report, _curved(outcome, learned, told)
+
+
+@dataclass(frozen=True)
+class OneShotGiven:
+    """What is known before curves are asked about: the first sums, and the moments and limits for a number of lags."""
+
+    asked: AskedMoments
+    moments: Moments
+    n_lags: int
+    limits: EdgeConstraints
 
 
 def _learned(
     variables: tuple[str, ...],
-    n_lags: int,
-    plain: Moments,
-    center: str,
-    limits: EdgeConstraints,
+    given: OneShotGiven,
     options: OneShotOptions,
     curves: CurveOptions,
     rng: np.random.Generator,
-) -> ServerProgram[tuple[CurvedLearned, Moments, Design]]:
-    products = all_products(len(variables), n_lags) if curves.interactions else ()
-    moments, design = yield from curved_moments_program(
-        variables, n_lags, plain, curves.features, center, products
+) -> ServerProgram[tuple[CurvedLearned, CurvedMoments]]:
+    products: tuple[tuple[int, int, int], ...] = ()
+    if curves.interactions:
+        products = products_to_ask(given.moments, len(variables), given.n_lags, given.limits)
+    told = yield from curved_moments_program(
+        variables, given.n_lags, given.moments, curves.features, given.asked.center, products
     )
-    moments = in_data_units(moments, design)
-    working = moments
-    if options.scale == "federated":
-        sd = np.ones(moments.q)
-        sd[: (n_lags + 1) * design.d] = np.tile(design.scale, n_lags + 1)
-        working = moments.scaled(sd)
+    # In public units all variables have variance 1; equal noise variances are meant in the units of the data.
+    working = told.moments if options.scale == "federated" else in_data_units(told.moments, told.design)
     learn: LearnOptions = options.learn
     if options.wishes.input_places(variables) and learn.noise_variance == "auto":
         # How an input varies is no noise: it must not count where noise variances are compared.
         learn = replace(learn, noise_variance="free")
-    return learn_curved(working, tokens_of(design), limits, learn, rng), moments, design
+    return learn_curved(working, tokens_of(told.design), given.limits, learn, rng), told
+
+
+def _checked(
+    told: CurvedMoments,
+    learned: CurvedLearned,
+    variables: tuple[str, ...],
+    options: OneShotOptions,
+    asked: AskedMoments,
+) -> ServerProgram[ResidualChecks]:
+    """Ask about the residuals of a network with curves."""
+    regressions = TokenRegressions(told.moments.scatter, told.moments.n, tokens_of(told.design))
+    weights = [regressions.coefficients(j, tokens)[:2] for j, tokens in enumerate(learned.tokens)]
+    share = asked.rank / asked.n_rows if asked.n_rows else 0.0
+    inputs = options.wishes.input_places(variables)
+    return (yield from curved_checks_program(told, weights, inputs, share))
+
+
+def _report(checks: ResidualChecks) -> ResidualReport:
+    """What the residuals of a network with curves say; it stays as it is, whatever they say."""
+    found = violations(checks)
+    factor = checks.inflation if "volatility" in found else 1.0
+    return ResidualReport(checks, found, found, n_effective=checks.n / factor, looked_only=True)
+
+
+def _curved(
+    outcome: OneShotOutcome, learned: CurvedLearned, told: CurvedMoments, gain: float | None = None
+) -> CurvedOutcome:
+    network = curved_network(in_data_units(told.moments, told.design), told.design, learned.tokens)
+    return CurvedOutcome(outcome, learned.tokens, network, told.design, gain)
 
 
 def auto_program(
@@ -135,18 +180,19 @@ def auto_program(
         assert outcome.asked is not None
         n_lines = (outcome.n_lags + 1) * len(variables)
         limits = EdgeConstraints(constraints.allowed[:n_lines], constraints.required[:n_lines])
-        learned, moments, design = yield from _learned(
-            variables, outcome.n_lags, outcome.moments, outcome.asked.center, limits, options, curves, rng
-        )
+        given = OneShotGiven(outcome.asked, outcome.moments, outcome.n_lags, limits)
+        learned, told = yield from _learned(variables, given, options, curves, rng)
         outcome = replace(outcome, n_sums=outcome.n_sums + 1)
         gain = straight_score(learned, outcome.learned) - learned.learned.score
         has_curves = any(t >= n_lines for parents in learned.tokens for t in parents)
         if gain < CLEAR_GAIN or not has_curves:
             return outcome, None
         outcome = replace(outcome, learned=learned.learned, nongaussian=None)
-        network = curved_network(moments, design, learned.tokens)
-        taken.append(CurvedOutcome(outcome, learned.tokens, network, design, gain))
-        return outcome, ResidualReport(checks, ("curvature",), (), n_effective=outcome.moments.n)
+        if outcome.n_lags:
+            checks = yield from _checked(told, learned, variables, options, given.asked)
+            outcome = replace(outcome, n_sums=outcome.n_sums + 1)
+        taken.append(_curved(outcome, learned, told, gain))
+        return outcome, _report(checks)
 
     outcome, report = yield from checked_oneshot_program(variables, constraints, options, rng, instead)
     return outcome, report, taken[0] if taken else None

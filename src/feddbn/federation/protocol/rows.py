@@ -243,6 +243,11 @@ class RowsQuestion(Question):
         """Number of columns of a row."""
         return (self.n_lags + 1) * self.d
 
+    @property
+    def n_columns(self) -> int:
+        """Columns whose products an answer tells: what rows are counted against."""
+        return self.q
+
     def sizes(self) -> Mapping[str, int]:
         """D variables, q columns."""
         return {"d": self.d, "q": self.q, "q and a mean": self.q + 1}

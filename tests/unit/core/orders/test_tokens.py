@@ -1,4 +1,4 @@
-"""Tokens: evidence against the density of a multivariate normal, moves against fits from scratch, searches against all orders."""
+"""Tokens: evidence against a multivariate normal, moves against fits from scratch, searches against all orders."""
 
 import itertools
 

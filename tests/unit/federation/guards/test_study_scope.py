@@ -20,7 +20,13 @@ def study(method="oneshot", parameters=None, **more):
         ("oneshot", {}, {}, "survey spikes pairs moments residual-checks"),
         ("oneshot", {**PLAIN, "check_residuals": False}, {}, "moments"),
         ("oneshot", {**PLAIN, "use_nongaussian": "auto"}, {}, "moments residual-checks residual-features"),
-        ("oneshot", {"features": "spline"}, {}, "feature-scale feature-moments"),
+        ("oneshot", {"features": "spline", "smoothing": 0.5}, {}, "feature-scale feature-moments"),
+        (
+            "oneshot",
+            {"features": "spline"},
+            {},
+            "survey spikes pairs moments residual-checks curved-moments curved-checks",
+        ),
         ("oneshot", {"center_by": "recording"}, {}, "feature-scale feature-moments"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "moments unit-norms"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "moments"),
@@ -87,9 +93,9 @@ def test_a_method_of_another_package_is_bounded_by_the_policy_alone():
 
 
 def test_a_study_that_is_sure_to_ask_for_what_is_not_listed_does_not_begin():
-    with pytest.raises(SiteRefused, match="will ask for the tasks feature-scale, feature-moments, which"):
+    with pytest.raises(SiteRefused, match="will ask for the tasks curved-moments, curved-checks, which"):
         check_tasks(SitePolicy(), study(parameters={"features": "spline"}))
-    listed = SitePolicy(tasks=("feature-scale", "feature-moments"))
+    listed = SitePolicy(tasks=(*SitePolicy().tasks, "curved-moments", "curved-checks"))
     with pytest.raises(SiteRefused, match="sums 'spline' features; this site's policy lists linear"):
         check_tasks(listed, study(parameters={"features": "spline"}))
     check_tasks(SitePolicy(), study())

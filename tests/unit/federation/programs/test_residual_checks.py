@@ -81,11 +81,11 @@ def test_sites_together_give_the_sum_of_sites_alone(make):
 
 def test_a_site_without_a_row_for_one_lag_more_is_counted():
     data = [[np.ones((2, 3))], *tables()]
-    _, may_add = run_program(
+    _, may_add, _ = run_program(
         residual_checks_program(NAMES, 1, np.eye(6, 3), np.zeros(3)), InProcessFederation(sites(data))
     )
     assert not may_add
-    sums, may_add = run_program(
+    sums, may_add, _ = run_program(
         residual_checks_program(NAMES, 1, np.eye(6, 3), np.zeros(3)), InProcessFederation(sites(tables()))
     )
     assert may_add
@@ -94,7 +94,7 @@ def test_a_site_without_a_row_for_one_lag_more_is_counted():
 
 def test_networks_without_lags_are_asked_with_one_that_does_nothing():
     data = tables()
-    sums, _ = run_program(
+    sums, _, _ = run_program(
         residual_checks_program(NAMES, 0, np.eye(3), np.zeros(3)), InProcessFederation(sites(data))
     )
     assert isinstance(sums, ResidualSums)

@@ -1,0 +1,215 @@
+"""Series of nonlinear differential equations with known graphs: Lorenz-96 and predators with their prey."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.errors import ParameterError
+from feddbn.sim.settings import check_number, check_whole
+
+__all__ = [
+    "Trajectories",
+    "lorenz96",
+    "lorenz96_slope",
+    "lotka_volterra",
+    "lotka_volterra_slope",
+    "runge_kutta",
+]
+
+Slope = Callable[[FloatArray], FloatArray]
+
+_LARGEST_STEP = 0.005
+_BURN_IN = 20.0  # Units of time; both systems forget their start within a few.
+_GROWTH, _CAPACITY, _DEATH = 1.0, 5.0, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """Independent recordings of one system.
+
+    Attributes
+    ----------
+    recordings
+        One (n_rows, d) array per site.
+    graph
+        (d, d), [from, to]: which variable's equation has which other one in it. A variable's own past is one of its
+        causes.
+    variables
+        d names.
+    """
+
+    recordings: list[FloatArray]
+    graph: BoolArray
+    variables: tuple[str, ...]
+
+
+def runge_kutta(slope: Slope, x: FloatArray, step: float) -> FloatArray:
+    """`x` one step later, by the classical method of fourth order."""
+    k1 = slope(x)
+    k2 = slope(x + step / 2 * k1)
+    k3 = slope(x + step / 2 * k2)
+    k4 = slope(x + step * k3)
+    return np.asarray(x + step / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
+
+
+def lorenz96_slope(forcing: float) -> Slope:
+    """``dx_i/dt = (x_{i+1} - x_{i-2}) x_{i-1} - x_i + F`` along the last axis, a ring."""
+
+    def slope(x: FloatArray) -> FloatArray:
+        i = np.arange(x.shape[-1])
+        before, earlier, after = x[..., i - 1], x[..., i - 2], x[..., i - len(i) + 1]
+        return np.asarray((after - earlier) * before - x + forcing)
+
+    return slope
+
+
+def lorenz96(
+    d: int = 10,
+    n_rows: int = 500,
+    *,
+    F: float = 10.0,
+    dt: float = 0.1,
+    noise: float = 0.1,
+    n_sites: int = 1,
+    rng: np.random.Generator,
+) -> Trajectories:
+    """Return the chaotic weather ring of Lorenz (1996), seen every `dt` with noise on what is seen.
+
+        dx_i/dt = (x_{i+1} - x_{i-2}) x_{i-1} - x_i + F
+
+    Causes of i are i-2, i-1, i and i+1.
+
+    Parameters
+    ----------
+    d, n_rows, n_sites
+        Variables (at least 4), rows of every site, and sites; every site has a start of its own.
+    F
+        Forcing, at most 100; 10 is chaotic, 40 more so.
+    dt
+        Time between rows, 0.001 to 10.
+    noise
+        Standard deviation of the error of measurement.
+    rng
+        Source of randomness.
+    """
+    _check(d, 4, n_rows, n_sites, dt, noise)
+    _within("F", F, 0.0, 100.0)
+    start = F + rng.standard_normal((n_sites, d))
+    # The faster it turns, the smaller the steps: errors of a row stay far below 0.001.
+    path = _sampled(lorenz96_slope(F), start, n_rows, dt, min(_LARGEST_STEP, 0.1 / max(F, 1.0)))
+    path = path + noise * rng.standard_normal(path.shape)
+    targets = np.arange(d)
+    graph = np.zeros((d, d), dtype=bool)
+    for shift in (-2, -1, 0, 1):
+        graph[(targets + shift) % d, targets] = True
+    return Trajectories(list(path), graph, tuple(f"x{i}" for i in range(d)))
+
+
+def lotka_volterra_slope(hunts: BoolArray) -> Slope:
+    """Slopes of the logarithms of prey and predators, given who hunts whom, (prey, predators).
+
+    With h prey for each predator and h predators for each prey, all populations rest at 1:
+    ``d log x_i = 1 - x_i / 5 - (0.8 / h) sum of its predators``, ``d log y_j = (1 / h) sum of its prey - 1``.
+    """
+    n, share = len(hunts), hunts / hunts.sum(axis=0, keepdims=True)
+    harm = _GROWTH * (1.0 - 1.0 / _CAPACITY)
+
+    def slope(logs: FloatArray) -> FloatArray:
+        prey, predators = np.exp(logs[..., :n]), np.exp(logs[..., n:])
+        grows = _GROWTH * (1.0 - prey / _CAPACITY) - harm * predators @ share.T
+        return np.concatenate([grows, _DEATH * (prey @ share - 1.0)], axis=-1)
+
+    return slope
+
+
+def lotka_volterra(
+    d: int = 10,
+    n_rows: int = 500,
+    *,
+    n_hunted: int = 2,
+    dt: float = 0.25,
+    noise: float = 0.2,
+    n_sites: int = 1,
+    rng: np.random.Generator,
+) -> Trajectories:
+    """Return populations of d/2 kinds of prey and d/2 of predators, seen every `dt`, with chance in their growth.
+
+        d log x_i = (1 - x_i / 5 - (0.8 / h) sum of its predators) dt + noise dB
+        d log y_j = ((1 / h) sum of its prey - 1) dt + noise dB
+
+    Causes of a kind are itself and those that it hunts or that hunt it. Populations swing around 1.
+
+    Parameters
+    ----------
+    d, n_rows, n_sites
+        Variables (even), rows of every site, and sites; every site has a start of its own.
+    n_hunted
+        How many prey each predator hunts, h; predator j hunts prey j, j+1, ..., in a ring.
+    dt
+        Time between rows, 0.001 to 10.
+    noise
+        Standard deviation of the chance in the growth of a kind over one unit of time, at most 1; with 0 populations come
+        to rest.
+    rng
+        Source of randomness.
+    """
+    _check(d, 2, n_rows, n_sites, dt, noise)
+    _within("noise", noise, 0.0, 1.0)
+    if d % 2:
+        raise ParameterError(f"d must be even, a predator for each prey, got {d!r}.")
+    check_whole("n_hunted", n_hunted, 1)
+    n = d // 2
+    if n_hunted > n:
+        raise ParameterError(f"n_hunted={n_hunted} is more than the {n} prey that d={d} gives.")
+    hunts = np.zeros((n, n), dtype=bool)
+    for shift in range(n_hunted):
+        hunts[(np.arange(n) + shift) % n, np.arange(n)] = True
+    start = 0.5 * rng.standard_normal((n_sites, d))
+
+    def chance(step: float) -> FloatArray:
+        return np.asarray(noise * np.sqrt(step) * rng.standard_normal(start.shape))
+
+    path = np.exp(_sampled(lotka_volterra_slope(hunts), start, n_rows, dt, _LARGEST_STEP, chance))
+    graph = np.eye(d, dtype=bool)
+    graph[:n, n:], graph[n:, :n] = hunts, hunts.T
+    names = [f"prey{i}" for i in range(n)] + [f"predator{i}" for i in range(n)]
+    return Trajectories(list(path), graph, tuple(names))
+
+
+def _sampled(
+    slope: Slope,
+    x: FloatArray,
+    n_rows: int,
+    dt: float,
+    largest_step: float,
+    chance: Callable[[float], FloatArray] | None = None,
+) -> FloatArray:
+    """(sites, n_rows, d) states every `dt` after a burn-in, from (sites, d) starts; `chance` is added to every step."""
+    n_steps = int(np.ceil(dt / largest_step))
+    n_burned = int(np.ceil(_BURN_IN / dt))
+    path = np.empty((len(x), n_rows, x.shape[1]))
+    for t in range(-n_burned, n_rows):
+        for _ in range(n_steps):
+            x = runge_kutta(slope, x, dt / n_steps)
+            if chance is not None:
+                x = x + chance(dt / n_steps)
+        if t >= 0:
+            path[:, t] = x
+    return path
+
+
+def _check(d: int, least_d: int, n_rows: int, n_sites: int, dt: float, noise: float) -> None:
+    for name, value, least in (("d", d, least_d), ("n_rows", n_rows, 1), ("n_sites", n_sites, 1)):
+        check_whole(name, value, least)
+    _within("dt", dt, 0.001, 10.0)
+    check_number("noise", noise, 0.0)
+
+
+def _within(name: str, value: float, least: float, most: float) -> None:
+    check_number(name, value, least)
+    if value > most:
+        raise ParameterError(f"{name} must be at most {most:g}, got {value!r}.")

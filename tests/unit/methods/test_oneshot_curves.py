@@ -1,0 +1,156 @@
+"""Curved effects: learned where they are, not where they are not; the same from sites as from one table."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import feddbn
+from feddbn import OneShotDBN
+from feddbn.core.designs.features import FeatureMap, register_feature_map
+from feddbn.data import read_sites
+from feddbn.errors import ParameterError
+from feddbn.federation.protocol.site import Site
+from feddbn.runtime.simulated.secure import secure_federation
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+def bent(n=900, seed=0, offsets=0.0, n_sites=3):
+    """x0 -> x1 by a bump, x1 -> x2 by a line, x2 at lag 1 -> x0 by a step; three sites."""
+    rng = np.random.default_rng(seed)
+    sites = {}
+    for k in range(n_sites):
+        x = np.zeros((n // n_sites + 20, 3))
+        u = rng.normal(size=x.shape) * [0.6, 0.7, 1.0]
+        for t in range(1, len(x)):
+            x[t, 0] = np.tanh(3 * x[t - 1, 2]) + u[t, 0]
+            x[t, 1] = 2.0 * np.exp(-2 * x[t, 0] ** 2) + u[t, 1]
+            x[t, 2] = 0.8 * x[t, 1] + u[t, 2]
+        level = rng.normal(size=3) * offsets
+        sites[f"site-{k}"] = pd.DataFrame(x[20:] + level, columns=["a", "b", "c"])
+    return sites
+
+
+TRUE_W = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]], dtype=bool)
+TRUE_A = np.array([[0, 0, 0], [0, 0, 0], [1, 0, 0]], dtype=bool)
+
+
+def is_right(model):
+    return np.array_equal(model.W_ != 0, TRUE_W) and np.array_equal(model.A_[0] != 0, TRUE_A)
+
+
+def test_auto_takes_splines_where_effects_are_curved_and_says_so():
+    model = OneShotDBN().fit(bent())
+    assert model.features_ == "spline"
+    assert is_right(model)
+    assert {(c.source, c.target, c.lag) for c in model.dbn_.curves} == {(0, 1, 0), (2, 0, 1)}
+    assert any("2 of 3 edges are curved (features='auto' took splines" in line for line in model.warnings_)
+    assert model.orientation_.set_index(["source", "target"]).loc[("a", "b"), "oriented"]
+    linear = OneShotDBN(features="linear").fit(bent())
+    assert "curvature" in linear.residuals_.violations
+    assert any("use OneShotDBN with features='spline'" in line for line in linear.warnings_)
+
+
+def test_a_learned_curve_is_near_the_true_one_and_within_its_band():
+    effect = OneShotDBN().fit(bent(3000)).dbn_.effect("a", "b", 0)
+    x = np.linspace(-1.2, 1.2, 25)
+    true = 2.0 * np.exp(-2 * x**2)
+    found = effect.at(x)
+    assert np.abs((found - found.mean()) - (true - true.mean())).max() < 0.25
+
+
+def test_straight_lines_stay_what_they_are_bit_for_bit():
+    sites = feddbn.simulate(d=6, n_sites=4, n_samples=600, random_state=5).sites
+    auto, linear = OneShotDBN().fit(sites), OneShotDBN(features="linear").fit(sites)
+    assert auto.features_ == "linear"
+    assert auto.n_rounds_ == linear.n_rounds_
+    np.testing.assert_array_equal(auto.W_, linear.W_)
+    pd.testing.assert_frame_equal(auto.edge_probabilities_, linear.edge_probabilities_)
+
+
+def test_splines_by_name_on_straight_lines_find_the_same_edges_without_a_curve():
+    sites = feddbn.simulate(d=6, n_sites=4, n_samples=1200, random_state=5).sites
+    spline, linear = OneShotDBN(features="spline").fit(sites), OneShotDBN(features="linear").fit(sites)
+    assert not spline.dbn_.curves
+    np.testing.assert_array_equal(spline.W_ != 0, linear.W_ != 0)
+    # The prior of a weight draws it in by about one part in as many as there are rows.
+    np.testing.assert_allclose(spline.W_, linear.W_, atol=0.02)
+
+
+def test_other_units_give_the_same_network():
+    sites = bent()
+    factor = np.array([1e-3, 50.0, 7.0])
+    scaled = {name: table * factor for name, table in sites.items()}
+    one, other = OneShotDBN().fit(sites), OneShotDBN().fit(scaled)
+    np.testing.assert_array_equal(one.W_ != 0, other.W_ != 0)
+    np.testing.assert_allclose(other.W_, one.W_ * factor[None, :] / factor[:, None], rtol=0.05, atol=1e-9)
+    x = np.linspace(-1, 1, 5)
+    first, second = one.dbn_.effect("a", "b", 0), other.dbn_.effect("a", "b", 0)
+    np.testing.assert_allclose(second.at(x * factor[0]), first.at(x) * factor[1], rtol=0.05, atol=1.0)
+
+
+def test_masked_sums_of_sites_give_what_one_table_gives():
+    sites = bent()
+    pooled = OneShotDBN(features="spline", center="none").fit(sites)
+    federation = secure_federation({name: Site(name, data) for name, data in read_sites(sites).items()})
+    masked = OneShotDBN(features="spline", center="none", federation=federation).fit(None)
+    np.testing.assert_allclose(masked.W_, pooled.W_, atol=1e-6)
+    for one, other in zip(masked.dbn_.curves, pooled.dbn_.curves, strict=True):
+        np.testing.assert_allclose(one.coefficients, other.coefficients, atol=1e-5)
+
+
+def test_levels_of_sites_and_empty_cells_do_not_matter():
+    sites = bent(1500, offsets=4.0)
+    rng = np.random.default_rng(0)
+    gappy = {name: table.mask(rng.random(table.shape) < 0.05) for name, table in sites.items()}
+    assert is_right(OneShotDBN().fit(sites))
+    model = OneShotDBN().fit(gappy)
+    assert model.features_ == "spline"
+    assert is_right(model)
+
+
+def test_constraints_hold():
+    model = OneShotDBN(
+        features="spline", forbidden_edges=[("a", "b", 0)], required_edges=[("b", "c", 1)], n_lags="auto"
+    ).fit(bent())
+    assert model.W_[0, 1] == 0
+    assert model.A_[0, 1, 2] != 0
+
+
+def test_squares_and_functions_of_ones_own_are_bases_too():
+    sites = bent()
+    square = OneShotDBN(features="quadratic").fit(sites)
+    assert square.features_ == "quadratic"
+    assert square.W_[0, 1] != 0
+
+    def waves(values):
+        return np.stack([np.sin(2 * values), np.cos(2 * values)], axis=-1)
+
+    own = OneShotDBN(features=waves).fit(sites)
+    assert own.W_[0, 1] != 0
+    assert own.features_.endswith("waves")
+    register_feature_map(FeatureMap("tests.with-value", lambda x, k: x, lambda k: 1, True, False))
+    with pytest.raises(ParameterError, match=r"features='tests\.with-value' begins with the value itself"):
+        OneShotDBN(features="tests.with-value").fit(sites)
+
+
+def test_two_variables_that_act_only_together_are_found_by_their_product():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(1500, 3))
+    for t in range(1, len(x)):
+        x[t, 2] += 0.8 * x[t - 1, 0] * x[t - 1, 1]
+    alone = OneShotDBN(features="spline").fit({"s": x})
+    together = OneShotDBN(features="spline", interactions=True).fit({"s": x})
+    assert not alone.A_[0, :2, 2].any()
+    (product,) = together.dbn_.products
+    assert (product.first, product.second, product.target, product.lag) == (0, 1, 2, 1)
+    assert product.weight == pytest.approx(0.8 * x[:, 0].std() * x[:, 1].std(), rel=0.15)
+
+
+def test_residuals_of_curves_are_looked_at():
+    model = OneShotDBN(features="spline").fit(bent())
+    assert model.residuals_ is not None
+    assert "memory" not in model.residuals_.violations
+    rng = np.random.default_rng(0)
+    tails = {"s": rng.standard_t(2.2, size=(900, 3))}
+    assert "tails" in OneShotDBN(features="spline", spikes="keep").fit(tails).residuals_.violations

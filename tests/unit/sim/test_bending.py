@@ -1,0 +1,250 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from feddbn.sim import EFFECTS, SimulationSettings, simulate_arrays
+from feddbn.sim.bending import MAX_SPREAD_RADIUS, bend_systems
+from feddbn.sim.curved_series import Stepper
+from feddbn.sim.curves import REACH, flat_curve
+from feddbn.sim.series import Effects, advance, draw_shocks
+from feddbn.sim.shapes import Shapes
+from feddbn.sim.systems import MAX_RADIUS, System
+
+CURVED = EFFECTS[1:]
+
+
+def _simulate(seed=0, **arguments):
+    return simulate_arrays(SimulationSettings(**arguments), np.random.default_rng(seed))
+
+
+def _by_hand(system, shocks):
+    """The same series by the definition: one row, one variable, one edge after the other."""
+    shapes, x = system.shapes, np.zeros_like(shocks)
+    for t in range(len(shocks)):
+        for j in system.order:
+            value = shocks[t, j]
+            for lag, i, to in system.edges:
+                if to != j or lag > t:
+                    continue
+                cause, weight = x[t - lag, i], (system.A[lag - 1] if lag else system.W)[i, j]
+                curve = shapes.curves.get((lag, i, j))
+                s, m = shapes.scale[i], shapes.centre[i]
+                value += weight * (cause if curve is None else s * curve((cause - m) / s))
+            for product in shapes.products:
+                if product.target == j and all(lag <= t for _, lag in product.causes):
+                    term = product.weight
+                    for i, lag in product.causes:
+                        z = (x[t - lag, i] - shapes.centre[i]) / shapes.scale[i]
+                        term *= np.sqrt(shapes.scale[i]) * min(max(z, -REACH), REACH)
+                    value += term
+            x[t, j] = value
+    return x
+
+
+@pytest.mark.parametrize("effects", EFFECTS)
+def test_series_follow_the_definition(effects):
+    arrays = _simulate(d=5, n_lags=2, n_sites=2, n_samples=60, effects=effects, interactions=3)
+    system = arrays.systems["site-0"]
+    shocks = draw_shocks([40, 40, 25], [np.random.default_rng(k) for k in range(3)], "laplace", np.ones(5), 5)
+    for rows, noise in zip(advance([system] * 3, shocks, 5), shocks, strict=True):
+        np.testing.assert_allclose(rows, _by_hand(system, noise)[5:], atol=1e-10)
+
+
+def test_different_systems_advance_together_as_alone():
+    arrays = _simulate(
+        d=4, n_sites=3, n_samples=60, effects="mixed", interactions=2, heterogeneity="independent"
+    )
+    systems = list(arrays.systems.values())
+    shocks = draw_shocks([30] * 3, [np.random.default_rng(k) for k in range(3)], "gaussian", np.ones(4), 0)
+    for rows, system, noise in zip(advance(systems, shocks, 0), systems, shocks, strict=True):
+        np.testing.assert_allclose(rows, _by_hand(system, noise), atol=1e-10)
+
+
+def test_straight_shapes_advance_as_a_linear_system():
+    arrays = _simulate(d=6, n_lags=2, n_sites=1, n_samples=80)
+    system = arrays.systems["site-0"]
+    shocks = draw_shocks([70], [np.random.default_rng(1)], "gaussian", np.ones(6), 10)
+    straight = System(system.W, system.A, system.order, shapes=Shapes({}, (), np.zeros(6), np.ones(6)))
+    np.testing.assert_allclose(
+        advance([straight], shocks, 10)[0], advance([system], shocks, 10)[0], atol=1e-12
+    )
+
+
+def test_later_systems_take_over_in_the_middle():
+    arrays = _simulate(d=3, n_sites=1, n_samples=60, effects="gp")
+    first = arrays.systems["site-0"]
+    second = System(0 * first.W, 0 * first.A, first.order, shapes=first.shapes)
+    shocks = draw_shocks([40], [np.random.default_rng(1)], "gaussian", np.ones(3), 10)
+    (rows,) = advance([first], shocks, 10, Effects(later=[second]))
+    np.testing.assert_array_equal(rows[20:], shocks[0][30:])
+    np.testing.assert_array_equal(rows[:20], advance([first], shocks, 10)[0][:20])
+
+
+@pytest.mark.parametrize("effects", CURVED)
+def test_networks_are_those_of_the_same_seed_with_linear_effects(effects):
+    plain, curved = _simulate(seed=3), _simulate(seed=3, effects=effects)
+    np.testing.assert_array_equal(plain.systems["site-0"].W, curved.systems["site-0"].W)
+    np.testing.assert_array_equal(plain.systems["site-0"].A, curved.systems["site-0"].A)
+    system = curved.systems["site-0"]
+    if effects == "mixed":
+        assert 0 < len(system.shapes.curves) < len(system.edges)
+    else:
+        assert set(system.shapes.curves) == set(system.edges)
+        tables = {curve.table.tobytes() for curve in system.shapes.curves.values()}
+        # Two sharp steps may fall into the same cell of the grid.
+        assert len(tables) > 0.9 * len(system.edges), "every edge has a function of its own"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("effects", CURVED)
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+def test_curves_refer_to_the_standard_deviations_of_the_causes(effects, scale):
+    arrays = _simulate(d=8, n_sites=4, n_samples=4000, effects=effects, noise_scale=scale, interactions=2)
+    rows, shapes = np.vstack([r[0] for r in arrays.recordings.values()]), arrays.systems["site-0"].shapes
+    np.testing.assert_allclose(rows.std(axis=0) / shapes.scale, 1, atol=0.12)
+    np.testing.assert_allclose((rows.mean(axis=0) - shapes.centre) / shapes.scale, 0, atol=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("effects", ["gp", "spline", "sigmoid", "threshold"])
+def test_strong_effects_too_act_in_units_of_their_causes(effects):
+    # Straight edges would give other standard deviations, by up to a factor of three, and means of 0, by up to half of one.
+    arrays = _simulate(d=8, n_sites=4, n_samples=4000, effects=effects, w_range=(0.6, 1.0), interactions=4)
+    rows, shapes = np.vstack([r[0] for r in arrays.recordings.values()]), arrays.systems["site-0"].shapes
+    np.testing.assert_allclose(rows.std(axis=0) / shapes.scale, 1, atol=0.1)
+    np.testing.assert_allclose((rows.mean(axis=0) - shapes.centre) / shapes.scale, 0, atol=0.1)
+
+
+def test_units_do_not_matter():
+    one, ten = (_simulate(d=5, effects="gp", interactions=2, noise_scale=s) for s in (1.0, 10.0))
+    for site in one.recordings:
+        np.testing.assert_allclose(
+            10 * one.recordings[site][0], ten.recordings[site][0], rtol=1e-9, atol=1e-9
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("effects", CURVED)
+@pytest.mark.parametrize("w_range", [(0.3, 0.5), (0.5, 2.0)])
+def test_series_stay_bounded_and_their_variances_settle(effects, w_range):
+    for seed in range(2):
+        arrays = _simulate(
+            seed, d=10, n_sites=1, n_samples=1000, effects=effects, w_range=w_range, mean_degree=3
+        )
+        rows, system = arrays.recordings["site-0"][0], arrays.systems["site-0"]
+        assert np.isfinite(rows).all()
+        assert system.spectral_radius <= MAX_RADIUS + 1e-9, "of the straight edges"
+        first, last = rows[:500].std(axis=0), rows[500:].std(axis=0)
+        assert (last < 3 * first).all()
+        assert (first < 3 * last).all()
+
+
+def test_weights_whose_variances_would_not_settle_are_damped_and_that_is_recorded():
+    # Two loops of a straight system that cancel each other do not cancel any more once they are curved.
+    arrays = [
+        _simulate(seed, d=10, n_sites=1, n_samples=50, effects="gp", w_range=(0.5, 1.0)) for seed in range(5)
+    ]
+    damping = [a.systems["site-0"].lag_damping for a in arrays]
+    assert min(damping) < 1 == max(damping)
+    for a in arrays:
+        system = a.systems["site-0"]
+        mixing = np.linalg.inv(np.eye(10) - system.W**2)
+        spread = np.abs(np.linalg.eigvals(system.A[0] ** 2 @ mixing)).max()
+        assert spread <= MAX_SPREAD_RADIUS**2 + 1e-9
+        assert system.lag_damping == 1 or spread == pytest.approx(MAX_SPREAD_RADIUS**2)
+
+
+def test_products_count_for_what_settles_and_are_damped_as_lagged_edges_are():
+    plain, many = (
+        _simulate(d=4, n_sites=1, n_samples=500, lag_degree=0, interactions=n, w_range=(0.6, 0.8))
+        for n in (1, 24)
+    )
+    assert plain.systems["site-0"].lag_damping == 1
+    system = many.systems["site-0"]
+    assert system.lag_damping < 1
+    sizes = [abs(p.weight) / system.lag_damping for p in system.shapes.products]
+    assert 0.6 <= min(sizes) <= max(sizes) <= 0.8
+    rows = many.recordings["site-0"][0]
+    assert (rows.std(axis=0) < 10).all()
+
+
+def test_the_radius_is_that_of_the_straight_edges():
+    A = np.array([[[0.5, 3.0], [3.0, 0.0]]])
+    system = System(np.zeros((2, 2)), A, np.arange(2))
+    assert system.spectral_radius > 1
+    curves = {(1, 0, 1): flat_curve(), (1, 1, 0): flat_curve()}
+    assert replace(system, shapes=Shapes(curves)).spectral_radius == pytest.approx(0.5)
+
+
+def test_a_damped_edge_is_the_same_edge():
+    system = _simulate(d=5, n_lags=2, n_sites=1, n_samples=20).systems["site-0"]
+    settings = SimulationSettings(d=5, n_lags=2, effects="spline")
+    one, other = bend_systems([system, system.damped(0.7)], settings, True, np.random.default_rng(0))
+    assert all(one.shapes.curves[edge] is other.shapes.curves[edge] for edge in system.edges)
+
+
+def test_sites_around_a_backbone_share_the_functions_of_the_edges_they_share():
+    arrays = _simulate(d=8, n_sites=3, n_samples=60, effects="mixed", interactions=2, heterogeneity=0.3)
+    first, second = arrays.systems["site-0"], arrays.systems["site-1"]
+    shared = [e for e in first.edges if e in second.edges and first.weight(e) == second.weight(e)]
+    assert len(shared) > 10
+    for edge in shared:
+        one, other = (system.shapes.curves.get(edge) for system in (first, second))
+        assert (one is None) == (other is None)
+        assert one is None or np.array_equal(one.table, other.table)
+    assert first.shapes.products == second.shapes.products
+    independent = _simulate(d=8, n_sites=2, n_samples=60, effects="gp", interactions=2, n_clusters=2)
+    first, second = independent.systems["site-0"], independent.systems["site-1"]
+    assert first.shapes.products != second.shapes.products
+    both = set(first.shapes.curves) & set(second.shapes.curves)
+    assert both
+    assert not any(np.array_equal(first.shapes.curves[e].table, second.shapes.curves[e].table) for e in both)
+
+
+def test_sites_that_share_a_system_go_on_sharing_it():
+    arrays = _simulate(n_sites=4, connectivity="mixed", effects="sigmoid", n_samples=80)
+    assert arrays.systems["site-0"] is arrays.systems["site-2"]
+    assert arrays.systems["site-0"] is not arrays.systems["site-1"]
+    assert _simulate(n_sites=3, effects="sigmoid").is_homogeneous
+
+
+def test_the_number_of_products_is_as_asked_and_their_causes_are_edges_of_the_truth():
+    arrays = _simulate(d=6, n_lags=2, effects="linear", interactions=7)
+    system = arrays.systems["site-0"]
+    products = system.shapes.products
+    assert len(products) == 7 == len({(frozenset(p.causes), p.target) for p in products})
+    plain = _simulate(d=6, n_lags=2).systems["site-0"]
+    added = np.argwhere((system.A != 0) & (plain.A == 0)).tolist()
+    wanted = {(lag - 1, i, p.target) for p in products for i, lag in p.causes}
+    assert {tuple(edge) for edge in added} == {e for e in wanted if not plain.A[e]}
+    assert added, "a product has a cause without an edge of its own"
+    for lag, i, j in added:
+        assert system.effect((lag + 1, i, j)).kind == "product"
+        assert not system.effect((lag + 1, i, j))(np.linspace(-3, 3, 7)).any()
+    for p in products:
+        (a, lag_a), (b, lag_b) = p.causes
+        assert a != b
+        assert 1.5 ** (1 - max(lag_a, lag_b)) * 0.3 <= abs(p.weight) <= 1.5 ** (1 - max(lag_a, lag_b)) * 0.5
+
+
+def test_a_share_of_products_counts_lagged_edges():
+    plain = _simulate(d=8, lag_degree=2).systems["site-0"]
+    shaped = _simulate(d=8, lag_degree=2, interactions=0.5).systems["site-0"]
+    assert len(shaped.shapes.products) == round(0.5 * np.count_nonzero(plain.A))
+
+
+def test_slow_levels_stay_straight_and_slow():
+    arrays = _simulate(d=5, n_sites=2, n_samples=60, effects="gp", mess={"slow-levels": 0.97})
+    system = arrays.systems["site-0"]
+    roots = np.flatnonzero(~system.W.any(axis=0))
+    assert all((1, int(r), int(r)) not in system.shapes.curves for r in roots)
+    assert len(system.shapes.curves) == len(system.edges) - len(roots)
+    assert 0.85 < system.spectral_radius <= 0.97 + 1e-9
+
+
+def test_a_step_without_past_adds_nothing_lagged():
+    system = _simulate(d=4, n_lags=2, effects="quadratic", interactions=2).systems["site-0"]
+    shocks = np.random.default_rng(0).standard_normal((1, 1, 4))
+    now = Stepper([system]).advance(shocks, shocks[:0])
+    np.testing.assert_allclose(now[:, 0], _by_hand(system, shocks[:, 0]), atol=1e-12)

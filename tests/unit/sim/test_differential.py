@@ -1,0 +1,145 @@
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from feddbn.errors import ParameterError
+from feddbn.sim import lorenz96, lotka_volterra
+from feddbn.sim.differential import lorenz96_slope, lotka_volterra_slope, runge_kutta
+
+
+def _rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def _lorenz(t, x, forcing):
+    """The equation, variable by variable."""
+    d = len(x)
+    return [(x[(i + 1) % d] - x[i - 2]) * x[i - 1] - x[i] + forcing for i in range(d)]
+
+
+@pytest.mark.parametrize("forcing", [10.0, 40.0])
+def test_steps_agree_with_an_independent_solver(forcing):
+    x = forcing * _rng().uniform(0, 1, 6)
+    exact = solve_ivp(_lorenz, (0, 0.1), x, args=(forcing,), rtol=1e-12, atol=1e-12).y[:, -1]
+    found, n = x, round(forcing)
+    for _ in range(n):
+        found = runge_kutta(lorenz96_slope(forcing), found, 0.1 / n)
+    np.testing.assert_allclose(found, exact, atol=5e-4)
+
+
+def test_an_error_of_a_step_is_of_fifth_order():
+    x = 10 * _rng().uniform(0, 1, 5)
+    exact = solve_ivp(_lorenz, (0, 0.02), x, args=(10.0,), rtol=1e-13, atol=1e-13).y[:, -1]
+    one = runge_kutta(lorenz96_slope(10.0), x, 0.02)
+    two = runge_kutta(lorenz96_slope(10.0), runge_kutta(lorenz96_slope(10.0), x, 0.01), 0.01)
+    assert np.abs(one - exact).max() / np.abs(two - exact).max() == pytest.approx(16, rel=0.3)
+
+
+def test_rows_of_lorenz96_lie_dt_apart_on_one_path():
+    for forcing, error in ((8.0, 1e-6), (40.0, 1e-3)):
+        rows = lorenz96(7, 30, F=forcing, dt=0.05, noise=0.0, rng=_rng(3)).recordings[0]
+        for t in (0, 13, 28):
+            after = solve_ivp(_lorenz, (0, 0.05), rows[t], args=(forcing,), rtol=1e-10, atol=1e-10).y[:, -1]
+            np.testing.assert_allclose(rows[t + 1], after, atol=error)
+
+
+def test_the_graph_of_lorenz96_is_where_the_derivatives_are():
+    d, slope = 6, lorenz96_slope(10.0)
+    x = _rng().standard_normal(d)
+    jacobian = np.array([(slope(x + 1e-6 * e) - slope(x - 1e-6 * e)) / 2e-6 for e in np.eye(d)])
+    np.testing.assert_array_equal(lorenz96(d, 2, rng=_rng()).graph, np.abs(jacobian) > 1e-4)
+
+
+def test_the_graph_of_predators_and_prey_is_where_the_derivatives_of_populations_are():
+    d = 8
+    drawn = lotka_volterra(d, 2, n_hunted=2, rng=_rng())
+    hunts = drawn.graph[: d // 2, d // 2 :]
+    assert (hunts.sum(axis=0) == 2).all()
+    assert (hunts.sum(axis=1) == 2).all()
+    slope = lotka_volterra_slope(hunts)
+
+    def flow(x):
+        """Populations a little later."""
+        return np.exp(runge_kutta(slope, np.log(x), 1e-3))
+
+    x = _rng().uniform(0.5, 2, d)
+    jacobian = np.array([(flow(x + 1e-5 * e) - flow(x - 1e-5 * e)) / 2e-5 for e in np.eye(d)])
+    np.testing.assert_array_equal(drawn.graph, np.abs(jacobian) > 1e-5)
+    assert drawn.variables[:2] == ("prey0", "prey1")
+    assert drawn.variables[-1] == "predator3"
+
+
+def test_predators_and_prey_follow_their_equations_and_rest_at_1():
+    d, n = 6, 3
+    rows = lotka_volterra(d, 20, noise=0.0, dt=0.1, rng=_rng(1)).recordings[0]
+    hunts = lotka_volterra(d, 1, rng=_rng(1)).graph[:n, n:]
+
+    def change(t, x):
+        prey, predators = x[:n], x[n:]
+        grow = [
+            prey[i] * (1 - prey[i] / 5 - 0.4 * sum(predators[j] for j in range(n) if hunts[i, j]))
+            for i in range(n)
+        ]
+        hunt = [predators[j] * (sum(prey[i] for i in range(n) if hunts[i, j]) / 2 - 1) for j in range(n)]
+        return grow + hunt
+
+    after = solve_ivp(change, (0, 0.1), rows[4], rtol=1e-11, atol=1e-11).y[:, -1]
+    np.testing.assert_allclose(rows[5], after, atol=1e-8)
+    np.testing.assert_allclose(change(0, np.ones(d)), 0, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_populations_go_on_swinging_around_1():
+    drawn = lotka_volterra(10, 300, n_sites=2, rng=_rng(5))
+    for rows in drawn.recordings:
+        assert (rows > 0).all()
+        assert np.log(rows).mean() == pytest.approx(0, abs=0.35)
+        assert (np.log(rows).std(axis=0) > 0.1).all()
+        assert (np.log(rows).std(axis=0) < 2).all()
+    wild = lotka_volterra(4, 100, noise=1.0, rng=_rng(6)).recordings[0]
+    assert np.isfinite(wild).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("forcing", [10, 40, 100])
+def test_lorenz96_is_chaotic_and_bounded(forcing):
+    one, other = lorenz96(10, 200, F=forcing, n_sites=2, rng=_rng(2)).recordings
+    assert np.isfinite(one).all()
+    assert np.abs(one).max() < 4 * forcing
+    assert abs(np.corrcoef(one[100:, 0], other[100:, 0])[0, 1]) < 0.5, "sites start differently"
+
+
+def test_noise_is_added_to_what_is_seen():
+    exact, seen = (lorenz96(5, 150, noise=noise, rng=_rng(4)).recordings[0] for noise in (0.0, 0.5))
+    assert (seen - exact).std() == pytest.approx(0.5, rel=0.1)
+
+
+@pytest.mark.parametrize("draw", [lorenz96, lotka_volterra])
+def test_the_same_generator_gives_the_same_bits(draw):
+    one, two = draw(6, 20, n_sites=2, rng=_rng(7)), draw(6, 20, n_sites=2, rng=_rng(7))
+    assert len(one.recordings) == 2
+    for a, b in zip(one.recordings, two.recordings, strict=True):
+        assert a.shape == (20, 6)
+        assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("draw", "arguments", "sentence"),
+    [
+        (lorenz96, {"d": 3}, "d must be a whole number of at least 4, got 3."),
+        (lorenz96, {"n_rows": 0}, "n_rows must be a whole number of at least 1, got 0."),
+        (lorenz96, {"n_sites": 0}, "n_sites must be a whole number of at least 1, got 0."),
+        (lorenz96, {"F": 101}, "F must be at most 100, got 101."),
+        (lorenz96, {"F": "strong"}, "F must be a finite number of at least 0, got 'strong'."),
+        (lorenz96, {"dt": 0}, "dt must be a finite number of at least 0.001, got 0."),
+        (lorenz96, {"dt": 11}, "dt must be at most 10, got 11."),
+        (lorenz96, {"noise": -1}, "noise must be a finite number of at least 0, got -1."),
+        (lotka_volterra, {"d": 5}, "d must be even, a predator for each prey, got 5."),
+        (lotka_volterra, {"d": 4, "n_hunted": 3}, "n_hunted=3 is more than the 2 prey that d=4 gives."),
+        (lotka_volterra, {"noise": 1.5}, "noise must be at most 1, got 1.5."),
+    ],
+)
+def test_impossible_systems_are_refused_with_one_sentence(draw, arguments, sentence):
+    with pytest.raises(ParameterError) as caught:
+        draw(**arguments, rng=_rng())
+    assert str(caught.value) == sentence
