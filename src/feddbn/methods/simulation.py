@@ -141,8 +141,8 @@ def simulate(
         squared-exponential kernel of length 1), "spline" (natural cubic, six knots), "sigmoid" (tanh of random slope
         and place), "threshold" (a sharp or a smooth step), "quadratic" (constant beyond two standard deviations); or
         "mixed": every edge is linear with probability 1/2, else any of these. All are constant beyond three standard
-        deviations, so systems stay stable. Networks and noise are those of the same seed with linear effects, unless the
-        variances of curved effects need more damping (`lag_damping`).
+        deviations, so systems stay stable. Networks and noise are those of the same seed with linear effects, unless
+        the variances of curved effects need more damping (`lag_damping`).
     interactions
         Products of two lagged causes that act on a target: how many in every network, or, below 1, how many for each
         lagged edge (rounded). A product adds ``w sqrt(s_a s_b) z_a z_b``, every z kept within +-3, with w from

@@ -85,10 +85,10 @@ def _draw_products(
 
 
 def _spread_radius(system: System) -> float:
-    """How fast variances would feed on themselves if effects had nothing to do with each other; above 1 they never settle.
+    """How fast variances feed on themselves if effects have nothing to do with each other; above 1 they never settle.
 
-    Effects of variance 1 add up as ``v_t = sigma^2 + v_t W^2 + sum_l v_{t-l} A_l^2``, element by element: a system of its
-    own, whose eigenvalues are squares. A product of causes a and b adds ``w^2 s_a s_b``, at most half of
+    Effects of variance 1 add up as ``v_t = sigma^2 + v_t W^2 + sum_l v_{t-l} A_l^2``, element by element: a system of
+    its own, whose eigenvalues are squares. A product of causes a and b adds ``w^2 s_a s_b``, at most half of
     ``w^2 (s_a^2 + s_b^2)``.
     """
     assert system.shapes is not None

@@ -1,8 +1,8 @@
 """Shapes of effects: functions of a cause in standard deviations, drawn at random and kept as tables.
 
 A curve is a table of values at `GRID`, straight between its points and constant beyond +-`REACH`, so it is bounded.
-Drawn curves have mean 0 and variance 1 if the cause is standard normal: an edge of weight w then moves its target as much
-as a straight edge of weight w does.
+Drawn curves have mean 0 and variance 1 if the cause is standard normal: an edge of weight w then moves its target as
+much as a straight edge of weight w does.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def gaussian_process(rng: np.random.Generator) -> FloatArray:
 def gaussian_features() -> FloatArray:
     """(len(`GRID`), m) features whose products are the kernel: ``exp(-(a - b)^2 / 2) = sum_k phi_k(a) phi_k(b)``.
 
-    The series of ``exp(a b)`` gives ``phi_k(z) = exp(-z^2 / 2) z^k / sqrt(k!)``; within +-`REACH` the terms that are left
-    out add up to less than 1e-12.
+    The series of ``exp(a b)`` gives ``phi_k(z) = exp(-z^2 / 2) z^k / sqrt(k!)``; within +-`REACH` the terms that are
+    left out add up to less than 1e-12.
     """
     columns = [np.exp(-(GRID**2) / 2.0)]
     for k in range(1, _N_TERMS):

@@ -152,8 +152,8 @@ def lotka_volterra(
     dt
         Time between rows, 0.001 to 10.
     noise
-        Standard deviation of the chance in the growth of a kind over one unit of time, at most 1; with 0 populations come
-        to rest.
+        Standard deviation of the chance in the growth of a kind over one unit of time, at most 1; with 0 populations
+        come to rest.
     rng
         Source of randomness.
     """

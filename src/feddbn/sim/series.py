@@ -56,7 +56,8 @@ def advance(
     """One (rows, d) array per recording r, from ``systems[r]`` and its noise, without the first `n_burned` rows.
 
     ``x_t = (sum_l x_{t-l} A_l + u_t)(I - W)^{-1}`` from ``x = 0``, unless `effects` or the shapes of systems say
-    otherwise. Recordings of the same length advance together, so the Python loop runs over time and not over recordings.
+    otherwise. Recordings of the same length advance together, so the Python loop runs over time and not over
+    recordings.
     """
     outcome: list[FloatArray | None] = [None] * len(systems)
     by_length: dict[int, list[int]] = {}

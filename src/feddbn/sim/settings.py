@@ -114,8 +114,8 @@ class SimulationSettings:
         shaped = [name for name in ("tanh", "squares") if name in self.mess_strengths]
         if shaped and (self.effects != "linear" or value):
             raise ParameterError(
-                f"mess={shaped[0]!r} shapes all effects, and so does effects={self.effects!r} with interactions={value!r}; "
-                "leave one of them out."
+                f"mess={shaped[0]!r} shapes all effects, and so does effects={self.effects!r} with "
+                f"interactions={value!r}; leave one of them out."
             )
 
     def _check_heterogeneity(self) -> None:

@@ -113,14 +113,14 @@ class System:
 
     @property
     def companion(self) -> FloatArray:
-        """(p d, p d): ``[x_t, ..., x_{t-p+1}] = [x_{t-1}, ..., x_{t-p}] @ companion`` plus noise, if all were linear."""
+        """(p d, p d): ``[x_t, ..., x_{t-p+1}] = [x_{t-1}, ..., x_{t-p}] @ companion`` plus noise, if all is linear."""
         p, d = len(self.A), len(self.W)
         companion = np.eye(p * d, k=d)
         companion[:, :d] = self.reduced.reshape(p * d, d)
         return companion
 
     def damped(self, factor: float) -> System:
-        """The system with every companion eigenvalue multiplied by `factor`, and products as much smaller as lagged edges."""
+        """The system with every companion eigenvalue multiplied by `factor`, and products as lagged edges."""
         powers = factor ** np.arange(1, len(self.A) + 1)
         shapes = None if self.shapes is None else self.shapes.damped(factor)
         damping = self.lag_damping * factor

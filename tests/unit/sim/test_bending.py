@@ -109,7 +109,7 @@ def test_curves_refer_to_the_standard_deviations_of_the_causes(effects, scale):
 @pytest.mark.slow
 @pytest.mark.parametrize("effects", ["gp", "spline", "sigmoid", "threshold"])
 def test_strong_effects_too_act_in_units_of_their_causes(effects):
-    # Straight edges would give other standard deviations, by up to a factor of three, and means of 0, by up to half of one.
+    # Straight edges would give other standard deviations, by up to a factor of three, and other means.
     arrays = _simulate(d=8, n_sites=4, n_samples=4000, effects=effects, w_range=(0.6, 1.0), interactions=4)
     rows, shapes = np.vstack([r[0] for r in arrays.recordings.values()]), arrays.systems["site-0"].shapes
     np.testing.assert_allclose(rows.std(axis=0) / shapes.scale, 1, atol=0.1)
