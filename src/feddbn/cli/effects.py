@@ -69,7 +69,7 @@ def _change(dbn: DBN, source: str, at: float | None, by: float | None) -> str:
     from feddbn.model.edge_effects import origin_and_scale
     from feddbn.model.inputs import variable_index
 
-    if dbn.is_linear:
+    if not dbn.bends:
         return f"raising {source} by {1 if by is None else by:g} for one moment"
     origin, scale = origin_and_scale(dbn, variable_index(source, dbn.variables, "source"))
     begin, step = origin if at is None else at, scale if by is None else by
@@ -85,7 +85,7 @@ def _on_all(dbn: DBN, source: str, horizon: int, at: float | None, by: float | N
     from feddbn.model.inputs import variable_index
 
     i = variable_index(source, dbn.variables, "source")
-    if dbn.is_linear:
+    if not dbn.bends:
         total = dbn.total_effects(horizon)[:, i] * (1.0 if by is None else by)
     else:
         total = expected_changes(dbn, i, horizon, at=at, by=by, random_state=0).mean

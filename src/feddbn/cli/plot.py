@@ -152,7 +152,7 @@ def _responses(result: Result, shock: str | None, horizon: int) -> Axes:
     if shock is None:
         raise ParameterError("a plot of responses needs --shock, the variable that is shocked.")
     i = variable_index(shock, result.dbn.variables, "--shock")
-    if not result.dbn.is_linear:
+    if result.dbn.bends:
         raise ParameterError(
             "a plot of responses needs straight effects; with curves they depend on the value: feddbn effects --at --by, or"
             " a plot of curves."

@@ -65,7 +65,7 @@ class TrueNetwork(DBN):
         shapes = self.system.shapes
         return shapes is None or not (shapes.curves or shapes.products)
 
-    def effect(self, source: str | int, target: str | int, lag: int = 0) -> EdgeEffect:
+    def effect(self, source: str | int, target: str | int, lag: int = 0) -> EdgeEffect:  # type: ignore[override]
         """The function of an edge: ``truth.effect("x1", "x3", lag=1)(values)`` is what these values of x1 add to x3.
 
         It is a function of the data as they are before sites change units, offsets or cells of them.

@@ -8,7 +8,6 @@ package, each of which can be read alone: dynamics, effects, forecast, residuals
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,9 +76,18 @@ class DBN(Network):
                 f"mean must be {self.d} finite numbers, one for each variable, got {mean!r}."
             )
         intercept = level - level @ (self.W + self.A.sum(axis=0))
-        if not self.is_linear:
+        if self.bends:
             intercept = intercept - average_curved(self, level)
-        return replace(self, intercept=intercept)
+        return DBN(
+            self.W,
+            self.A,
+            self.variables,
+            intercept,
+            self.noise_variances,
+            self.open_edges,
+            curves=self.curves,
+            products=self.products,
+        )
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:
         """Whether both have the same variables, lags and open edges and all numbers agree within `atol`."""
@@ -237,7 +245,7 @@ class DBN(Network):
         by`` instead of `at` for one moment, by `n_paths` pairs of simulated paths. See
         `feddbn.model.curved_effects.expected_changes`.
         """
-        if self.is_linear:
+        if not self.bends:
             return effects.effect_table(self, source, target, horizon, mediators, at=at, by=by)
         if mediators is not None:
             dynamics.require_linear(self, "what passes through mediators", "dbn.do with the mediators held")

@@ -152,7 +152,7 @@ def forecast(
         return _run(dbn, _drawn(start, n, rng), values, shocks)
 
     beyond = None
-    if dbn.is_linear:
+    if not dbn.bends:
         mean, variance = _propagate(dbn, start, values)
         sd = np.sqrt(variance)
         paths = simulated() if method == "simulation" and level is not None else None
@@ -288,7 +288,7 @@ def _propagate(dbn: Network, start: State, values: FloatArray) -> tuple[FloatArr
 
 def _run(dbn: Network, start: FloatArray, values: FloatArray, shocks: FloatArray) -> FloatArray:
     """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (1 or n_paths, p, d)."""
-    if not dbn.is_linear:
+    if dbn.bends:
         return curved_paths(dbn, start, values, shocks)
     p, d = dbn.n_lags, dbn.d
     n_paths, steps = shocks.shape[:2]

@@ -58,7 +58,7 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     product (the source acts together with another, whether or not it has a curve of its own).
     """
     stack, is_there = dbn.adjacency_matrices, np.abs(dbn.adjacency_matrices) > threshold
-    if not dbn.is_linear:
+    if dbn.bends:
         stack = average_slopes(dbn)
         is_there = dbn.is_edge & (sizes_by_source(dbn) > threshold) if threshold > 0 else dbn.is_edge
     lag, i, j = np.nonzero(is_there)
@@ -73,7 +73,7 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
             "oriented": dbn.is_oriented[lag, i, j],
         }
     )
-    if not dbn.is_linear:
+    if dbn.bends:
         table["shape"] = effect_shapes(dbn)[lag, i, j]
     return table
 

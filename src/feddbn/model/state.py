@@ -54,7 +54,7 @@ def last_state(dbn: Network, rows: FloatArray) -> State:
         return known_state(last)
     if np.all(np.isnan(rows)):
         raise DataError("history has no value at all; give rows of which at least some cells are present.")
-    if not dbn.is_linear:
+    if dbn.bends:
         raise DataError(
             f"history lacks a cell in its last {p} row{'s' if p > 1 else ''}, which a network with curves cannot infer;"
             " fill it or end the history before it."

@@ -56,7 +56,7 @@ def has_sign(dbn: Network) -> BoolArray:
 
     What rises and falls, and what depends on another variable, is neither positive nor negative.
     """
-    if dbn.is_linear:
+    if not dbn.bends:
         return np.ones(dbn.adjacency_matrices.shape, dtype=bool)
     return np.asarray(np.abs(average_slopes(dbn)) >= np.sqrt(0.5) * sizes_by_source(dbn))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,7 +41,7 @@ def curve_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 1
     if isinstance(at_most, bool) or not isinstance(at_most, int) or at_most < 1:
         raise ParameterError(f"at_most must be a whole number of at least 1, got {at_most!r}.")
     edges = dbn.edges()
-    if not dbn.is_linear:
+    if dbn.bends:
         edges = edges[edges["shape"] != "linear"]
     panels = []
     for row in edges.to_dict("records"):
@@ -132,8 +133,10 @@ def _true_effect(effect: EdgeEffect, truth: DBN | None, x: np.ndarray) -> np.nda
     i, j = truth.variables.index(effect.source), truth.variables.index(effect.target)
     if effect.lag > truth.n_lags or not truth.is_edge[effect.lag, i, j]:
         return np.zeros_like(x)
-    true = truth.effect(i, j, effect.lag)
-    return np.asarray(true.at(x) - true.at(effect.origin))
+    true: Any = truth.effect(i, j, effect.lag)
+    # The functions of a simulated network are called themselves.
+    function = getattr(true, "at", true)
+    return np.asarray(function(x) - function(np.array([effect.origin])))
 
 
 def _limits(panels: list[CurvePanel], truth: DBN | None) -> dict[str, tuple[float, float]]:

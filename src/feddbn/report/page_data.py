@@ -68,7 +68,7 @@ def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
     """Responses to a shock of one standard deviation, in standard deviations: comparable whatever the units."""
     scale = standard_deviations(dbn)
     try:
-        if dbn.is_linear:
+        if not dbn.bends:
             responses = dbn.impulse_responses(HORIZON) * (scale[:, None] / scale)
         else:
             responses = _simulated_responses(dbn) / scale
@@ -113,7 +113,7 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
     shapes, signs = effect_shapes(dbn), has_sign(dbn)
 
     def shape(lag: int, i: int, j: int) -> list[Any]:
-        return [] if dbn.is_linear or lag > dbn.n_lags else [str(shapes[lag, i, j]), int(signs[lag, i, j])]
+        return [] if not dbn.bends or lag > dbn.n_lags else [str(shapes[lag, i, j]), int(signs[lag, i, j])]
 
     return [
         [place[s], place[t], int(lag), _rounded(w), _rounded(prob), _rounded(low), _rounded(high), mark,

@@ -259,7 +259,7 @@ def _edges(
     where = list(zip(table["lag"], table["source"].map(place), table["target"].map(place), strict=True))
     bends = np.array([lag <= dbn.n_lags and bool(dbn.is_edge[lag, i, j]) for lag, i, j in where], dtype=bool)
     # A confidence table also lists edges that only some replicates had; the network does not have them.
-    table = table[(table["weight"] != 0) | (bends & (not dbn.is_linear))]
+    table = table[(table["weight"] != 0) | (bends & (dbn.bends))]
     scale = standard_deviations(dbn) if sd is None else sd
     is_open = set(dbn.open_edges)
     ends = zip(table["source"], table["target"], table["lag"], strict=True)
@@ -284,7 +284,7 @@ def _standardised(dbn: DBN, table: pd.DataFrame, scale: FloatArray) -> pd.Series
     of = {name: float(scale[i]) for name, i in place.items()}
     factors = [of[s] / of[t] for s, t in zip(table["source"], table["target"], strict=True)]
     found: pd.Series = table["weight"] * factors
-    if not dbn.is_linear:
+    if dbn.bends:
         sizes = dbn.standardised_weights(scale)
         rows = zip(table.index, table["lag"], table["source"], table["target"], strict=True)
         for k, lag, s, t in rows:

@@ -265,7 +265,7 @@ def _stable(dbn: DBN) -> Verdict | None:
     question = "Is the learned process stable?"
     if not dbn.n_lags:
         return None
-    if not dbn.is_linear:
+    if dbn.bends:
         return _settled(dbn, question)
     try:
         radius = dbn.spectral_radius

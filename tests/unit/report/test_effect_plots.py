@@ -8,6 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
 from feddbn.errors import ParameterError
+from feddbn.methods.simulation import simulate
+from feddbn.model.curves import Curve
+from feddbn.model.dbn import DBN
 from feddbn.report import curve_panels, plot_curves, plot_process_graph, time_series_edges
 from support.report_results import curved_dbn, random_dbn
 
@@ -51,6 +54,19 @@ def test_the_truth_is_drawn_from_the_same_zero() -> None:
     panel = panels_of(plot_curves(dbn, truth=dbn))["c → a, lag 1"]
     ours, true = (next(line for line in panel.lines if line.get_color() == c) for c in ("#0072b2", "#d55e00"))
     np.testing.assert_allclose(ours.get_ydata(), true.get_ydata(), atol=1e-12)
+
+
+def test_functions_of_simulated_networks_are_drawn_as_the_truth() -> None:
+    truth = simulate(d=3, n_sites=1, n_samples=50, random_state=1, effects="sigmoid").truth
+    assert truth.W.any()
+    i, j = (int(k) for k in np.argwhere(truth.W)[0])
+    true = truth.effect(i, j)
+    curve = Curve(i, j, 0, true.centre, true.scale, (0.1,))
+    dbn = DBN(truth.W, truth.A, truth.variables, curves=[curve])
+    (panel,) = plot_curves(dbn, truth=truth).child_axes
+    line = next(line for line in panel.lines if line.get_color() == "#d55e00")
+    x = np.asarray(line.get_xdata(), dtype=float)
+    np.testing.assert_allclose(line.get_ydata(), true(x) - true(true.centre), atol=1e-12)
 
 
 def test_what_cannot_be_drawn_is_said() -> None:
