@@ -26,7 +26,8 @@ from feddbn.model.inputs import (
 )
 from feddbn.model.network import Network
 from feddbn.model.noise import draw_noise
-from feddbn.model.paths import curved_paths, ranges_seen, usual
+from feddbn.model.particles import drawn_rows
+from feddbn.model.paths import curved_paths, drawn_windows, ranges_seen
 from feddbn.model.state import last_state
 
 __all__ = ["Changes", "changes_table", "expected_changes"]
@@ -105,12 +106,8 @@ def _starts(dbn: Network, history: Rows | None, n: int, rng: np.random.Generator
     """(1 or n, p, d) rows before the moment in which the source is set."""
     p = dbn.n_lags
     if history is not None:
-        return last_state(dbn, rows_of(history, dbn.variables, "history")).rows[None]
-    if p == 0:
-        return np.zeros((1, 0, dbn.d))
-    rows = usual(dbn).rows
-    path, last = rng.integers(rows.shape[0], size=n), rng.integers(p, rows.shape[1] + 1, size=n)
-    return np.asarray(rows[path[:, None], last[:, None] + np.arange(-p, 0)])
+        return drawn_rows(dbn, last_state(dbn, rows_of(history, dbn.variables, "history")), n, rng)
+    return drawn_windows(dbn, n, rng) if p else np.zeros((1, 0, dbn.d))
 
 
 def _finite(value: object, argument: str) -> float:

@@ -13,7 +13,7 @@ from feddbn.model.additive import additive
 from feddbn.model.network import Network
 from feddbn.model.noise import draw_noise
 
-__all__ = ["Usual", "average_curved", "curved_paths", "ranges_seen", "share_beyond", "usual"]
+__all__ = ["Usual", "average_curved", "curved_paths", "drawn_windows", "ranges_seen", "share_beyond", "usual"]
 
 _BOUND = 1e100
 _N_PATHS, _BURN_IN, _N_ROWS = 50, 200, 200
@@ -102,6 +102,13 @@ def _simulated(dbn: Network) -> Usual:
     _check_settled(dbn, rows)
     flat = rows.reshape(-1, dbn.d)
     return Usual(rows, flat.mean(axis=0), np.cov(flat.T, ddof=0).reshape(dbn.d, dbn.d))
+
+
+def drawn_windows(dbn: Network, n: int, rng: np.random.Generator) -> FloatArray:
+    """(n, p, d) stretches of p rows that the process visits by itself."""
+    rows, p = usual(dbn).rows, dbn.n_lags
+    path, last = rng.integers(rows.shape[0], size=n), rng.integers(p, rows.shape[1] + 1, size=n)
+    return np.asarray(rows[path[:, None], last[:, None] + np.arange(-p, 0)])
 
 
 def average_curved(dbn: Network, level: FloatArray) -> FloatArray:
