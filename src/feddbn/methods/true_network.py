@@ -54,8 +54,8 @@ class TrueNetwork(DBN):
         variables: Sequence[str],
         noise_variances: FloatArray,
     ) -> None:
-        super().__init__(W, A, variables, noise_variances=noise_variances)
         object.__setattr__(self, "system", system)
+        super().__init__(W, A, variables, noise_variances=noise_variances)
 
     @property
     def is_linear(self) -> bool:
