@@ -74,7 +74,8 @@ class EdgeEffect:
             effect = effect + (self.curve.at(x) - self.curve.at(self.origin))
         for square in self.squares:
             effect = effect + (square.at(x, x) - square.at(self.origin, self.origin))
-        return np.asarray(effect)
+        # Exactly so, also where sums are rounded in another order.
+        return np.where(x == self.origin, 0.0, effect)
 
     def band(self, values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the effect at each value, pointwise; NaN if it is not known how sure the weights are."""
