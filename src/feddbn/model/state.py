@@ -58,7 +58,7 @@ def last_state(dbn: Network, rows: FloatArray) -> State:
     if np.all(np.isnan(rows)):
         raise DataError("history has no value at all; give rows of which at least some cells are present.")
     if dbn.bends:
-        # Without a formula for missing cells: they are drawn when paths are (`particles.py`).
+        # Without a formula for missing cells: they are drawn when paths are (`feddbn.model.particles`).
         return State(rows, np.zeros((0, 0)), int(np.isnan(last).sum()))
     return _filtered(dbn, rows)
 
