@@ -92,7 +92,8 @@ class Curve:
 
     @property
     def range_seen(self) -> tuple[float, float]:
-        """Between which values of the source the function is free; a straight line goes on outside.
+        """Between which values of the source the function is free; outside it stays what it is there, and the whole effect
+        goes on with its average slope.
 
         They are the outer knots: sums tell no smallest and no largest value.
         """
