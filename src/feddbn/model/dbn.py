@@ -34,7 +34,6 @@ from feddbn.model.forecast import Forecast, Held, IntervalMethod, forecast, samp
 from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
 from feddbn.model.network import Network, same_parts
 from feddbn.model.noise import Noise
-from feddbn.model.paths import average_curved
 
 __all__ = ["DBN"]
 
@@ -68,25 +67,28 @@ class DBN(Network):
     def at_level(self, mean: ArrayLike) -> DBN:
         """Return the same network with the intercepts of a recording whose (d,) mean is `mean`.
 
-        Curves are averaged over the network's own simulated rows, moved to that mean.
+        Curves and products move along: they bend about a recording's own level. The network's own mean is that of simulated
+        rows then.
         """
         level = np.asarray(mean, dtype=np.float64)
         if level.shape != (self.d,) or not np.isfinite(level).all():
             raise ParameterError(
                 f"mean must be {self.d} finite numbers, one for each variable, got {mean!r}."
             )
-        intercept = level - level @ (self.W + self.A.sum(axis=0))
-        if self.bends:
-            intercept = intercept - average_curved(self, level)
+        within = self.W + self.A.sum(axis=0)
+        if self.is_linear:
+            intercept = level - level @ within
+            return DBN(self.W, self.A, self.variables, intercept, self.noise_variances, self.open_edges)
+        shift = level - self.stationary_mean()
         return DBN(
             self.W,
             self.A,
             self.variables,
-            intercept,
+            self.intercept + shift - shift @ within,
             self.noise_variances,
             self.open_edges,
-            curves=self.curves,
-            products=self.products,
+            curves=[curve.moved(shift) for curve in self.curves],
+            products=[product.moved(shift) for product in self.products],
         )
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:

@@ -13,7 +13,7 @@ from feddbn.model.additive import additive
 from feddbn.model.network import Network
 from feddbn.model.noise import draw_noise
 
-__all__ = ["Usual", "average_curved", "curved_paths", "drawn_windows", "ranges_seen", "share_beyond", "usual"]
+__all__ = ["Usual", "curved_paths", "drawn_windows", "ranges_seen", "share_beyond", "usual"]
 
 _BOUND = 1e100
 _N_PATHS, _BURN_IN, _N_ROWS = 50, 200, 200
@@ -109,14 +109,6 @@ def drawn_windows(dbn: Network, n: int, rng: np.random.Generator) -> FloatArray:
     rows, p = usual(dbn).rows, dbn.n_lags
     path, last = rng.integers(rows.shape[0], size=n), rng.integers(p, rows.shape[1] + 1, size=n)
     return np.asarray(rows[path[:, None], last[:, None] + np.arange(-p, 0)])
-
-
-def average_curved(dbn: Network, level: FloatArray) -> FloatArray:
-    """(d,) what curves and products add on average if the usual rows of the network had the mean `level`."""
-    p, (rows, mean, _) = dbn.n_lags, usual(dbn)
-    rows = rows + (level - mean)
-    lagged = np.concatenate([rows[:, p - lag : rows.shape[1] - lag] for lag in range(p + 1)], axis=2)
-    return np.asarray(additive(dbn).of_rows(lagged.reshape(-1, (p + 1) * dbn.d)).mean(axis=0))
 
 
 def _check_settled(dbn: Network, rows: FloatArray) -> None:
