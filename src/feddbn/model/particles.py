@@ -1,8 +1,9 @@
 """Rows to start paths from: those that are known, or draws where cells are missing.
 
-In a linear network missing cells have a normal distribution (`feddbn.model.state`). With curves they are drawn: many rows are simulated
-on from where the history was complete, present cells are put in, and rows that explain these badly are replaced by copies of
-rows that explain them well, in proportion to the density of what the noise must have been (a particle filter).
+In a linear network missing cells have a normal distribution (`feddbn.model.state`). With curves they are drawn: many rows
+are simulated on from where the history was complete, present cells are put in, and rows that explain these badly are
+replaced by copies of rows that explain them well, in proportion to the density of what the noise must have been (a particle
+filter).
 """
 
 from __future__ import annotations
