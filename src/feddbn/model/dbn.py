@@ -8,6 +8,7 @@ package, each of which can be read alone: dynamics, effects, forecast, residuals
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,19 +78,10 @@ class DBN(Network):
             )
         within = self.W + self.A.sum(axis=0)
         if self.is_linear:
-            intercept = level - level @ within
-            return DBN(self.W, self.A, self.variables, intercept, self.noise_variances, self.open_edges)
+            return replace(self, intercept=level - level @ within)
         shift = level - self.stationary_mean()
-        return DBN(
-            self.W,
-            self.A,
-            self.variables,
-            self.intercept + shift - shift @ within,
-            self.noise_variances,
-            self.open_edges,
-            curves=[curve.moved(shift) for curve in self.curves],
-            products=[product.moved(shift) for product in self.products],
-        )
+        parts = {kind: [part.moved(shift) for part in getattr(self, kind)] for kind in ("curves", "products")}
+        return replace(self, intercept=self.intercept + shift - shift @ within, **parts)
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:
         """Whether both have the same variables, lags and open edges and all numbers agree within `atol`."""
