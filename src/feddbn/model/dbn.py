@@ -80,8 +80,11 @@ class DBN(Network):
         if self.is_linear:
             return replace(self, intercept=level - level @ within)
         shift = level - self.stationary_mean()
-        parts = {kind: [part.moved(shift) for part in getattr(self, kind)] for kind in ("curves", "products")}
-        return replace(self, intercept=self.intercept + shift - shift @ within, **parts)
+        curves = tuple(curve.moved(shift) for curve in self.curves)
+        products = tuple(product.moved(shift) for product in self.products)
+        return replace(
+            self, intercept=self.intercept + shift - shift @ within, curves=curves, products=products
+        )
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:
         """Whether both have the same variables, lags and open edges and all numbers agree within `atol`."""
