@@ -22,6 +22,7 @@ from feddbn.core.designs.design import Basis, Design
 from feddbn.core.designs.filled import FilledSite
 from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS
+from feddbn.core.designs.public_units import are_public_units, public_units
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.errors import ParameterError
@@ -70,10 +71,10 @@ class CurvedMomentsQuestion(RowsQuestion):
     products: tuple[int, ...] = wholes(0, 1_000_000, default=())
 
     def check(self) -> None:
-        """Scales are positive, and the design exists."""
+        """Origin and scale are on the public grid, and the design exists."""
         super().check()
-        if not (self.scale > 0).all():
-            raise self.wrong("'scale' must be positive")
+        if not are_public_units(self.origin, self.scale):
+            raise self.wrong("'origin' and 'scale' must be on the public grid")
         if len(self.products) % 3:
             raise self.wrong("'products' must be (first, second, lag), one after the other")
         try:
@@ -119,6 +120,11 @@ class CurvedMomentsQuestion(RowsQuestion):
         )
 
     @property
+    def function_units(self) -> tuple[FloatArray, FloatArray] | None:
+        """Those of its functions."""
+        return self.origin, self.scale
+
+    @property
     def n_columns(self) -> int:
         """Columns of the curved design."""
         return self.curved.q
@@ -135,7 +141,7 @@ class CurvedMoments:
     question
         What was asked.
     level
-        (d,) where the variables are 0 in these units: their means, where recordings lost their own those of all rows.
+        (d,) where the variables are 0 in these units: about their means, where recordings lost their own those of all rows.
     """
 
     moments: Moments
@@ -163,20 +169,22 @@ def curved_moments_program(
     d = len(variables)
     is_own = center == "recording"
     # What is a recording's own has been taken off: what is left varies about 0.
-    origin = np.zeros(d) if is_own else plain.mean[:d]
+    sd = safe_roots(np.diag(plain.scatter)[:d] / plain.n)
+    origin, scale = public_units(np.zeros(d) if is_own else plain.mean[:d], sd)
     question = CurvedMomentsQuestion(
         n_lags=n_lags,
         variables=variables,
         center=center,
         basis=MAPS.get(features, features),
         origin=origin,
-        scale=safe_roots(np.diag(plain.scatter)[:d] / plain.n),
+        scale=scale,
         products=tuple(number for product in products for number in product),
     )
     answer = yield Task(question)
     moments = Moments.from_sums(answer.value, question.curved.q)
     share = plain.n / moments.n
-    return CurvedMoments(Moments(plain.n, moments.mean, moments.scatter * share), question, plain.mean[:d])
+    level = plain.mean[:d] if is_own else origin
+    return CurvedMoments(Moments(plain.n, moments.mean, moments.scatter * share), question, level)
 
 
 def curved_recordings(here: Here, question: CurvedMomentsQuestion) -> Iterator[Recording]:
