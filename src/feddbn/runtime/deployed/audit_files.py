@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,8 @@ class SiteAudit:
             for last in parse_entries(lines[-1:]):
                 if _same(last, event=event, task=task, note=note[:500], run=run, chain=reached, **more):
                     return last
-            entry = chain.add(
+            return chain.add(
+                write=partial(append_lines, self.path),
                 time=iso_time(self._clock()),
                 site=self.site,
                 event=event,
@@ -118,8 +120,6 @@ class SiteAudit:
                 chain=reached,
                 **more,
             )
-            append_lines(self.path, entry.to_line())
-            return entry
 
     def head(self) -> Head | None:
         """Return where the site's own log stands, signed; None for a site without a key."""

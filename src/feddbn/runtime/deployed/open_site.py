@@ -166,9 +166,9 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
                 # A site that cannot write down to what it agrees does not agree.
                 if event.what != "refused":
                     raise
-        if event.run_id and run_directory(settings.state, event.run_id, create=False).is_dir():
+        if event.run_id and (place := run_directory(settings.state, event.run_id, create=False)).is_dir():
             values = {k: v for k, v in vars(event).items() if k not in ("error", "study")}
-            EventLog(run_directory(settings.state, event.run_id) / "events.jsonl").write(values)
+            EventLog(place / "events.jsonl").write(values)
 
     return SiteEndpoint(
         Site(name, read_data(settings)),
