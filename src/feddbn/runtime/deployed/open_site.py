@@ -127,7 +127,8 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
     policy = read_policy(settings.policy)
     owner = Owner(settings, log.warning)
     books = books_of(settings, lambda sentence: log.warning("%s", sentence))
-    protection = Protection(settings.state, name, policy, settings.max_lags, books, owner.audit)
+    data = read_data(settings)
+    protection = Protection(settings.state, name, policy, settings.max_lags, books, owner.audit, data)
     masked = None
     if owner.identity is not None and settings.peers is not None:
         from feddbn.runtime.deployed.masking import site_masking
@@ -171,7 +172,7 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
             EventLog(place / "events.jsonl").write(values)
 
     return SiteEndpoint(
-        Site(name, read_data(settings)),
+        Site(name, data),
         store,
         checks=study_checks(settings, policy),
         approve=approve,

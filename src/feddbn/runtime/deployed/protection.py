@@ -16,10 +16,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.guards.bounds import BoundsGuard
 from feddbn.federation.guards.disclosure import DisclosureGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
+from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.guards.scope_guard import Asked, ScopeGuard
 from feddbn.federation.guards.site_guards import About, AuditGuard, HeldOutGuard, PolicyGuard
 from feddbn.federation.guards.study_scope import scope_of
@@ -32,7 +34,8 @@ from feddbn.privacy.policy import SitePolicy, policy_from_toml
 from feddbn.runtime.deployed.audit_files import SiteAudit
 from feddbn.runtime.deployed.books import Books
 from feddbn.runtime.deployed.lines import append_lines, whole_part
-from feddbn.runtime.deployed.store import AUDIT, iso_time, run_directory
+from feddbn.runtime.deployed.registers import FileRowBook
+from feddbn.runtime.deployed.store import AUDIT, REGISTER, iso_time, run_directory
 
 __all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
 
@@ -94,6 +97,7 @@ class Protection:
         max_lags: int = 10,
         books: Books | None = None,
         audit: SiteAudit | None = None,
+        data: SiteData | None = None,
     ) -> None:
         self._state = Path(state)
         self._books = books or Books(state)
@@ -101,6 +105,7 @@ class Protection:
         self._policy = policy
         self._max_lags = max_lags
         self._audit = audit or SiteAudit(state, site, None)
+        self._data = data
         self._is_locked = False
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
@@ -120,9 +125,16 @@ class Protection:
         asked = self._asked(run_id)
         scope = ScopeGuard(scope_of(study, self._max_lags), self._policy, asked)
         # Noise hides single rows; rules about numbers of rows would tell what no noise covers.
-        rows = noise or DisclosureGuard(study, self._policy, asked)
+        rows = [noise] if noise else [*self._row_sets(run_id, study), DisclosureGuard(study, self._policy, asked)]
         bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
-        return [policy, scope, HeldOutGuard(study), rows, bounds, audit]
+        return [policy, scope, HeldOutGuard(study), *rows, bounds, audit]
+
+    def _row_sets(self, run_id: str, study: Study) -> list[Guard]:
+        """Return what keeps sums of different studies apart by enough rows; None without all the data to number rows by."""
+        if self._data is None:
+            return []
+        book = FileRowBook(self._state / REGISTER, self._data, run_id, study.digest)
+        return [RowSetGuard(book, self._policy.min_rows)]
 
     def _asked(self, run_id: str) -> Asked:
         """Return what a run has been asked so far; a restart or a second greeting forgets nothing."""
