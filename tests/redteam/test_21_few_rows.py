@@ -84,7 +84,10 @@ def test_more_lags_are_no_way_around(sites):
 
 
 def test_asking_for_the_same_again_changes_nothing(sites):
-    found = [asked(sites, f"run-{k}", names) for k, names in enumerate([("x0", "x1", "x2"), ("x0", "x1", "x2", "x3")] * 2)]
+    found = [
+        asked(sites, f"run-{k}", names)
+        for k, names in enumerate([("x0", "x1", "x2"), ("x0", "x1", "x2", "x3")] * 2)
+    ]
     for first, again in zip(found[:2], found[2:], strict=True):
         assert first[0] == again[0]
         np.testing.assert_array_equal(first[1], again[1])
@@ -96,7 +99,9 @@ def test_limits_that_leave_one_row_out_leave_more_of_them_out(sites):
     sites.restart(VICTIM)
     names = ("x0", "x1", "x2")
     n_first, _ = asked(sites, "run-1", names, parameters='spikes = "auto"')
-    n_second, second = asked(sites, "run-2", names, parameters='spikes = "auto"', limits=np.full(3, 5.0), far=6.0)
+    n_second, second = asked(
+        sites, "run-2", names, parameters='spikes = "auto"', limits=np.full(3, 5.0), far=6.0
+    )
     assert n_first - n_second >= LEAST
     assert second[0, 0] < 1e5
 

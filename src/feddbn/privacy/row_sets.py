@@ -2,12 +2,12 @@
 
 Theory of operation
 -------------------
-Two studies that choose other variables, or treat cells in other ways, leave out other rows: those with an empty cell in one of
-their variables. Sums over the row sets R_1, ..., R_m give every combination of them, and a combination may be about a
+Two studies that choose other variables, or treat cells in other ways, leave out other rows: those with an empty cell in one
+of their variables. Sums over the row sets R_1, ..., R_m give every combination of them, and a combination may be about a
 single row. Rows that were in the same sets have the same coefficient in every combination. So call rows with the same
-memberships a *class*: if every class of rows that were in any sum has at least `least` rows, then every combination that is not
-empty is about at least `least` rows. This is sufficient, and it is easy to keep to: a site can always leave more rows out
-of a new sum.
+memberships a *class*: if every class of rows that were in any sum has at least `least` rows, then every combination that is
+not empty is about at least `least` rows. This is sufficient, and it is easy to keep to: a site can always leave more rows
+out of a new sum.
 
 - Few rows of a class in the new set: they are left out of it.
 - Few rows of a class not in the new set: more of them are left out, those next to them, until they are enough.

@@ -48,7 +48,9 @@ def test_heads_are_of_one_length_so_that_one_covers_the_one_before():
     assert len(Head().to_bytes("r", KEY)) == 512
 
 
-@pytest.mark.parametrize("odd", [b"", b"[]", b'{"runs": 3, "mac": ""}', b'{"head": [], "mac": ""}', b"3", b"\xff"])
+@pytest.mark.parametrize(
+    "odd", [b"", b"[]", b'{"runs": 3, "mac": ""}', b'{"head": [], "mac": ""}', b"3", b"\xff"]
+)
 def test_something_else_is_neither_index_nor_head(odd):
     assert BookIndex.from_bytes(odd, KEY) is None
     assert Head.from_bytes(odd, "one", KEY) is None

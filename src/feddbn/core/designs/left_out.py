@@ -110,4 +110,6 @@ class _Emptied:
     def blocks(self) -> Iterator[Block]:
         for numbers, block in _numbered(self.recording, self.order):
             goes = np.isin(numbers, self.left_out)
-            yield replace(block, values=np.where(goes[:, None], np.nan, block.values)) if goes.any() else block
+            yield (
+                replace(block, values=np.where(goes[:, None], np.nan, block.values)) if goes.any() else block
+            )

@@ -1,8 +1,8 @@
 """Keeps sums of different studies from showing a few rows: see `privacy.row_sets`.
 
-Which rows have an empty cell depends on the variables of a study, and on which cells count as far out. A site writes down which
-rows were complete for each of these, once for each version of its data. Before it answers about others it leaves out as
-many rows as it takes for no combination to be about fewer than `min_rows` of them. The same for rows that have any cell,
+Which rows have an empty cell depends on the variables of a study, and on which cells count as far out. A site writes down
+which rows were complete for each of these, once for each version of its data. Before it answers about others it leaves out
+as many rows as it takes for no combination to be about fewer than `min_rows` of them. The same for rows that have any cell,
 where rows with empty cells count.
 
 Rows with p lags are those whose p predecessors are complete, too. So rows are compared for every number of lags that has been
@@ -12,7 +12,7 @@ asked for. Sums with two numbers of lags over the same rows still differ by the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -129,6 +129,9 @@ class RowSetGuard(Guard):
         left_out = same[-1].left_out if same else np.zeros(0, dtype=np.int64)
         while True:
             rows = about.rows(WithoutRows(data, left_out, book.order()), book.order())
+            if not about.is_filled and len(rows.lagged(rows.complete, about.n_lags)) < self._least:
+                # Too few rows for any sum, which is the next guard's business; nothing is used.
+                return left_out
             found = [rows.complete, *([rows.present] if about.is_filled else [])]
             goes = self._goes(rows, found, known, lags)
             if not len(goes):
@@ -225,5 +228,5 @@ class _Parts:
     def variables(self) -> tuple[str, ...]:
         return tuple(self.data.variables)
 
-    def recordings(self) -> list[Recording]:
-        return [self.part(recording, self.fold) for recording in self.data.recordings()]
+    def recordings(self) -> Iterator[Recording]:
+        return (self.part(recording, self.fold) for recording in self.data.recordings())

@@ -111,14 +111,16 @@ class PeerHeads:
         """
         most = len(self._keys)
         receipts = [self._keep(head) for head in _words(meta.get("heads"), read_head, most)]
-        given = [word for word in _words(meta.get("receipts"), read_receipt, most) if self._keep_receipt(word)]
+        given = [
+            word for word in _words(meta.get("receipts"), read_receipt, most) if self._keep_receipt(word)
+        ]
         entries = self._audit.entries() if given else []
         for receipt in given:
             wrong = against_log(receipt.head, entries)
             if wrong is not None:
                 self._tell(
-                    f"this site's own audit log was rolled back: {receipt.holder} holds its signed head, and {wrong}; restore "
-                    "state/_audit from a copy, and trust no budget before that."
+                    f"this site's own audit log was rolled back: {receipt.holder} holds its signed head, and {wrong}; "
+                    "restore state/_audit from a copy, and trust no budget before that."
                 )
         return {"receipts": [receipt.fields() for receipt in receipts if receipt is not None]}
 

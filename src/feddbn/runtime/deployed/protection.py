@@ -125,7 +125,11 @@ class Protection:
         asked = self._asked(run_id)
         scope = ScopeGuard(scope_of(study, self._max_lags), self._policy, asked)
         # Noise hides single rows; rules about numbers of rows would tell what no noise covers.
-        rows = [noise] if noise else [*self._row_sets(run_id, study), DisclosureGuard(study, self._policy, asked)]
+        rows = (
+            [noise]
+            if noise
+            else [*self._row_sets(run_id, study), DisclosureGuard(study, self._policy, asked)]
+        )
         bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
         return [policy, scope, HeldOutGuard(study), *rows, bounds, audit]
 

@@ -104,7 +104,9 @@ class FileShelf:
 
     def __init__(self, directory: Path, run_id: str, study: str) -> None:
         means = "which sums its data were part of"
-        self._lines = _Lines(Path(directory) / "sums.jsonl", lambda line: read_entries([line["sum"]])[0], means)
+        self._lines = _Lines(
+            Path(directory) / "sums.jsonl", lambda line: read_entries([line["sum"]])[0], means
+        )
         self._about = {"run": run_id, "study": study}
 
     def hold(self) -> contextlib.AbstractContextManager[None]:

@@ -121,7 +121,10 @@ def index_of_another_key(writer):
         (recomputed, "the log of run 'one' was written anew"),
         (shortened, "the log of run 'one' lacks its last 1 entry"),
         (shortened_without_its_head, "the head of the log of run 'one' is missing or was altered"),
-        (shortened_with_the_head_of_another_run, "the head of the log of run 'one' is missing or was altered"),
+        (
+            shortened_with_the_head_of_another_run,
+            "the head of the log of run 'one' is missing or was altered",
+        ),
         (lambda w: w.log("one").write_bytes(b"\xff\xfe\n"), "the audit log of run 'one' is not text"),
         (lambda w: w.log("one").unlink(), "the log of run 'one' is missing"),
         (index_of_another_key, "the index of the audit logs was altered"),
