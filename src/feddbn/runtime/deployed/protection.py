@@ -21,6 +21,7 @@ from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.guards.bounds import BoundsGuard
 from feddbn.federation.guards.disclosure import DisclosureGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
+from feddbn.federation.guards.resample_guard import ResampleGuard
 from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.guards.scope_guard import Asked, ScopeGuard
 from feddbn.federation.guards.site_guards import About, AuditGuard, HeldOutGuard, PolicyGuard
@@ -34,7 +35,7 @@ from feddbn.privacy.policy import SitePolicy, policy_from_toml
 from feddbn.runtime.deployed.audit_files import SiteAudit
 from feddbn.runtime.deployed.books import Books
 from feddbn.runtime.deployed.lines import append_lines, whole_part
-from feddbn.runtime.deployed.registers import FileRowBook
+from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook
 from feddbn.runtime.deployed.store import AUDIT, REGISTER, iso_time, run_directory
 
 __all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
@@ -128,17 +129,18 @@ class Protection:
         rows = (
             [noise]
             if noise
-            else [*self._row_sets(run_id, study), DisclosureGuard(study, self._policy, asked)]
+            else [*self._books_of_rows(run_id, study), DisclosureGuard(study, self._policy, asked)]
         )
         bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
         return [policy, scope, HeldOutGuard(study), *rows, bounds, audit]
 
-    def _row_sets(self, run_id: str, study: Study) -> list[Guard]:
-        """Return what keeps sums of different studies apart by enough rows; None without all the data to number rows by."""
+    def _books_of_rows(self, run_id: str, study: Study) -> list[Guard]:
+        """Return what keeps the sums of all runs together from showing rows; nothing without the data they are numbered by."""
         if self._data is None:
             return []
-        book = FileRowBook(self._state / REGISTER, self._data, run_id, study.digest)
-        return [RowSetGuard(book, self._policy.min_rows)]
+        about = (self._state / REGISTER, self._data, run_id, study.digest)
+        rows = RowSetGuard(FileRowBook(*about), self._policy.min_rows)
+        return [rows, ResampleGuard(self._policy, FileResampleBook(*about))]
 
     def _asked(self, run_id: str) -> Asked:
         """Return what a run has been asked so far; a restart or a second greeting forgets nothing."""

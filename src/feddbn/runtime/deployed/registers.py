@@ -1,5 +1,5 @@
-"""What a site remembers of all sums, on disk: ``<state>/_register/sums.jsonl``, one line for each set of sites, and
-``rows.jsonl``, one for each set of its own rows.
+"""What a site remembers of all sums, on disk: ``<state>/_register/sums.jsonl``, one line for each set of sites,
+``rows.jsonl``, one for each set of its own rows, and ``resamples.jsonl``.
 
 The files are never pruned, and runs at the same time share them under a lock. A line is on disk before the sum it is about
 can be opened; a last line that a crash cut short is of a sum that was not, and is dropped.
@@ -28,7 +28,7 @@ from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, read_entries
 from feddbn.runtime.deployed.lines import append_lines, whole_part
 
-__all__ = ["FileRowBook", "FileShelf", "data_version"]
+__all__ = ["FileResampleBook", "FileRowBook", "FileShelf", "data_version"]
 
 T = TypeVar("T")
 
@@ -124,22 +124,21 @@ class FileShelf:
         self._lines.add({**self._about, "sum": entry.listed()} for entry in entries)
 
 
-class FileRowBook:
-    """Which rows a site has used, in a file.
+class _DataBook(Generic[T]):
+    """A file of what was done with the present version of a site's data.
 
     Parameters
     ----------
-    directory
-        The site's register.
+    lines
+        The file; each of its lines is of one version of the data.
     data
         All the data that the site offers, whatever a study chooses of it.
     run_id, study
-        Which run of which study uses rows now, for the owner.
+        Which run of which study it is now, for the owner.
     """
 
-    def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
-        means = "which of its rows were summed"
-        self._lines = _Lines(Path(directory) / "rows.jsonl", _used, means)
+    def __init__(self, lines: _Lines[tuple[str, T]], data: SiteData, run_id: str, study: str) -> None:
+        self._lines = lines
         self._data = data
         self._about = {"run": run_id, "study": study}
 
@@ -152,27 +151,64 @@ class FileRowBook:
         """Keep every other process of this site from reading and writing meanwhile."""
         return self._lines.hold()
 
+    def _all(self) -> tuple[T, ...]:
+        return tuple(one for version, one in self._lines.all() if version == self._known[0])
+
+    def _write(self, *values: Mapping[str, Any]) -> None:
+        self._lines.add({**self._about, "data": self._known[0], **one} for one in values)
+
+
+class FileRowBook(_DataBook[UsedRows]):
+    """Which rows a site has used, in a file."""
+
+    def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
+        lines = _Lines(Path(directory) / "rows.jsonl", _used, "which of its rows were summed")
+        super().__init__(lines, data, run_id, study)
+
     def order(self) -> Mapping[str, int]:
         """Return the number of each recording."""
         return self._known[1]
 
     def used(self) -> tuple[UsedRows, ...]:
         """Return what was written down of the present version of the data."""
-        return tuple(used for version, used in self._lines.all() if version == self._known[0])
+        return self._all()
 
     def add(self, used: Sequence[UsedRows]) -> None:
         """Write some more down; it is on disk when this returns."""
-        self._lines.add(
-            {
-                **self._about,
-                "data": self._known[0],
-                "cells": one.cells,
-                "n_lags": one.n_lags,
-                "rows": _packed(one.rows),
-                "left_out": _packed(one.left_out),
-            }
-            for one in used
+        self._write(
+            *(
+                {
+                    "cells": one.cells,
+                    "n_lags": one.n_lags,
+                    "rows": _packed(one.rows),
+                    "left_out": _packed(one.left_out),
+                }
+                for one in used
+            )
         )
+
+
+class FileResampleBook(_DataBook[tuple[str, int]]):
+    """How many resamples a site has answered, in a file."""
+
+    def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
+        lines = _Lines(Path(directory) / "resamples.jsonl", _resampled, "how often its rows were resampled")
+        super().__init__(lines, data, run_id, study)
+
+    def answered(self) -> Mapping[str, int]:
+        """Return how many resamples of each kind were answered from the present version of the data."""
+        found: dict[str, int] = {}
+        for kind, stop in self._all():
+            found[kind] = max(stop, found.get(kind, 0))
+        return found
+
+    def add(self, kind: str, stop: int) -> None:
+        """Write down how many of a kind are answered now; it is on disk when this returns."""
+        self._write({"kind": kind, "stop": stop})
+
+
+def _resampled(line: Any) -> tuple[str, tuple[str, int]]:
+    return str(line["data"]), (str(line["kind"]), int(line["stop"]))
 
 
 def _used(line: Any) -> tuple[str, UsedRows]:
