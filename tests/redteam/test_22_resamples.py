@@ -61,7 +61,10 @@ def test_more_resamples_than_the_rule_allows_are_refused(rig):
     assert server.sum(resamples(rig, -1, most - 1)).contributors == rig.names
     with pytest.raises(Refused):
         server.sum(resamples(rig, most - 1, most))
-    assert f"{most + 1} sums of resamples would have been made of this site's data, and it answers {most}" in why(rig, "run")
+    assert (
+        f"{most + 1} sums of resamples would have been made of this site's data, and it answers {most}"
+        in why(rig, "run")
+    )
 
 
 def test_another_seed_in_another_run_after_a_restart_counts_too(rig):

@@ -87,9 +87,9 @@ class ResampleGuard(Guard):
             answered[kind] = max(before, question.stop + 1)
             if sum(answered.values()) > most:
                 raise SiteRefused(
-                    f"with these, {sum(answered.values())} sums of resamples would have been made of this site's data, and it "
-                    f"answers {most}: more would tell its recordings or blocks apart. Ask for fewer replicates, or shorter "
-                    "blocks."
+                    f"with these, {sum(answered.values())} sums of resamples would have been made of this site's data, and "
+                    f"it answers {most}: more would tell its recordings or blocks apart. Ask for fewer replicates, or "
+                    "shorter blocks."
                 )
             if answered[kind] > before:
                 self._book.add(kind, answered[kind])

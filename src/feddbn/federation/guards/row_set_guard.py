@@ -86,11 +86,16 @@ class RowSetGuard(Guard):
         Which rows were used before.
     least
         Fewest rows that a combination of sums may be about.
+    tell
+        Called with a sentence for the site's owner.
     """
 
-    def __init__(self, book: RowBook, least: int) -> None:
+    def __init__(
+        self, book: RowBook, least: int, tell: Callable[[str], None] = lambda sentence: None
+    ) -> None:
         self._book = book
         self._least = least
+        self._tell = tell
         self._settled: dict[tuple[object, ...], RowNumbers] = {}
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
@@ -107,6 +112,11 @@ class RowSetGuard(Guard):
                 left_out = self._left_out(here.data, about)
                 self._check_fold(WithoutRows(here.data, left_out, self._book.order()), about)
             self._settled[key] = left_out
+            if len(left_out):
+                self._tell(
+                    f"{len(left_out)} rows are left out of sums with n_lags = {about.n_lags}: without them, sums of this "
+                    "study and of earlier ones together show no few rows."
+                )
         left_out = self._settled[key]
         if not len(left_out):
             return here, task

@@ -126,9 +126,13 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
     store = FileStore(settings.state, name)
     policy = read_policy(settings.policy)
     owner = Owner(settings, log.warning)
-    books = books_of(settings, lambda sentence: log.warning("%s", sentence))
+
+    def warn(sentence: str) -> None:
+        log.warning("%s", sentence)
+
+    books = books_of(settings, warn)
     data = read_data(settings)
-    protection = Protection(settings.state, name, policy, settings.max_lags, books, owner.audit, data)
+    protection = Protection(settings.state, name, policy, settings.max_lags, books, owner.audit, data, warn)
     masked = None
     if owner.identity is not None and settings.peers is not None:
         from feddbn.runtime.deployed.masking import site_masking

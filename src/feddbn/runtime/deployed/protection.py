@@ -12,7 +12,7 @@ import json
 import os
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -99,6 +99,7 @@ class Protection:
         books: Books | None = None,
         audit: SiteAudit | None = None,
         data: SiteData | None = None,
+        tell: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self._state = Path(state)
         self._books = books or Books(state)
@@ -107,6 +108,7 @@ class Protection:
         self._max_lags = max_lags
         self._audit = audit or SiteAudit(state, site, None)
         self._data = data
+        self._tell = tell
         self._is_locked = False
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
@@ -135,11 +137,11 @@ class Protection:
         return [policy, scope, HeldOutGuard(study), *rows, bounds, audit]
 
     def _books_of_rows(self, run_id: str, study: Study) -> list[Guard]:
-        """Return what keeps the sums of all runs together from showing rows; nothing without the data they are numbered by."""
+        """Return what keeps the sums of all runs together from showing rows; nothing without data to number them by."""
         if self._data is None:
             return []
         about = (self._state / REGISTER, self._data, run_id, study.digest)
-        rows = RowSetGuard(FileRowBook(*about), self._policy.min_rows)
+        rows = RowSetGuard(FileRowBook(*about), self._policy.min_rows, self._tell)
         return [rows, ResampleGuard(self._policy, FileResampleBook(*about))]
 
     def _asked(self, run_id: str) -> Asked:
