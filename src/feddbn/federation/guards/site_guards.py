@@ -220,7 +220,7 @@ class AuditGuard(Guard):
             "run": about.run,
             "study": about.study,
             "study_digest": about.study_digest,
-            "task_digest": digest_of(task),
+            "task_digest": channel.digest or digest_of(task),
             "asked": in_short(task, about.variables),
             "budget": about.budget,
         }

@@ -303,7 +303,7 @@ class SiteEndpoint:
             base = record.current if step is Step.EXECUTE else record.previous
             self._site.state = dict(base.state)
             with self._withheld(request, task=task.name):
-                vector = np.array(self._site.answer(task, channel), dtype=np.float64)
+                vector = np.array(self._site.answer(task, replace(channel, digest=digest)), dtype=np.float64)
             after = Snapshot(request.seq, dict(self._site.state), _longer(base.history, digest))
             # The sites of a run's first sum are those of all its sums, so this answer is booked for them at once.
             opened = record.opened if step is Step.EXECUTE else ()

@@ -61,7 +61,7 @@ class Peer:
             "odd": [head.fields() for head in self.odd],
             "receipt": None if self.receipt is None else self.receipt.fields(),
         }
-        return json.dumps(values, indent=1) + "\n"
+        return json.dumps(values) + "\n"
 
 
 def _read_peer(text: str) -> Peer:

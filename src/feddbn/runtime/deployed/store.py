@@ -183,9 +183,11 @@ class EventLog:
         line = json.dumps({"time": iso_time(), **values}, default=str)
         with open(self.path, "ab+") as file:
             # Half a line, left by a process that was killed, goes.
-            file.truncate(whole_length(file))
+            end = whole_length(file)
+            if end != file.seek(0, os.SEEK_END):
+                file.truncate(end)
             file.write(line.encode() + b"\n")
-        if self.path.stat().st_size > self.max_bytes:
+        if end + len(line) > self.max_bytes:
             content = self.path.read_bytes()[-self.max_bytes // 2 :]
             write_atomically(self.path, content[content.find(b"\n") + 1 :])
 
