@@ -64,10 +64,11 @@ def site_rows(site: SiteData, order: Mapping[str, int]) -> SiteRows:
 
 
 def _numbered(recording: Recording, order: Mapping[str, int]) -> Iterator[tuple[RowNumbers, Block]]:
+    """Each block with the numbers of its rows; it says its time, so that a part of it keeps its numbers."""
     first, clock = order[recording.name] * _ROWS, 0
     for block in recording.blocks():
         clock = clock if block.time is None else block.time
-        yield first + clock + np.arange(len(block.values), dtype=np.int64), block
+        yield first + clock + np.arange(len(block.values), dtype=np.int64), replace(block, time=clock)
         clock += len(block.values)
 
 

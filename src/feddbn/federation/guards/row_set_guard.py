@@ -169,7 +169,11 @@ class RowSetGuard(Guard):
             return
         order = self._book.order()
         rows = about.rows(data, order)
-        known = _different([one.rows for one in self._book.used()])
+        known = [
+            one
+            for one in _different([one.rows for one in self._book.used()])
+            if not _same(one, rows.complete)
+        ]
         for part in (training_part, _held_out):
             within = site_rows(_Parts(data, part, about.fold), order).every
             cut = [np.intersect1d(rows.lagged(one, about.n_lags), within) for one in (rows.complete, *known)]
@@ -216,6 +220,10 @@ def _without_neighbours(rows: RowNumbers, n_lags: int) -> RowNumbers:
         if not kept or row - kept[-1] > n_lags:
             kept.append(row)
     return np.array(kept, dtype=np.int64)
+
+
+def _same(one: RowNumbers, other: RowNumbers) -> bool:
+    return one.tobytes() == other.tobytes()
 
 
 def _different(sets: Sequence[RowNumbers]) -> list[RowNumbers]:
