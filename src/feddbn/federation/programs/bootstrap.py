@@ -58,7 +58,15 @@ from feddbn.federation.protocol.site import (
 )
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["BLOCK_LENGTHS", "UNITS", "ResampledMoments", "bootstrap_program", "resampling_plan"]
+__all__ = [
+    "BLOCK_LENGTHS",
+    "UNITS",
+    "BootstrapQuestion",
+    "ResampledMoments",
+    "bootstrap_program",
+    "resampling_plan",
+    "unit_sizes",
+]
 
 BLOCK_LENGTHS = ("auto", "politis-white")
 UNITS = ("auto", "recordings", "blocks")
@@ -220,18 +228,37 @@ class BootstrapQuestion(RowsQuestion):
             scope.require(value == scope.resampling.get(name), self.name, f"{name!r} is {value!r}")
 
 
+def unit_sizes(data: SiteData, question: BootstrapQuestion) -> np.ndarray:
+    """(n_units,) how many rows each unit has that a site resamples for a question."""
+    plan = _planned(data, question)[1]
+    sizes = np.zeros(plan.n_units)
+    for rows, units in zip(plan.sizes, plan.units, strict=True):
+        np.add.at(sizes, units, rows)
+    return sizes
+
+
+def _planned(data: SiteData, question: BootstrapQuestion) -> tuple[SiteData, ResamplingPlan]:
+    """The rows that a question is about, and how they are cut."""
+    length = question.block_length if question.block_rule == "given" else question.block_rule
+    site = question.treated(data)
+    if _is_filled(question):
+        site = FilledSite(site, question.nuisance, question.row_model, question.seed)
+    return site, resampling_plan(site, question.n_lags, length, question.unit)
+
+
+def _is_filled(question: BootstrapQuestion) -> bool:
+    return question.nuisance.has_time or question.row_model is not None
+
+
 def _answer(here: Here, question: BootstrapQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     design, q = Design.linear(question.variables, question.n_lags), question.q
     first, stop = question.first, question.stop
-    length = question.block_length if question.block_rule == "given" else question.block_rule
     if question.abstains(here.state):
         return here.state, np.zeros((stop - first) * sums_length(q))
-    site = question.treated(here.data)
-    if question.nuisance.has_time or question.row_model is not None:
-        site = FilledSite(site, question.nuisance, question.row_model, question.seed)
+    site, plan = _planned(here.data, question)
+    if _is_filled(question):
         question = replace(question, center="none", degree=0, periods=())
-    plan = resampling_plan(site, question.n_lags, length, question.unit)
     counts = np.stack(
         [plan.counts(question.resampling, question.seed, replicate) for replicate in range(first, stop)]
     )
