@@ -1,4 +1,4 @@
-"""How far curved edges can be trusted: resamples of the rows that a fit with curves learns from."""
+"""Several modules: how far curved edges can be trusted, by resamples of the rows that a fit with curves learns from."""
 
 import numpy as np
 import pandas as pd

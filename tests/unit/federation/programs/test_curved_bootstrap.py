@@ -1,4 +1,4 @@
-"""Resamples of curved rows: the same sums as of the resampled rows written out, and those of a fit for replicate -1."""
+"""Several modules: resamples of curved rows are those of the pooled rows, and replicate -1 is what a fit learns from."""
 
 import numpy as np
 import pytest
