@@ -329,11 +329,12 @@ class OneShotDBN(DBNEstimator):
         return self.dbn_
 
     def _refuse_lagged_only(self) -> None:
-        if self._is_lagged_only:
-            raise ParameterError(
-                "smoothing and center_by have rows that cannot be resampled or learned from by their moments alone; leave "
-                "them out."
-            )
+        for name in ("smoothing", "center_by"):
+            if getattr(self, name) is not None:
+                raise ParameterError(
+                    f"{name}={getattr(self, name)!r} has rows of its own, which can be neither resampled nor learned from by "
+                    "moments alone; leave it out."
+                )
 
     @property
     def _is_lagged_only(self) -> bool:

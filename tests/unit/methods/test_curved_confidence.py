@@ -117,7 +117,9 @@ def test_what_cannot_be_resampled_is_refused_before_a_row_is_read():
             raise AssertionError("nothing may be asked")
 
     silent = Silent({name: Site(name, data) for name, data in read_sites(bent()).items()})
-    with pytest.raises(ParameterError, match="smoothing and center_by have rows that cannot be resampled"):
+    with pytest.raises(
+        ParameterError, match=r"smoothing=0\.5 has rows of its own, which can be neither resampled"
+    ):
         edge_confidence(OneShotDBN(features="spline", smoothing=0.5), federation=silent)
 
     class Noisy(Silent):
