@@ -69,6 +69,15 @@ CASES = [
     ("oneshot", {"detrend": 2, "period": 12, "gains": "site"}, "trend", {}),
     ("oneshot", {}, "empty", {"goal": "confidence", "confidence": {"replicates": 4}}),
     ("oneshot", {}, "plain", {"goal": "confidence", "confidence": {"replicates": 4, "block_length": 7}}),
+    *(
+        ("oneshot", {"features": features}, kind, {"goal": "confidence", "confidence": {"replicates": 4}})
+        for features, kind in (
+            ("spline", "empty"),
+            ("quadratic", "trend"),
+            ("auto", "bent"),
+            ("auto", "plain"),
+        )
+    ),
     ("fdbnl", QUICK, "gains", {}),
     ("fdbnl", {**QUICK, "schedule": "paper", "weighting": "sites"}, "empty", {}),
     ("fdbnl", {**QUICK, "n_lags": "auto"}, "trend", {}),

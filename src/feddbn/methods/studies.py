@@ -89,6 +89,11 @@ def register_for_studies(method: Method) -> None:
             raise ParameterError(
                 "goal = 'confidence' needs a number of lags; set n_lags to the one that was chosen."
             )
+        for name in ("smoothing", "center_by"):
+            if study.parameters.get(name) is not None:
+                raise ParameterError(
+                    f"goal = 'confidence': rows with {name} = {study.parameters[name]!r} cannot be resampled; leave it out."
+                )
 
     def confidence(study: Study, federation: Federation) -> StudyResult:
         return _edges(estimator_of(study), study.confidence, federation, method.name)

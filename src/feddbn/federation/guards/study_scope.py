@@ -61,13 +61,13 @@ def tasks_of(study: Study) -> tuple[str, ...]:
         left_out.add("residual-checks")
     wanted = [task for task in method.tasks if task not in left_out]
     wanted += ["agreement"] if compares and "agreement" in further else []
+    if given.get("features", "linear") != "linear":
+        wanted += [task for task in further if task.startswith("curved")]
     if study.goal == "confidence":
         return *wanted, "bootstrap-moments"
     # In studies the shape of the noise is looked at only if they say so.
     if given.get("use_nongaussian", False) is not False:
         wanted += [task for task in further if task == "residual-features"]
-    if given.get("features", "linear") != "linear":
-        wanted += [task for task in further if task.startswith("curved")]
     if method.selects and study.held_out:
         wanted += [task for task in further if task.startswith("held-out")]
     if given.get("n_clusters", 1) != 1 or "n_clusters" in study.select.grid:

@@ -6,6 +6,7 @@ from feddbn.core.designs.curve_basis import N_CURVES
 from feddbn.core.orders.interactions import MOST_WITHOUT_SCREENING
 from feddbn.core.statistics.moments import sums_length
 from feddbn.federation.guards.study_scope import tasks_of
+from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.policy import SitePolicy
 
@@ -34,8 +35,12 @@ def size_in_words(study: Study, policy: SitePolicy | None = None) -> str:
     """One sentence: numbers, megabytes, and how many rows a site needs by its policy."""
     columns = largest_columns(study)
     numbers = sums_length(columns)
+    of = "the products"
+    if "bootstrap-moments" in tasks_of(study):
+        n_resamples = max(1, min(study.confidence.replicates + 1, FLOATS_PER_TASK // numbers))
+        numbers, of = numbers * n_resamples, f"for each of {n_resamples} resamples the products"
     rows = round((policy or SitePolicy()).min_rows_per_parameter * columns)
     return (
-        f"its largest answer has {numbers:,} numbers ({8 * numbers / 1e6:.1f} MB), the products of {columns} columns of a "
+        f"its largest answer has {numbers:,} numbers ({8 * numbers / 1e6:.1f} MB), {of} of {columns} columns of a "
         f"row; a site needs {max(rows, 1):,} rows for it (min_rows_per_parameter)"
     )

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import CompleteRows
+from feddbn.core.designs.complete import CompleteSite
 from feddbn.core.designs.curve_basis import BEND, CURVE
 from feddbn.core.designs.design import Basis, Design
 from feddbn.core.designs.filled import FilledSite
@@ -33,6 +33,7 @@ from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import (
     Here,
     Recording,
+    SiteData,
     SiteState,
     SiteTask,
     one_by_one,
@@ -46,6 +47,7 @@ __all__ = [
     "CurvedMomentsQuestion",
     "curved_moments_program",
     "curved_recordings",
+    "curved_site",
     "local_curved_moments",
 ]
 
@@ -153,6 +155,10 @@ class CurvedMoments:
         """The design whose columns they are, about the level."""
         return replace(self.question.curved, origin=tuple(self.level.tolist()))
 
+    def of(self, moments: Moments) -> CurvedMoments:
+        """The same design with the moments of other rows, such as resamples of these."""
+        return replace(self, moments=moments)
+
 
 def curved_moments_program(
     variables: tuple[str, ...],
@@ -187,12 +193,17 @@ def curved_moments_program(
     return CurvedMoments(Moments(plain.n, moments.mean, moments.scatter * share), question, level)
 
 
-def curved_recordings(here: Here, question: CurvedMomentsQuestion) -> Iterator[Recording]:
-    """The recordings of a site as functions are formed of them: without what is their own, and without empty cells."""
-    data = training_site(question.treated(here.data), question.fold)
+def curved_site(data: SiteData, question: CurvedMomentsQuestion) -> SiteData:
+    """A site as functions are formed of it: without what is its recordings' own, and with empty cells drawn."""
+    data = training_site(question.treated(data), question.fold)
     if question.center == "recording" or question.row_model is not None:
         data = FilledSite(data, question.nuisance, question.row_model, _SEED)
-    return map(CompleteRows, data.recordings())
+    return data
+
+
+def curved_recordings(here: Here, question: CurvedMomentsQuestion) -> Iterator[Recording]:
+    """The recordings of such a site without the rows that still have empty cells."""
+    return iter(CompleteSite(curved_site(here.data, question)).recordings())
 
 
 def local_curved_moments(here: Here, question: CurvedMomentsQuestion) -> Moments:
