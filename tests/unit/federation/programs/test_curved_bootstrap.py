@@ -20,7 +20,7 @@ from feddbn.runtime.simulated.in_process import InProcessFederation
 
 NAMES = ("a", "b")
 PRODUCTS = ((0, 1, 1),)
-LEVEL, SCALE = np.array([5.0, -2.0]), np.array([1.5, 0.7])
+LEVEL, SCALE = np.array([5.0, -2.0]), np.array([2.0, 0.5])
 
 
 def memory_site(seed, lengths, empty=0.0):
@@ -130,7 +130,7 @@ ARRAYS = {"origin": np.zeros(4 * 7 + 1), "level": LEVEL, "scale": SCALE}
         ({"basis": ""}, {"origin": np.zeros(4)}, "'level', 'scale' and 'products' need a 'basis'"),
         ({"products": ()}, {}, "'origin' has shape .*must have length 28"),
         ({"basis": "wiggle"}, {}, "wiggle"),
-        ({}, {"scale": -SCALE}, "'scale' must be positive"),
+        ({}, {"scale": -SCALE}, "must be on the public grid"),
         ({}, {"scale": None}, "'basis' is 'curve', so it needs 'level' and 'scale'"),
         ({"stop": 100_000}, {}, "100001 replicates at a time are too many"),
     ],
