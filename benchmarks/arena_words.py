@@ -20,6 +20,8 @@ SHORT = {
     "a lag was added": "lag added",
     "a hidden cause of": "hidden cause",
     "residuals echo": "echo",
+    "edges are curved": "curves modelled",
+    "effects are not straight lines": "curvature",
     "residuals are autocorrelated": "memory",
     "residuals of the same row": "dependence",
     "variance of the noise changes": "changing variance",

@@ -3,6 +3,7 @@
     python benchmarks/calibration.py edges --rows 128 512 --federations 20
     python benchmarks/calibration.py edges --estimator dynotears --method stability
     python benchmarks/calibration.py edges --method posterior
+    python benchmarks/calibration.py edges --estimator curved --variables 6 --sites 5 --rows 300 --replicates 20
     python benchmarks/calibration.py intervals --series 200
     python benchmarks/calibration.py intervals --series 200 --fitted
     python benchmarks/calibration.py violations --first-seed 900 --federations 20
@@ -40,7 +41,8 @@ def estimator(name: str) -> Any:
     from feddbn import OneShotDBN
 
     # Averaging over orders says how sure one sample is; a bootstrap answers that itself, at half the time.
-    return OneShotDBN(n_lags=1, average=False if name == "oneshot" else "auto")
+    features = "spline" if name == "curved" else "auto"
+    return OneShotDBN(n_lags=1, average="auto" if name == "averaged" else False, features=features)
 
 
 def edge_tables(arguments: argparse.Namespace, rows: int) -> pd.DataFrame:
@@ -48,7 +50,12 @@ def edge_tables(arguments: argparse.Namespace, rows: int) -> pd.DataFrame:
     tables = []
     for seed in range(arguments.federations):
         federation = simulate(
-            d=arguments.variables, n_lags=1, n_sites=arguments.sites, n_samples=rows, random_state=seed
+            d=arguments.variables,
+            n_lags=1,
+            n_sites=arguments.sites,
+            n_samples=rows,
+            random_state=seed,
+            effects="spline" if arguments.estimator == "curved" else "linear",
         )
         truth, sites = federation.truth, federation.sites
         if arguments.rescale:
@@ -186,7 +193,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=["edges", "intervals", "violations"])
-    parser.add_argument("--estimator", choices=["oneshot", "averaged", "dynotears"], default="oneshot")
+    parser.add_argument(
+        "--estimator", choices=["oneshot", "averaged", "curved", "dynotears"], default="oneshot"
+    )
     parser.add_argument("--method", choices=["bootstrap", "stability", "posterior"], default="bootstrap")
     parser.add_argument("--federations", type=int, default=20)
     parser.add_argument("--rows", type=int, nargs="+", default=[128, 256, 512])

@@ -12,9 +12,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 import feddbn
-from feddbn import FDBNL, PFDBNL
+from feddbn import FDBNL, PFDBNL, OneShotDBN
+from feddbn.model.curves import Curve
 from feddbn.report import (
     plot_convergence,
+    plot_curves,
     plot_forecast,
     plot_path,
     plot_process_graph,
@@ -89,6 +91,21 @@ def site_difference() -> Axes:
     return plot_site_differences(site_differences(model.dbn_, model.dbns_), max_edges=30)
 
 
+def curves() -> Axes:
+    # Lactate bends with pressure, sedation works up to a dose, oxygen is best in the middle.
+    names = ["sedation", "pressure", "lactate", "oxygen"]
+    W, A = np.zeros((4, 4)), 0.3 * np.eye(4)[None]
+    W[0, 1], A[0, 1, 2], A[0, 2, 3] = -0.5, -0.3, 0.2
+    bends = [
+        Curve(0, 1, 0, 0.0, 1.0, (0.5, 0.3)),
+        Curve(1, 2, 1, 0.0, 1.2, (0.6,)),
+        Curve(3, 2, 0, 0.0, 1.1, (-0.7,), "quadratic"),
+    ]
+    truth = feddbn.DBN(W, A, names, noise_variances=np.full(4, 0.6), curves=bends)
+    sites = {f"site-{k}": truth.simulate(400, random_state=k) for k in range(6)}
+    return plot_curves(OneShotDBN(features="spline").fit(sites).dbn_, truth=truth)
+
+
 PICTURES: dict[str, Callable[[], Axes]] = {
     "process-graph": process_graph,
     "time-series-graph": time_series_graph,
@@ -96,6 +113,7 @@ PICTURES: dict[str, Callable[[], Axes]] = {
     "convergence": convergence,
     "lambda-path": lambda_path,
     "responses": responses,
+    "curves": curves,
     "forecast": forecast,
     "site-differences": site_difference,
 }

@@ -159,13 +159,16 @@ _ROWS = (
         module="feddbn.methods.oneshot",
         label="OneShotDBN",
         summary="one network from one exact sum, by a search over orders",
-        assumes='linear effects; one network for all sites; with `noise_variance="free"` units may be arbitrary, but '
-        "directions within a moment that Gaussian noise leaves open stay open",
+        assumes="additive effects, straight or curved (curves where residuals show them and the evidence is for it); one "
+        'network for all sites; with `noise_variance="free"` units may be arbitrary, but directions within a moment that '
+        "straight lines and Gaussian noise leave open stay open",
         reveals="its part of a first look (deviations, spectra, correlations) and of one sum: rows, means, second moments of "
         "`[x_t, ..., x_{t-p}]` over all rows and without means and trends of recordings, skewness and kurtosis of each "
-        "variable" + _RESIDUALS,
-        rounds="4 (3 with fewer than four sites or few rows), of which the last but one is learned from; more "
-        "where cells are empty or far out, scales of sites differ, residuals remember or the noise is not Gaussian",
+        "variable"
+        + _RESIDUALS
+        + "; if effects are curved, of one of products of fixed functions of the variables",
+        rounds="4 (3 with fewer than four sites or few rows), of which the last but one is learned from; more where cells "
+        "are empty or far out, scales of sites differ, residuals remember, effects are curved or the noise is not Gaussian",
         gives="one network; `order_`, `orientation_` (what the data cannot tell), `edge_probabilities_`",
         citation="this package; docs/oneshot.md",
         aliases=("oneshotdbn", "one-shot"),

@@ -13,6 +13,7 @@ import pytest
 import feddbn
 from feddbn.methods.result import Result
 from feddbn.privacy.audit import AuditChain
+from support.report_results import curved_dbn
 
 
 @pytest.fixture(scope="module")
@@ -239,3 +240,41 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
         head, slash, rest = word.partition("/")
         words.append(f"{places[head]}{slash}{rest}" if head in places else word)
     assert sentence in refuses(*words)
+
+
+@pytest.fixture(scope="module")
+def curved(tmp_path_factory):
+    """A stored network with curves."""
+    path = tmp_path_factory.mktemp("curved") / "dbn.json"
+    curved_dbn().to_json(path)
+    return path
+
+
+def test_effects_of_a_network_with_curves_are_those_of_the_library(run, curved):
+    told = json.loads(
+        succeed(run("effects", curved, "a", "b", "--at", 50, "--by", 5, "--horizon", 2, "--json")).stdout
+    )
+    expected = curved_dbn().effects("a", "b", 2, at=50.0, by=5.0, random_state=0)
+    pd.testing.assert_frame_equal(pd.DataFrame(told["effects"]), expected, atol=1e-12)
+    assert "setting a to 60 instead of 50 for one" in succeed(run("effects", curved, "a")).stdout
+
+
+def test_forecasts_of_a_network_with_curves_are_the_same_every_time(run, curved, tmp_path):
+    history = tmp_path / "history.csv"
+    curved_dbn().simulate(100, random_state=0).to_csv(history, index=False)
+    one, two = (succeed(run("forecast", curved, history, "--steps", 2, "--json")).stdout for _ in range(2))
+    assert one == two
+    assert "beyond" in json.loads(one)["forecast"][0]
+    assert "beyond" in succeed(run("forecast", curved, history, "--steps", 2)).stdout
+
+
+def test_curves_are_exported_as_a_table(run, curved, result, refuses, tmp_path):
+    succeed(run("export", curved, "-o", tmp_path / "curves.csv", "--format", "curves"))
+    assert (tmp_path / "curves.csv").read_text() == curved_dbn().to_curves_csv()
+    sentence = refuses("export", result, "-o", tmp_path / "c.csv", "--format", "curves")
+    assert "--format curves needs a network with curves" in sentence
+
+
+def test_what_curves_do_not_allow_is_said_in_one_sentence(refuses, curved):
+    assert "only defined for linear networks" in refuses("effects", curved, "a", "b", "--through", "c")
+    assert "lingam's form is only defined" in refuses("export", curved, "-o", "x.npz", "--format", "lingam")

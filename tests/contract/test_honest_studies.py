@@ -26,7 +26,7 @@ POLICY = "\n".join(
         f"tasks = {json.dumps(sorted({*TASKS, 'bootstrap-moments'}))}",
     ]
 )
-N, D = 160, 4
+N, D = 180, 4
 
 
 def recording(kind, site, rng):
@@ -37,7 +37,7 @@ def recording(kind, site, rng):
         if kind == "memory":
             noise[t] += 0.6 * noise[t - 1]
         x[t] = 0.4 * x[t - 1] + noise[t]
-        x[t, 1:] += 0.8 * x[t, :-1]
+        x[t, 1:] += np.abs(x[t, :-1]) if kind == "bent" else 0.8 * x[t, :-1]
     if kind == "gains":
         x *= np.exp(rng.normal(size=D))
     if kind == "trend":
@@ -61,11 +61,23 @@ CASES = [
     ("oneshot", {"use_nongaussian": "auto"}, "laplace", {}),
     ("oneshot", {"use_nongaussian": True, "noise_variance": "equal"}, "laplace", {}),
     ("oneshot", {"features": "auto", "smoothing": "auto"}, "plain", {}),
+    *(("oneshot", {"features": "spline"}, kind, {}) for kind in ("trend", "empty", "spikes", "levels")),
+    ("oneshot", {"features": "auto"}, "bent", {}),
+    ("oneshot", {"features": "quadratic", "interactions": True, "n_lags": "auto"}, "bent", {}),
     ("oneshot", {"on_disagreement": "exclude"}, "gains", {}),
     ("oneshot", {"exogenous": ["x0"]}, "spikes", {}),
     ("oneshot", {"detrend": 2, "period": 12, "gains": "site"}, "trend", {}),
     ("oneshot", {}, "empty", {"goal": "confidence", "confidence": {"replicates": 4}}),
     ("oneshot", {}, "plain", {"goal": "confidence", "confidence": {"replicates": 4, "block_length": 7}}),
+    *(
+        ("oneshot", {"features": features}, kind, {"goal": "confidence", "confidence": {"replicates": 4}})
+        for features, kind in (
+            ("spline", "empty"),
+            ("quadratic", "trend"),
+            ("auto", "bent"),
+            ("auto", "plain"),
+        )
+    ),
     ("fdbnl", QUICK, "gains", {}),
     ("fdbnl", {**QUICK, "schedule": "paper", "weighting": "sites"}, "empty", {}),
     ("fdbnl", {**QUICK, "n_lags": "auto"}, "trend", {}),

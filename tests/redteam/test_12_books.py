@@ -119,3 +119,30 @@ def test_the_owner_may_take_logs_without_an_index_as_complete(sites):
 def test_what_is_left_is_shown(sites):
     found = {f.what: f.text for f in check_settings(sites.place / "a" / "feddbn_site.toml")}
     assert found["budget"] == "epsilon 1 of 5 for each recording spent, 4 left (delta = 1e-05)"
+
+
+def test_an_answer_that_was_booked_and_never_left_costs_and_hides_nothing(tmp_path, monkeypatch):
+    """Killed between the entry of the audit log and the record: asked again, the site draws new noise and books it, too."""
+    from feddbn.runtime.deployed.store import FileStore
+
+    sites = make(tmp_path, policy=POLICY)
+    coordinator = sites.coordinator(sites.study(clip=5.0, epsilon=2.0), "one")
+    save = FileStore.save
+
+    def killed(self, record):
+        if self.site == "a" and record.vector is not None:
+            raise KeyboardInterrupt
+        save(self, record)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileStore, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            coordinator.sum(TASK)
+    booked = sites.guard("a").epsilon()
+    assert math.isfinite(booked)
+    restart(sites)
+    # The study's promise is for one answer, and two are in the books: the run cannot go on, a new one can.
+    with pytest.raises(NotEnoughSites):
+        sites.coordinator(sites.study(clip=5.0, epsilon=2.0), "one").sum(TASK)
+    assert again(sites, epsilon=2.0).value is not None
+    assert sites.guard("a").epsilon() > booked > sites.guard("c").epsilon() / 2

@@ -77,11 +77,16 @@ def test_the_log_of_a_run_that_pretends_to_be_of_an_earlier_version_is_found(ran
     assert "is not the one that the site's own log names" in reports["run-1.jsonl"]
 
 
-def test_a_site_does_not_go_on_with_a_log_that_another_key_signed(ran, caplog):
+@pytest.mark.parametrize(
+    ("has_index", "sentence"), [(True, "was written anew"), (False, "the audit log is not intact")]
+)
+def test_a_site_does_not_go_on_with_a_log_that_another_key_signed(ran, caplog, has_index, sentence):
     rewritten(ran.audit() / "run-1.jsonl", Identity.from_seed(bytes([9]) * 32), length=0)
+    if not has_index:
+        (ran.audit() / "index.json").unlink()
     with pytest.raises(NotEnoughSites, match=f"'north' refused: {WITHHELD}"):
         ran.run(make_study(), "run-1", journal=MemoryJournal())
-    assert "the audit log is not intact" in caplog.text
+    assert sentence in caplog.text
 
 
 def test_approved_runs_cannot_be_won_back_by_editing_or_by_an_older_file_of_another_site(ran, tmp_path):

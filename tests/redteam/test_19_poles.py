@@ -7,8 +7,11 @@ import pytest
 
 from feddbn.core.fdbnl.schedules import make_schedule
 from feddbn.errors import SiteRefused
+from feddbn.federation.guards.study_scope import check_tasks, tasks_of
 from feddbn.federation.programs import fdbnl
 from feddbn.federation.programs.pfdbnl import questions as pfdbnl
+from feddbn.federation.protocol.study import Study
+from feddbn.privacy.policy import SitePolicy
 from support.hostile import Server, Sites
 
 Q, D, ROWS = 6, 3, 199.0
@@ -43,8 +46,8 @@ def personal(sites, **changed):
         "lambda_a": 0.05,
     }
     given |= {
-        "w_threshold": 0.0,
-        "a_threshold": 0.0,
+        "w_threshold": 0.2,
+        "a_threshold": 0.2,
         "acyclicity": "expm",
         "average": "running",
         "n_slots": 1,
@@ -89,6 +92,11 @@ def test_rounds_of_the_adaptive_schedule_are_gradients_in_one_unit(sites, change
         {"rho2_before": 2.2},
         {"mu": 1.0},
         {"mu": float("inf")},
+        {"lambda_w": 0.06},
+        {"lambda_a": 0.0},
+        {"w_threshold": 0.0},
+        {"a_threshold": 0.3},
+        {"C": np.full((1, Q, D), 2e6)},
         {"metric": POLE},
         {"scale": np.full(Q, 2.0)},
         {"mean_rows": 100.0},
@@ -106,6 +114,21 @@ def test_the_same_rounds_are_answered_where_they_are_honest(sites):
     server = begin(sites, "pfdbnl", "mu = 1.0")
     server.sum(personal(sites, mu=1.0), 0)
     server.sum(personal(sites, mu=1.0, run=1), 1, 0)
+
+
+def test_a_grid_of_many_pulls_is_refused_before_the_run(sites):
+    def greeted(n):
+        grid = {"mu": [0.1 * (k + 1) for k in range(n)]}
+        held_out = {"n_blocks": 1, "share": 0.3}
+        study = sites.study("pfdbnl").model_copy(update={"goal": "select"})
+        study = Study(**{**study.model_dump(), "select": {"grid": grid, **held_out}})
+        return check_tasks(SitePolicy(tasks=(*tasks_of(study),)), study)
+
+    greeted(pfdbnl.MOST_PULLS)
+    with pytest.raises(
+        SiteRefused, match=r"tries 17 values of mu, and sites answer for 16 in a run; shorten `mu`"
+    ):
+        greeted(pfdbnl.MOST_PULLS + 1)
 
 
 def test_penalties_of_the_paper_grow_by_whole_rounds():

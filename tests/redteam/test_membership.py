@@ -9,6 +9,7 @@ from feddbn.federation.programs.fdbnl import StepQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.task import Task
+from feddbn.runtime.deployed.store import FileStore
 from support.hostile import Server, Sites
 
 TOO_FEW = "together they would show fewer than 3 sites"
@@ -50,6 +51,38 @@ def test_the_same_task_is_not_opened_again_without_one_site(tmp_path, restart):
     again = Server(sites, "run").keys()
     with pytest.raises(AggregationError, match=TOO_FEW):
         again.sum(moments(sites), 0, alive=sites.names[:3], unmask_seq=77)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_sites_of_the_first_sum_of_a_run_are_those_of_all_its_sums(tmp_path, monkeypatch, restart):
+    """Seven of ten differ by three, which the register would let pass; a record that was not written again does not."""
+    sites = Sites(tmp_path, k=10, rows=30)
+    study = sites.study("fdbnl")
+    sites.greet(study, "run")
+    server = Server(sites, "run").keys()
+    server.sum(moments(sites), 0)
+    # The answer is stored for the same sites, so that opening it needs no second record.
+    saved = []
+    keep = FileStore.save
+    with monkeypatch.context() as patched:
+        patched.setattr(FileStore, "save", lambda self, record: (saved.append(record), keep(self, record)))
+        server.sum(moments(sites), 1, 0)
+    assert [record.opened for record in saved] == [tuple(sites.names)] * 10
+    if restart:
+        for name in sites.names:
+            sites.restart(name)
+        sites.greet(study, "run")
+        server = Server(sites, "run").keys()
+    with pytest.raises(AggregationError, match="opened for another set of sites"):
+        server.sum(moments(sites), 2, 1, alive=sites.names[:7])
+
+
+def test_a_first_sum_that_was_never_opened_may_be_of_fewer_sites(tmp_path):
+    sites = Sites(tmp_path, k=10, rows=30)
+    sites.greet(sites.study("fdbnl"), "run")
+    server = Server(sites, "run").keys()
+    server.mask_each(dict.fromkeys(sites.names, Task(moments(sites))), 0)
+    assert len(server.sum(moments(sites), 0, alive=sites.names[:7]).contributors) == 7
 
 
 @pytest.mark.parametrize("second", [["s0", "s1", "s2"], ["s0", "s1", "s2", "s4"]])

@@ -14,7 +14,7 @@ import pytest
 from feddbn.model.csv_cells import guarded, unguarded
 from feddbn.model.dbn import DBN
 from feddbn.report import write_report
-from support.report_results import example_result, random_dbn
+from support.report_results import curved_dbn, example_result, random_dbn
 
 # Names that a spreadsheet would run, and some that it would not.
 FORMULAS = ["=1+1", "+2", "-3", "@SUM(A1)", "''-4", "'=5", "plain'-6", "7"]
@@ -68,6 +68,7 @@ def reports(tmp_path_factory) -> dict[str, Path]:
         "named": named,
         "open": open_result(),
         "formulas": random_dbn(8, names=FORMULAS),
+        "curved": curved_dbn(),
     }
     return {name: write_report(result, folder / f"{name}.html") for name, result in results.items()}
 
@@ -414,3 +415,18 @@ def luminance(colour: str) -> float:
 def contrast(first: str, second: str) -> float:
     low, high = sorted((luminance(first), luminance(second)))
     return (high + 0.05) / (low + 0.05)
+
+
+def test_curves_are_named_in_the_table_and_have_no_sign_where_they_go_both_ways(open_report):
+    opened = open_report("curved")
+    heads = opened.page.locator("#table thead th").all_inner_texts()
+    shapes = opened.column(1 + [head.strip() for head in heads].index("Shape"))
+    assert sorted(shapes) == ["curved", "curved", "linear", "product", "product"]
+    assert opened.page.locator("#picture .edge.both").count() == 2
+    assert opened.page.locator("#both-legend").is_visible()
+    assert opened.page.locator("#curves svg").count() == 1
+    assert not opened.complaints
+    assert len(opened.requests) == 1  # the page itself
+    plain = open_report("plain")
+    assert not plain.page.locator("#both-legend").is_visible()
+    assert "Shape" not in " ".join(plain.page.locator("#table thead th").all_inner_texts())

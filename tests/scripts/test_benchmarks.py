@@ -29,6 +29,7 @@ ALONE = {"run": ["--tiny", "--out", "{out}"], "profile_methods": ["3"]}
 COMMANDS = {
     "calibration": [
         "edges --federations 2 --rows 60 --sites 2 --variables 3 --replicates 3",
+        "edges --federations 1 --rows 90 --sites 2 --variables 3 --replicates 2 --estimator curved",
         "intervals --series 2 --rows 60 --sites 2 --variables 3 --fitted",
         "violations --federations 1 --rows 40 --sites 2 --variables 3",
     ],
@@ -66,6 +67,7 @@ ON_REAL_DATA = {
     "real_systems": lambda m: sys.stdout.writelines(
         table.text() for part in (m.systems, m.evidence, m.battery) for table in part(["middleware"])
     ),
+    "ranker_views": lambda m: m.of_sums([1], ["ranker"]),
     "real_data_ranking": lambda m: m.dream4_table([1, 2], {"linear": m.RECIPES["linear, no hubs"]}),
 }
 

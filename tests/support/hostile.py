@@ -57,9 +57,10 @@ class Sites:
         """A new process would read the same files."""
         self.ends[name] = open_site(read_site_settings(self.places[name] / "feddbn_site.toml"), name, LOG)
 
-    def study(self, method="fdbnl", sites=None, parameters="", privacy=""):
+    def study(self, method="fdbnl", sites=None, parameters="", privacy="", variables=None):
         """A study under masks over these sites."""
-        listed = [", ".join(f'"{one}"' for one in names) for names in (self.variables, sites or self.names)]
+        chosen = (variables or self.variables, sites or self.names)
+        listed = [", ".join(f'"{one}"' for one in names) for names in chosen]
         return parse_study(
             f'name = "st"\nmethod = "{method}"\nvariables = [{listed[0]}]\nsites = [{listed[1]}]\n'
             f"[parameters]\nn_lags = 1\n{parameters}\n"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
 
 
@@ -25,6 +26,28 @@ def random_dbn(
     if n_lags:
         A[0, np.arange(d), np.arange(d)] = np.where(rng.random(d) < 0.6, rng.uniform(-0.3, 0.5, d), 0.0)
     return DBN(W, A, names)
+
+
+def curved_dbn() -> DBN:
+    """a -> b rises and bends, b -> c is a hill without a slope, c -> a falls; a and b act on c together; b has no band."""
+    W, A = np.zeros((3, 3)), np.zeros((1, 3, 3))
+    W[0, 1], A[0, 2, 0], A[0, 0, 0] = 0.06, -0.4, 0.3
+    covariance = tuple(map(tuple, (0.0025 * np.diag([0.01, 1.0, 1.0])).tolist()))
+    curves = (
+        Curve(0, 1, 0, 50.0, 10.0, (0.3, -0.1), "spline", covariance),
+        Curve(1, 2, 1, 0.0, 1.0, (-0.8,), "quadratic"),
+        Curve(2, 0, 1, 0.0, 1.5, (0.2,), "spline"),
+    )
+    products = (Product(0, 1, 2, 1, 0.2, (50.0, 0.0), (10.0, 1.0)),)
+    return DBN(
+        W,
+        A,
+        ["a", "b", "c"],
+        np.array([35.0, -3.0, 0.0]),
+        np.array([50.0, 0.5, 0.5]),
+        curves=curves,
+        products=products,
+    )
 
 
 def stored(dbn: DBN) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def confidence(
     """Learn again from resamples of every site's rows and count how often each edge comes back.
 
     Writes a table source, target, lag, weight, ci_low, ci_high, probability, presence, direction, oriented that
-    `feddbn report RESULT --edges TABLE` shows beside the graph.
+    `feddbn report RESULT --edges TABLE` shows beside the graph; where effects are curved, also how often each was.
     """
     from feddbn.data import read_sites
     from feddbn.methods.confidence import edge_confidence
@@ -83,6 +83,7 @@ def confidence(
         print_json({"edges": table, "file": str(out), **table.attrs})
         return
     shown = ["source", "target", "lag", "weight", "ci_low", "ci_high", "presence", "direction"]
+    shown += ["curved"] if "curved" in table else []
     print_frame(table[shown].head(_MOST_EDGES).rename(columns={"presence": "link"}), n_text=2)
     sure = int((table["probability"] >= 0.9).sum())
     say(f"{sure} edges at probability 0.9 or more; {len(table)} were found at least once.")

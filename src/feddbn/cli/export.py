@@ -28,6 +28,7 @@ class Form(Enum):
     dot = "dot"
     lingam = "lingam"
     tigramite = "tigramite"
+    curves = "curves"
 
 
 def export(
@@ -38,13 +39,15 @@ def export(
     form: Annotated[
         Form | None,
         typer.Option(
-            "--format", help="By default what the name ends in; lingam and tigramite are .npz files."
+            "--format",
+            help="By default what the name ends in; lingam and tigramite are .npz files, curves a .csv table of every effect "
+            "that is no straight line.",
         ),
     ] = None,
     of: OfSite = None,
     as_json: Json = False,
 ) -> None:
-    """Write a network as JSON, numpy archive, edge list, GraphML, DOT, or arrays of lingam or tigramite."""
+    """Write a network as JSON, numpy archive, edge list, GraphML, DOT, arrays of lingam or tigramite, or its curves."""
     from feddbn.methods.truth import read_network
 
     dbn = read_network(network, of)
@@ -59,7 +62,7 @@ def export(
 
 def _form_of(path: Path) -> Form:
     ending = path.suffix.lower().lstrip(".")
-    known = [form.value for form in Form if form not in (Form.lingam, Form.tigramite)]
+    known = [form.value for form in Form if form not in (Form.lingam, Form.tigramite, Form.curves)]
     if ending not in known:
         endings = ", ".join(f".{name}" for name in known)
         raise ParameterError(
@@ -76,7 +79,13 @@ def _write(dbn: DBN, form: Form, path: Path) -> None:
         raise ParameterError(
             f"--out {str(path)!r} must end in .npz, because {form.value} takes several arrays."
         )
-    if form is Form.lingam:
+    if form is Form.curves:
+        if not dbn.bends:
+            raise ParameterError(
+                "--format curves needs a network with curves, but all effects of this one are straight."
+            )
+        dbn.to_curves_csv(path)
+    elif form is Form.lingam:
         np.savez(path, adjacency_matrices=dbn.to_lingam(), variables=names)
     elif form is Form.tigramite:
         graph, values = dbn.to_tigramite()

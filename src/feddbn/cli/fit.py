@@ -144,7 +144,7 @@ def print_result(result: Result) -> None:
     what = "sum" if result.status.get("name") == "EXACT" else "round"
     rounds = "" if result.n_rounds is None else f" ({_count(result.n_rounds, what)})"
     say(f"The fit {result.status['message']}{rounds}.")
-    within, lagged = np.count_nonzero(dbn.W), np.count_nonzero(dbn.A)
+    within, lagged = np.count_nonzero(dbn.is_edge[0]), np.count_nonzero(dbn.is_edge[1:])
     say(f"{within} edges within a moment, {lagged} lagged.")
     _print_edges(result)
     for warning in result.warnings:

@@ -70,7 +70,7 @@ def forecast(
             "recording in its site's own units is forecast as if it were on that."
         )
     if lost is None:
-        ahead = dbn.do(held, past.rows, steps, interval)
+        ahead = dbn.do(held, past.rows, steps, interval, random_state=0)
     else:
         course = fit_course(
             past.values, lost["degree"], lost["periods"], times=past.moments, variables=dbn.variables
@@ -81,7 +81,9 @@ def forecast(
         )
         for sentence in course.remarks(steps):
             remark(f"note: {sentence}")
-        ahead = forecast_along(dbn, course, past.rows, steps, end=past.end, held=held, interval=interval)
+        ahead = forecast_along(
+            dbn, course, past.rows, steps, end=past.end, held=held, interval=interval, random_state=0
+        )
     if ahead.n_inferred and not past.n_empty:
         remark(f"note: {ahead.n_inferred} cells that are missing in the last rows were inferred.")
     table = ahead.to_frame().drop(columns="time")
@@ -96,6 +98,8 @@ def forecast(
         print_json({"interval": interval, "forecast": table})
         return
     columns = ["variable", "step", *(["time"] if moments is not None else []), "mean", "lower", "upper"]
+    if ahead.beyond is not None:
+        columns.append("beyond")
     print_frame(table.sort_values("variable", kind="stable")[columns], f"{interval:.0%} intervals")
     if out is not None:
         say(f"Forecast: {out}")

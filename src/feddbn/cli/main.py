@@ -149,7 +149,10 @@ _ONE_WORDING = (
     (r"Invalid value for '(\w+)': Value error, ", lambda found: f"Invalid value for {found[1].upper()}: "),
     (r"Missing argument '(\w+)'", lambda found: f"Missing argument '{found[1].upper()}'"),
     (r"No such option: (\S+?)\.?(?= |$)", lambda found: f"No such option '{found[1]}'."),
-    (r"\(Possible options: ([^)]*)\)", lambda found: f"Did you mean '{found[1]}'?"),
+    (
+        r"\(Possible options: ([^)]*)\)",
+        lambda found: "Did you mean '" + found[1].replace(", ", "' or '") + "'?",
+    ),
 )
 """Releases of typer word the same sentence in several ways; a person reads one."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from feddbn.methods.result import Result
+    from feddbn.model.dbn import DBN
 
 __all__ = ["plot"]
 
@@ -31,6 +32,7 @@ class Kind(Enum):
     convergence = "convergence"
     sites = "sites"
     responses = "responses"
+    curves = "curves"
 
 
 def plot(
@@ -39,7 +41,8 @@ def plot(
         Kind,
         typer.Argument(
             help="graph: variables and arrows. time-series: unrolled. weights: heat maps. truth: above the "
-            "estimate. convergence. sites: shared and specific edges. responses: to a shock."
+            "estimate. convergence. sites: shared and specific edges. responses: to a shock. curves: effects that are no "
+            "straight lines."
         ),
     ] = Kind.graph,
     out: Annotated[
@@ -102,18 +105,24 @@ def _axes(
         Kind.convergence: lambda: _convergence(result),
         Kind.sites: lambda: _sites(result),
         Kind.responses: lambda: _responses(result, shock, horizon),
+        Kind.curves: lambda: report.plot_curves(dbn, truth=result.truth if truth is None else _truth(truth)),
     }
     return draw[kind]()
 
 
 def _against_truth(result: Result, path: Path | None) -> Axes:
-    from feddbn.methods.truth import read_network
     from feddbn.report import plot_truth_and_estimate
 
-    true = result.truth if path is None else read_network(path)
+    true = result.truth if path is None else _truth(path)
     if true is None:
         raise ParameterError("a plot of the truth needs --truth: this result does not hold one.")
     return plot_truth_and_estimate(true, result.dbn)
+
+
+def _truth(path: Path) -> DBN:
+    from feddbn.methods.truth import read_network
+
+    return read_network(path)
 
 
 def _convergence(result: Result) -> Axes:
@@ -143,4 +152,9 @@ def _responses(result: Result, shock: str | None, horizon: int) -> Axes:
     if shock is None:
         raise ParameterError("a plot of responses needs --shock, the variable that is shocked.")
     i = variable_index(shock, result.dbn.variables, "--shock")
+    if result.dbn.bends:
+        raise ParameterError(
+            "a plot of responses needs straight effects; with curves they depend on the value: feddbn effects --at --by, or"
+            " a plot of curves."
+        )
     return plot_responses(result.dbn.impulse_responses(horizon)[:, i], result.dbn.variables, shock=shock)

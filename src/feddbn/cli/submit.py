@@ -73,6 +73,7 @@ def submit(
 def _tell_tasks(study: Study) -> None:
     """Say which tasks of the study the sites' owners have to allow by name."""
     from feddbn.federation.guards.study_scope import tasks_of
+    from feddbn.federation.guards.study_size import size_in_words
     from feddbn.privacy.policy import SitePolicy
 
     unusual = [task for task in tasks_of(study) if task not in SitePolicy().tasks]
@@ -81,6 +82,8 @@ def _tell_tasks(study: Study) -> None:
             f"note: this study asks for {', '.join(unusual)}, which a site answers only if `tasks` of its policy lists "
             "them; ask the owners first, `feddbn site check --study` tells them."
         )
+    if "curved-moments" in unusual:
+        remark(f"note: {size_in_words(study)}.")
     if study.goal == "select":
         remark(
             "note: every candidate is fitted once for each block; `max_rounds` of a site's policy counts the rounds of all "

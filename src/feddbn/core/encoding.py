@@ -17,7 +17,7 @@ import numpy as np
 
 from feddbn.errors import ProtocolError
 
-__all__ = ["FORMAT_VERSION", "decode", "encode"]
+__all__ = ["FORMAT_VERSION", "decode", "encode", "own_meta"]
 
 FORMAT_VERSION = 1
 _MAGIC = b"FEDDBN" + struct.pack("<H", FORMAT_VERSION)
@@ -76,3 +76,10 @@ def decode(message: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if offset != len(body):
         raise ProtocolError("this message has bytes after its last array.")
     return meta, arrays
+
+
+def own_meta(message: bytes) -> dict[str, Any]:
+    """Return the plain values of a message that this process has made itself: nothing is checked, no array is read."""
+    start = 8 + _DIGEST
+    (length,) = struct.unpack("<I", message[start : start + 4])
+    return dict(json.loads(message[start + 4 : start + 4 + length])["meta"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData, check_sites
 from feddbn.errors import DataError, ParameterError
@@ -72,8 +72,8 @@ class Compared:
             "label": self.method.label,
             "scores": self.scores,
             "held_out_log_likelihood": self.held_out,
-            "edges_w": _mean_count([dbn.W for dbn in networks]),
-            "edges_a": _mean_count([dbn.A for dbn in networks]),
+            "edges_w": _mean_count([dbn.is_edge[0] for dbn in networks]),
+            "edges_a": _mean_count([dbn.is_edge[1:] for dbn in networks]),
             "rounds": getattr(self.estimator, "n_rounds_", None),
             "seconds": self.seconds,
             "converged": None if status is None else bool(status.is_converged),
@@ -169,7 +169,7 @@ def check_compared(methods: Sequence[Method], parameters: Mapping[str, Any], hel
         raise ParameterError(f"held_out={held_out!r} must lie between 0 and 1, for example 0.2.")
     if held_out and parameters.get("features", "linear") != "linear":
         raise ParameterError(
-            f"features={parameters['features']!r}: sites judge straight lines on held-out rows; leave one of both out."
+            f"features = {parameters['features']!r} cannot be judged on held-out rows; leave it out."
         )
     for key in parameters:
         if not any(key in method.parameters() for method in methods):
@@ -272,6 +272,6 @@ def _weights(dbn: DBN, log_scales: FloatArray | None) -> Weights:
     return Weights(np.zeros(len(C)), np.ones(len(C)), C, dbn.intercept, log_scales)
 
 
-def _mean_count(arrays: Sequence[FloatArray]) -> float | int:
+def _mean_count(arrays: Sequence[BoolArray]) -> float | int:
     counts = [int(np.count_nonzero(array)) for array in arrays]
     return counts[0] if len(counts) == 1 else sum(counts) / len(counts)

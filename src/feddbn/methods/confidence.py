@@ -16,27 +16,24 @@ import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.resampling import RESAMPLINGS
 from feddbn.core.threads import one_thread
 from feddbn.data.read import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning, ResultWarning
-from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments, bootstrap_program
+from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS, UNITS, ResampledMoments
 from feddbn.federation.programs.network_checks import ResidualReport, network_checks_program
-from feddbn.federation.programs.treatment import asked_moments_program
-from feddbn.federation.programs.wishes import Wishes
-from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import Federation, run_program
 from feddbn.method_table import METHODS
 from feddbn.methods.base import DBNEstimator, simulated
+from feddbn.methods.resampled_rows import ResampledRows, rows_to_resample
 from feddbn.methods.residuals import GRAVE, are_looked_at, fitted_network, residual_sentences, summarise
 from feddbn.methods.result import plain
-from feddbn.methods.treated import wishes_of
 from feddbn.model.dbn import DBN
 
-__all__ = ["MomentsEstimator", "confidence_table", "edge_confidence"]
+__all__ = ["MomentsEstimator", "confidence_table", "curved_edges", "edge_confidence"]
 
 COLUMNS = (
     "source", "target", "lag", "weight", "ci_low", "ci_high", "probability", "presence", "direction", "oriented",
@@ -51,8 +48,11 @@ class MomentsEstimator(Protocol):
         """Number of lags."""
         ...
 
-    def fit_moments(self, moments: Moments, variables: Sequence[str]) -> DBN:
-        """Return the network of the moments of ``z = [x_t, ..., x_{t-p}]``."""
+    def fit_moments(self, moments: Any, variables: Sequence[str]) -> DBN:
+        """Return the network of the moments of ``z = [x_t, ..., x_{t-p}]``.
+
+        One with ``curves_on(federation)``, as `OneShotDBN` has, also takes moments of curved rows (`CurvedMoments`).
+        """
         ...
 
 
@@ -109,7 +109,10 @@ def edge_confidence(
     Returns
     -------
     Every edge that is present in the fit on all data or in some replicate. `weight` is that of the fit on
-    all data, `probability` the share of replicates in which the edge is present.
+    all data, `probability` the share of replicates in which the edge is present. Where the fit has curves
+    (``OneShotDBN(features="spline")``, or "auto" if it takes them), rows of the same functions are resampled,
+    weights are average slopes, and `curved` is the share of replicates in which the edge has a curve or
+    is part of a product.
 
     Resampling cannot see a wrong assumption: what the memory of noise or a hidden cause feigns comes again in every
     replicate. So residuals near the fit on all data are looked at in one more sum (unless the estimator has
@@ -146,13 +149,8 @@ def edge_confidence(
         )
     running = _federation(sites, federation, variables)
     names = running.variables
-    # The same treatment as in a fit; resamples of rows with different levels would be confident about them.
-    wishes = wishes_of(estimator, running) if hasattr(estimator, "on_disagreement") else Wishes()
-    asked = None
-    if not wishes.is_settled:
-        asked = run_program(asked_moments_program(names, int(estimator.n_lags), wishes), running)
-    treatment = Treatment(center=wishes.center) if asked is None else asked.treatment
-    program = bootstrap_program(
+    rows = rows_to_resample(estimator, running, int(estimator.n_lags))
+    program = rows.program(
         names,
         int(estimator.n_lags),
         int(n_replicates),
@@ -160,24 +158,22 @@ def edge_confidence(
         block_length=int(block_length) if is_length else str(block_length),
         unit=unit,
         seed=int(random_state),
-        center=treatment.center,
     )
-    resampled = run_program(treated(program, treatment), running)
-    if asked is not None and asked.n_rows > asked.moments.n:
-        resampled = resampled.worth(asked.moments.n / asked.n_rows)
-    fitted, full, stacks = _refit(estimator, resampled, names, n_jobs, progress)
-    table = confidence_table(full, stacks, level=level, threshold=threshold)
+    resampled = rows.worth(run_program(program, running))
+    fitted, full, stacks, curved = _refit(estimator, rows, resampled, names, n_jobs, progress)
+    shapes = None if rows.told is None else curved
+    table = confidence_table(full, stacks, level=level, threshold=threshold, curved=shapes)
     table.attrs.update(
         method=method, n_replicates=int(n_replicates), level=level, random_state=int(random_state)
     )
-    report = None
-    if are_looked_at(estimator, running):
+    report = rows.report
+    if rows.told is None and are_looked_at(estimator, running):
         limits = EdgeConstraints.none(full.d, len(full.A))
         inputs: tuple[int, ...] = ()
         if isinstance(fitted, DBNEstimator):
             limits, inputs = fitted._constraints(), fitted._inputs
-        network = fitted_network(full, limits, inputs, treatment.center, treatment, asked)
-        moments = resampled.full if asked is None else None
+        network = fitted_network(full, limits, inputs, rows.treatment.center, rows.treatment, rows.asked)
+        moments = resampled.full if rows.asked is None else None
         report = run_program(network_checks_program(network, moments), running)
     table.attrs.update(_said(report, full))
     return table
@@ -196,17 +192,27 @@ def _said(report: ResidualReport | None, full: DBN) -> dict[str, Any]:
 
 
 def confidence_table(
-    full: DBN, replicates: FloatArray, *, level: float = 0.9, threshold: float = 0.0
+    full: DBN,
+    replicates: FloatArray,
+    *,
+    level: float = 0.9,
+    threshold: float = 0.0,
+    curved: BoolArray | None = None,
 ) -> pd.DataFrame:
     """Tidy table of a fit on all data and of (B, p+1, d, d) weights of replicates, ``[from, to]``.
 
     Within a moment `presence` is the share of replicates with a link either way and `direction` the share of these with
     this direction; `oriented` says whether the fit on all data has the link and knows its direction.
+
+    `curved`, of the same shape, says where the networks have a curve or a product: these are edges whatever their average
+    slope, and the column `curved` is the share of replicates that have one.
     """
-    present = np.abs(replicates) > threshold
+    present, weights = np.abs(replicates) > threshold, full.adjacency_matrices
+    is_edge = np.abs(weights) > threshold
+    if curved is not None:
+        present, is_edge = present | curved, is_edge | curved_edges(full)
     probability = present.mean(axis=0)
-    weights = full.adjacency_matrices
-    lag, i, j = np.nonzero((probability > 0) | (np.abs(weights) > threshold))
+    lag, i, j = np.nonzero((probability > 0) | is_edge)
     low, high = np.quantile(replicates[:, lag, i, j], [0.5 - level / 2, 0.5 + level / 2], axis=0)
     names = np.asarray(full.variables, dtype=object)
     # A replicate has at most one direction of a link within a moment.
@@ -218,32 +224,47 @@ def confidence_table(
     columns = (names[i], names[j], lag, weights[lag, i, j], low, high, probability[lag, i, j])
     link = (chance, np.where(lag > 0, 1.0, direction), oriented)
     table = pd.DataFrame(dict(zip(COLUMNS, (*columns, *link), strict=True)))
+    if curved is not None:
+        table["curved"] = curved.mean(axis=0)[lag, i, j]
     strength = table["weight"].abs()
     order = np.lexsort([-strength.to_numpy(), -table["probability"].to_numpy()])
     return table.iloc[order].reset_index(drop=True)
 
 
+def curved_edges(dbn: DBN) -> BoolArray:
+    """(p+1, d, d) where a network has a curve or a product, [lag, from, to]."""
+    found = np.zeros(dbn.adjacency_matrices.shape, dtype=bool)
+    for curve in dbn.curves:
+        found[curve.lag, curve.source, curve.target] = True
+    for product in dbn.products:
+        found[product.lag, [product.first, product.second], product.target] = True
+    return found
+
+
 def _refit(
     estimator: MomentsEstimator,
+    rows: ResampledRows,
     resampled: ResampledMoments,
     names: tuple[str, ...],
     n_jobs: int | None,
     progress: Callable[[int], None] | None,
-) -> tuple[MomentsEstimator, DBN, FloatArray]:
+) -> tuple[MomentsEstimator, DBN, FloatArray, BoolArray]:
     # Small solves are faster on one BLAS thread; joblib's own workers limit theirs.
     with one_thread():
         fitted = clone(estimator, safe=False)
-        full = fitted.fit_moments(resampled.full, names)
+        full = fitted.fit_moments(rows.given(resampled.full), names)
         stacks = []
-        refits = (delayed(_stack)(estimator, m, names) for m in resampled.replicates)
+        refits = (delayed(_stack)(estimator, rows, m, names) for m in resampled.replicates)
         for stack in Parallel(n_jobs=n_jobs, return_as="generator")(refits):
             stacks.append(stack)
             if progress is not None:
                 progress(len(stacks))
-    return fitted, full, np.stack(stacks)
+    return fitted, full, np.stack([one[0] for one in stacks]), np.stack([one[1] for one in stacks])
 
 
-def _stack(estimator: MomentsEstimator, moments: Moments, names: tuple[str, ...]) -> FloatArray:
+def _stack(
+    estimator: MomentsEstimator, rows: ResampledRows, moments: Moments, names: tuple[str, ...]
+) -> tuple[FloatArray, BoolArray]:
     if moments.n <= 0:
         raise ParameterError(
             "a replicate has no rows: there are too few blocks; choose a smaller block_length."
@@ -251,8 +272,8 @@ def _stack(estimator: MomentsEstimator, moments: Moments, names: tuple[str, ...]
     with warnings.catch_warnings():
         # The fit on all rows has already given this advice; once is enough.
         warnings.simplefilter("ignore", ResultWarning)
-        fitted: DBN = clone(estimator, safe=False).fit_moments(moments, names)
-    return fitted.adjacency_matrices
+        fitted: DBN = clone(estimator, safe=False).fit_moments(rows.given(moments), names)
+    return fitted.adjacency_matrices, curved_edges(fitted)
 
 
 def _federation(sites: Any, federation: Federation | None, variables: Sequence[str] | None) -> Federation:

@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_limits
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.features import DEFAULT_KNOTS
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
-from feddbn.core.orders.learn import PathPoint
 from feddbn.data import SiteData
 from feddbn.errors import DataError
 from feddbn.federation.programs.feature_statistics import pair_direction_program
@@ -45,7 +44,6 @@ __all__ = [
     "ContemporaneousEdgeRanker",
     "LaggedEdgeRanker",
     "lagged_edge_table",
-    "path_table",
     "selection_table",
 ]
 
@@ -226,14 +224,6 @@ def selection_table(result: LaggedPosterior) -> pd.DataFrame:
             "log_marginal_likelihood": [p.log_marginal_likelihood for p in result.posteriors],
         }
     )
-
-
-def path_table(path: Sequence[PathPoint]) -> pd.DataFrame:
-    """DataFrame lambda, n_present, n_lagged, score, converged, chosen: one row per penalty."""
-    rows = [(p.penalty, p.n_present, p.n_lagged, p.score, p.converged) for p in path]
-    table = pd.DataFrame(rows, columns=["lambda", "n_present", "n_lagged", "score", "converged"])
-    table["chosen"] = table.index == table["score"].idxmin()
-    return table
 
 
 def lagged_edge_table(

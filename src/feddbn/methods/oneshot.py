@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
@@ -17,24 +15,14 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.checked_oneshot import checked_oneshot_program
-from feddbn.federation.programs.curved_oneshot import (
-    CurveOptions,
-    auto_program,
-    curved_program,
-)
-from feddbn.federation.programs.oneshot import (
-    NonGaussianReport,
-    OneShotOptions,
-    learn_from_moments,
-    oneshot_program,
-)
+from feddbn.federation.programs.curved_moments import CurvedMoments
+from feddbn.federation.programs.oneshot import NonGaussianReport, OneShotOptions
 from feddbn.federation.programs.wishes import Wishes
-from feddbn.federation.protocol.task import Federation, Observer
+from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, run_program
 from feddbn.methods.base import DBNEstimator, label_column
 from feddbn.methods.edge_ranking import FEATURES, SMOOTHING
-from feddbn.methods.oneshot_curves import named_features
 from feddbn.methods.oneshot_features import fit_features
+from feddbn.methods.oneshot_program import Fit, fit_of_moments, fit_program, may_find_curves
 from feddbn.methods.oneshot_report import report_outcome
 from feddbn.methods.parameters import (
     Rule,
@@ -48,8 +36,8 @@ from feddbn.methods.parameters import (
     whole,
     word,
 )
-from feddbn.methods.residuals import ResidualSummary, are_looked_at
-from feddbn.methods.treated import TREATMENT_RULES, wishes_of
+from feddbn.methods.residuals import ResidualSummary
+from feddbn.methods.treated import TREATMENT_RULES
 from feddbn.model.dbn import DBN
 
 __all__ = ["OneShotDBN"]
@@ -304,52 +292,49 @@ class OneShotDBN(DBNEstimator):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
-        options = self._options()
         if self._is_lagged_only:
             fit_features(self, federation, observer)
-            return
-        tasks = federation.answered_tasks
-        if tasks is not None and "residual-features" not in tasks:
-            # Under differential privacy every further sum, or matrix, would cost what the first one has left.
-            shaped = options.use_nongaussian if self.use_nongaussian != "auto" else False
-            options = replace(options, use_nongaussian=shaped)
-        options = replace(options, wishes=wishes_of(self, federation))
-        rng = np.random.default_rng(self.random_state)
-        given = (self._variables, self._constraints(), options, rng)
-        looks, may_curve = are_looked_at(self, federation), tasks is None or "curved-moments" in tasks
-        if self._is_curved:
-            kind = CurveOptions(named_features(self.features, len(self._variables)), self.interactions)
-            curved = curved_program(*given[:3], kind, rng, looks)
-            report_outcome(self, *self._run(curved, federation, observer)[0])
-        elif looks and may_curve and self.features == "auto" and self.search == "order":
-            program = auto_program(*given[:3], CurveOptions(), rng)
-            report_outcome(self, *self._run(program, federation, observer)[0])
-        elif looks:
-            report_outcome(self, *self._run(checked_oneshot_program(*given), federation, observer)[0])
         else:
-            report_outcome(self, self._run(oneshot_program(*given), federation, observer)[0])
+            report_outcome(self, *self._run(self._program(federation), federation, observer)[0])
 
-    def fit_moments(self, moments: Moments, variables: Sequence[str]) -> DBN:
-        """Learn from the summed moments of lagged rows alone, set the same attributes, return the network.
+    def _program(self, federation: Federation) -> ServerProgram[Fit]:
+        return fit_program(self, federation, self._variables, self._constraints(), self._options())
+
+    def curves_on(self, federation: Federation) -> Fit | None:
+        """Return what a fit on this federation learns if it may find curves, else None; this estimator stays as it is.
+
+        Resamples are then drawn of the same rows (`edge_confidence`). The shape of the noise is left out, as in
+        `fit_moments`.
+        """
+        learner = type(self)(**{**self.get_params(deep=False), "use_nongaussian": False})
+        learner._begin()
+        learner._refuse_lagged_only()
+        if not may_find_curves(learner, federation):
+            return None
+        learner._set_variables(federation.variables)
+        with one_thread():
+            return run_program(learner._program(federation), federation)
+
+    def fit_moments(self, moments: Moments | CurvedMoments, variables: Sequence[str]) -> DBN:
+        """Learn from the summed moments of lagged or of curved rows alone, set the same attributes, return the network.
 
         What needs further sums (directions by non-Gaussian noise) is left out.
         """
         self._begin()
-        if self._is_lagged_only or self._is_curved:
-            raise ParameterError(
-                "fit_moments needs the moments of a linear model; features, smoothing and center_by have others."
-            )
+        self._refuse_lagged_only()
         self._set_variables(tuple(str(name) for name in variables))
-        options, constraints = self._options(), self._constraints()
-        if moments.q != len(constraints.allowed):
-            raise ParameterError(
-                f"moments have {moments.q} columns; {len(self._variables)} variables and n_lags={options.n_lags} "
-                f"need {len(constraints.allowed)}."
-            )
-        rng = np.random.default_rng(self.random_state)
         with one_thread():
-            report_outcome(self, learn_from_moments(moments, self._variables, constraints, options, rng))
+            given = (self._variables, self._constraints(), self._options())
+            report_outcome(self, *fit_of_moments(self, moments, *given))
         return self.dbn_
+
+    def _refuse_lagged_only(self) -> None:
+        for name in ("smoothing", "center_by"):
+            if getattr(self, name) is not None:
+                raise ParameterError(
+                    f"{name}={getattr(self, name)!r} has rows of its own, which can be neither resampled nor learned from by "
+                    "moments alone; leave it out."
+                )
 
     @property
     def _is_lagged_only(self) -> bool:

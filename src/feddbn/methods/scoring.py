@@ -103,7 +103,8 @@ class SiteScores(Mapping[str, dict[str, float]]):
 def score(truth: DBN, estimate: DBN) -> Scores:
     """Scores of an estimated network against the true one, per part (W and A).
 
-    Variables are matched by name. If one network has fewer lags, its missing lags hold no edges.
+    Variables are matched by name. If one network has fewer lags, its missing lags hold no edges. A curve and a part in a
+    product are edges, too; errors are those of average slopes.
 
     Examples
     --------
@@ -117,13 +118,16 @@ def score(truth: DBN, estimate: DBN) -> Scores:
     for name, dbn in (("truth", truth), ("estimate", estimate)):
         if not isinstance(dbn, DBN):
             raise ParameterError(f"{name} must be a DBN, got {type(dbn).__name__}.")
-    W, A = _aligned(truth, estimate)
+    W, A = _aligned(truth, estimate, estimate.adjacency_matrices)
     n_lags = max(truth.n_lags, estimate.n_lags)
     true_A, estimated_A = _padded(truth.A, n_lags), _padded(A, n_lags)
+    # An effect that only bends is an edge without a weight.
+    is_true = truth.is_edge.astype(np.float64)
+    found_W, found_A = _aligned(truth, estimate, estimate.is_edge.astype(np.float64))
     return Scores(
-        W=edge_scores(truth.W, W),
-        A=edge_scores(true_A, estimated_A),
-        skeleton=skeleton_scores(truth.W, W),
+        W=edge_scores(is_true[0], found_W),
+        A=edge_scores(_padded(is_true[1:], n_lags), _padded(found_A, n_lags)),
+        skeleton=skeleton_scores(is_true[0], found_W),
         W_error=weight_error(truth.W, W),
         A_error=weight_error(true_A, estimated_A),
     )
@@ -146,15 +150,16 @@ def score_sites(truths: Mapping[str, DBN], estimates: Mapping[str, DBN] | DBN) -
     return SiteScores({site: score(truths[site], estimates[site]) for site in truths})
 
 
-def _aligned(truth: DBN, estimate: DBN) -> tuple[FloatArray, FloatArray]:
-    """The estimate's W and A in the truth's order of variables."""
+def _aligned(truth: DBN, estimate: DBN, stack: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The first (d, d) of the estimate's stack (p+1, d, d) and the others, in the truth's order of variables."""
     if set(truth.variables) != set(estimate.variables):
         odd = sorted(set(truth.variables) ^ set(estimate.variables))
         raise ParameterError(
             f"truth and estimate must have the same variables; only one of them has {', '.join(odd[:5])}."
         )
     index = np.array([estimate.variables.index(name) for name in truth.variables], dtype=np.intp)
-    return estimate.W[np.ix_(index, index)], estimate.A[:, index][:, :, index]
+    ordered = stack[:, index][:, :, index]
+    return ordered[0], ordered[1:]
 
 
 def _padded(A: FloatArray, n_lags: int) -> FloatArray:

@@ -89,6 +89,11 @@ def register_for_studies(method: Method) -> None:
             raise ParameterError(
                 "goal = 'confidence' needs a number of lags; set n_lags to the one that was chosen."
             )
+        for name in ("smoothing", "center_by"):
+            if study.parameters.get(name) is not None:
+                raise ParameterError(
+                    f"goal = 'confidence': rows with {name} = {study.parameters[name]!r} cannot be resampled; leave it out."
+                )
 
     def confidence(study: Study, federation: Federation) -> StudyResult:
         return _edges(estimator_of(study), study.confidence, federation, method.name)
@@ -107,7 +112,12 @@ def register_for_studies(method: Method) -> None:
 
     def compare(study: Study, federation: Federation) -> StudyResult:
         methods, how = _methods(study), study.compare
-        parameters = {"on_disagreement": "ignore", **study.parameters}
+        unsaid = {
+            name: value
+            for name, value in _UNLESS_SAID.items()
+            if any(name in one.parameters() for one in methods)
+        }
+        parameters = {**unsaid, **study.parameters}
         lines = compare_on(federation, methods, parameters, how.share)
         # How long it took says nothing about the methods, and a resumed run would tell another time.
         rows = [{key: value for key, value in line.to_dict().items() if key != "seconds"} for line in lines]

@@ -88,6 +88,14 @@ class Additive(NamedTuple):
                 group.add(past[:, self.n_lags - group.lag], total)
         return total
 
+    def within(self, x: FloatArray, W: FloatArray) -> FloatArray:
+        """(n, d) what the moment x (n, d) adds to its own variables."""
+        total = x @ W
+        for group in self.groups:
+            if group.lag == 0:
+                group.add(x, total)
+        return np.asarray(total)
+
     def moment(self, known: FloatArray, W: FloatArray, free: NDArray[np.bool_]) -> FloatArray:
         """(n, d) a moment: `known` (n, d) and, for free variables, what arrives within the moment."""
         x = known.copy()

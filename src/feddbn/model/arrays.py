@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
+from feddbn.model.dynamics import require_linear
 from feddbn.model.network import Network
 
 __all__ = ["lingam_arrays", "stack_of_lingam", "stack_of_tigramite", "tigramite_arrays"]
@@ -16,6 +17,7 @@ __all__ = ["lingam_arrays", "stack_of_lingam", "stack_of_tigramite", "tigramite_
 
 def lingam_arrays(dbn: Network) -> FloatArray:
     """(n_lags+1, d, d) as in ``VARLiNGAM.adjacency_matrices_``: entry [l, to, from]."""
+    require_linear(dbn, "lingam's form", "dbn.to_json, or dbn.edges() for average slopes")
     return np.ascontiguousarray(dbn.adjacency_matrices.transpose(0, 2, 1))
 
 
@@ -36,6 +38,7 @@ def tigramite_arrays(dbn: Network) -> tuple[NDArray[np.str_], FloatArray]:
     symmetric val_matrix, so each edge of W appears twice and `stack_of_tigramite` reads the direction off
     the graph. An edge whose direction is open is ``'o-o'`` in both halves.
     """
+    require_linear(dbn, "tigramite's form", "dbn.to_json, or dbn.edges() for average slopes")
     stack = dbn.adjacency_matrices
     if np.any((stack[0] != 0) & (stack[0].T != 0)):
         raise ParameterError("W has a two-cycle or a self-loop, which tigramite's lag-0 links cannot hold.")

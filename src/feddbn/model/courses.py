@@ -162,7 +162,7 @@ def forecast_along(
     if isinstance(history, pd.DataFrame):
         rest = pd.DataFrame(rest, index=history.index, columns=list(dbn.variables))
     ahead = course.at(last + np.arange(1.0, steps + 1))
-    if not dbn.is_linear:
+    if dbn.bends:
         return _about_a_level(dbn, course, history, steps, held or {}, options)
     # Off its course a recording has the level 0.
     found = dbn.at_level(np.zeros(dbn.d)).do(_off(held or {}, ahead, dbn.variables), rest, steps, **options)

@@ -9,7 +9,7 @@ scale its functions have mean 0 and are uncorrelated with x, so the weight is th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -90,9 +90,14 @@ class Curve:
         z = (np.asarray(values, dtype=np.float64) - self.origin) / self.scale
         return basis_features(self.basis, z, len(self.coefficients))
 
+    def moved(self, shift: FloatArray) -> Curve:
+        """Return the same curve about an origin that has moved with its source; `shift` (d,) has all variables."""
+        return replace(self, origin=self.origin + float(shift[self.source]))
+
     @property
     def range_seen(self) -> tuple[float, float]:
-        """Between which values of the source the function is free; a straight line goes on outside.
+        """Between which values of the source the function is free; outside it stays what it is there, and the whole effect
+        goes on with its average slope.
 
         They are the outer knots: sums tell no smallest and no largest value.
         """
@@ -174,6 +179,14 @@ class Product:
         """Between which values the first (0) or second (1) variable still counts."""
         reach = PRODUCT_REACH * self.scales[which]
         return self.origins[which] - reach, self.origins[which] + reach
+
+    def moved(self, shift: FloatArray) -> Product:
+        """Return the same product about origins that have moved with their variables; `shift` (d,) has all of them."""
+        first, second = (
+            origin + float(shift[k])
+            for origin, k in zip(self.origins, (self.first, self.second), strict=True)
+        )
+        return replace(self, origins=(first, second))
 
     @property
     def kind(self) -> tuple[object, ...]:

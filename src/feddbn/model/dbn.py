@@ -20,12 +20,21 @@ from numpy.typing import ArrayLike, NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
-from feddbn.model import arrays, dynamics, edge_effects, effects, export, graph, residuals, standardised
+from feddbn.model import (
+    arrays,
+    curved_effects,
+    dynamics,
+    edge_effects,
+    effects,
+    export,
+    graph,
+    residuals,
+    standardised,
+)
 from feddbn.model.forecast import Forecast, Held, IntervalMethod, forecast, sample_paths
 from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
 from feddbn.model.network import Network, same_parts
 from feddbn.model.noise import Noise
-from feddbn.model.paths import average_curved
 
 __all__ = ["DBN"]
 
@@ -59,17 +68,23 @@ class DBN(Network):
     def at_level(self, mean: ArrayLike) -> DBN:
         """Return the same network with the intercepts of a recording whose (d,) mean is `mean`.
 
-        Curves are averaged over the network's own simulated rows, moved to that mean.
+        Curves and products move along: they bend about a recording's own level. The network's own mean is that of simulated
+        rows then.
         """
         level = np.asarray(mean, dtype=np.float64)
         if level.shape != (self.d,) or not np.isfinite(level).all():
             raise ParameterError(
                 f"mean must be {self.d} finite numbers, one for each variable, got {mean!r}."
             )
-        intercept = level - level @ (self.W + self.A.sum(axis=0))
-        if not self.is_linear:
-            intercept = intercept - average_curved(self, level)
-        return replace(self, intercept=intercept)
+        within = self.W + self.A.sum(axis=0)
+        if self.is_linear:
+            return replace(self, intercept=level - level @ within)
+        shift = level - self.stationary_mean()
+        curves = tuple(curve.moved(shift) for curve in self.curves)
+        products = tuple(product.moved(shift) for product in self.products)
+        return replace(
+            self, intercept=self.intercept + shift - shift @ within, curves=curves, products=products
+        )
 
     def equals(self, other: DBN, atol: float = 0.0) -> bool:
         """Whether both have the same variables, lags and open edges and all numbers agree within `atol`."""
@@ -169,6 +184,7 @@ class DBN(Network):
     @property
     def reduced_intercept(self) -> FloatArray:
         """(d,) constant of the reduced form, ``c (I - W)^{-1}``."""
+        dynamics.require_linear(self, "the reduced form", "dbn.stationary_mean()")
         return np.asarray(self.intercept @ dynamics.impact(self.W))
 
     def stationary_mean(self) -> FloatArray:
@@ -208,10 +224,39 @@ class DBN(Network):
         return effects.mediated_effects(self, mediators, horizon)
 
     def effects(
-        self, source: str | int, target: str | int, horizon: int, mediators: Sequence[str | int] | None = None
+        self,
+        source: str | int,
+        target: str | int,
+        horizon: int,
+        mediators: Sequence[str | int] | None = None,
+        *,
+        at: float | None = None,
+        by: float | None = None,
+        n_paths: int = 2000,
+        random_state: RandomState = None,
+        history: Rows | None = None,
     ) -> pd.DataFrame:
-        """Frame horizon, total, direct, mediated, cumulative for one pair of variables."""
-        return effects.effect_table(self, source, target, horizon, mediators)
+        """Frame horizon, total, direct, mediated, cumulative for one pair of variables.
+
+        With curves an effect depends on the value: horizon, at, by, total, error, cumulative of setting the source to ``at +
+        by`` instead of `at` for one moment, by `n_paths` pairs of simulated paths. See
+        `feddbn.model.curved_effects.expected_changes`.
+        """
+        if not self.bends:
+            return effects.effect_table(self, source, target, horizon, mediators, at=at, by=by)
+        if mediators is not None:
+            dynamics.require_linear(self, "what passes through mediators", "dbn.do with the mediators held")
+        changes = curved_effects.expected_changes(
+            self,
+            source,
+            horizon,
+            at=at,
+            by=by,
+            n_paths=n_paths,
+            random_state=random_state,
+            history=history,
+        )
+        return curved_effects.changes_table(self, target, changes)
 
     def standardised_weights(self, sd: ArrayLike | None = None) -> FloatArray:
         """(n_lags+1, d, d) ``weight * sd_from / sd_to``, W first: effects that can be compared whatever the units.

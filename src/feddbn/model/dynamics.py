@@ -47,7 +47,7 @@ def impact(W: FloatArray) -> FloatArray:
 
 def require_linear(dbn: Network, what: str, instead: str) -> None:
     """Refuse a network with curves, and say what to use instead."""
-    if not dbn.is_linear:
+    if dbn.bends:
         raise ParameterError(
             f"{what} is only defined for linear networks, and this one has curves or products; use {instead}."
         )
@@ -98,7 +98,7 @@ def require_stationary(dbn: Network, what: str) -> None:
 
 def stationary_mean(dbn: Network) -> FloatArray:
     """(d,) mean m of the process: ``m (I - W - sum_l A_l) = c``; with curves that of simulated rows (`paths.usual`)."""
-    if not dbn.is_linear:
+    if dbn.bends:
         return usual(dbn).mean.copy()
     require_stationary(dbn, "the mean of the process")
     return np.asarray(np.linalg.solve((np.eye(dbn.d) - dbn.W - dbn.A.sum(axis=0)).T, dbn.intercept))
@@ -106,7 +106,7 @@ def stationary_mean(dbn: Network) -> FloatArray:
 
 def stationary_covariance(dbn: Network) -> FloatArray:
     """(d, d) covariance of x_t, from the discrete Lyapunov equation of the companion form; with curves of simulated rows."""
-    if not dbn.is_linear:
+    if dbn.bends:
         return usual(dbn).covariance.copy()
     require_stationary(dbn, "the covariance of the process")
     innovation = innovation_covariance(dbn)

@@ -16,7 +16,7 @@ from feddbn.model.dynamics import stationary_covariance, stationary_mean
 from feddbn.model.inputs import interval_level, positive_int, variable_index
 from feddbn.model.network import Network
 
-__all__ = ["EdgeEffect", "curves_table", "edge_effect"]
+__all__ = ["EdgeEffect", "curves_table", "edge_effect", "origin_and_scale"]
 
 _REACH = 2.4
 # How far beyond the range seen a table goes, so that it shows how the line goes on.
@@ -74,7 +74,8 @@ class EdgeEffect:
             effect = effect + (self.curve.at(x) - self.curve.at(self.origin))
         for square in self.squares:
             effect = effect + (square.at(x, x) - square.at(self.origin, self.origin))
-        return np.asarray(effect)
+        # Exactly so, also where sums are rounded in another order.
+        return np.where(x == self.origin, 0.0, effect)
 
     def band(self, values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the effect at each value, pointwise; NaN if it is not known how sure the weights are."""
@@ -122,7 +123,7 @@ def edge_effect(dbn: Network, source: str | int, target: str | int, lag: int) ->
     place = (i, j, lag)
     curve = next((c for c in dbn.curves if (c.source, c.target, c.lag) == place), None)
     squares = tuple(p for p in dbn.products if p.first == p.second and (p.first, p.target, p.lag) == place)
-    origin, scale = (curve.origin, curve.scale) if curve else _place(dbn, i)
+    origin, scale = (curve.origin, curve.scale) if curve else origin_and_scale(dbn, i)
     weight = float(dbn.adjacency_matrices[lag, i, j])
     return EdgeEffect(names[i], names[j], lag, weight, curve, squares, origin, scale)
 
@@ -139,7 +140,7 @@ def curves_table(dbn: Network, n: int = 41, level: float = 0.95) -> pd.DataFrame
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=_COLUMNS)
 
 
-def _place(dbn: Network, source: int) -> tuple[float, float]:
+def origin_and_scale(dbn: Network, source: int) -> tuple[float, float]:
     """Origin and scale of a variable: those of its functions; without any, its mean and standard deviation."""
     for curve in dbn.curves:
         if curve.source == source:

@@ -16,7 +16,7 @@ import pandas as pd
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dynamics import impact, require_linear
-from feddbn.model.inputs import positive_int, variable_index
+from feddbn.model.inputs import is_number, positive_int, variable_index
 from feddbn.model.network import Network
 
 __all__ = ["direct_effects", "effect_table", "mediated_effects", "total_effects"]
@@ -65,14 +65,23 @@ def effect_table(
     target: str | int,
     horizon: int,
     mediators: Sequence[str | int] | None = None,
+    *,
+    at: float | None = None,
+    by: float | None = None,
 ) -> pd.DataFrame:
     """One row per horizon: total, direct, mediated (through `mediators`, or through anything) and
     cumulated total.
+
+    They are for a rise of the source by 1, or by `by`; with `at` or `by` the table has both as columns. At which value a
+    linear network is does not matter.
     """
     i = variable_index(source, dbn.variables, "source")
     j = variable_index(target, dbn.variables, "target")
+    for name, value in (("at", at), ("by", by)):
+        if value is not None and not is_number(value):
+            raise ParameterError(f"{name} must be a finite number or None, got {value!r}.")
     total = total_effects(dbn, horizon)[:, i, j]
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "horizon": np.arange(horizon + 1),
             "total": total,
@@ -81,6 +90,13 @@ def effect_table(
             "cumulative": np.cumsum(total),
         }
     )
+    if at is None and by is None:
+        return table
+    step = 1.0 if by is None else float(by)
+    table[table.columns[1:]] *= step
+    table.insert(1, "at", np.nan if at is None else float(at))
+    table.insert(2, "by", step)
+    return table
 
 
 def _path_sums(dbn: Network, horizon: int, blocked: list[int]) -> FloatArray:

@@ -58,7 +58,7 @@ def plain_dict(dbn: Network) -> dict[str, Any]:
     """The stored form as lists, numbers and text."""
     plain = {
         "format": FORMAT,
-        "version": VERSION if not dbn.is_linear else 2 if dbn.open_edges else 1,
+        "version": VERSION if dbn.bends else 2 if dbn.open_edges else 1,
         "variables": list(dbn.variables),
         "n_lags": dbn.n_lags,
         "W": dbn.W.tolist(),

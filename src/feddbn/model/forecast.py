@@ -32,6 +32,7 @@ from feddbn.model.inputs import (
 )
 from feddbn.model.network import Network
 from feddbn.model.noise import Noise, draw_noise
+from feddbn.model.particles import drawn_rows
 from feddbn.model.paths import curved_paths, share_beyond
 from feddbn.model.plausible import check_order, doubts
 from feddbn.model.state import State, known_state, last_state
@@ -149,10 +150,10 @@ def forecast(
     def simulated() -> FloatArray:
         n, rng = positive_int(n_paths, "n_paths", 2), random_generator(random_state)
         shocks = draw_noise(noise, dbn.noise_variances, (n, steps), rng)
-        return _run(dbn, _drawn(start, n, rng), values, shocks)
+        return _run(dbn, drawn_rows(dbn, start, n, rng), values, shocks)
 
     beyond = None
-    if dbn.is_linear:
+    if not dbn.bends:
         mean, variance = _propagate(dbn, start, values)
         sd = np.sqrt(variance)
         paths = simulated() if method == "simulation" and level is not None else None
@@ -204,7 +205,7 @@ def sample_paths(
     """(n_paths, steps, d) independent futures of one history."""
     start = _start(dbn, history)
     shocks = draw_noise(noise, dbn.noise_variances, (n_paths, steps), rng)
-    return _run(dbn, _drawn(start, n_paths, rng), _held_values(dbn, held or {}, steps), shocks)
+    return _run(dbn, drawn_rows(dbn, start, n_paths, rng), _held_values(dbn, held or {}, steps), shocks)
 
 
 def _start(dbn: Network, history: Rows | None) -> State:
@@ -214,15 +215,6 @@ def _start(dbn: Network, history: Rows | None) -> State:
         return known_state(np.tile(stationary_mean(dbn), (p, 1)) if p else np.zeros((0, dbn.d)))
     check_order(history)
     return last_state(dbn, rows_of(history, dbn.variables, "history"))
-
-
-def _drawn(start: State, n_paths: int, rng: np.random.Generator) -> FloatArray:
-    """(n_paths, p, d) rows to start from: all the same unless some of their cells were missing."""
-    if start.n_inferred == 0:
-        return start.rows[None]
-    e, V = np.linalg.eigh(start.covariance)
-    draws = rng.normal(size=(n_paths, len(e))) @ (V * np.sqrt(np.maximum(e, 0.0))).T
-    return np.asarray(start.rows + draws.reshape(n_paths, *start.rows.shape)[:, ::-1])
 
 
 def _held_values(dbn: Network, held: Held, steps: int) -> FloatArray:
@@ -288,7 +280,7 @@ def _propagate(dbn: Network, start: State, values: FloatArray) -> tuple[FloatArr
 
 def _run(dbn: Network, start: FloatArray, values: FloatArray, shocks: FloatArray) -> FloatArray:
     """(n_paths, steps, d) paths driven by `shocks` (n_paths, steps, d) from `start` (1 or n_paths, p, d)."""
-    if not dbn.is_linear:
+    if dbn.bends:
         return curved_paths(dbn, start, values, shocks)
     p, d = dbn.n_lags, dbn.d
     n_paths, steps = shocks.shape[:2]

@@ -24,7 +24,15 @@ from feddbn.model.standardised import standardised_weights
 from feddbn.model.stored_curves import curves_of, plain_curves, plain_products, products_of
 from feddbn.model.strength import average_slopes, sizes_by_source
 
-__all__ = ["Parts", "edge_table", "parts_of_edges", "parts_of_graph", "summary_graph", "time_series_graph"]
+__all__ = [
+    "Parts",
+    "edge_table",
+    "effect_shapes",
+    "parts_of_edges",
+    "parts_of_graph",
+    "summary_graph",
+    "time_series_graph",
+]
 
 
 class Parts(TypedDict):
@@ -50,7 +58,7 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     product (the source acts together with another, whether or not it has a curve of its own).
     """
     stack, is_there = dbn.adjacency_matrices, np.abs(dbn.adjacency_matrices) > threshold
-    if not dbn.is_linear:
+    if dbn.bends:
         stack = average_slopes(dbn)
         is_there = dbn.is_edge & (sizes_by_source(dbn) > threshold) if threshold > 0 else dbn.is_edge
     lag, i, j = np.nonzero(is_there)
@@ -65,12 +73,13 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
             "oriented": dbn.is_oriented[lag, i, j],
         }
     )
-    if not dbn.is_linear:
-        table["shape"] = _shapes(dbn)[lag, i, j]
+    if dbn.bends:
+        table["shape"] = effect_shapes(dbn)[lag, i, j]
     return table
 
 
-def _shapes(dbn: Network) -> NDArray[np.object_]:
+def effect_shapes(dbn: Network) -> NDArray[np.object_]:
+    """(p+1, d, d) linear, curved or product."""
     shapes = np.full(dbn.adjacency_matrices.shape, "linear", dtype=object)
     for curve in dbn.curves:
         shapes[curve.lag, curve.source, curve.target] = "curved"

@@ -100,7 +100,7 @@ class Network:
         ):
             object.__setattr__(self, field_name, value)
         within = self.is_edge[0]
-        if not self.is_linear and not _is_acyclic(within):
+        if self.bends and not _is_acyclic(within):
             raise ParameterError(
                 "curves and products need effects within a moment without a cycle; W has one."
             )
@@ -128,9 +128,14 @@ class Network:
         return np.concatenate([self.W[None], self.A])
 
     @property
+    def bends(self) -> bool:
+        """Whether it has curves or products; what is computed from the numbers depends on that."""
+        return bool(self.curves or self.products)
+
+    @property
     def is_linear(self) -> bool:
         """Whether every effect is a straight line."""
-        return not self.curves and not self.products
+        return not self.bends
 
     @property
     def is_edge(self) -> BoolArray:

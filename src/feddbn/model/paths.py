@@ -13,7 +13,7 @@ from feddbn.model.additive import additive
 from feddbn.model.network import Network
 from feddbn.model.noise import draw_noise
 
-__all__ = ["Usual", "average_curved", "curved_paths", "ranges_seen", "share_beyond", "usual"]
+__all__ = ["Usual", "curved_paths", "drawn_windows", "ranges_seen", "share_beyond", "usual"]
 
 _BOUND = 1e100
 _N_PATHS, _BURN_IN, _N_ROWS = 50, 200, 200
@@ -73,7 +73,7 @@ class Usual(NamedTuple):
     covariance: FloatArray
 
 
-_KNOWN: WeakKeyDictionary[Network, Usual] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Network, Usual | str] = WeakKeyDictionary()
 
 
 def usual(dbn: Network) -> Usual:
@@ -82,24 +82,33 @@ def usual(dbn: Network) -> Usual:
     Raises ParameterError if the paths leave all bounds, or if they still spread or drift after 200 steps.
     """
     if dbn not in _KNOWN:
-        # The seed is fixed: what a network implies does not change from call to call.
-        rng = np.random.default_rng(0)
-        shocks = draw_noise("gaussian", dbn.noise_variances, (_N_PATHS, _BURN_IN + _N_ROWS), rng)
-        start = np.tile(_origins(dbn), (1, dbn.n_lags, 1))
-        free = np.full(shocks.shape[1:], np.nan)
-        rows = curved_paths(dbn, start, free, shocks)[:, _BURN_IN:].copy()
-        _check_settled(dbn, rows)
-        flat = rows.reshape(-1, dbn.d)
-        _KNOWN[dbn] = Usual(rows, flat.mean(axis=0), np.cov(flat.T, ddof=0).reshape(dbn.d, dbn.d))
-    return _KNOWN[dbn]
+        try:
+            _KNOWN[dbn] = _simulated(dbn)
+        except ParameterError as error:
+            _KNOWN[dbn] = str(error)
+    known = _KNOWN[dbn]
+    if isinstance(known, str):
+        raise ParameterError(known)
+    return known
 
 
-def average_curved(dbn: Network, level: FloatArray) -> FloatArray:
-    """(d,) what curves and products add on average if the usual rows of the network had the mean `level`."""
-    p, (rows, mean, _) = dbn.n_lags, usual(dbn)
-    rows = rows + (level - mean)
-    lagged = np.concatenate([rows[:, p - lag : rows.shape[1] - lag] for lag in range(p + 1)], axis=2)
-    return np.asarray(additive(dbn).of_rows(lagged.reshape(-1, (p + 1) * dbn.d)).mean(axis=0))
+def _simulated(dbn: Network) -> Usual:
+    # The seed is fixed: what a network implies does not change from call to call.
+    rng = np.random.default_rng(0)
+    shocks = draw_noise("gaussian", dbn.noise_variances, (_N_PATHS, _BURN_IN + _N_ROWS), rng)
+    start = np.tile(_origins(dbn), (1, dbn.n_lags, 1))
+    free = np.full(shocks.shape[1:], np.nan)
+    rows = curved_paths(dbn, start, free, shocks)[:, _BURN_IN:].copy()
+    _check_settled(dbn, rows)
+    flat = rows.reshape(-1, dbn.d)
+    return Usual(rows, flat.mean(axis=0), np.cov(flat.T, ddof=0).reshape(dbn.d, dbn.d))
+
+
+def drawn_windows(dbn: Network, n: int, rng: np.random.Generator) -> FloatArray:
+    """(n, p, d) stretches of p rows that the process visits by itself."""
+    rows, p = usual(dbn).rows, dbn.n_lags
+    path, last = rng.integers(rows.shape[0], size=n), rng.integers(p, rows.shape[1] + 1, size=n)
+    return np.asarray(rows[path[:, None], last[:, None] + np.arange(-p, 0)])
 
 
 def _check_settled(dbn: Network, rows: FloatArray) -> None:

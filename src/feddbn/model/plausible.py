@@ -93,7 +93,7 @@ def _residuals(dbn: Network, rows: FloatArray) -> FloatArray:
     u = rows[p:] - dbn.intercept - rows[p:] @ dbn.W
     for lag in range(1, p + 1):
         u = u - rows[p - lag : n - lag] @ dbn.A[lag - 1]
-    if not dbn.is_linear:
+    if dbn.bends:
         whole = np.isfinite(u).all(axis=1)
         lagged = np.concatenate([rows[p - lag : n - lag] for lag in range(p + 1)], axis=1)
         u[whole] -= additive(dbn).of_rows(lagged[whole])

@@ -23,7 +23,7 @@ def residual_segments(dbn: Network, data: Rows | Sequence[Rows]) -> list[FloatAr
     """
     d = dbn.d
     C = dbn.adjacency_matrices.reshape(-1, d)
-    curved = None if dbn.is_linear else additive(dbn)
+    curved = None if not dbn.bends else additive(dbn)
     found = []
     for segment in segments_of(data, dbn.variables, dbn.n_lags):
         rows = np.concatenate(list(lagged_rows([Block(segment)], dbn.n_lags)))

@@ -27,7 +27,7 @@ def standard_deviations(dbn: Network) -> FloatArray:
         # Numbers beyond all bounds are no reason to have no edge table.
         warnings.simplefilter("ignore")
         try:
-            is_stationary = not dbn.is_linear or spectral_radius(dbn) < 1
+            is_stationary = dbn.bends or spectral_radius(dbn) < 1
             found = np.diag(stationary_covariance(dbn) if is_stationary else innovation_covariance(dbn))
             variances = found if np.all(np.isfinite(found)) else variances
         except (ParameterError, np.linalg.LinAlgError, ValueError):
@@ -37,7 +37,7 @@ def standard_deviations(dbn: Network) -> FloatArray:
 
 def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArray:
     """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of a curved effect its own standard deviation over ``sd_to``
-    (`feddbn.model.strength.effect_sizes`), with the sign of the weight.
+    (`feddbn.model.strength.effect_sizes`), negative where it falls.
 
     Parameters
     ----------
@@ -53,6 +53,6 @@ def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArra
         if scale.shape != (dbn.d,) or not (np.isfinite(scale).all() and (scale > 0).all()):
             raise ParameterError(f"sd must be {dbn.d} positive numbers, one for each variable, got {sd!r}.")
     with np.errstate(over="ignore", under="ignore"):
-        if not dbn.is_linear:
+        if dbn.bends:
             return np.asarray(effect_sizes(dbn, scale) / scale)
         return np.asarray(dbn.adjacency_matrices * (scale[:, None] / scale))

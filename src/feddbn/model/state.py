@@ -25,11 +25,14 @@ from feddbn.model.dynamics import (
 )
 from feddbn.model.network import Network
 
-__all__ = ["State", "known_state", "last_state"]
+__all__ = ["State", "known_state", "last_complete", "last_state"]
 
 
 class State(NamedTuple):
-    """The last p rows (p, d), oldest first; the (pd, pd) covariance of what is inferred, newest row first; cells inferred."""
+    """The last p rows (p, d), oldest first; the (pd, pd) covariance of what is inferred, newest row first; cells inferred.
+
+    With curves and missing cells, all rows as they are instead, NaN where a cell is missing.
+    """
 
     rows: FloatArray
     covariance: FloatArray
@@ -54,11 +57,9 @@ def last_state(dbn: Network, rows: FloatArray) -> State:
         return known_state(last)
     if np.all(np.isnan(rows)):
         raise DataError("history has no value at all; give rows of which at least some cells are present.")
-    if not dbn.is_linear:
-        raise DataError(
-            f"history lacks a cell in its last {p} row{'s' if p > 1 else ''}, which a network with curves cannot infer;"
-            " fill it or end the history before it."
-        )
+    if dbn.bends:
+        # Without a formula for missing cells: they are drawn when paths are (`feddbn.model.particles`).
+        return State(rows, np.zeros((0, 0)), int(np.isnan(last).sum()))
     return _filtered(dbn, rows)
 
 
@@ -70,7 +71,7 @@ def _filtered(dbn: Network, rows: FloatArray) -> State:
     Q[:d, :d] = innovation_covariance(dbn)
     constant = np.zeros(p * d)
     constant[:d] = dbn.intercept @ impact(dbn.W)
-    begin = _last_complete(np.asarray(~np.isnan(rows).any(axis=1)), p)
+    begin = last_complete(np.asarray(~np.isnan(rows).any(axis=1)), p)
     if begin is None:
         try:
             mean = np.tile(stationary_mean(dbn), p)
@@ -102,7 +103,7 @@ def _filtered(dbn: Network, rows: FloatArray) -> State:
     return State(mean.reshape(p, d)[::-1].copy(), np.asarray(P, dtype=np.float64), inferred)
 
 
-def _last_complete(complete: np.ndarray, p: int) -> int | None:
+def last_complete(complete: np.ndarray, p: int) -> int | None:
     """Where the last p complete rows in a row end; None if there are none."""
     missing_before = np.concatenate([[0], np.cumsum(~complete)])
     ends = np.flatnonzero(missing_before[p:] == missing_before[: len(missing_before) - p])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.model.network import Network
 
-__all__ = ["average_slopes", "effect_sizes", "sizes_by_source"]
+__all__ = ["average_slopes", "effect_sizes", "has_sign", "sizes_by_source"]
 
 _Z = np.linspace(-8.0, 8.0, 1601)
 _DENSITY = np.exp(-(_Z**2) / 2)
@@ -32,25 +32,13 @@ def average_slopes(dbn: Network) -> FloatArray:
 
 
 def effect_sizes(dbn: Network, sd: FloatArray) -> FloatArray:
-    """(p+1, d, d) standard deviation of every effect in the units of its target, with the sign of its average slope.
+    """(p+1, d, d) standard deviation of every effect in the units of its target, negative where it falls (`has_sign`).
 
     A straight effect has ``weight * sd``, with the (d,) standard deviations `sd` of the sources. Functions are taken over a
     normal with their own origin and scale, and the two variables of a product as independent.
     """
-    sizes = dbn.adjacency_matrices * sd[:, None]
-    signs = np.where(average_slopes(dbn) < 0, -1.0, 1.0)
-    variances = sizes**2
-    for curve in dbn.curves:
-        place = (curve.lag, curve.source, curve.target)
-        values = dbn.adjacency_matrices[place] * curve.scale * _Z + curve.at(curve.origin + curve.scale * _Z)
-        variances[place] = _DENSITY @ (values - _DENSITY @ values) ** 2
-    for product in dbn.products:
-        is_square = product.first == product.second
-        for source in {product.first, product.second}:
-            variances[product.lag, source, product.target] += (
-                _SQUARE if is_square else 1.0
-            ) * product.weight**2
-    return np.asarray(signs * np.sqrt(variances))
+    falls = has_sign(dbn) & (average_slopes(dbn) < 0)
+    return np.asarray(np.where(falls, -1.0, 1.0) * np.sqrt(_variances(dbn, sd)))
 
 
 def sizes_by_source(dbn: Network) -> FloatArray:
@@ -60,4 +48,31 @@ def sizes_by_source(dbn: Network) -> FloatArray:
         scale[[product.first, product.second]] = product.scales
     for curve in dbn.curves:
         scale[curve.source] = curve.scale
-    return np.asarray(np.abs(effect_sizes(dbn, scale)) / scale[:, None])
+    return np.asarray(np.sqrt(_variances(dbn, scale)) / scale[:, None])
+
+
+def has_sign(dbn: Network) -> BoolArray:
+    """(p+1, d, d) whether an effect goes one way: its average slope makes up half of its variance or more.
+
+    What rises and falls, and what depends on another variable, is neither positive nor negative.
+    """
+    if not dbn.bends:
+        return np.ones(dbn.adjacency_matrices.shape, dtype=bool)
+    return np.asarray(np.abs(average_slopes(dbn)) >= np.sqrt(0.5) * sizes_by_source(dbn))
+
+
+def _variances(dbn: Network, sd: FloatArray) -> FloatArray:
+    """(p+1, d, d) variances of the effects of sources with standard deviations `sd`."""
+    weights = dbn.adjacency_matrices
+    variances = (weights * sd[:, None]) ** 2
+    for curve in dbn.curves:
+        place = (curve.lag, curve.source, curve.target)
+        values = weights[place] * curve.scale * _Z + curve.at(curve.origin + curve.scale * _Z)
+        variances[place] = _DENSITY @ (values - _DENSITY @ values) ** 2
+    for product in dbn.products:
+        is_square = product.first == product.second
+        for source in {product.first, product.second}:
+            variances[product.lag, source, product.target] += (
+                _SQUARE if is_square else 1.0
+            ) * product.weight**2
+    return np.asarray(variances)

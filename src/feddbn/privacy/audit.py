@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
@@ -180,8 +180,9 @@ class AuditChain:
         asked: str = "",
         budget: float | None = None,
         chain: str = "",
+        write: Callable[[str], None] = lambda line: None,
     ) -> AuditEntry:
-        """Return the next entry and move the chain on."""
+        """Return the next entry and move the chain on, once `write` has kept its line."""
         body: dict[str, Any] = {
             "index": self.n_entries,
             "time": time,
@@ -210,6 +211,7 @@ class AuditChain:
         }
         body["signature"] = "" if self._identity is None else self._identity.sign(_statement(body)).hex()
         entry = AuditEntry(**body, hash=_digest(body))
+        write(entry.to_line())
         self.n_entries += 1
         self.last_hash = entry.hash
         return entry

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from feddbn.errors import FileError
@@ -52,7 +52,7 @@ class Head:
 
     def fields(self) -> dict[str, Any]:
         """Return what travels and is stored."""
-        return asdict(self)
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Receipt:
 
     def fields(self) -> dict[str, Any]:
         """Return what travels and is stored."""
-        return asdict(self)
+        return {**vars(self), "head": self.head.fields()}
 
 
 def signed_head(identity: Signer, site: str, chain: AuditChain, time: str) -> Head:

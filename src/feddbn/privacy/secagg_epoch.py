@@ -38,6 +38,7 @@ class Epoch:
     masked: Order | None = None
     expected: np.ndarray | None = None  # (K, 16): tag of each peer that was asked the same as this site
     signed: tuple[str, ...] | None = None  # the survivors of the slot in use, if this site signed a list
+    admitted: frozenset[str] | None = None  # the sites of the last sum that the register let pass
 
     @property
     def masking_roster(self) -> Roster:

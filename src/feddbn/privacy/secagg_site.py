@@ -304,9 +304,10 @@ class SecAggSite:
         if alive != roster.members:
             self._require_signatures(order, roster, names, arrays)
         assert state.shares is not None
-        self._register.admit(
-            self._entry(roster, alive), roster.entries, max(self.min_sites, roster.min_sites)
-        )
+        if alive != state.admitted:
+            fewest = max(self.min_sites, roster.min_sites)
+            self._register.admit(self._entry(roster, alive), roster.entries, fewest)
+            state.admitted = alive
         self._opening(alive)
         state.masked, state.expected = None, None
         slot = order.slot

@@ -13,6 +13,7 @@ from feddbn.report.curve_plots import (
     plot_responses,
     strongest_responses,
 )
+from feddbn.report.effect_plots import curve_panels, plot_curves
 from feddbn.report.graph_plots import (
     plot_process_graph,
     plot_time_series_graph,
@@ -24,7 +25,9 @@ from feddbn.report.page import render_report, write_report
 from feddbn.report.site_plots import plot_site_differences, site_differences
 
 __all__ = [
+    "curve_panels",
     "plot_convergence",
+    "plot_curves",
     "plot_forecast",
     "plot_path",
     "plot_process_graph",

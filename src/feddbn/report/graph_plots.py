@@ -4,19 +4,21 @@ moment).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.path import Path
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.strength import has_sign
 from feddbn.report.canvas import (
     EDGE_COLOURS,
     HEAT_COLOURS,
@@ -135,6 +137,7 @@ def plot_process_graph(
     side = float(np.clip(4.2 + 0.16 * d, 5.0, 12.0))
     ax = new_axes(ax, side + 1.8, side)
     norm = symmetric_scale(arrows["weight"], limit=limit)
+    colours = _colours(dbn, norm)
     auto = symmetric_scale(nodes["self_effect"], limit=1.0)
     on_circle = d <= CIRCLE_LIMIT
     width = float(np.clip(30 / np.sqrt(d) * 1.6, 7, 20))
@@ -149,7 +152,7 @@ def plot_process_graph(
         if bent
     }
     for row in drawn.to_dict("records"):
-        colour = EDGE_COLOURS(norm(row["weight"]))
+        colour = colours(row)
         share = abs(float(row["weight"])) / float(norm.vmax or 1.0)
         bend = _bend(where, str(row["source"]), str(row["target"]), pairs) if row["curved"] else 0.0
         ax.add_patch(
@@ -185,18 +188,18 @@ def plot_process_graph(
     ax.set_axis_off()
     strength_bar(ax, auto, HEAT_COLOURS, "effect on its own future (node)", shrink=0.5)
     strength_bar(ax, norm, EDGE_COLOURS, f"{weight_name(standardised)} (arrow)", shrink=0.5)
-    if not arrows["oriented"].all():
-        _explain_lines(ax, 12)
+    _explain_lines(ax, dbn, not arrows["oriented"].all(), 12)
     return ax
 
 
 def time_series_edges(dbn: DBN, *, min_weight: float = 0.0) -> pd.DataFrame:
-    """The arrows of the unrolled graph: source, target, lag, weight, standardised, oriented, one row per nonzero
-    weight, weakest first.
+    """The arrows of the unrolled graph: source, target, lag, weight, standardised, oriented, one row per
+    effect, weakest first.
     """
     _require_not_negative(min_weight)
     stack = dbn.adjacency_matrices
-    index = np.argwhere(np.abs(stack) > min_weight)
+    # An effect that only bends is an arrow, too.
+    index = np.argwhere((np.abs(stack) > min_weight) | ((stack == 0) & dbn.is_edge & (min_weight == 0)))
     weights = stack[tuple(index.T)] if len(index) else np.zeros(0)
     frame = pd.DataFrame(
         {
@@ -239,6 +242,7 @@ def plot_time_series_graph(
     height = float(np.clip(0.42 * d, 3.0, 9.0) if d <= 40 else np.clip(0.13 * d, 9.0, 26.0))
     ax = new_axes(ax, 3.2 + 1.7 * (p + 1), height)
     norm = symmetric_scale(edges["weight"], limit=limit)
+    colours = _colours(dbn, norm)
     crowded = len(edges) > 90
     radius = 9.0 if d <= 12 else 6.0 if d <= 40 else 3.5
     for row in edges.to_dict("records"):
@@ -250,7 +254,7 @@ def plot_time_series_graph(
             style: dict[str, Any] = {
                 "arrowstyle": "-|>" if row["oriented"] else "-",
                 "mutation_scale": 7 if crowded else 11,
-                "edgecolor": EDGE_COLOURS(norm(row["weight"])),
+                "edgecolor": colours(row),
                 "linewidth": (0.5 + 1.2 * share) * (1.0 if crowded else 1.4),
                 "alpha": (0.3 + 0.6 * min(share, 1.0) if crowded else 0.9) if current else 0.18,
                 "zorder": 3 if current else 2,
@@ -282,17 +286,30 @@ def plot_time_series_graph(
     for side in ax.spines.values():
         side.set_visible(False)
     strength_bar(ax, norm, EDGE_COLOURS, weight_name(standardised), shrink=0.6 if d <= 40 else 0.25)
-    if not edges["oriented"].all():
-        _explain_lines(ax, 30)
+    _explain_lines(ax, dbn, not edges["oriented"].all(), 30)
     return ax
 
 
-def _explain_lines(ax: Axes, below: int) -> None:
-    """Say some points below the picture what a line without a head is."""
-    ax.annotate(
-        "line without a head: direction not known", (0.5, 0), xytext=(0, -below), xycoords="axes fraction",
-        textcoords="offset points", ha="center", va="top", fontsize=9, color="#444444", annotation_clip=False,
-    )  # fmt: skip
+def _colours(dbn: DBN, norm: Normalize) -> Callable[[dict[Any, Any]], Any]:
+    """The colour of an arrow: its weight, or grey if its effect goes both ways."""
+    goes_one_way, place = has_sign(dbn), {name: k for k, name in enumerate(dbn.variables)}
+
+    def colour(row: dict[Any, Any]) -> Any:
+        is_signed = goes_one_way[row["lag"], place[row["source"]], place[row["target"]]]
+        return EDGE_COLOURS(norm(row["weight"])) if is_signed else "#777777"
+
+    return colour
+
+
+def _explain_lines(ax: Axes, dbn: DBN, is_open: bool, below: int) -> None:
+    """Say some points below the picture what a line without a head and a grey one are, if there are any."""
+    words = ["line without a head: direction not known"] if is_open else []
+    words += [] if (has_sign(dbn) | ~dbn.is_edge).all() else ["grey: the effect goes both ways"]
+    if words:
+        ax.annotate(
+            "; ".join(words), (0.5, 0), xytext=(0, -below), xycoords="axes fraction", ha="center", va="top",
+            textcoords="offset points", fontsize=9, color="#444444", annotation_clip=False,
+        )  # fmt: skip
 
 
 def _name_nodes(ax: Axes, nodes: pd.DataFrame, on_circle: bool, width: float, max_labels: int) -> None:

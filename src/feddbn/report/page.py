@@ -24,6 +24,7 @@ from feddbn.errors import FileError
 from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
 from feddbn.report.curve_plots import plot_convergence
+from feddbn.report.effect_plots import curve_panels, plot_curves
 from feddbn.report.figures import inline_svg
 from feddbn.report.held_out_table import held_out_tables
 from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
@@ -108,6 +109,7 @@ def render_report(
         parameters={k: _shown(v) for k, v in sorted(record.parameters.items())},
         verdicts=verdicts(record),
         figures=_figures(record),
+        products=_product_rows(record.dbn),
         sites=_site_rows(record),
         warnings=[_capitalised(text) for text in record.warnings],
         treatment=treatment_rows(record),
@@ -127,7 +129,8 @@ def _title(record: ReportRecord) -> str:
 
 
 def _summary(record: ReportRecord) -> str:
-    n_now, n_late = int(np.count_nonzero(record.dbn.W)), int(np.count_nonzero(record.dbn.A))
+    is_edge = record.dbn.is_edge
+    n_now, n_late = int(np.count_nonzero(is_edge[0])), int(np.count_nonzero(is_edge[1:]))
     rows = f" from {record.n_rows:,} rows" if record.n_rows is not None else ""
     where = f" at {len(record.sites)} sites" if len(record.sites) > 1 else ""
     rounds = (
@@ -135,11 +138,13 @@ def _summary(record: ReportRecord) -> str:
         if record.n_rounds is not None
         else ""
     )
+    n_curved = len(record.dbn.curves)
+    curved = f"; {n_curved:,} of them {'is' if n_curved == 1 else 'are'} curved" if n_curved else ""
     steps = "1 step" if record.dbn.n_lags == 1 else f"{record.dbn.n_lags} steps"
     return (
         f"{record.method} learned {n_now + n_late:,} effects among {record.dbn.d} "
         f"variables{rows}{where}{rounds}: "
-        f"{n_now:,} within a moment and {n_late:,} delayed by up to {steps}."
+        f"{n_now:,} within a moment and {n_late:,} delayed by up to {steps}{curved}."
     )
 
 
@@ -179,7 +184,10 @@ def _protection(privacy: Mapping[str, Any]) -> str:
 
 
 def _figures(record: ReportRecord) -> dict[str, Markup]:
-    figures = {"convergence": "", "matrices": "", "sites": ""}
+    figures = {"convergence": "", "matrices": "", "sites": "", "curves": ""}
+    if curve_panels(record.dbn, at_most=1):
+        text = "Curved effects: what each adds to its target, value by value, with its band"
+        figures["curves"] = inline_svg(lambda: plot_curves(record.dbn, truth=record.truth), "curves", text)
     history = record.history
     if history is not None and {"h", "primal", "dual", "objective"} & set(history.columns):
         text = "Acyclicity, residuals and objective over the rounds"
@@ -198,15 +206,32 @@ def _figures(record: ReportRecord) -> dict[str, Markup]:
     return {name: Markup(svg) for name, svg in figures.items()}
 
 
+def _product_rows(dbn: DBN) -> list[dict[str, Any]]:
+    """What pairs of variables do together, strongest first; squares are among the curves."""
+    pairs = [product for product in dbn.products if product.first != product.second]
+    return [
+        {
+            "first": dbn.variables[product.first],
+            "second": dbn.variables[product.second],
+            "target": dbn.variables[product.target],
+            "lag": product.lag,
+            "weight": f"{product.weight:.4g}",
+            "origins": " and ".join(f"{origin:.4g}" for origin in product.origins),
+            "scales": " and ".join(f"{scale:.4g}" for scale in product.scales),
+        }
+        for product in sorted(pairs, key=lambda product: -abs(product.weight))
+    ]
+
+
 def _site_rows(record: ReportRecord) -> list[dict[str, Any]]:
     rows = []
     total = record.n_rows or 0
-    shared = record.dbn.adjacency_matrices != 0
+    shared = record.dbn.is_edge
     table = {str(r["name"]): r for r in record.sites.to_dict("records")}
     for name in dict.fromkeys([*table, *record.personal]):
         site = table.get(name, {})
         own = record.personal.get(name)
-        has = own.adjacency_matrices != 0 if own is not None else None
+        has = own.is_edge if own is not None else None
         n_rows = _whole(site.get("rows"))
         rows.append(
             {
@@ -268,7 +293,7 @@ def _truth_counts(record: ReportRecord) -> dict[str, int] | None:
     if record.truth is None:
         return None
     marks = record.edges["truth"].value_counts()
-    n_true = int(np.count_nonzero(record.truth.adjacency_matrices))
+    n_true = int(np.count_nonzero(record.truth.is_edge))
     found = int(marks.get("found", 0))
     return {
         "true": n_true,

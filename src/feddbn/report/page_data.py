@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
+from feddbn.model.curved_effects import expected_changes
 from feddbn.model.dbn import DBN
+from feddbn.model.graph import effect_shapes
 from feddbn.model.standardised import standard_deviations
+from feddbn.model.strength import has_sign
 from feddbn.report.graph_plots import time_series_edges
 from feddbn.report.layout import graph_positions
 from feddbn.report.record import EDGE_COLUMNS, ReportRecord
@@ -22,14 +26,16 @@ HORIZON = 12
 EFFECTS_PER_VARIABLE = 6
 # Above this many (network, variable) pairs only the shared network carries effects, to keep the file small.
 EFFECTS_BUDGET = 1200
+# Simulated paths of all variables together; pairs with the same noise need few.
+_N_PATHS = 8000
 
 
 def page_data(record: ReportRecord) -> dict[str, Any]:
     """A JSON-able mapping: variables, positions, lags, and per network its edges and effects.
 
     An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
-    direction]`` with positions instead of names and null for what is unknown. Effects are ``{source: [[target,
-    peak, step, [responses]], ...]}``.
+    direction]`` with positions instead of names and null for what is unknown; in a network with curves the shape and
+    whether the effect goes one way follow. Effects are ``{source: [[target, peak, step, [responses]], ...]}``.
     """
     networks: list[dict[str, Any]] = [
         {"name": "shared" if record.personal else "learned", "edges": _edge_rows(record.edges, record.dbn)}
@@ -52,6 +58,7 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "has_presence": bool(edges["presence"].notna().any()),
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,
+        "is_linear": all(dbn.is_linear for dbn in [record.dbn, *record.personal.values()]),
         "horizon": HORIZON,
         "networks": networks,
     }
@@ -61,9 +68,13 @@ def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
     """Responses to a shock of one standard deviation, in standard deviations: comparable whatever the units."""
     scale = standard_deviations(dbn)
     try:
-        responses = dbn.impulse_responses(HORIZON) * (scale[:, None] / scale)
+        if not dbn.bends:
+            responses = dbn.impulse_responses(HORIZON) * (scale[:, None] / scale)
+        else:
+            responses = _simulated_responses(dbn) / scale
     except ParameterError:
-        # An average of graphs may hold a cycle of weight 1: shocks then have no finite effect to show.
+        # An average of graphs may hold a cycle of weight 1: shocks then have no finite effect to show. Nor have paths
+        # of curved effects that leave all bounds.
         return {}
     if not np.all(np.isfinite(responses)):
         return {}
@@ -84,6 +95,13 @@ def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
     return effects
 
 
+def _simulated_responses(dbn: DBN) -> FloatArray:
+    """(horizon+1, d, d) what setting a variable one scale above its origin changes; the same in every report."""
+    n = max(_N_PATHS // dbn.d, 50)
+    found = [expected_changes(dbn, i, HORIZON, n_paths=n, random_state=0).mean for i in range(dbn.d)]
+    return np.stack(found, axis=1)
+
+
 def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
     place = {name: i for i, name in enumerate(dbn.variables)}
     truth = table["truth"] if "truth" in table else [None] * len(table)
@@ -92,9 +110,14 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
         table["source"], table["target"], table["lag"], table["standardised"], table["oriented"],
         table["presence"], table["direction"], strict=True,
     )  # fmt: skip
+    shapes, signs = effect_shapes(dbn), has_sign(dbn)
+
+    def shape(lag: int, i: int, j: int) -> list[Any]:
+        return [] if not dbn.bends or lag > dbn.n_lags else [str(shapes[lag, i, j]), int(signs[lag, i, j])]
+
     return [
         [place[s], place[t], int(lag), _rounded(w), _rounded(prob), _rounded(low), _rounded(high), mark,
-         _rounded(share), int(oriented), _rounded(presence), _rounded(direction)]
+         _rounded(share), int(oriented), _rounded(presence), _rounded(direction), *shape(lag, place[s], place[t])]
         for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction in numbers
     ]  # fmt: skip
 

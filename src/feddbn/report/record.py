@@ -255,27 +255,42 @@ def _edges(
         except (TypeError, ValueError):
             raise FileError(f"the edges of the result have a {column} that is not a number.") from None
     table["lag"] = table["lag"].fillna(0).astype(int)
-    # A confidence table also lists edges that only some replicates had; the network does not have them.
-    table = table[table["weight"] != 0]
     place = {name: i for i, name in enumerate(dbn.variables)}
+    where = list(zip(table["lag"], table["source"].map(place), table["target"].map(place), strict=True))
+    bends = np.array([lag <= dbn.n_lags and bool(dbn.is_edge[lag, i, j]) for lag, i, j in where], dtype=bool)
+    # A confidence table also lists edges that only some replicates had; the network does not have them.
+    table = table[(table["weight"] != 0) | (bends & (dbn.bends))]
     scale = standard_deviations(dbn) if sd is None else sd
-    of = {name: float(scale[i]) for name, i in place.items()}
-    factors = [of[s] / of[t] for s, t in zip(table["source"], table["target"], strict=True)]
     is_open = set(dbn.open_edges)
     ends = zip(table["source"], table["target"], table["lag"], strict=True)
     table = table.assign(
-        standardised=table["weight"] * factors,
+        standardised=_standardised(dbn, table, scale),
         oriented=[lag > 0 or (s, t) not in is_open for s, t, lag in ends],
     )
     strength = table["standardised"].abs().fillna(0).to_numpy()
     table = table.iloc[np.argsort(-strength, kind="stable")].reset_index(drop=True)
     if truth is not None:
-        stack = truth.adjacency_matrices
+        stack = truth.is_edge
         table["truth"] = [
             _against_truth(stack, int(lag), place[s], place[t])
             for s, t, lag in zip(table["source"], table["target"], table["lag"], strict=True)
         ]
     return table
+
+
+def _standardised(dbn: DBN, table: pd.DataFrame, scale: FloatArray) -> pd.Series:
+    """Weights in standard deviations; of effects with a curve the size of the whole effect."""
+    place = {name: i for i, name in enumerate(dbn.variables)}
+    of = {name: float(scale[i]) for name, i in place.items()}
+    factors = [of[s] / of[t] for s, t in zip(table["source"], table["target"], strict=True)]
+    found: pd.Series = table["weight"] * factors
+    if dbn.bends:
+        sizes = dbn.standardised_weights(scale)
+        rows = zip(table.index, table["lag"], table["source"], table["target"], strict=True)
+        for k, lag, s, t in rows:
+            if lag <= dbn.n_lags:
+                found.loc[k] = sizes[lag, place[s], place[t]]
+    return found
 
 
 def _against_truth(stack: np.ndarray, lag: int, i: int, j: int) -> str:

@@ -139,7 +139,7 @@ def _order(record: ReportRecord) -> Verdict:
 
 def _open_directions(record: ReportRecord, question: str) -> Verdict:
     """How many links have no direction, which, and what might settle them."""
-    pairs, n_links = record.dbn.open_edges, int(np.count_nonzero(record.dbn.W))
+    pairs, n_links = record.dbn.open_edges, int(np.count_nonzero(record.dbn.is_edge[0]))
     shown = ", ".join(f"{source} — {target}" for source, target in pairs[:_SHOWN_LINKS])
     more = f" and {len(pairs) - _SHOWN_LINKS} more" if len(pairs) > _SHOWN_LINKS else ""
     answer = f"{len(pairs)} of {_count(n_links, 'link')} within a moment {'has' if len(pairs) == 1 else 'have'} no direction."
@@ -157,8 +157,8 @@ def _open_directions(record: ReportRecord, question: str) -> Verdict:
 
 def _empty(record: ReportRecord) -> Verdict:
     question = "Is the graph empty, and why?"
-    n_now = int(np.count_nonzero(record.dbn.W))
-    n_lagged = int(np.count_nonzero(record.dbn.A))
+    is_edge = record.dbn.is_edge
+    n_now, n_lagged = int(np.count_nonzero(is_edge[0])), int(np.count_nonzero(is_edge[1:]))
     if n_now + n_lagged:
         detail = f"{_count(n_now, 'effect')} within a moment and {_count(n_lagged, 'delayed effect')}."
         if not n_now:
@@ -251,7 +251,7 @@ def _certainty(record: ReportRecord) -> Verdict | None:
 
 
 def _acyclic(dbn: DBN) -> Verdict | None:
-    if not has_cycle(dbn.W != 0):
+    if not has_cycle(dbn.is_edge[0]):
         return None
     return Verdict(
         "acyclic", "Is the graph within a moment free of cycles?", "bad", "No.",
@@ -265,6 +265,8 @@ def _stable(dbn: DBN) -> Verdict | None:
     question = "Is the learned process stable?"
     if not dbn.n_lags:
         return None
+    if dbn.bends:
+        return _settled(dbn, question)
     try:
         radius = dbn.spectral_radius
     except ParameterError:
@@ -284,6 +286,18 @@ def _stable(dbn: DBN) -> Verdict | None:
     return Verdict(
         "stable", question, "bad", "No.", detail, "Difference or detrend the series, or use fewer lags."
     )
+
+
+def _settled(dbn: DBN, question: str) -> Verdict:
+    """With curves: whether simulated paths stay where they are."""
+    try:
+        dbn.stationary_mean()
+    except ParameterError as error:
+        return Verdict(
+            "stable", question, "bad", "No.", f"{str(error)[:1].upper()}{str(error)[1:]}",
+            "Trust forecasts of few steps only, or fit with features='linear' and compare.",
+        )  # fmt: skip
+    return Verdict("stable", question, "good", "Yes.", "Simulated paths settle and stay there.")
 
 
 def _revealed(record: ReportRecord) -> Verdict:

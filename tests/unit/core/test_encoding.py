@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from feddbn.core.encoding import decode, encode
+from feddbn.core.encoding import decode, encode, own_meta
 from feddbn.errors import ProtocolError
 
 SAMPLE = encode(
@@ -162,3 +162,8 @@ def test_malformed_messages_are_refused_with_the_reason(message: bytes, sentence
 def test_arrays_that_are_no_plain_numbers_cannot_be_sent(dtype: str) -> None:
     with pytest.raises(ProtocolError, match=r"array 'a' has dtype .*, which messages cannot carry"):
         encode({}, {"a": np.zeros(2, dtype=dtype)})
+
+
+def test_plain_values_of_an_own_message_are_read_without_its_arrays():
+    meta = {"kind": "refusal", "sentence": "no", "n": [1, 2.5, None]}
+    assert own_meta(encode(meta, {"x": np.arange(5.0)})) == decode(encode(meta))[0] == meta

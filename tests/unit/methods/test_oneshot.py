@@ -235,7 +235,7 @@ def test_learning_from_moments_gives_the_network_of_the_rows():
     np.testing.assert_allclose(network.A, model.A_, atol=1e-9)
     with pytest.raises(ParameterError, match="moments have 10 columns; 5 variables and n_lags=2 need 15"):
         OneShotDBN(n_lags=2).fit_moments(moments, names)
-    with pytest.raises(ParameterError, match="fit_moments needs the moments of a linear model"):
+    with pytest.raises(ParameterError, match="needs moments of curved rows; these are of lagged ones"):
         OneShotDBN(features="quadratic").fit_moments(moments, names)
 
 

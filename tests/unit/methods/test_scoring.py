@@ -6,6 +6,7 @@ import pytest
 from feddbn.errors import ParameterError
 from feddbn.methods.scoring import score, score_sites
 from feddbn.methods.simulation import simulate
+from feddbn.model.curves import Curve, Product
 from feddbn.model.dbn import DBN
 
 W = np.array([[0.0, 0.5, 0.0], [0.0, 0.0, -0.4], [0.0, 0.0, 0.0]])
@@ -99,3 +100,14 @@ def test_networks_that_cannot_be_compared_are_refused_with_one_sentence(call, se
     with pytest.raises(ParameterError) as caught:
         call()
     assert str(caught.value) == sentence
+
+
+def test_curves_and_products_are_edges_whatever_their_weight():
+    hill, pair = Curve(0, 1, 0, 0.0, 1.0, (1.0,)), Product(0, 1, 2, 1, 0.5, (0.0, 0.0), (1.0, 1.0))
+    none = np.zeros((3, 3))
+    truth = DBN(none, none[None], ["a", "b", "c"], curves=[hill], products=[pair])
+    assert score(truth, truth)["W"]["shd"] == score(truth, truth)["A"]["shd"] == 0
+    empty = score(truth, DBN(none, none[None], ["a", "b", "c"]))
+    assert (empty["W"]["shd"], empty["A"]["shd"], empty.skeleton.shd) == (1, 2, 1)
+    turned = DBN(none, none[None], ["b", "a", "c"], curves=[Curve(1, 0, 0, 0.0, 1.0, (1.0,))])
+    assert score(truth, turned)["W"]["shd"] == 0

@@ -1,9 +1,12 @@
 import json
 
+import pytest
+
 from feddbn.privacy.audit import AuditChain
 from feddbn.privacy.book_index import BookIndex, Head, index_key
 
 KEY = index_key(b"secret")
+OTHER = index_key(b"other")
 
 
 def log(n, norm=1.0):
@@ -15,36 +18,63 @@ def log(n, norm=1.0):
 
 
 def test_index_comes_back_only_under_its_key_and_unaltered():
-    _, head = log(3)
-    index = BookIndex().with_head("one", head)
+    index = BookIndex(frozenset({"one", "two"}))
     stored = index.to_bytes(KEY)
     assert BookIndex.from_bytes(stored, KEY) == index
-    assert BookIndex.from_bytes(stored, index_key(b"other")) is None
+    assert BookIndex.from_bytes(stored, OTHER) is None
     altered = json.loads(stored)
-    altered["heads"]["one"][0] = 1
+    altered["runs"].remove("one")
     assert BookIndex.from_bytes(json.dumps(altered).encode(), KEY) is None
     for end in range(len(stored)):
         assert BookIndex.from_bytes(stored[:end], KEY) is None
-    for odd in (b"", b"[]", b'{"heads": 3, "mac": ""}', b'{"heads": {"a": [1]}, "mac": ""}'):
-        assert BookIndex.from_bytes(odd, KEY) is None
+
+
+def test_a_head_comes_back_only_for_its_run_under_its_key_and_unaltered():
+    head = log(3)[1]
+    stored = head.to_bytes("one", KEY)
+    assert Head.from_bytes(stored, "one", KEY) == head
+    assert Head.from_bytes(stored, "two", KEY) is None
+    assert Head.from_bytes(stored, "one", OTHER) is None
+    altered = json.loads(stored)
+    altered["head"][1] = 1
+    assert Head.from_bytes(json.dumps(altered).encode(), "one", KEY) is None
+    for end in range(len(stored.rstrip())):
+        assert Head.from_bytes(stored[:end], "one", KEY) is None
+
+
+def test_heads_are_of_one_length_so_that_one_covers_the_one_before():
+    lengths = {len(Head(n, "f" * 64).to_bytes("r" * 64, KEY)) for n in (0, 1, 2**53)}
+    assert lengths == {512}
+    assert len(Head().to_bytes("r", KEY)) == 512
+
+
+@pytest.mark.parametrize(
+    "odd", [b"", b"[]", b'{"runs": 3, "mac": ""}', b'{"head": [], "mac": ""}', b"3", b"\xff"]
+)
+def test_something_else_is_neither_index_nor_head(odd):
+    assert BookIndex.from_bytes(odd, KEY) is None
+    assert Head.from_bytes(odd, "one", KEY) is None
+
+
+def test_an_index_is_no_head():
+    assert Head.from_bytes(BookIndex(frozenset({"one"})).to_bytes(KEY), "one", KEY) is None
+    assert BookIndex.from_bytes(Head().to_bytes("one", KEY), KEY) is None
 
 
 def test_what_is_wrong_with_a_log_is_said():
     lines, head = log(3)
-    index = BookIndex().with_head("one", head)
-    assert index.problem("one", lines) is None
-    assert index.problem("one", None) == "the log of run 'one' is missing"
-    assert index.problem("one", lines[:2]) == "the log of run 'one' lacks its last 1 entry"
-    assert index.problem("one", []) == "the log of run 'one' lacks its last 3 entries"
-    assert "not intact: line 2 was edited" in index.problem(
+    assert head.problem("one", lines) is None
+    assert head.problem("one", None) == "the log of run 'one' is missing"
+    assert head.problem("one", lines[:2]) == "the log of run 'one' lacks its last 1 entry"
+    assert head.problem("one", []) == "the log of run 'one' lacks its last 3 entries"
+    assert "not intact: line 2 was edited" in head.problem(
         "one", [lines[0], lines[1].replace('"norm":1.0', '"norm":2.0'), lines[2]]
     )
-    # The chain has no key, so whoever can write can compute one that fits in itself; the index tells.
-    assert index.problem("one", log(3, norm=2.0)[0]) == "the log of run 'one' was written anew"
+    # The chain has no key, so whoever can write can compute one that fits in itself; the head tells.
+    assert head.problem("one", log(3, norm=2.0)[0]) == "the log of run 'one' was written anew"
 
 
-def test_a_log_may_be_ahead_of_the_index_and_a_new_one_not_in_it():
-    index = BookIndex().with_head("one", log(2)[1])
-    assert index.problem("one", log(3)[0]) is None
-    assert index.problem("two", log(1)[0]) is None
-    assert index.problem("three", None) is None
+def test_a_log_may_be_ahead_of_its_head():
+    assert log(2)[1].problem("one", log(3)[0]) is None
+    assert Head().problem("two", log(1)[0]) is None
+    assert Head().problem("three", None) is None

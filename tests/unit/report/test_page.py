@@ -10,11 +10,12 @@ import pytest
 
 from feddbn.errors import FileError, ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.stored_curves import curves_of, plain_curves
 from feddbn.privacy.audit import AuditChain
 from feddbn.report import render_report, time_series_edges, write_report
 from feddbn.report.page_data import HORIZON, page_data
 from feddbn.report.record import read_record
-from support.report_results import example_result, random_dbn, stored
+from support.report_results import curved_dbn, example_result, random_dbn, stored
 
 
 def embedded(page: str) -> dict:
@@ -306,3 +307,45 @@ def test_standard_deviations_that_cannot_be_are_not_used(given):
     dbn = DBN(np.array([[0.0, 3.0], [0.0, 0.0]]), np.zeros((1, 2, 2)), noise_variances=np.array([4.0, 28.0]))
     record = read_record({"dbn": dbn.to_dict(), "diagnostics": {"standard_deviations": given}})
     assert list(record.edges["standardised"]) == [0.75]
+
+
+def test_a_network_with_curves_has_a_section_of_them(tmp_path):
+    page = write_report(curved_dbn(), tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '<section id="curves">' in page
+    assert "<td>a × b</td><td>c</td>" in page
+    assert "3 of them are curved" in page
+    assert "Simulated paths settle and stay there." in page
+    data = embedded(page)
+    assert not data["is_linear"]
+    shapes = {(*row[:3],): (row[12], row[13]) for row in data["networks"][0]["edges"]}
+    assert shapes == {
+        (0, 1, 0): ("curved", 1),
+        (2, 0, 1): ("curved", 1),
+        (0, 0, 1): ("linear", 1),
+        (1, 2, 1): ("product", 0),
+        (0, 2, 1): ("product", 0),
+    }
+    # What a step of a from its origin does to b within the moment: the curve itself.
+    by_hand = curved_dbn().effect("a", "b", 0).at(60.0) / np.sqrt(curved_dbn().stationary_covariance()[1, 1])
+    responses = {row[0]: row[3] for row in data["networks"][0]["effects"]["0"]}
+    assert responses[1][0] == pytest.approx(float(by_hand), rel=1e-3)
+    linear = render_report({"dbn": stored(random_dbn(4))})
+    assert '<section id="curves"' not in linear
+    assert all(len(row) == 12 for row in embedded(linear)["networks"][0]["edges"])
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_report_keeps_curves_of_stored_results_and_of_a_truth_in_another_order():
+    dbn = curved_dbn()
+    order = [2, 0, 1]
+    turned = DBN(
+        dbn.W[np.ix_(order, order)],
+        dbn.A[:, order][:, :, order],
+        [dbn.variables[k] for k in order],
+        curves=curves_of(plain_curves(dbn), ["c", "a", "b"], "here"),
+    )
+    record = read_record({"dbn": dbn.to_dict(), "truth": turned.to_dict()})
+    assert record.dbn.equals(dbn)
+    assert record.truth is not None
+    assert record.truth.curves == dbn.curves
+    assert record.edges["truth"].tolist().count("extra") == 1

@@ -18,6 +18,7 @@ from feddbn.errors import DataError, ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.report import (
     plot_convergence,
+    plot_curves,
     plot_forecast,
     plot_path,
     plot_process_graph,
@@ -31,7 +32,7 @@ from feddbn.report import (
     strongest_responses,
     time_series_edges,
 )
-from support.report_results import random_dbn
+from support.report_results import curved_dbn, random_dbn
 
 
 def chain() -> DBN:
@@ -65,6 +66,9 @@ def everything() -> list[Axes]:
         plot_responses(np.ones((4, 3)), dbn.variables, shock="x0"),
         plot_forecast(steps, low=steps - 1, high=steps + 1, history=np.zeros(9), name="x0"),
         plot_site_differences(site_differences(dbn, sites)),
+        plot_curves(curved_dbn()),
+        plot_process_graph(curved_dbn()),
+        plot_time_series_graph(curved_dbn()),
     ]
 
 

@@ -53,15 +53,9 @@ class CurvedSearch(OrderSearch):
         prices = np.full(n_tokens, token_price(n_tokens))
         return ChargedObjective(self.n, prices, self.regressions.total, s2)
 
-    def score_of(self, network: Sequence[Parents]) -> float:
-        """The criterion of any network."""
-        rss = self.rss_of(network)
-        if self.noise_variance == "equal":
-            fit = self.n * self.d * np.log(rss.sum() / (self.n * self.d))
-        else:
-            fit = self.n * np.log(rss / self.n).sum()
+    def _price_of(self, network: Sequence[Parents]) -> float:
         charge = sum(self._charge(j, parents) for j, parents in enumerate(network))
-        return float(fit) + charge + token_price(self.regressions.q) * sum(map(len, network))
+        return charge + token_price(self.regressions.q) * sum(map(len, network))
 
     def _charge(self, node: int, parents: Parents) -> float:
         fit = self.regressions.fit(node, parents)

@@ -137,7 +137,11 @@ class OrderedNetwork:
             fit = self.n * self.d * np.log(rss.sum() / (self.n * self.d))
         else:
             fit = self.n * np.log(rss / self.n).sum()
-        return float(fit) + self.criterion.total(self.n, self.d, self.n_lags, *self._n_edges_of(network))
+        return float(fit) + self._price_of(network)
+
+    def _price_of(self, network: Sequence[Parents]) -> float:
+        """What the edges of any network cost."""
+        return self.criterion.total(self.n, self.d, self.n_lags, *self._n_edges_of(network))
 
     def result(self) -> OrderResult:
         """The current network."""

@@ -47,6 +47,11 @@ MOST_SHIFT = 5.0
 """Largest variance and mean of a site's standardised residuals: a site with few of all rows may be unlike the others, but a
 projection that is steep, or far from most rows, has single rows in view.
 """
+MOST_SCALES = 4.0
+MOST_OFF = 3.0
+"""Largest standard deviation, and largest distance of the mean, of a site's variable in the units of smooth functions. Curves
+change within 2.4 units of their origin: by these bounds that is where a large part of the site's rows is.
+"""
 
 
 class DisclosureGuard(Guard):
@@ -91,6 +96,7 @@ class DisclosureGuard(Guard):
         policy.check_rows(n_rows, 0 if question.is_look or isinstance(question, HeldOutQuestion) else q)
         policy.check_share(n_rows, self._study.rows if question.told_rows is None else question.told_rows)
         self._check_projections(here, question, n_rows)
+        self._check_units(here, question)
         return here, task
 
     def _check_held(self, here: Here) -> None:
@@ -138,6 +144,24 @@ class DisclosureGuard(Guard):
                 raise SiteRefused(
                     f"task {question.name!r}: residuals have {what} of up to {found.max():.3g} here, and this site answers "
                     f"up to {most:g}; those of a network have mean 0 and variance 1 over all sites."
+                )
+
+    def _check_units(self, here: Here, question: RowsQuestion) -> None:
+        """Refuse functions that are steps, or change only where few rows are, as seen from this site."""
+        if question.function_units is None or question.abstains(here.state):
+            return
+        origin, scale = question.function_units
+        moments, d = local_moments(here, question)[1], question.d
+        spread = np.sqrt(np.diag(moments.scatter)[:d] / max(moments.n, 1.0)) / scale
+        shift = np.zeros(d) if question.center == "recording" else np.abs(moments.mean[:d] - origin) / scale
+        for what, found, most in (
+            ("a standard deviation", spread, MOST_SCALES),
+            ("a mean that is off", shift, MOST_OFF),
+        ):
+            if np.any(found > most):
+                raise SiteRefused(
+                    f"task {question.name!r}: in the units of its functions a variable has {what} of {found.max():.3g} here, "
+                    f"and this site answers up to {most:g}; those of all sites have mean 0 and standard deviation 1."
                 )
 
 

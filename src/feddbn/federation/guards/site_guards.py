@@ -183,7 +183,8 @@ class AuditGuard(Guard):
         spending = self._spending
         noise = None if spending is None else spending.last_noise(task)
         parts = [word for word, is_on in (("masked", channel.masked), ("noise", noise is not None)) if is_on]
-        entry = self._chain.add(
+        self._chain.add(
+            write=self._write,
             time=self._clock(),
             site=self._site,
             event="sent",
@@ -197,12 +198,12 @@ class AuditGuard(Guard):
             delta=None if spending is None else spending.delta,
             **self._said(task, channel),
         )
-        self._write(entry.to_line())
         return vector
 
     def refused(self, task: Task, error: Exception, channel: Channel) -> None:
         """Write that nothing left but one sentence."""
-        entry = self._chain.add(
+        self._chain.add(
+            write=self._write,
             time=self._clock(),
             site=self._site,
             event="refused",
@@ -210,7 +211,6 @@ class AuditGuard(Guard):
             note=sentence_of(error),
             **self._said(task, channel),
         )
-        self._write(entry.to_line())
 
     def _said(self, task: Task, channel: Channel) -> dict[str, Any]:
         """Who asked what, for which study."""
@@ -220,7 +220,7 @@ class AuditGuard(Guard):
             "run": about.run,
             "study": about.study,
             "study_digest": about.study_digest,
-            "task_digest": digest_of(task),
+            "task_digest": channel.digest or digest_of(task),
             "asked": in_short(task, about.variables),
             "budget": about.budget,
         }

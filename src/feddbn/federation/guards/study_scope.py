@@ -11,6 +11,7 @@ from typing import Any
 
 from feddbn.core.statistics.cycles import MOST_CYCLES
 from feddbn.errors import SiteRefused
+from feddbn.federation.programs.pfdbnl.questions import MOST_PULLS
 from feddbn.federation.programs.wishes import AUTO_DEGREES
 from feddbn.federation.protocol.goals import Compare
 from feddbn.federation.protocol.scope import Scope
@@ -29,8 +30,9 @@ _ACT_ON_RESIDUALS = ("oneshot",)
 # The first look at the data, and what a study says if it wants none of it; every method looks by default.
 _LOOK = ("survey", "spikes", "pairs")
 _NO_LOOK = {"gains": "none", "spikes": "keep", "missing": "drop"}
-# The pull of a study that names none.
-_MU = 0.5
+# Parameters of PFDBNL's rounds, and what they are in a study that does not name them; some are chosen on held-out rows.
+_ROUNDS = {"mu": 0.5, "lambda_w": 0.05, "lambda_a": 0.05, "w_threshold": 0.2, "a_threshold": 0.2}
+_CHOSEN = ("mu", "lambda_w", "lambda_a")
 # All that is asked for where noise is promised.
 _WITH_NOISE = ("moments", "unit-norms")
 
@@ -59,13 +61,13 @@ def tasks_of(study: Study) -> tuple[str, ...]:
         left_out.add("residual-checks")
     wanted = [task for task in method.tasks if task not in left_out]
     wanted += ["agreement"] if compares and "agreement" in further else []
+    if given.get("features", "linear") != "linear":
+        wanted += [task for task in further if task.startswith("curved")]
     if study.goal == "confidence":
         return *wanted, "bootstrap-moments"
     # In studies the shape of the noise is looked at only if they say so.
     if given.get("use_nongaussian", False) is not False:
         wanted += [task for task in further if task == "residual-features"]
-    if given.get("features", "linear") != "linear":
-        wanted += [task for task in further if task.startswith("curved")]
     if method.selects and study.held_out:
         wanted += [task for task in further if task.startswith("held-out")]
     if given.get("n_clusters", 1) != 1 or "n_clusters" in study.select.grid:
@@ -82,6 +84,12 @@ def check_tasks(policy: SitePolicy, study: Study) -> None:
         raise SiteRefused(
             f"the study will ask for the task{'s' if len(lacking) > 1 else ''} {', '.join(lacking)}, which this site's "
             "policy does not list; add to `tasks` there, or choose other parameters."
+        )
+    n_pulls = len(set(_numbers(study, "mu"))) if "pfdbnl" in study.methods else 0
+    if n_pulls > MOST_PULLS:
+        raise SiteRefused(
+            f"the study tries {n_pulls} values of mu, and sites answer for {MOST_PULLS} in a run; shorten `mu` in its "
+            "[select.grid]."
         )
     policy.check_schedule(str(study.parameters.get("schedule", "adaptive")))
     feature = study.parameters.get("features", "linear")
@@ -111,7 +119,7 @@ def scope_of(study: Study, max_lags: int) -> Scope:
         most_cycles=_cycles(given.get("period", "auto")),
         inputs=_inputs(study),
         most_clusters=max(map(_clusters, _values(study, "n_clusters", 1))),
-        pulls=_pulls(study),
+        numbers={name: values for name in _ROUNDS if (values := _numbers(study, name))},
         unit=None if study.privacy.epsilon is None else study.privacy.unit,
         resampling=_resampling(study) if study.goal == "confidence" else {},
         parameters=given,
@@ -189,13 +197,13 @@ def _clusters(n_clusters: Any) -> int:
     return n_clusters if isinstance(n_clusters, int) else MOST_CLUSTERS
 
 
-def _pulls(study: Study) -> tuple[float, ...]:
-    """Values of mu that a study comes to; none are known where the method chooses them on held-out rows."""
-    if study.goal == "select" and not study.select.grid:
+def _numbers(study: Study, name: str) -> tuple[float, ...]:
+    """Values that a study comes to; none are known where the method chooses them on held-out rows."""
+    if name in _CHOSEN and study.goal == "select" and not study.select.grid:
         return ()
-    given = _values(study, "mu", _MU)
-    are_numbers = all(isinstance(mu, int | float) for mu in given)
-    return tuple(float(mu) for mu in given) if are_numbers else ()
+    given = _values(study, name, _ROUNDS[name])
+    are_numbers = all(isinstance(value, int | float) for value in given)
+    return tuple(float(value) for value in given) if are_numbers else ()
 
 
 def _inputs(study: Study) -> tuple[int, ...]:

@@ -5,6 +5,8 @@ Rules of this file
 - Task ``bootstrap-moments`` asks for replicates first..stop-1; replicate -1 is the data themselves. The
   answer is the `Moments.to_sums` of each, one after the other: B resamples cost one stacked sum, or a few
   where that grows too long.
+- The question says what the rows are: lagged values, or those of a curved design (`curved_moments`), whose
+  replicate -1 is the sum that a fit with curves learns from.
 - What is resampled: whole recordings where a site has many of them, else blocks of neighbouring rows.
 - The draws of a site are seeded by (run seed, replicate, a digest of the site's own rows). The digest
   makes sites draw differently and every run repeatable; and it keeps the draws from the server. This
@@ -23,8 +25,10 @@ Known weaknesses
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +38,7 @@ from feddbn.core.designs.design import Design
 from feddbn.core.designs.filled import FilledSite
 from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.lagged import CHUNK_ROWS
+from feddbn.core.designs.nuisance import ONE_MEAN
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.core.statistics.resampling import (
@@ -44,7 +49,8 @@ from feddbn.core.statistics.resampling import (
     resample_counts,
 )
 from feddbn.errors import MissingExtra, ProtocolError
-from feddbn.federation.protocol.question import array, choice, whole
+from feddbn.federation.programs.curved_moments import CurvedMomentsQuestion, curved_site
+from feddbn.federation.protocol.question import Constant, array, choice, text, whole, wholes
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import (
@@ -58,13 +64,23 @@ from feddbn.federation.protocol.site import (
 )
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["BLOCK_LENGTHS", "UNITS", "ResampledMoments", "bootstrap_program", "resampling_plan"]
+__all__ = [
+    "BLOCK_LENGTHS",
+    "FLOATS_PER_TASK",
+    "UNITS",
+    "BootstrapQuestion",
+    "ResampledMoments",
+    "bootstrap_program",
+    "resampling_plan",
+    "unit_sizes",
+]
 
 BLOCK_LENGTHS = ("auto", "politis-white")
 UNITS = ("auto", "recordings", "blocks")
 MANY_RECORDINGS = 20
 MOST_REPLICATES = 1_000_000
-_FLOATS_PER_TASK = 4_000_000
+FLOATS_PER_TASK = 4_000_000
+"""Numbers in one answer, unless one replicate alone has more."""
 _FLOATS_AT_ONCE = 2_000_000
 
 
@@ -142,12 +158,22 @@ def bootstrap_program(
     unit: str = "auto",
     seed: int = 0,
     center: str = "none",
+    curved: CurvedMomentsQuestion | None = None,
 ) -> ServerProgram[ResampledMoments]:
-    """Ask for the mean, then for stacked sums of resamples about it."""
+    """Ask for the mean, then for stacked sums of resamples about it; `curved` asks for rows of its design instead."""
     d = len(variables)
-    q = (n_lags + 1) * d
+    q = (n_lags + 1) * d if curved is None else curved.curved.q
     length = sums_length(q)
-    per_task = max(1, _FLOATS_PER_TASK // length)
+    per_task = max(1, FLOATS_PER_TASK // length)
+
+    functions: dict[str, Any] = {}
+    if curved is not None:
+        functions = {
+            "basis": curved.basis,
+            "level": curved.origin,
+            "scale": curved.scale,
+            "products": curved.products,
+        }
 
     def task(origin: FloatArray, first: int, stop: int) -> Task:
         question = BootstrapQuestion(
@@ -162,12 +188,16 @@ def bootstrap_program(
             seed=seed,
             center=center,
             origin=origin,
+            **functions,
         )
         return Task(question, note={"replicates": float(max(stop, 0))})
 
-    # A first sum about 0 only finds the mean; sums about the mean lose no digits to large levels.
-    answer = yield task(np.zeros(q), -1, 0)
-    origin = Moments.from_sums(answer.value, q).mean
+    # A first sum about 0 only finds the mean; sums about the mean lose no digits to large levels. Curved rows are in public
+    # units, about their level.
+    origin = np.zeros(q)
+    if curved is None:
+        answer = yield task(origin, -1, 0)
+        origin = Moments.from_sums(answer.value, q).mean
     found: list[Moments] = []
     for first in range(-1, n_replicates, per_task):
         stop = min(first + per_task, n_replicates)
@@ -175,7 +205,7 @@ def bootstrap_program(
         if answer.value.shape != ((stop - first) * length,):
             raise ProtocolError(
                 f"the sum of {stop - first} replicates has shape {answer.value.shape}; "
-                f"{d} variables and {n_lags} lags give {(stop - first) * length} numbers."
+                f"{q} columns give {(stop - first) * length} numbers."
             )
         found += [Moments.from_sums(row, q, origin) for row in answer.value.reshape(stop - first, length)]
     return ResampledMoments(found[0], tuple(found[1:]))
@@ -183,7 +213,10 @@ def bootstrap_program(
 
 @dataclass(frozen=True, kw_only=True)
 class BootstrapQuestion(RowsQuestion):
-    """Sums of the replicates first..stop-1; `block_length` counts where `block_rule` is "given".
+    """Sums of the replicates first..stop-1 about `origin`; `block_length` counts where `block_rule` is "given".
+
+    With `basis` rows are those of a curved design, and `level`, `scale` and `products` are what `CurvedMomentsQuestion` calls
+    origin, scale and products.
 
     Nuisances of recordings are taken off, and empty cells are drawn where there is a model of rows, before rows are
     resampled.
@@ -199,20 +232,64 @@ class BootstrapQuestion(RowsQuestion):
     block_length: int = whole(0, 1_000_000_000, default=0)
     unit: str = choice(*UNITS)
     seed: int = whole()
-    origin: FloatArray = array("q")
+    origin: FloatArray = array("columns")
+    basis: str = text(default="")
+    level: FloatArray | None = array("d", default=None)
+    scale: FloatArray | None = array("d", default=None)
+    products: tuple[int, ...] = wholes(0, 1_000_000, default=())
+
+    def sizes(self) -> Mapping[str, int]:
+        """Also the columns of the rows that are resampled."""
+        return {**super().sizes(), "columns": self.n_columns}
+
+    @cached_property
+    def curved(self) -> CurvedMomentsQuestion | None:
+        """The question about the same curved rows, not resampled; None if rows are lagged values."""
+        if not self.basis:
+            return None
+        if self.level is None or self.scale is None:
+            raise self.wrong(f"'basis' is {self.basis!r}, so it needs 'level' and 'scale'")
+        given = {item.name: getattr(self, item.name) for item in fields(RowsQuestion)}
+        return CurvedMomentsQuestion(
+            **given, basis=self.basis, origin=self.level, scale=self.scale, products=self.products
+        )
+
+    @property
+    def function_units(self) -> tuple[FloatArray, FloatArray] | None:
+        """Those of its functions."""
+        return None if self.curved is None else self.curved.function_units
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the rows that are resampled."""
+        return self.q if self.curved is None else self.curved.n_columns
+
+    @property
+    def feature_maps(self) -> tuple[str, ...]:
+        """The choice of `features` that its functions stand for."""
+        return () if self.curved is None else self.curved.feature_maps
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Curved rows are those of one design in a run, resampled or not."""
+        return super().constants if self.curved is None else self.curved.constants
 
     def check(self) -> None:
         """There is something to answer, not too much of it, and a length where one is given."""
         super().check()
+        if not self.basis and (self.products or self.level is not None or self.scale is not None):
+            raise self.wrong("'level', 'scale' and 'products' need a 'basis'")
         if self.first >= self.stop or (self.block_rule == "given" and self.block_length < 1):
             raise self.wrong("'first' must be below 'stop', and a given block_length at least 1")
         n = self.stop - self.first
-        if n > 1 and n * sums_length(self.q) > _FLOATS_PER_TASK:
+        if n > 1 and n * sums_length(self.n_columns) > FLOATS_PER_TASK:
             raise self.wrong(f"{n} replicates at a time are too many")
 
     def check_scope(self, scope: Scope) -> None:
         """Resamples are drawn as the study says."""
         super().check_scope(scope)
+        if self.curved is not None:
+            self.curved.check_scope(scope)
         most = int(scope.resampling.get("replicates", 0))
         scope.require(self.stop <= most, self.name, f"it asks for replicate {self.stop - 1}")
         for name in ("resampling", "block_rule", "block_length", "unit", "seed"):
@@ -220,40 +297,62 @@ class BootstrapQuestion(RowsQuestion):
             scope.require(value == scope.resampling.get(name), self.name, f"{name!r} is {value!r}")
 
 
+def unit_sizes(data: SiteData, question: BootstrapQuestion) -> np.ndarray:
+    """(n_units,) how many rows each unit has that a site resamples for a question."""
+    plan = _plan(_rows_of(data, question)[0], question)
+    sizes = np.zeros(plan.n_units)
+    for rows, units in zip(plan.sizes, plan.units, strict=True):
+        np.add.at(sizes, units, rows)
+    return sizes
+
+
+def _plan(site: SiteData, question: BootstrapQuestion) -> ResamplingPlan:
+    """How the rows that a question is about are cut."""
+    length = question.block_length if question.block_rule == "given" else question.block_rule
+    return resampling_plan(site, question.n_lags, length, question.unit)
+
+
 def _answer(here: Here, question: BootstrapQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
-    design, q = Design.linear(question.variables, question.n_lags), question.q
     first, stop = question.first, question.stop
-    length = question.block_length if question.block_rule == "given" else question.block_rule
+    total = np.zeros((stop - first, sums_length(question.n_columns)))
     if question.abstains(here.state):
-        return here.state, np.zeros((stop - first) * sums_length(q))
-    site = question.treated(here.data)
-    if question.nuisance.has_time or question.row_model is not None:
-        site = FilledSite(site, question.nuisance, question.row_model, question.seed)
-        question = replace(question, center="none", degree=0, periods=())
-    plan = resampling_plan(site, question.n_lags, length, question.unit)
+        return here.state, total.ravel()
+    site, design, own_means = _rows_of(here.data, question)
+    plan = _plan(site, question)
     counts = np.stack(
         [plan.counts(question.resampling, question.seed, replicate) for replicate in range(first, stop)]
     )
-    total = np.zeros((stop - first, sums_length(q)))
-    for index, sums in _block_sums(site, design, plan, question):
+    chunks = (
+        chunk - mean
+        for recording in CompleteSite(site).recordings()
+        for mean in (_own_mean(recording, design) if own_means else 0.0,)
+        for chunk in _chunks(recording, design)
+    )
+    for index, sums in _block_sums(chunks, plan, question.origin):
         total += counts[:, index] @ sums
     return here.state, total.ravel()
 
 
+def _rows_of(data: SiteData, question: BootstrapQuestion) -> tuple[SiteData, Design, bool]:
+    """The site as it is resampled, the design of its rows, and whether these lose their recording's mean."""
+    has_means = question.center == "recording"
+    if question.curved is not None:
+        design = replace(question.curved.curved, nuisance=ONE_MEAN)
+        return curved_site(data, question.curved), design, has_means
+    site, design = question.treated(data), Design.linear(question.variables, question.n_lags)
+    if question.nuisance.has_time or question.row_model is not None:
+        site = FilledSite(site, question.nuisance, question.row_model, question.seed)
+        has_means = False
+    return site, design, has_means
+
+
 def _block_sums(
-    site: SiteData, design: Design, plan: ResamplingPlan, question: BootstrapQuestion
+    chunks: Iterable[FloatArray], plan: ResamplingPlan, origin: FloatArray
 ) -> Iterator[tuple[np.ndarray, FloatArray]]:
     """Yield (units, sums of their blocks), some blocks at a time."""
     # Bounds the (blocks, q, q) products held at once.
-    origin = question.origin
     at_once = max(1, _FLOATS_AT_ONCE // len(origin) ** 2)
-    chunks = (
-        chunk - mean
-        for recording in CompleteSite(site).recordings()
-        for mean in (_own_mean(recording, design, question.center),)
-        for chunk in _chunks(recording, design)
-    )
     for chunk, sizes, units in zip(chunks, plan.sizes, plan.units, strict=True):
         ends = np.cumsum(sizes)
         for first in range(0, len(sizes), at_once):
@@ -262,9 +361,9 @@ def _block_sums(
             yield units[part], block_sums(rows, sizes[part], origin)
 
 
-def _own_mean(recording: Recording, design: Design, center: str) -> FloatArray | float:
+def _own_mean(recording: Recording, design: Design) -> FloatArray:
     """What every row of a recording loses before rows are resampled."""
-    return recording_gram(design, recording).moments.mean if center == "recording" else 0.0
+    return recording_gram(design, recording).moments.mean
 
 
 def _chunks(recording: Recording, design: Design) -> Iterator[FloatArray]:

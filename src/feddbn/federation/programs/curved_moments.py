@@ -16,12 +16,13 @@ from functools import cached_property
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import CompleteRows
+from feddbn.core.designs.complete import CompleteSite
 from feddbn.core.designs.curve_basis import BEND, CURVE
 from feddbn.core.designs.design import Basis, Design
 from feddbn.core.designs.filled import FilledSite
 from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS
+from feddbn.core.designs.public_units import are_public_units, public_units
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.errors import ParameterError
@@ -32,6 +33,7 @@ from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import (
     Here,
     Recording,
+    SiteData,
     SiteState,
     SiteTask,
     one_by_one,
@@ -45,6 +47,7 @@ __all__ = [
     "CurvedMomentsQuestion",
     "curved_moments_program",
     "curved_recordings",
+    "curved_site",
     "local_curved_moments",
 ]
 
@@ -70,10 +73,10 @@ class CurvedMomentsQuestion(RowsQuestion):
     products: tuple[int, ...] = wholes(0, 1_000_000, default=())
 
     def check(self) -> None:
-        """Scales are positive, and the design exists."""
+        """Origin and scale are on the public grid, and the design exists."""
         super().check()
-        if not (self.scale > 0).all():
-            raise self.wrong("'scale' must be positive")
+        if not are_public_units(self.origin, self.scale):
+            raise self.wrong("'origin' and 'scale' must be on the public grid")
         if len(self.products) % 3:
             raise self.wrong("'products' must be (first, second, lag), one after the other")
         try:
@@ -119,6 +122,11 @@ class CurvedMomentsQuestion(RowsQuestion):
         )
 
     @property
+    def function_units(self) -> tuple[FloatArray, FloatArray] | None:
+        """Those of its functions."""
+        return self.origin, self.scale
+
+    @property
     def n_columns(self) -> int:
         """Columns of the curved design."""
         return self.curved.q
@@ -135,7 +143,7 @@ class CurvedMoments:
     question
         What was asked.
     level
-        (d,) where the variables are 0 in these units: their means, where recordings lost their own those of all rows.
+        (d,) where the variables are 0 in these units: about their means, where recordings lost their own those of all rows.
     """
 
     moments: Moments
@@ -146,6 +154,10 @@ class CurvedMoments:
     def design(self) -> Design:
         """The design whose columns they are, about the level."""
         return replace(self.question.curved, origin=tuple(self.level.tolist()))
+
+    def of(self, moments: Moments) -> CurvedMoments:
+        """The same design with the moments of other rows, such as resamples of these."""
+        return replace(self, moments=moments)
 
 
 def curved_moments_program(
@@ -163,28 +175,35 @@ def curved_moments_program(
     d = len(variables)
     is_own = center == "recording"
     # What is a recording's own has been taken off: what is left varies about 0.
-    origin = np.zeros(d) if is_own else plain.mean[:d]
+    sd = safe_roots(np.diag(plain.scatter)[:d] / plain.n)
+    origin, scale = public_units(np.zeros(d) if is_own else plain.mean[:d], sd)
     question = CurvedMomentsQuestion(
         n_lags=n_lags,
         variables=variables,
         center=center,
         basis=MAPS.get(features, features),
         origin=origin,
-        scale=safe_roots(np.diag(plain.scatter)[:d] / plain.n),
+        scale=scale,
         products=tuple(number for product in products for number in product),
     )
     answer = yield Task(question)
     moments = Moments.from_sums(answer.value, question.curved.q)
     share = plain.n / moments.n
-    return CurvedMoments(Moments(plain.n, moments.mean, moments.scatter * share), question, plain.mean[:d])
+    level = plain.mean[:d] if is_own else origin
+    return CurvedMoments(Moments(plain.n, moments.mean, moments.scatter * share), question, level)
+
+
+def curved_site(data: SiteData, question: CurvedMomentsQuestion) -> SiteData:
+    """A site as functions are formed of it: without what is its recordings' own, and with empty cells drawn."""
+    data = training_site(question.treated(data), question.fold)
+    if question.center == "recording" or question.row_model is not None:
+        data = FilledSite(data, question.nuisance, question.row_model, _SEED)
+    return data
 
 
 def curved_recordings(here: Here, question: CurvedMomentsQuestion) -> Iterator[Recording]:
-    """The recordings of a site as functions are formed of them: without what is their own, and without empty cells."""
-    data = training_site(question.treated(here.data), question.fold)
-    if question.center == "recording" or question.row_model is not None:
-        data = FilledSite(data, question.nuisance, question.row_model, _SEED)
-    return map(CompleteRows, data.recordings())
+    """The recordings of such a site without the rows that still have empty cells."""
+    return iter(CompleteSite(curved_site(here.data, question)).recordings())
 
 
 def local_curved_moments(here: Here, question: CurvedMomentsQuestion) -> Moments:

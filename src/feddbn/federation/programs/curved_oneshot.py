@@ -31,7 +31,7 @@ from feddbn.federation.programs.treatment import AskedMoments, asked_moments_pro
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram
 
-__all__ = ["CurveOptions", "CurvedOutcome", "auto_program", "curved_program"]
+__all__ = ["CurveOptions", "CurvedOutcome", "auto_program", "curved_program", "learn_from_curved"]
 
 CLEAR_GAIN = 10.0
 """By how much curves must score better than straight lines, as for other choices between kinds of networks."""
@@ -55,8 +55,10 @@ class CurvedOutcome:
         As of the linear method; its moments are those of the rows themselves.
     tokens
         For each node the lines, curves and products that it has.
-    network, design
-        Weights and curves in the units of the data, and the design whose functions they are.
+    network
+        Weights and curves in the units of the data.
+    told
+        The sum over curved rows that it was learned from.
     gain
         By how much the score is better than that of the best straight network; None if that was not compared.
     """
@@ -64,8 +66,13 @@ class CurvedOutcome:
     outcome: OneShotOutcome
     tokens: tuple[tuple[int, ...], ...]
     network: CurvedNetwork
-    design: Design
+    told: CurvedMoments
     gain: float | None = None
+
+    @property
+    def design(self) -> Design:
+        """The design whose functions the curves are."""
+        return self.told.design
 
 
 def curved_program(
@@ -126,13 +133,37 @@ def _learned(
     told = yield from curved_moments_program(
         variables, given.n_lags, given.moments, curves.features, given.asked.center, products
     )
+    return _network_of(told, variables, given.limits, options, rng), told
+
+
+def _network_of(
+    told: CurvedMoments,
+    variables: tuple[str, ...],
+    limits: EdgeConstraints,
+    options: OneShotOptions,
+    rng: np.random.Generator,
+) -> CurvedLearned:
     # In public units all variables have variance 1; equal noise variances are meant in the units of the data.
     working = told.moments if options.scale == "federated" else in_data_units(told.moments, told.design)
     learn: LearnOptions = options.learn
     if options.wishes.input_places(variables) and learn.noise_variance == "auto":
         # How an input varies is no noise: it must not count where noise variances are compared.
         learn = replace(learn, noise_variance="free")
-    return learn_curved(working, tokens_of(told.design), given.limits, learn, rng), told
+    return learn_curved(working, tokens_of(told.design), limits, learn, rng)
+
+
+def learn_from_curved(
+    told: CurvedMoments,
+    variables: tuple[str, ...],
+    constraints: EdgeConstraints,
+    options: OneShotOptions,
+    rng: np.random.Generator,
+) -> CurvedOutcome:
+    """What the server learns from a sum over curved rows alone, without any further sum."""
+    learned = _network_of(told, variables, constraints, options, rng)
+    plain = in_data_units(told.moments, told.design).select(np.arange(len(constraints.allowed)))
+    outcome = OneShotOutcome(learned.learned, plain, options.n_lags, None, None, 0)
+    return _curved(outcome, learned, told)
 
 
 def _checked(
@@ -161,7 +192,7 @@ def _curved(
     outcome: OneShotOutcome, learned: CurvedLearned, told: CurvedMoments, gain: float | None = None
 ) -> CurvedOutcome:
     network = curved_network(in_data_units(told.moments, told.design), told.design, learned.tokens)
-    return CurvedOutcome(outcome, learned.tokens, network, told.design, gain)
+    return CurvedOutcome(outcome, learned.tokens, network, told, gain)
 
 
 def auto_program(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.designs.public_units import public_units
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.pruning import topological_order
 from feddbn.core.orders.evident import evident_support
@@ -163,7 +164,8 @@ def checks_program(
     coefficients[:, known], offset[known] = 0.0, 0.0
     units = None
     if len(order) and to_moments is None:
-        units = np.stack([moments.mean[:d], safe_roots(np.diag(moments.scatter)[:d] / moments.n)])
+        sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
+        units = np.stack(public_units(moments.mean[:d], sd))
     sums, may_add, curvature = yield from residual_checks_program(
         variables, n_lags, coefficients, offset, center, units
     )

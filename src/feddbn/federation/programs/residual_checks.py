@@ -21,6 +21,7 @@ from feddbn.core.designs.design import Design
 from feddbn.core.designs.filled import off_nuisance
 from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
+from feddbn.core.designs.public_units import are_public_units
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.evident import evident_support
@@ -98,6 +99,11 @@ class ResidualChecksQuestion(RowsQuestion):
         return None if self.coefficients is None or self.offset is None else (self.coefficients, self.offset)
 
     @property
+    def function_units(self) -> tuple[FloatArray, FloatArray] | None:
+        """Those of squares and cubes."""
+        return None if self.units is None else (self.units[0], self.units[1])
+
+    @property
     def constants(self) -> tuple[Constant, ...]:
         """A fit looks at its network, and where residuals remember at two others."""
         network = (self.coefficients, self.offset, self.allowed, self.units)
@@ -121,8 +127,8 @@ class ResidualChecksQuestion(RowsQuestion):
             raise self.wrong(
                 "it needs 'coefficients', or for networks of sites' own what is 'allowed', and not both"
             )
-        if self.units is not None and (self.coefficients is None or not (self.units[1] > 0).all()):
-            raise self.wrong("'units' need 'coefficients' and positive scales")
+        if self.units is not None and (self.coefficients is None or not are_public_units(*self.units)):
+            raise self.wrong("'units' need 'coefficients', and must be on the public grid")
         if max(self.silent, default=0) >= self.d:
             raise self.wrong(f"'silent' is {self.silent}, but there are {self.d} variables")
 

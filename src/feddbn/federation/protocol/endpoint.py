@@ -303,10 +303,12 @@ class SiteEndpoint:
             base = record.current if step is Step.EXECUTE else record.previous
             self._site.state = dict(base.state)
             with self._withheld(request, task=task.name):
-                vector = np.array(self._site.answer(task, channel), dtype=np.float64)
+                vector = np.array(self._site.answer(task, replace(channel, digest=digest)), dtype=np.float64)
             after = Snapshot(request.seq, dict(self._site.state), _longer(base.history, digest))
-            record = replace(record, previous=base, current=after, digest=digest, vector=vector, opened=())
-            record = replace(record, n_guaranteed=channel.n_guaranteed)
+            # The sites of a run's first sum are those of all its sums, so this answer is booked for them at once.
+            opened = record.opened if step is Step.EXECUTE else ()
+            record = replace(record, previous=base, current=after, digest=digest, vector=vector)
+            record = replace(record, opened=opened, n_guaranteed=channel.n_guaranteed)
             self._commit(record)
             for note in notes_of(after.state) if notes_of(after.state) != notes_of(base.state) else ():
                 self._tell("note", request, task=task.name, sentence=note)
@@ -361,6 +363,7 @@ class SiteEndpoint:
     def opening(self, contributors: frozenset[str]) -> None:
         """Store for whom the last answer's masks are opened, before they are: a restart must not forget it.
 
+        The answers after a run's first are stored with these sites, and nothing is left to write.
         Two sums of one answer over different sites differ by the answers of the sites that changed, and by no more noise
         than these sites added. What the envelope says of the task plays no part: only the last answer has open masks.
         """

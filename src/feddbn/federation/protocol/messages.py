@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from feddbn import errors
-from feddbn.core.encoding import decode, encode
+from feddbn.core.encoding import decode, encode, own_meta
 from feddbn.errors import ProtocolError
 from feddbn.federation.protocol.site import task_from_fields
 from feddbn.federation.protocol.task import Task, task_digest
@@ -141,8 +141,8 @@ def sentence_of(error: Exception) -> str:
 
 
 def refused_in(message: bytes) -> str:
-    """Return why a message of secure aggregation says no; empty if it does not."""
-    meta, _ = decode(message)
+    """Return why this site's own message of secure aggregation says no; empty if it does not."""
+    meta = own_meta(message)
     return str(meta.get("sentence")) if meta.get("kind") == "refusal" else ""
 
 

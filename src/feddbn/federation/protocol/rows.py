@@ -144,6 +144,11 @@ class RowsQuestion(Question):
         return None
 
     @property
+    def function_units(self) -> tuple[FloatArray, FloatArray] | None:
+        """(d,) origin and scale of the values that smooth functions are applied to; None: there are none."""
+        return None
+
+    @property
     def told_rows(self) -> float | None:
         """How many rows all sites have together, if the question says so."""
         return None

@@ -40,8 +40,8 @@ class Scope:
         Positions of variables that only act on others.
     most_clusters
         Into how many clusters sites may be sorted.
-    pulls
-        Values of mu that the study names; empty: the method chooses.
+    numbers
+        Values that the study gives to parameters of rounds, by name; where it leaves them open, the method chooses.
     unit
         What its noise protects; None: its sums carry no noise.
     resampling
@@ -60,7 +60,7 @@ class Scope:
     most_cycles: int = 0
     inputs: tuple[int, ...] = ()
     most_clusters: int = 1
-    pulls: tuple[float, ...] = ()
+    numbers: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     unit: str | None = None
     resampling: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)

@@ -181,11 +181,14 @@ class Channel:
         Whether only a sum with other sites can be opened.
     n_guaranteed
         Fewest sites whose numbers are in any sum that can be opened.
+    digest
+        Digest of the task, if it is known already.
     """
 
     asked_by: str = "server"
     masked: bool = False
     n_guaranteed: int = 1
+    digest: str = ""
 
 
 PLAIN = Channel()

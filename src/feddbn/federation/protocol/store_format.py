@@ -49,7 +49,8 @@ class SiteRecord:
         The last executed task and the answer to it, after every guard: a repeat sends the same bytes,
         so noise is never drawn twice for one release.
     opened
-        The sites for whose masked sum of the last task this site has helped to open the masks.
+        The sites for whose masked sum of the last task this site has helped to open the masks, or may: those of the
+        sum before. It helps for no others.
     n_guaranteed
         Fewest sites in any sum that the answer may be part of: what its noise was made for.
     """

@@ -354,6 +354,12 @@ def check_noise(study: Study) -> None:
             f"privacy.epsilon: method {study.method!r} asks for sums that carry no noise; use {able}, or "
             "remove epsilon."
         )
+    features = study.parameters.get("features", "linear")
+    if study.privacy.epsilon is not None and features not in ("linear", "auto"):
+        raise ParameterError(
+            f"privacy.epsilon: features = {features!r} asks for sums that carry no noise; use features = 'linear', or remove "
+            "epsilon."
+        )
     if (
         study.privacy.epsilon is not None
         and study.privacy.unit == "row"

@@ -7,7 +7,7 @@ const report = (() => {
   const NS = "http://www.w3.org/2000/svg";
   const svg = $("picture"), tip = $("tip"), panel = $("panel");
   const names = data.variables, d = names.length;
-  const EDGE = { source: 0, target: 1, lag: 2, weight: 3, probability: 4, low: 5, high: 6, truth: 7, standardised: 8, oriented: 9, presence: 10, direction: 11 };
+  const EDGE = { source: 0, target: 1, lag: 2, weight: 3, probability: 4, low: 5, high: 6, truth: 7, standardised: 8, oriented: 9, presence: 10, direction: 11, shape: 12, signed: 13 };
   const MOST_AT_START = 400;  // More arrows than this cannot be told apart; the weight filter starts where they fit.
   const listeners = [];
   const state = { network: 0, lags: new Set(), weight: 0, probability: 0, standardised: true, hideLonely: false, chosen: null, zoom: 1, pan: [0, 0] };
@@ -28,6 +28,8 @@ const report = (() => {
   };
   const number = x => x === null ? "–" : (x > 0 ? "+" : x < 0 ? "−" : "") + (Math.abs(x) >= 0.0005 || x === 0 ? Math.abs(x).toFixed(3) : Math.abs(x).toExponential(1));
   const sign = x => x < 0 ? "neg" : "pos";
+  // An effect that goes both ways has no sign.
+  const way = e => e[EDGE.signed] === 0 ? "both" : sign(e[EDGE.weight]);
   const when = lag => lag === 0 ? "same moment" : lag === 1 ? "1 step later" : lag + " steps later";
   const edges = () => data.networks[state.network].edges;
   // One weight in a large unit would hide all others, so arrows are compared in standard deviations unless asked otherwise.
@@ -84,7 +86,7 @@ const report = (() => {
     const active = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.i : undefined;
     svg.replaceChildren();
     const defs = make("defs", {}, svg);
-    for (const s of ["pos", "neg"]) {
+    for (const s of ["pos", "neg", "both"]) {
       const marker = make("marker", { id: "head-" + s, class: s, viewBox: "0 0 8 8", refX: 3, refY: 4, markerWidth: 8, markerHeight: 8, markerUnits: "userSpaceOnUse", orient: "auto" }, defs);
       make("path", { d: "M0 0.6L8 4L0 7.4Z" }, marker);
     }
@@ -98,8 +100,8 @@ const report = (() => {
     arrows = between.slice().sort((a, b) => strength(a) - strength(b)).map(e => {
       const share = strength(e) / top, both = e[0] > e[1] && pairs.has(e[1] + "," + e[0]);
       const group = make("g", { class: "arrow", "data-lag": e[EDGE.lag] }, edgeLayer);
-      const line = make("path", { class: "edge " + sign(e[EDGE.weight]), "stroke-width": (0.8 + 2.4 * share).toFixed(2), "stroke-opacity": (0.3 + 0.65 * share).toFixed(2) }, group);
-      if (e[EDGE.oriented]) line.setAttribute("marker-end", `url(#head-${sign(e[EDGE.weight])})`);
+      const line = make("path", { class: "edge " + way(e), "stroke-width": (0.8 + 2.4 * share).toFixed(2), "stroke-opacity": (0.3 + 0.65 * share).toFixed(2) }, group);
+      if (e[EDGE.oriented]) line.setAttribute("marker-end", `url(#head-${way(e)})`);
       else group.classList.add("open");
       const hit = make("path", { class: "hit" }, group);
       hit.addEventListener("pointerenter", event => { if (!drag) showTip(event, edgeText(e)); });
@@ -184,6 +186,7 @@ const report = (() => {
   function edgeText(e) {
     const lines = [`${names[e[0]]} ${arrow(e)} ${names[e[1]]}`, `${when(e[EDGE.lag])}, weight ${number(e[EDGE.weight])}`];
     if (e[EDGE.standardised] !== null) lines.push(`${number(e[EDGE.standardised])} in standard deviations`);
+    if (!data.is_linear) lines.push({ linear: "straight", curved: "curved: the weight is its average slope", product: "acts together with another cause" }[e[EDGE.shape] ?? "linear"]);
     if (!e[EDGE.oriented]) lines.push("direction not known");
     if (e[EDGE.low] !== null) lines.push(`interval ${number(e[EDGE.low])} to ${number(e[EDGE.high])}`);
     if (e[EDGE.presence] !== null) lines.push(`link ${e[EDGE.presence].toFixed(2)}` + (e[EDGE.lag] === 0 && e[EDGE.direction] !== null ? `, direction ${e[EDGE.direction].toFixed(2)}` : ""));
@@ -293,7 +296,7 @@ const report = (() => {
     list("Direct effects", directed.filter(e => e[0] === i), e => e[EDGE.target], "None shown.");
     if (links.length) list("Linked, direction not known", links, e => e[0] === i ? e[1] : e[0], "");
     const effects = data.networks[state.network].effects[i] || [];
-    html("h4", "After a shock of one standard deviation", panel);
+    html("h4", data.is_linear ? "After a shock of one standard deviation" : "After one moment a scale above its usual value", panel);
     if (!effects.length) { html("p", "Nothing else moves noticeably.", panel, "note"); return; }
     const ul = html("ul", "", panel);
     for (const [j, peak, step, values] of effects) {
@@ -326,6 +329,7 @@ const report = (() => {
     }
     $("probability-control").hidden = !data.has_probability;
     $("open-legend").hidden = !data.has_open;
+    $("both-legend").hidden = data.is_linear;
     $("standardised").addEventListener("change", event => { state.standardised = event.target.checked; fitWeight(); redraw(); });
     $("network").addEventListener("change", event => { state.network = Number(event.target.value); fitWeight(); redraw(); });
     $("min-weight").addEventListener("input", event => { state.weight = Number(event.target.value); redraw(); });
@@ -363,5 +367,5 @@ const report = (() => {
     choose(null);
     redraw();
   }
-  return { data, EDGE, edges, passes, number, sign, when, setUp, onDraw: f => listeners.push(f) };
+  return { data, EDGE, edges, passes, number, way, when, setUp, onDraw: f => listeners.push(f) };
 })();

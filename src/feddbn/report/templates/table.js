@@ -10,6 +10,7 @@
     { key: "weight", title: "Weight", value: e => e[EDGE.weight], kind: "num", signed: true },
     { key: "standardised", title: "In sd", value: e => e[EDGE.standardised], kind: "num", signed: true },
   ];
+  if (!data.is_linear) columns.push({ key: "shape", title: "Shape", value: e => e[EDGE.shape] ?? "linear", kind: "text" });
   if (data.has_interval) {
     columns.push({ key: "ci_low", title: "Low", value: e => e[EDGE.low], kind: "num", signed: true });
     columns.push({ key: "ci_high", title: "High", value: e => e[EDGE.high], kind: "num", signed: true });
@@ -65,7 +66,7 @@
       for (const column of columns) {
         const td = document.createElement("td"), value = column.value(e);
         td.textContent = column.signed ? report.number(value) : value === null ? "–" : column.share ? value.toFixed(2) : value;
-        if (column.kind === "num") td.className = "num" + (column.key === "weight" ? " " + report.sign(value) : "");
+        if (column.kind === "num") td.className = "num" + (column.key === "weight" ? " " + report.way(e) : "");
         tr.appendChild(td);
       }
       fragment.appendChild(tr);

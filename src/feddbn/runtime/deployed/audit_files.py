@@ -12,6 +12,8 @@ import contextlib
 import fcntl
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["SITE_LOG", "SiteAudit", "whole_lines"]
 
 SITE_LOG = "_site.jsonl"
+DECISIONS = ("approved", "revoked")
+"""Events that only the site's owner can bring about."""
+MOST_REFUSED = 100
+"""Refused greetings that the site's own log takes in a day: others could fill it."""
 
 
 def whole_lines(path: Path) -> list[str]:
@@ -41,8 +47,34 @@ def whole_lines(path: Path) -> list[str]:
         raise FileError(f"the audit log {path.name} is not text.") from None
 
 
-def _same(entry: AuditEntry, **values: Any) -> bool:
-    return all(getattr(entry, name) == value for name, value in values.items())
+@dataclass
+class _Standing:
+    """Where the site's own log stands, and what it says since midnight and since its owner last decided something."""
+
+    chain: AuditChain
+    version: tuple[int, int, int] | None = None
+    day: str = ""
+    said: dict[tuple[str, ...], AuditEntry] = field(default_factory=dict)
+    n_refused: int = 0
+
+    def hear(self, entry: AuditEntry) -> None:
+        """Take an entry down."""
+        if entry.time[:10] != self.day:
+            self.day, self.n_refused = entry.time[:10], 0
+            self.said.clear()
+        if entry.event in DECISIONS:
+            self.said.clear()
+        self.said[_about(entry)] = entry
+        self.n_refused += entry.event == "refused"
+
+
+def _about(entry: AuditEntry) -> tuple[str, ...]:
+    """All that an entry says but when."""
+    return tuple(
+        str(value)
+        for name, value in entry.fields().items()
+        if name not in ("index", "time", "previous", "hash", "signature")
+    )
 
 
 class SiteAudit:
@@ -69,6 +101,7 @@ class SiteAudit:
         self.site = site
         self.identity = identity
         self._clock = clock
+        self._known: _Standing | None = None
 
     @property
     def key(self) -> bytes | None:
@@ -98,27 +131,34 @@ class SiteAudit:
     ) -> AuditEntry:
         """Write one entry, on disk when this returns; a log that is not intact is not continued.
 
-        What was just written is not written again: a server that repeats itself does not fill the disk.
+        What was written today is not written again, unless the owner has decided something since, and refused greetings are
+        not all written where they are many: a server that repeats itself does not fill the disk.
         """
         with self.locked():
-            lines = whole_lines(self.path)
-            chain = self._chain(lines)
-            reached = self._reached(run)
-            for last in parse_entries(lines[-1:]):
-                if _same(last, event=event, task=task, note=note[:500], run=run, chain=reached, **more):
-                    return last
-            entry = chain.add(
-                time=iso_time(self._clock()),
-                site=self.site,
-                event=event,
-                task=task,
-                asked_by=more.pop("asked_by", "server"),
-                note=note[:500],
-                run=run,
-                chain=reached,
+            standing = self._standing()
+            now = iso_time(self._clock())
+            said = {
+                "site": self.site,
+                "event": event,
+                "task": task,
+                "asked_by": more.pop("asked_by", "server"),
+                "note": note[:500],
+                "run": run,
+                "chain": self._reached(run),
                 **more,
-            )
-            append_lines(self.path, entry.to_line())
+            }
+            if event == "refused" and now[:10] == standing.day and standing.n_refused >= MOST_REFUSED:
+                said = {name: said[name] for name in ("site", "event", "task", "asked_by")}
+                said["note"] = (
+                    f"more than {MOST_REFUSED} greetings were refused today; this log does not list the others"
+                )
+            # Made without a signature first: most of what a server repeats is not written.
+            known = standing.said.get(_about(AuditChain().add(time=now, **said)))
+            if known is not None and event not in DECISIONS and now[:10] == standing.day:
+                return known
+            entry = standing.chain.add(write=partial(append_lines, self.path), time=now, **said)
+            standing.hear(entry)
+            standing.version = self._version()
             return entry
 
     def head(self) -> Head | None:
@@ -126,25 +166,39 @@ class SiteAudit:
         if self.identity is None:
             return None
         with self.locked():
-            chain = self._chain(whole_lines(self.path))
-            return signed_head(self.identity, self.site, chain, iso_time(self._clock()))
+            return signed_head(self.identity, self.site, self._standing().chain, iso_time(self._clock()))
 
-    def _chain(self, lines: list[str]) -> AuditChain:
-        """Return where the site's own log stands; there was none in the version that did not sign."""
-        chain = AuditChain.resume(lines, self.identity, self.key)
-        if self.key is not None and lines and verify_chain(lines, key=self.key).seal == "unkeyed":
-            raise FileError("the audit log is not intact (it is not signed) and is not continued.")
-        return chain
+    def _standing(self) -> _Standing:
+        """Return where the site's own log stands; it is read if it is not as this process left it."""
+        version = self._version()
+        if self._known is None or version is None or self._known.version != version:
+            lines = whole_lines(self.path)
+            chain = AuditChain.resume(lines, self.identity, self.key)
+            # There was no such log in the version that did not sign.
+            if self.key is not None and lines and verify_chain(lines, key=self.key).seal == "unkeyed":
+                raise FileError("the audit log is not intact (it is not signed) and is not continued.")
+            self._known = _Standing(chain, version)
+            for entry in parse_entries(lines):
+                self._known.hear(entry)
+        return self._known
+
+    def _version(self) -> tuple[int, int, int] | None:
+        """Tell one content of the log, which grows, from another."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def _reached(self, run_id: str) -> str:
         """How far the log of a run has come, "n hash"."""
         if not run_id:
             return ""
         try:
-            entries = parse_entries(whole_lines(self.run_log(run_id)))
+            last = parse_entries(whole_lines(self.run_log(run_id))[-1:])
         except FileError:
             return "not a log"
-        return f"{len(entries)} {entries[-1].hash if entries else GENESIS}"
+        return f"{last[0].index + 1} {last[0].hash}" if last else f"0 {GENESIS}"
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

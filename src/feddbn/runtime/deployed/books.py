@@ -1,8 +1,9 @@
 """A site's audit logs on disk, one for each run, with an index under the site's key; what all of them together have cost.
 
-``<state>/_audit/<run id>.jsonl`` and ``<state>/_audit/index.json``. Logs are never pruned. An entry is on disk, and then in
-the index, before the answer it is about leaves. A process that is killed while it writes leaves half a line: nothing left the
-site then, so the line is cut off.
+``<state>/_audit/<run id>.jsonl``, ``<run id>.head`` and ``index.json``. Logs are never pruned. An entry is on disk before the
+answer it is about leaves. Its head is written then, too, over the one before and without waiting for the disk: a machine that
+loses power may come back with an older head, and a log may be ahead of its head. A process that is killed while it writes
+leaves half a line: nothing left the site then, so the line is cut off.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class Books:
         self._index = self._directory / "index.json"
         self._key = index_key(secret)
         self._tell = tell
+        self._indexed: set[str] = set()
 
     def begin(self) -> None:
         """Make the place for the logs; a site without logs gets an empty index, one with logs only by `adopt`."""
@@ -91,9 +93,13 @@ class Books:
                 self._store(BookIndex())
 
     def lines(self, run_id: str) -> list[str]:
-        """Return the log of a run, to go on with; half a line at its end is cut off."""
+        """Return the log of a run, to go on with; half a line at its end is cut off, and a log that was cut is refused."""
         with self._locked():
-            return self._lines(run_id)
+            lines = self._lines(run_id)
+            problem = self._problem(run_id, lines, self._read_index() or BookIndex())
+            if problem is not None:
+                raise FileError(f"{problem}; restore it from a backup of {self._directory}.")
+            return lines
 
     def _lines(self, run_id: str) -> list[str]:
         path = self._path(run_id)
@@ -112,13 +118,36 @@ class Books:
         return _decoded(whole, run_id)
 
     def append(self, run_id: str, line: str) -> None:
-        """Add an entry to the log of a run; log and index are on disk when the call returns."""
+        """Add an entry to the log of a run; it is on disk when the call returns."""
+        (entry,) = parse_entries([line])
         with self._locked():
-            index = self._read_index()
+            if run_id not in self._indexed:
+                self._enter(run_id)
             append_lines(self._path(run_id), line)
-            if index is not None:
-                (entry,) = parse_entries([line])
-                self._store(index.with_head(run_id, Head(entry.index + 1, entry.hash)))
+            if run_id in self._indexed:
+                self._move(run_id, Head(entry.index + 1, entry.hash))
+
+    def _move(self, run_id: str, head: Head) -> None:
+        """Write a head over the one before; where that fails, the log is ahead, and nothing else is wrong."""
+        try:
+            file = os.open(self._head(run_id), os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.pwrite(file, head.to_bytes(run_id, self._key), 0)
+            finally:
+                os.close(file)
+        except OSError as error:
+            self._tell(f"the head of the audit log of run {run_id!r} cannot be written: {error.strerror}.")
+
+    def _enter(self, run_id: str) -> None:
+        """Have a run in the index, with a head, before its log begins."""
+        index = self._read_index()
+        if index is None:
+            # Without an index nobody can tell whether the logs are all, and a new one would hide that.
+            return
+        if run_id not in index.runs:
+            write_atomically(self._head(run_id), Head().to_bytes(run_id, self._key))
+            self._store(BookIndex(index.runs | {run_id}))
+        self._indexed.add(run_id)
 
     def account(self) -> Account:
         """Return what all logs together say, after checking every one of them."""
@@ -128,10 +157,10 @@ class Books:
             index, logs = self._read_index(), self._logs()
             by_run: dict[str, tuple[AuditEntry, ...]] = {}
             problems: dict[str, str] = {}
-            for run_id in sorted({*logs, *(index or BookIndex()).heads}):
+            for run_id in sorted({*logs, *(index or BookIndex()).runs}):
                 try:
                     lines = self._lines(run_id) if run_id in logs else None
-                    problem = (index or BookIndex()).problem(run_id, lines)
+                    problem = self._problem(run_id, lines, index or BookIndex())
                     by_run[run_id] = tuple(parse_entries(lines or ()))
                 except FileError as error:
                     problem = str(error).rstrip(".")
@@ -144,14 +173,28 @@ class Books:
         """Index the logs as they are, if each is intact by itself; return how many there are. The owner's decision."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._locked():
-            index = BookIndex()
+            heads = {}
             for run_id in self._logs():
                 report = verify_chain(self._lines(run_id))
                 if report.problem is not None:
                     raise FileError(f"the log of run {run_id!r} is not intact: {report.problem}.")
-                index = index.with_head(run_id, Head(report.n_entries, report.last_hash))
-            self._store(index)
-            return len(index.heads)
+                heads[run_id] = Head(report.n_entries, report.last_hash)
+            for run_id, head in heads.items():
+                write_atomically(self._head(run_id), head.to_bytes(run_id, self._key))
+            self._store(BookIndex(frozenset(heads)))
+            return len(heads)
+
+    def _problem(self, run_id: str, lines: Sequence[str] | None, index: BookIndex) -> str | None:
+        """What is wrong with the log of a run, as a sentence without its full stop."""
+        head: Head | None = Head()
+        if run_id in index.runs:
+            try:
+                head = Head.from_bytes(self._head(run_id).read_bytes(), run_id, self._key)
+            except FileNotFoundError:
+                head = None
+        if head is None:
+            return f"the head of the log of run {run_id!r} is missing or was altered"
+        return head.problem(run_id, lines)
 
     def _unlogged(self) -> str | None:
         """A sentence if a run whose files are still here has answered and has no log: somebody has taken it away."""
@@ -175,6 +218,9 @@ class Books:
 
     def _path(self, run_id: str) -> Path:
         return self._directory / f"{run_id}.jsonl"
+
+    def _head(self, run_id: str) -> Path:
+        return self._directory / f"{run_id}.head"
 
     def _logs(self) -> list[str]:
         # What begins with "_" is the site's own log (audit_files.py), about which a run's log is not.

@@ -6,6 +6,7 @@ something that did not happen: it is not read, and the next line takes its place
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import IO
@@ -42,13 +43,28 @@ def whole_length(file: IO[bytes]) -> int:
     return len(whole_part(file.read()))
 
 
+def _write_all(file: IO[bytes], content: bytes) -> None:
+    # Without a buffer, which would try again to write what failed when the file is closed.
+    rest = memoryview(content)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
 def append_lines(path: Path, *lines: str) -> None:
-    """Add lines to a file, new or not, in place of half a line at its end; they are on disk when the call returns."""
+    """Add lines to a file, new or not, in place of half a line at its end; they are on disk when the call returns.
+
+    If that fails the file ends as before: what could not be written did not happen.
+    """
     is_new = not path.exists()
-    with open(path, "ab+", opener=for_owner) as file:
-        file.truncate(whole_length(file))
-        file.write(b"".join(line.rstrip("\n").encode() + b"\n" for line in lines))
-        file.flush()
-        os.fsync(file.fileno())
+    with open(path, "ab+", opener=for_owner, buffering=0) as file:
+        end = whole_length(file)
+        file.truncate(end)
+        try:
+            _write_all(file, b"".join(line.rstrip("\n").encode() + b"\n" for line in lines))
+            os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(end)
+            raise
     if is_new:
         flush_directory(path.parent)

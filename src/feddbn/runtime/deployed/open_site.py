@@ -126,8 +126,13 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
     store = FileStore(settings.state, name)
     policy = read_policy(settings.policy)
     owner = Owner(settings, log.warning)
-    books = books_of(settings, lambda sentence: log.warning("%s", sentence))
-    protection = Protection(settings.state, name, policy, settings.max_lags, books, owner.audit)
+
+    def warn(sentence: str) -> None:
+        log.warning("%s", sentence)
+
+    books = books_of(settings, warn)
+    data = read_data(settings)
+    protection = Protection(settings.state, name, policy, settings.max_lags, books, owner.audit, data, warn)
     masked = None
     if owner.identity is not None and settings.peers is not None:
         from feddbn.runtime.deployed.masking import site_masking
@@ -166,12 +171,12 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
                 # A site that cannot write down to what it agrees does not agree.
                 if event.what != "refused":
                     raise
-        if event.run_id and run_directory(settings.state, event.run_id, create=False).is_dir():
+        if event.run_id and (place := run_directory(settings.state, event.run_id, create=False)).is_dir():
             values = {k: v for k, v in vars(event).items() if k not in ("error", "study")}
-            EventLog(run_directory(settings.state, event.run_id) / "events.jsonl").write(values)
+            EventLog(place / "events.jsonl").write(values)
 
     return SiteEndpoint(
-        Site(name, read_data(settings)),
+        Site(name, data),
         store,
         checks=study_checks(settings, policy),
         approve=approve,

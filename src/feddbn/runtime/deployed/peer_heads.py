@@ -27,7 +27,7 @@ from feddbn.privacy.heads import (
     signed_receipt,
 )
 from feddbn.runtime.deployed.audit_files import SiteAudit
-from feddbn.runtime.deployed.store import write_atomically
+from feddbn.runtime.deployed.store import file_version, write_atomically
 
 __all__ = ["Export", "Peer", "PeerHeads", "compare", "export_heads", "own_heads", "read_export"]
 
@@ -61,7 +61,7 @@ class Peer:
             "odd": [head.fields() for head in self.odd],
             "receipt": None if self.receipt is None else self.receipt.fields(),
         }
-        return json.dumps(values, indent=1) + "\n"
+        return json.dumps(values) + "\n"
 
 
 def _read_peer(text: str) -> Peer:
@@ -97,6 +97,7 @@ class PeerHeads:
         self._audit = audit
         self._keys = {site: key for site, key in keys.items() if site != audit.site}
         self._warn = warn
+        self._read: dict[str, tuple[tuple[int, int] | None, Peer]] = {}
 
     def head(self) -> dict[str, Any] | None:
         """Return this site's head, to be carried to the others."""
@@ -110,8 +111,17 @@ class PeerHeads:
         """
         most = len(self._keys)
         receipts = [self._keep(head) for head in _words(meta.get("heads"), read_head, most)]
-        for receipt in _words(meta.get("receipts"), read_receipt, most):
-            self._keep_receipt(receipt)
+        given = [
+            word for word in _words(meta.get("receipts"), read_receipt, most) if self._keep_receipt(word)
+        ]
+        entries = self._audit.entries() if given else []
+        for receipt in given:
+            wrong = against_log(receipt.head, entries)
+            if wrong is not None:
+                self._tell(
+                    f"this site's own audit log was rolled back: {receipt.holder} holds its signed head, and {wrong}; "
+                    "restore state/_audit from a copy, and trust no budget before that."
+                )
         return {"receipts": [receipt.fields() for receipt in receipts if receipt is not None]}
 
     def all(self) -> list[Peer]:
@@ -137,23 +147,19 @@ class PeerHeads:
             self._tell(f"{wrong}; ask its owner.")
         return signed_receipt(identity, self._audit.site, held)
 
-    def _keep_receipt(self, receipt: Receipt) -> None:
+    def _keep_receipt(self, receipt: Receipt) -> bool:
+        """Keep a receipt for a head of this site, if it is one and reaches further than the last."""
         key, own, head = self._keys.get(receipt.holder), self._audit.key, receipt.head
         if key is None or own is None or head.site != self._audit.site:
-            return
+            return False
         if not is_signed(receipt, key) or not is_signed(head, own):
-            return
+            return False
         with self._audit.locked():
             peer = self._load(receipt.holder)
             is_news = peer.receipt is None or head.n_entries > peer.receipt.head.n_entries
             if is_news:
                 self._store(replace(peer, receipt=receipt))
-            wrong = against_log(head, self._audit.entries()) if is_news else None
-        if wrong is not None:
-            self._tell(
-                f"this site's own audit log was rolled back: {receipt.holder} holds its signed head, and {wrong}; restore "
-                "state/_audit from a copy, and trust no budget before that."
-            )
+        return is_news
 
     def _tell(self, sentence: str) -> None:
         self._audit.note("warning", "heads", sentence, asked_by=self._audit.site)
@@ -163,10 +169,19 @@ class PeerHeads:
         return self._audit.directory / "peers" / f"{quote(site, safe='')}.json"
 
     def _load(self, site: str) -> Peer:
+        """Return what is held of a site; its signatures are checked when its file has changed."""
+        version = file_version(self._path(site))
+        if version is None:
+            return Peer(site)
+        read, peer = self._read.get(site, (None, Peer(site)))
+        if read != version:
+            peer = self._checked(site)
+            self._read[site] = (version, peer)
+        return peer
+
+    def _checked(self, site: str) -> Peer:
         try:
             peer = _read_peer(self._path(site).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return Peer(site)
         except (FileError, OSError, UnicodeDecodeError):
             self._warn(f"what this site held of {site}'s audit log was damaged and is begun anew.")
             return Peer(site)
@@ -184,6 +199,7 @@ class PeerHeads:
         path = self._path(peer.site)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomically(path, peer.to_text().encode())
+        self._read[peer.site] = (file_version(path), peer)
 
 
 def _words(values: object, read: Callable[[object], Any], most: int) -> list[Any]:

@@ -12,14 +12,17 @@ import json
 import os
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.guards.bounds import BoundsGuard
 from feddbn.federation.guards.disclosure import DisclosureGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
+from feddbn.federation.guards.resample_guard import ResampleGuard
+from feddbn.federation.guards.row_set_guard import RowSetGuard
 from feddbn.federation.guards.scope_guard import Asked, ScopeGuard
 from feddbn.federation.guards.site_guards import About, AuditGuard, HeldOutGuard, PolicyGuard
 from feddbn.federation.guards.study_scope import scope_of
@@ -32,7 +35,8 @@ from feddbn.privacy.policy import SitePolicy, policy_from_toml
 from feddbn.runtime.deployed.audit_files import SiteAudit
 from feddbn.runtime.deployed.books import Books
 from feddbn.runtime.deployed.lines import append_lines, whole_part
-from feddbn.runtime.deployed.store import AUDIT, iso_time, run_directory
+from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook
+from feddbn.runtime.deployed.store import AUDIT, REGISTER, iso_time, run_directory
 
 __all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
 
@@ -94,6 +98,8 @@ class Protection:
         max_lags: int = 10,
         books: Books | None = None,
         audit: SiteAudit | None = None,
+        data: SiteData | None = None,
+        tell: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self._state = Path(state)
         self._books = books or Books(state)
@@ -101,6 +107,8 @@ class Protection:
         self._policy = policy
         self._max_lags = max_lags
         self._audit = audit or SiteAudit(state, site, None)
+        self._data = data
+        self._tell = tell
         self._is_locked = False
 
     def guards(self, run_id: str, study: Study) -> list[Guard]:
@@ -120,9 +128,21 @@ class Protection:
         asked = self._asked(run_id)
         scope = ScopeGuard(scope_of(study, self._max_lags), self._policy, asked)
         # Noise hides single rows; rules about numbers of rows would tell what no noise covers.
-        rows = noise or DisclosureGuard(study, self._policy, asked)
+        rows = (
+            [noise]
+            if noise
+            else [*self._books_of_rows(run_id, study), DisclosureGuard(study, self._policy, asked)]
+        )
         bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
-        return [policy, scope, HeldOutGuard(study), rows, bounds, audit]
+        return [policy, scope, HeldOutGuard(study), *rows, bounds, audit]
+
+    def _books_of_rows(self, run_id: str, study: Study) -> list[Guard]:
+        """Return what keeps the sums of all runs together from showing rows; nothing without data to number them by."""
+        if self._data is None:
+            return []
+        about = (self._state / REGISTER, self._data, run_id, study.digest)
+        rows = RowSetGuard(FileRowBook(*about), self._policy.min_rows, self._tell)
+        return [rows, ResampleGuard(self._policy, FileResampleBook(*about))]
 
     def _asked(self, run_id: str) -> Asked:
         """Return what a run has been asked so far; a restart or a second greeting forgets nothing."""

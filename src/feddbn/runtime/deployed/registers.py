@@ -1,27 +1,36 @@
-"""A site's register of sums on disk: ``<state>/_register/sums.jsonl``, one line for each set of sites.
+"""What a site remembers of all sums, on disk: ``<state>/_register/sums.jsonl``, one line for each set of sites,
+``rows.jsonl``, one for each set of its own rows, and ``resamples.jsonl``.
 
-The file is never pruned, and runs at the same time share it under a lock. A line is on disk before the sum it is about
+The files are never pruned, and runs at the same time share them under a lock. A line is on disk before the sum it is about
 can be opened; a last line that a crash cut short is of a sum that was not, and is dropped.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from feddbn.core.designs.left_out import RowNumbers
 from feddbn.core.designs.recordings import Recording, SiteData
 from feddbn.errors import FileError, ProtocolError
+from feddbn.federation.guards.row_set_guard import UsedRows
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, read_entries
 from feddbn.runtime.deployed.lines import append_lines, whole_part
 
-__all__ = ["FileShelf", "data_version"]
+__all__ = ["FileResampleBook", "FileRowBook", "FileShelf", "data_version"]
+
+T = TypeVar("T")
 
 
 def data_version(data: SiteData, identity: Identity) -> str:
@@ -29,9 +38,14 @@ def data_version(data: SiteData, identity: Identity) -> str:
 
     It does not depend on the order of recordings or on how the rows come in blocks.
     """
-    parts = sorted(_digest(recording) for recording in data.recordings())
-    content = hashlib.sha256(json.dumps([list(data.variables), parts]).encode()).digest()
-    return hashlib.sha256(identity.sign(b"data " + content)).hexdigest()[:16]
+    return hashlib.sha256(identity.sign(b"data " + _content(data)[0])).hexdigest()[:16]
+
+
+def _content(data: SiteData) -> tuple[bytes, dict[str, int]]:
+    """A digest of the data, and a number for each recording that depends on its rows and not on its place."""
+    digests = sorted((_digest(recording), recording.name) for recording in data.recordings())
+    told = json.dumps([list(data.variables), [digest for digest, _ in digests]])
+    return hashlib.sha256(told.encode()).digest(), {name: number for number, (_, name) in enumerate(digests)}
 
 
 def _digest(recording: Recording) -> str:
@@ -42,12 +56,16 @@ def _digest(recording: Recording) -> str:
     return digest.hexdigest()
 
 
-class FileShelf:
-    """What one site knows of earlier sums, in a file, with what its owner may want to know of each."""
+class _Lines(Generic[T]):
+    """A file of lines in the register, and what each says.
 
-    def __init__(self, directory: Path, run_id: str, study: str) -> None:
-        self._path = Path(directory) / "sums.jsonl"
-        self._about = {"run": run_id, "study": study}
+    `read` makes something of a line's values; `means` says what the site cannot tell without a line.
+    """
+
+    def __init__(self, path: Path, read: Callable[[Any], T], means: str) -> None:
+        self._path = Path(path)
+        self._read = read
+        self._means = means
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
@@ -57,18 +75,7 @@ class FileShelf:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def entries(self) -> tuple[Entry, ...]:
-        """Return every sum that is on disk, this site's own and those it was told of, in the order they were written."""
-        return tuple({entry.members: entry for entry in self._lines()}.values())
-
-    def add(self, entries: Sequence[Entry]) -> None:
-        """Write some more; they are on disk when this returns."""
-        # A damaged register is not written to.
-        self._lines()
-        about = ({**self._about, "sum": entry.listed()} for entry in entries)
-        append_lines(self._path, *(json.dumps(one, sort_keys=True) for one in about))
-
-    def _lines(self) -> list[Entry]:
+    def all(self) -> list[T]:
         """What the whole lines say."""
         try:
             lines = whole_part(self._path.read_bytes()).splitlines()
@@ -76,14 +83,143 @@ class FileShelf:
             return []
         except OSError as error:
             raise FileError(f"the register {self._path} cannot be read: {error.strerror}.") from None
-        found: list[Entry] = []
+        found: list[T] = []
         for number, line in enumerate(lines, 1):
             try:
-                (entry,) = read_entries([json.loads(line)["sum"]])
-            except (ValueError, KeyError, TypeError, ProtocolError):
+                found.append(self._read(json.loads(line)))
+            except (ValueError, KeyError, TypeError, ProtocolError, zlib.error):
                 raise FileError(
-                    f"line {number} of the register {self._path} was damaged; without it this site cannot tell which sums "
-                    "its data were part of. Restore the file, or take part in studies with noise only."
+                    f"line {number} of the register {self._path} was damaged; without it this site cannot tell "
+                    f"{self._means}. Restore the file, or take part in studies with noise only."
                 ) from None
-            found.append(entry)
         return found
+
+    def add(self, values: Iterable[Mapping[str, Any]]) -> None:
+        """Write some more; they are on disk when this returns."""
+        append_lines(self._path, *(json.dumps(one, sort_keys=True) for one in values))
+
+
+class FileShelf:
+    """What one site knows of earlier sums, in a file, with what its owner may want to know of each."""
+
+    def __init__(self, directory: Path, run_id: str, study: str) -> None:
+        means = "which sums its data were part of"
+        self._lines = _Lines(
+            Path(directory) / "sums.jsonl", lambda line: read_entries([line["sum"]])[0], means
+        )
+        self._about = {"run": run_id, "study": study}
+
+    def hold(self) -> contextlib.AbstractContextManager[None]:
+        """Keep every other process of this site from reading and writing meanwhile."""
+        return self._lines.hold()
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return every sum that is on disk, this site's own and those it was told of, in the order they were written."""
+        return tuple({entry.members: entry for entry in self._lines.all()}.values())
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Write some more; they are on disk when this returns."""
+        # A damaged register is not written to.
+        self._lines.all()
+        self._lines.add({**self._about, "sum": entry.listed()} for entry in entries)
+
+
+class _DataBook(Generic[T]):
+    """A file of what was done with the present version of a site's data.
+
+    Parameters
+    ----------
+    lines
+        The file; each of its lines is of one version of the data.
+    data
+        All the data that the site offers, whatever a study chooses of it.
+    run_id, study
+        Which run of which study it is now, for the owner.
+    """
+
+    def __init__(self, lines: _Lines[tuple[str, T]], data: SiteData, run_id: str, study: str) -> None:
+        self._lines = lines
+        self._data = data
+        self._about = {"run": run_id, "study": study}
+
+    @cached_property
+    def _known(self) -> tuple[str, Mapping[str, int]]:
+        content, order = _content(self._data)
+        return content.hex()[:16], order
+
+    def hold(self) -> contextlib.AbstractContextManager[None]:
+        """Keep every other process of this site from reading and writing meanwhile."""
+        return self._lines.hold()
+
+    def _all(self) -> tuple[T, ...]:
+        return tuple(one for version, one in self._lines.all() if version == self._known[0])
+
+    def _write(self, *values: Mapping[str, Any]) -> None:
+        self._lines.add({**self._about, "data": self._known[0], **one} for one in values)
+
+
+class FileRowBook(_DataBook[UsedRows]):
+    """Which rows a site has used, in a file."""
+
+    def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
+        lines = _Lines(Path(directory) / "rows.jsonl", _used, "which of its rows were summed")
+        super().__init__(lines, data, run_id, study)
+
+    def order(self) -> Mapping[str, int]:
+        """Return the number of each recording."""
+        return self._known[1]
+
+    def used(self) -> tuple[UsedRows, ...]:
+        """Return what was written down of the present version of the data."""
+        return self._all()
+
+    def add(self, used: Sequence[UsedRows]) -> None:
+        """Write some more down; it is on disk when this returns."""
+        self._write(
+            *(
+                {
+                    "cells": one.cells,
+                    "n_lags": one.n_lags,
+                    "rows": _packed(one.rows),
+                    "left_out": _packed(one.left_out),
+                }
+                for one in used
+            )
+        )
+
+
+class FileResampleBook(_DataBook[tuple[str, int]]):
+    """How many resamples a site has answered, in a file."""
+
+    def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
+        lines = _Lines(Path(directory) / "resamples.jsonl", _resampled, "how often its rows were resampled")
+        super().__init__(lines, data, run_id, study)
+
+    def answered(self) -> Mapping[str, int]:
+        """Return how many resamples of each kind were answered from the present version of the data."""
+        found: dict[str, int] = {}
+        for kind, stop in self._all():
+            found[kind] = max(stop, found.get(kind, 0))
+        return found
+
+    def add(self, kind: str, stop: int) -> None:
+        """Write down how many of a kind are answered now; it is on disk when this returns."""
+        self._write({"kind": kind, "stop": stop})
+
+
+def _resampled(line: Any) -> tuple[str, tuple[str, int]]:
+    return str(line["data"]), (str(line["kind"]), int(line["stop"]))
+
+
+def _used(line: Any) -> tuple[str, UsedRows]:
+    rows, left_out = _unpacked(line["rows"]), _unpacked(line["left_out"])
+    return str(line["data"]), UsedRows(str(line["cells"]), int(line["n_lags"]), rows, left_out)
+
+
+def _packed(rows: RowNumbers) -> str:
+    """Rows that follow each other take little room."""
+    return base64.b64encode(zlib.compress(np.diff(rows, prepend=0).astype("<i8").tobytes())).decode()
+
+
+def _unpacked(text: str) -> RowNumbers:
+    return np.cumsum(np.frombuffer(zlib.decompress(base64.b64decode(text, validate=True)), dtype="<i8"))

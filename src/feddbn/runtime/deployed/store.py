@@ -33,6 +33,7 @@ __all__ = [
     "FileStore",
     "JournalFile",
     "delete_directories",
+    "file_version",
     "iso_time",
     "private_directory",
     "prune_runs",
@@ -54,7 +55,7 @@ def iso_time(seconds: float | None = None) -> str:
 def run_directory(root: Path, run_id: str, create: bool = True) -> Path:
     """Return the directory of a run below `root`."""
     path = Path(root) / check_run_id(run_id)
-    if create:
+    if create and not path.is_dir():
         private_directory(path)
     return path
 
@@ -94,7 +95,7 @@ class FileStore:
     def load(self, run_id: str) -> SiteRecord | None:
         """Return the record of a run, or None."""
         path = run_directory(self.root, run_id, create=False) / "record.feddbn"
-        self._seen[run_id] = _version(path)
+        self._seen[run_id] = file_version(path)
         try:
             stored = path.read_bytes()
         except FileNotFoundError:
@@ -111,10 +112,10 @@ class FileStore:
         try:
             with open(path.with_name("lock"), "ab") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                if _version(path) != self._seen.get(record.run_id):
+                if file_version(path) != self._seen.get(record.run_id):
                     raise StateError(f"another process of this site has gone on with run {record.run_id!r}.")
                 write_atomically(path, encode_record(record))
-                self._seen[record.run_id] = _version(path)
+                self._seen[record.run_id] = file_version(path)
         except OSError as error:
             raise StateError(
                 f"the state of run {record.run_id!r} cannot be stored: {error.strerror}."
@@ -130,7 +131,7 @@ class FileStore:
             )
 
 
-def _version(path: Path) -> tuple[int, int] | None:
+def file_version(path: Path) -> tuple[int, int] | None:
     """Tell one content of a file that is only ever replaced from another."""
     try:
         found = path.stat()
@@ -182,9 +183,11 @@ class EventLog:
         line = json.dumps({"time": iso_time(), **values}, default=str)
         with open(self.path, "ab+") as file:
             # Half a line, left by a process that was killed, goes.
-            file.truncate(whole_length(file))
+            end = whole_length(file)
+            if end != file.seek(0, os.SEEK_END):
+                file.truncate(end)
             file.write(line.encode() + b"\n")
-        if self.path.stat().st_size > self.max_bytes:
+        if end + len(line) > self.max_bytes:
             content = self.path.read_bytes()[-self.max_bytes // 2 :]
             write_atomically(self.path, content[content.find(b"\n") + 1 :])
 

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from feddbn.data.checks import summary
 from feddbn.errors import FeddbnError
 from feddbn.federation.guards.study_scope import tasks_of
+from feddbn.federation.guards.study_size import size_in_words
 from feddbn.federation.protocol.greeting import chosen_variables
 from feddbn.federation.protocol.site import site_task
 from feddbn.federation.protocol.study import Attendance, Privacy, Study
 from feddbn.method_table import find_method
 from feddbn.runtime.deployed.open_site import read_data
+from feddbn.runtime.deployed.protection import read_policy
 from feddbn.runtime.deployed.settings import SiteSettings, load_programs
 
 __all__ = ["study_in_words"]
@@ -44,6 +46,7 @@ def study_in_words(study: Study, settings: SiteSettings) -> list[tuple[str, str]
         *([("units", units)] if units else []),
         ("rows", _rows(study, settings)),
         *tasks,
+        ("size", size_in_words(study, read_policy(settings.policy))),
         ("sites", _listed(study.sites)),
         ("privacy", _privacy(study.privacy)),
         ("missing sites", _attendance(study.attendance)),

@@ -64,6 +64,25 @@ def test_answer_that_cannot_be_logged_does_not_leave():
     assert site.state == {}
 
 
+def test_a_log_that_could_not_be_written_once_goes_on_without_a_gap():
+    lines, is_full = [], [True]
+
+    def write(line):
+        if is_full.pop():
+            raise OSError("disk full")
+        is_full.append(False)
+        lines.append(line)
+
+    site = Site("clinic", Values(np.ones(1)), (AuditGuard("clinic", write, lambda: "now"),))
+    with pytest.raises(OSError, match="disk full"):
+        site.answer(Task(Guarded()))
+    is_full.append(False)
+    for _ in range(2):
+        site.answer(Task(Guarded()))
+    assert verify_chain(lines).is_intact
+    assert len(lines) == 2
+
+
 def test_rounds_are_counted_and_survive_a_restart():
     site, lines = _site()
     for _ in range(2):

@@ -31,6 +31,12 @@ def study(method="oneshot", parameters=None, **more):
         ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "moments unit-norms"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "moments"),
         ("oneshot", PLAIN, {"goal": "confidence"}, "moments residual-checks bootstrap-moments"),
+        (
+            "oneshot",
+            {**PLAIN, "features": "spline", "use_nongaussian": "auto"},
+            {"goal": "confidence"},
+            "moments residual-checks curved-moments curved-checks bootstrap-moments",
+        ),
         ("fdbnl", PLAIN, {}, "moments summary fdbnl-step"),
         (
             "fdbnl",

@@ -101,7 +101,7 @@ def test_many_replicates_are_asked_in_several_sums_with_the_same_answer(
 ) -> None:
     sites = {"one": memory_site(0, [50]), "two": memory_site(1, [30])}
     whole = run(sites, 7)
-    monkeypatch.setattr(bootstrap, "_FLOATS_PER_TASK", 3 * sums_length(9))
+    monkeypatch.setattr(bootstrap, "FLOATS_PER_TASK", 3 * sums_length(9))
     monkeypatch.setattr(bootstrap, "_FLOATS_AT_ONCE", 3 * 81)
     parts = run(sites, 7)
     assert len(parts.replicates) == 7

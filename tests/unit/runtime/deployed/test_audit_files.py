@@ -4,7 +4,8 @@ pytest.importorskip("cryptography")
 from feddbn.errors import FileError, NotEnoughSites
 from feddbn.privacy.audit import parse_entries, verify_chain
 from feddbn.privacy.keys import Identity
-from feddbn.runtime.deployed.audit_files import SiteAudit, whole_lines
+from feddbn.runtime.deployed import audit_files
+from feddbn.runtime.deployed.audit_files import MOST_REFUSED, SiteAudit, whole_lines
 from feddbn.runtime.deployed.lines import append_lines
 from support.owned_sites import OwnedSites, killed, make_study
 
@@ -53,11 +54,60 @@ def test_a_log_that_was_edited_is_not_continued(tmp_path):
         audit.head()
 
 
-def test_what_is_said_twice_in_a_row_is_written_once(tmp_path):
-    audit = SiteAudit(tmp_path, "north", SITE)
+class Clock:
+    def __init__(self):
+        self.now = 1e9
+
+    def __call__(self):
+        return self.now
+
+
+def test_what_is_said_again_is_written_once_a_day_and_after_each_decision_of_the_owner(tmp_path):
+    clock = Clock()
+    audit = SiteAudit(tmp_path, "north", SITE, clock)
     for word in ("one", "one", "two", "one"):
         audit.note("refused", note=word)
-    assert [entry.note for entry in audit.entries()] == ["one", "two", "one"]
+    assert [entry.note for entry in audit.entries()] == ["one", "two"]
+    for _ in range(2):
+        audit.note("approved", note="three")
+    # A run that is greeted again counts for the approval that was given since.
+    audit.note("refused", note="one")
+    clock.now += 86400
+    for _ in range(2):
+        SiteAudit(tmp_path, "north", SITE, clock).note("refused", note="one")
+    assert [entry.note for entry in audit.entries()] == ["one", "two", "three", "three", "one", "one"]
+
+
+def test_many_refused_greetings_do_not_fill_the_log(tmp_path):
+    clock = Clock()
+    audit = SiteAudit(tmp_path, "north", SITE, clock)
+    for number in range(3 * MOST_REFUSED):
+        audit.note("refused", note=f"made up {number}", run=f"run-{number}", study=f"study {number}")
+    assert len(audit.entries()) == MOST_REFUSED + 1
+    assert "more than 100 greetings were refused today" in audit.entries()[-1].note
+    # Nothing else is kept out, a restart changes nothing, and tomorrow is another day.
+    audit = SiteAudit(tmp_path, "north", SITE, clock)
+    audit.note("refused", note="one more")
+    audit.note("agreed", note="yes")
+    clock.now += 86400
+    audit.note("refused", note="next day")
+    assert [entry.note for entry in audit.entries()[MOST_REFUSED + 1 :]] == ["yes", "next day"]
+    assert verify_chain(whole_lines(audit.path), key=SITE.public).seal == "signed"
+
+
+def test_a_log_is_read_again_only_where_another_process_has_written(tmp_path, monkeypatch):
+    audit, other = (SiteAudit(tmp_path, "north", SITE) for _ in range(2))
+    audit.note("warning", note="one")
+    read = []
+    monkeypatch.setattr(audit_files, "whole_lines", lambda path: (read.append(path), whole_lines(path))[1])
+    audit.note("warning", note="two")
+    audit.head()
+    assert read == []
+    other.note("warning", note="three")
+    audit.note("warning", note="four")
+    assert len(read) == 2
+    assert [entry.note for entry in parse_entries(whole_lines(audit.path))] == ["one", "two", "three", "four"]
+    assert verify_chain(whole_lines(audit.path), key=SITE.public).seal == "signed"
 
 
 def test_a_site_without_a_key_writes_a_log_and_has_no_head(tmp_path):

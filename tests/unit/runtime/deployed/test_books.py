@@ -94,6 +94,21 @@ def shortened(writer):
     path.write_text(path.read_text().splitlines(keepends=True)[0])
 
 
+def head_of(writer, run):
+    return writer.state / "_audit" / f"{run}.head"
+
+
+def shortened_without_its_head(writer):
+    shortened(writer)
+    head_of(writer, "one").unlink()
+
+
+def shortened_with_the_head_of_another_run(writer):
+    shortened(writer)
+    writer.sent("short")
+    head_of(writer, "one").write_bytes(head_of(writer, "short").read_bytes())
+
+
 def index_of_another_key(writer):
     other = Writer(writer.state / "elsewhere", b"guess")
     (writer.state / "_audit" / "index.json").write_bytes((other.state / "_audit" / "index.json").read_bytes())
@@ -105,6 +120,11 @@ def index_of_another_key(writer):
         (edited, "the log of run 'one' is not intact: line 1 was edited"),
         (recomputed, "the log of run 'one' was written anew"),
         (shortened, "the log of run 'one' lacks its last 1 entry"),
+        (shortened_without_its_head, "the head of the log of run 'one' is missing or was altered"),
+        (
+            shortened_with_the_head_of_another_run,
+            "the head of the log of run 'one' is missing or was altered",
+        ),
         (lambda w: w.log("one").write_bytes(b"\xff\xfe\n"), "the audit log of run 'one' is not text"),
         (lambda w: w.log("one").unlink(), "the log of run 'one' is missing"),
         (index_of_another_key, "the index of the audit logs was altered"),
@@ -136,13 +156,13 @@ def test_deleting_all_logs_is_seen_while_a_run_is_still_on_disk(writer):
 
 def test_kill_at_any_byte_of_an_append_loses_nothing_and_blocks_nothing(writer):
     before = writer.log("one").read_bytes()
-    index = (writer.state / "_audit" / "index.json").read_bytes()
+    head = head_of(writer, "one").read_bytes()
     writer.sent("one")
     after = writer.log("one").read_bytes()
     for end in range(len(before), len(after) + 1, 7):
-        # Killed before the index was replaced.
+        # Killed before the head was written, or a machine without power that came back with an older one.
         writer.log("one").write_bytes(after[:end])
-        (writer.state / "_audit" / "index.json").write_bytes(index)
+        head_of(writer, "one").write_bytes(head)
         writer.told.clear()
         account = writer.account()
         assert account.doubt is None
@@ -171,7 +191,52 @@ def test_half_a_line_of_a_failed_write_is_gone_before_the_next(writer):
     assert len(writer.account().by_run["one"]) == 3
 
 
+@pytest.mark.parametrize(
+    "tamper", [shortened, recomputed, shortened_without_its_head, shortened_with_the_head_of_another_run]
+)
+def test_a_log_that_was_touched_is_not_gone_on_with(writer, tamper):
+    """Going on would write a head of what is left, and nobody would see that something is missing."""
+    tamper(writer)
+    with pytest.raises(FileError, match=r"run 'one'.*; restore it from a backup"):
+        Books(writer.state, writer.secret).lines("one")
+    writer.books.lines("two")
+
+
+@pytest.mark.parametrize("step", ["head", "index"])
+def test_a_run_that_was_killed_before_its_first_entry_begins_again(writer, monkeypatch, step):
+    from feddbn.runtime.deployed import books
+
+    def killed(path, content):
+        if path.suffix == (".head" if step == "head" else ".json"):
+            raise KeyboardInterrupt
+        keep(path, content)
+
+    keep = books.write_atomically
+    monkeypatch.setattr(books, "write_atomically", killed)
+    with pytest.raises(KeyboardInterrupt):
+        writer.sent("three")
+    monkeypatch.setattr(books, "write_atomically", keep)
+    assert writer.account().doubt is None
+    assert "three" not in writer.account().by_run
+    other = Writer(writer.state)
+    other.sent("three")
+    assert writer.account().doubt is None
+    assert len(writer.account().by_run["three"]) == 1
+
+
+def test_a_head_that_cannot_be_written_is_told_and_the_log_is_ahead(writer):
+    head_of(writer, "one").unlink()
+    head_of(writer, "one").mkdir()
+    chain = AuditChain.resume(writer.log("one").read_text().splitlines())
+    entry = chain.add(time="now", site="a", event="refused", task="moments", asked_by="s")
+    writer.books.append("one", entry.to_line())
+    assert "the head of the audit log of run 'one' cannot be written" in writer.told[-1]
+    assert len(writer.log("one").read_text().splitlines()) == 3
+
+
 def test_logs_of_an_earlier_version_are_taken_by_their_owner(writer):
+    for path in (writer.state / "_audit").glob("*.head"):
+        path.unlink()
     (writer.state / "_audit" / "index.json").unlink()
     assert writer.books.adopt() == 2
     assert writer.account().doubt is None

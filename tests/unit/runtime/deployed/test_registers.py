@@ -10,9 +10,10 @@ pytest.importorskip("cryptography")
 from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import AggregationError, FileError
+from feddbn.federation.guards.row_set_guard import UsedRows
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, Register
-from feddbn.runtime.deployed.registers import FileShelf, data_version
+from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook, FileShelf, data_version
 from feddbn.runtime.deployed.store import prune_runs
 
 A, B, C, D = (f"{k:016x}:1" for k in range(4))
@@ -110,3 +111,51 @@ def test_the_version_of_data_is_their_content_and_hides_it():
     assert len({version, *(data_version(other, ALICE) for other in others)}) == 5
     # Whoever guesses the data cannot check the guess without the site's secret key.
     assert version != data_version(_site(one, two), BOB)
+
+
+def site_of(*recordings):
+    return MemorySite(("u", "v"), [ArrayRecording(name, (Block(x),)) for name, x in recordings])
+
+
+def used(*rows, cells="c", n_lags=1):
+    return UsedRows(cells, n_lags, np.array(rows, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+
+def test_rows_are_remembered_for_one_version_of_the_data(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 9, 2))
+    book = FileRowBook(tmp_path, site_of(("a", x), ("b", y)), "run-1", "study")
+    with book.hold():
+        book.add([used(0, 1, 2, 2**40, 2**40 + 5), used()])
+    # Recordings are numbered by what is in them, not by their names or places.
+    again = FileRowBook(tmp_path, site_of(("other", y), ("names", x)))
+    assert [one.rows.tolist() for one in again.used()] == [[0, 1, 2, 2**40, 2**40 + 5], []]
+    assert again.order()["names"] == book.order()["a"]
+    assert again.order()["other"] == book.order()["b"]
+    assert FileRowBook(tmp_path, site_of(("a", x), ("b", y + 1))).used() == ()
+
+
+def test_half_a_line_of_rows_is_dropped_and_a_damaged_one_named(tmp_path):
+    book = FileRowBook(tmp_path, site_of(("a", np.ones((3, 2)))))
+    for n in (1, 2):
+        book.add([used(*range(n))])
+    path = tmp_path / "rows.jsonl"
+    whole = path.read_bytes()
+    first = whole.index(b"\n") + 1
+    for end in range(first, len(whole), 9):
+        path.write_bytes(whole[:end])
+        assert len(book.used()) == 1
+    path.write_bytes(whole.replace(b'"rows": "', b'"rows": "x', 1))
+    with pytest.raises(
+        FileError, match=r"line 1 of the register .* cannot tell which of its rows were summed"
+    ):
+        book.used()
+
+
+def test_resamples_are_counted_by_kind(tmp_path):
+    data = site_of(("a", np.ones((3, 2))))
+    book = FileResampleBook(tmp_path, data)
+    for kind, stop in (("one", 5), ("one", 3), ("two", 2)):
+        book.add(kind, stop)
+    assert FileResampleBook(tmp_path, data).answered() == {"one": 5, "two": 2}
+    assert FileResampleBook(tmp_path, site_of(("a", np.zeros((3, 2))))).answered() == {}

@@ -153,6 +153,10 @@ def test_confidence_is_a_study(tmp_path):
         ),
         (lambda: make_study("oneshot", "confidence", n_lags="auto"), "needs a number of lags"),
         (
+            lambda: make_study("oneshot", "confidence", smoothing=0.5),
+            "goal = 'confidence': rows with smoothing = 0.5 cannot be resampled",
+        ),
+        (
             lambda: make_study("oneshot", "confidence").model_copy(update={"privacy": Privacy(epsilon=1.0)}),
             "resampled sums carry no noise",
         ),

@@ -10,6 +10,7 @@ from feddbn.federation.protocol.journal import Header, Journal
 from feddbn.federation.protocol.store_format import SiteRecord, Snapshot
 from feddbn.federation.protocol.study import StudyResult
 from feddbn.federation.protocol.task import Sum
+from feddbn.model.dbn import DBN
 from feddbn.privacy.gaussian import gaussian_epsilon, noise_multiplier
 from feddbn.runtime.deployed.results import export_result, read_outcome
 from feddbn.runtime.deployed.settings import load_programs, read_server_settings, read_site_settings
@@ -21,6 +22,7 @@ from feddbn.runtime.deployed.store import (
     run_directory,
     write_atomically,
 )
+from support.report_results import curved_dbn
 
 
 def test_a_record_is_replaced_all_or_nothing(tmp_path, monkeypatch):
@@ -150,6 +152,15 @@ def test_an_exported_result_says_what_protected_its_sums(tmp_path):
     (tmp_path / "outcome.json").write_text(json.dumps({"state": "finished", "study": {"privacy": privacy}}))
     export_result(tmp_path)
     assert json.loads((tmp_path / "result.json").read_text()) == {**stored, "privacy": privacy}
+
+
+def test_an_exported_network_keeps_its_curves(tmp_path):
+    dbn = curved_dbn()
+    arrays = {name: getattr(dbn, name) for name in ("W", "A", "intercept", "noise_variances")}
+    summary = {"variables": list(dbn.variables), "result": {"dbn": dbn.to_dict()}}
+    (tmp_path / "result.feddbn").write_bytes(StudyResult(arrays, summary).to_bytes())
+    export_result(tmp_path)
+    assert DBN.from_json(tmp_path / "dbn.json").equals(dbn)
 
 
 def test_an_exported_result_says_what_each_answer_cost(tmp_path):

@@ -18,11 +18,13 @@ from feddbn.federation.programs.pfdbnl.entries import PartialQuestion
 from feddbn.federation.protocol.question import Constant, array, choice, flag, number, whole, wholes
 from feddbn.federation.protocol.scope import Scope
 
-__all__ = ["AVERAGES", "ClusterQuestion", "FinishQuestion", "FitQuestion", "StepQuestion"]
+__all__ = ["AVERAGES", "MOST_PULLS", "ClusterQuestion", "FinishQuestion", "FitQuestion", "StepQuestion"]
 
 AVERAGES = ("running", "participants")
 MOST_PULLS = 16
 """Values of mu that a run may try: each is another nonlinear function of every site's moments."""
+MOST_WEIGHT = 1e6
+"""Largest weight of a broadcast model, in the units of rounds."""
 RHO = 2.0
 """Curvature of the pull between a site's weights and their acyclic copy, and of the adaptive schedule's consensus."""
 
@@ -78,7 +80,9 @@ class FitQuestion(PartialQuestion):
         scope.require(self.n_slots <= scope.most_clusters, self.name, f"'n_slots' is {self.n_slots}")
         differ = self.fill is None or bool(given.get("different_variables"))
         scope.require(differ, self.name, "'fill' is for sites with different variables")
-        scope.require(self.mu in scope.pulls or not scope.pulls, self.name, f"'mu' is {self.mu:g}")
+        for name, values in scope.numbers.items():
+            value = getattr(self, name)
+            scope.require(value in values, self.name, f"{name!r} is {value:g}")
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -121,6 +125,12 @@ class CountedQuestion(FitQuestion):
         super().check()
         if len(self.counted) != len(self.sites):
             raise self.wrong("'counted' must have one number for each of 'sites'")
+
+    def check_scope(self, scope: Scope) -> None:
+        """Models are as large as weights are: far from these, the steps of sites differ by their moments alone."""
+        super().check_scope(scope)
+        is_small = bool((abs(self.C) <= MOST_WEIGHT).all())
+        scope.require(is_small, self.name, f"'C' has entries above {MOST_WEIGHT:g}")
 
 
 @dataclass(frozen=True, kw_only=True)

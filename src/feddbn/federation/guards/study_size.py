@@ -1,0 +1,46 @@
+"""How large the largest answer of a study is, told before it runs."""
+
+from __future__ import annotations
+
+from feddbn.core.designs.curve_basis import N_CURVES
+from feddbn.core.orders.interactions import MOST_WITHOUT_SCREENING
+from feddbn.core.statistics.moments import sums_length
+from feddbn.federation.guards.study_scope import tasks_of
+from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
+from feddbn.federation.protocol.study import Study
+from feddbn.privacy.policy import SitePolicy
+
+__all__ = ["largest_columns", "size_in_words"]
+
+_FUNCTIONS = {"spline": N_CURVES, "auto": N_CURVES, "quadratic": 1}
+
+
+def largest_columns(study: Study) -> int:
+    """Columns of a row in the largest sum of products that a study may ask for; functions of a user's own count as one."""
+    given, d = study.parameters, len(study.variables)
+    n_lags = given.get("n_lags", 1)
+    if not isinstance(n_lags, int):
+        most = given.get("max_lags", 3)
+        n_lags = most if isinstance(most, int) else 3
+    lines = d * (n_lags + 1)
+    if "curved-moments" not in tasks_of(study):
+        return lines
+    columns = lines * (1 + _FUNCTIONS.get(str(given.get("features")), 1))
+    if given.get("interactions") and d <= MOST_WITHOUT_SCREENING:
+        columns += n_lags * d * (d - 1) // 2
+    return columns
+
+
+def size_in_words(study: Study, policy: SitePolicy | None = None) -> str:
+    """One sentence: numbers, megabytes, and how many rows a site needs by its policy."""
+    columns = largest_columns(study)
+    numbers = sums_length(columns)
+    of = "the products"
+    if "bootstrap-moments" in tasks_of(study):
+        n_resamples = max(1, min(study.confidence.replicates + 1, FLOATS_PER_TASK // numbers))
+        numbers, of = numbers * n_resamples, f"for each of {n_resamples} resamples the products"
+    rows = round((policy or SitePolicy()).min_rows_per_parameter * columns)
+    return (
+        f"its largest answer has {numbers:,} numbers ({8 * numbers / 1e6:.1f} MB), {of} of {columns} columns of a "
+        f"row; a site needs {max(rows, 1):,} rows for it (min_rows_per_parameter)"
+    )

@@ -1,0 +1,124 @@
+"""Two studies over the same sites with other variables or other limits: their sums differ by enough rows, or by none."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn.federation.guards.row_set_guard import RowSetGuard
+from feddbn.federation.programs.statistics import MomentsQuestion
+from support.hostile import Server, Sites
+
+LEAST = 10
+VICTIM = "s1"
+AT = 77
+PARAMETERS = 'check_residuals = false\ngains = "none"\ncenter = "none"\ndetrend = 0\nperiod = []\n'
+
+
+@pytest.fixture
+def sites(tmp_path):
+    """Four sites, one of which lacks a single cell of the last variable."""
+    made = Sites(tmp_path, d=4)
+    made.data[VICTIM][0][AT, 3] = np.nan
+    made.write(VICTIM)
+    made.restart(VICTIM)
+    return made
+
+
+def asked(sites, run, variables, n_lags=1, parameters="", **more):
+    """What a server that asks for moments gets: number of rows, and the products of the first two columns."""
+    study = sites.study("oneshot", parameters=parameters, variables=variables)
+    sites.greet(study.model_copy(update={"parameters": {**study.parameters, "n_lags": n_lags}}), run)
+    question = MomentsQuestion(n_lags=n_lags, variables=tuple(variables), **more)
+    value = Server(sites, run).keys().sum(question, 0).value
+    q = (n_lags + 1) * len(variables)
+    products = np.zeros((q, q))
+    products[np.triu_indices(q)] = value[1 + q :]
+    return value[0], products[:2, :2]
+
+
+def rows_of(sites, variables, n_lags=1):
+    """Rows of all sites without an empty cell in these variables, as nobody should be able to tell them apart."""
+    found = []
+    for name in sites.names:
+        x = sites.data[name][0][:, : len(variables)]
+        lagged = np.hstack([x[n_lags - lag : len(x) - lag] for lag in range(n_lags + 1)])
+        found.append(lagged[~np.isnan(lagged).any(axis=1), :2])
+    return np.vstack(found)
+
+
+def test_what_the_difference_of_two_studies_would_show(sites, monkeypatch):
+    monkeypatch.setattr(RowSetGuard, "reads", lambda self, here, task: (here, task))
+    n_first, first = asked(sites, "run-1", ("x0", "x1", "x2"))
+    n_second, second = asked(sites, "run-2", ("x0", "x1", "x2", "x3"))
+    victim = sites.data[VICTIM][0][[AT, AT + 1], :2]
+    assert n_first - n_second == 2
+    np.testing.assert_allclose(first - second, np.triu(victim.T @ victim), atol=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("restart", [False, True])
+def test_two_studies_with_other_variables_differ_by_enough_rows(sites, order, restart):
+    counts = []
+    for number, variables in enumerate((("x0", "x1", "x2"), ("x0", "x1", "x2", "x3"))[::order]):
+        if number and restart:
+            for name in sites.names:
+                sites.restart(name)
+        n, products = asked(sites, f"run-{number}", variables)
+        rows = rows_of(sites, variables)
+        counts.append(n)
+        # An honest study has nearly all rows.
+        assert len(rows) - 2 * LEAST <= n <= len(rows)
+        np.testing.assert_allclose(products / n, np.triu(rows.T @ rows) / len(rows), rtol=0.2, atol=0.5)
+    difference = counts[0] - counts[1]
+    # Either the rows of both are the same, or they differ by enough.
+    assert abs(difference) >= LEAST or difference == 0
+    if order < 0:
+        assert difference == 0
+
+
+def test_more_lags_are_no_way_around(sites):
+    n_first, _ = asked(sites, "run-1", ("x0", "x1", "x2"), n_lags=1)
+    n_second, _ = asked(sites, "run-2", ("x0", "x1", "x2", "x3"), n_lags=2)
+    # One row of each site more, because it has no second predecessor.
+    assert n_first - n_second - len(sites.names) >= LEAST
+
+
+def test_asking_for_the_same_again_changes_nothing(sites):
+    found = [
+        asked(sites, f"run-{k}", names)
+        for k, names in enumerate([("x0", "x1", "x2"), ("x0", "x1", "x2", "x3")] * 2)
+    ]
+    for first, again in zip(found[:2], found[2:], strict=True):
+        assert first[0] == again[0]
+        np.testing.assert_array_equal(first[1], again[1])
+
+
+def test_limits_that_leave_one_row_out_leave_more_of_them_out(sites):
+    sites.data[VICTIM][0][120, 0] = 1e3
+    sites.write(VICTIM)
+    sites.restart(VICTIM)
+    names = ("x0", "x1", "x2")
+    n_first, _ = asked(sites, "run-1", names, parameters='spikes = "auto"')
+    n_second, second = asked(
+        sites, "run-2", names, parameters='spikes = "auto"', limits=np.full(3, 5.0), far=6.0
+    )
+    assert n_first - n_second >= LEAST
+    assert second[0, 0] < 1e5
+
+
+def test_a_study_alone_has_all_its_rows(sites):
+    variables = ("x0", "x1", "x2", "x3")
+    n, products = asked(sites, "run-1", variables)
+    rows = rows_of(sites, variables)
+    assert n == len(rows)
+    np.testing.assert_allclose(products, np.triu(rows.T @ rows), atol=1e-5)
+
+
+def test_a_damaged_book_of_rows_stops_what_it_is_about(sites):
+    asked(sites, "run-1", ("x0", "x1"))
+    path = sites.places[VICTIM] / "state" / "_register" / "rows.jsonl"
+    assert path.stat().st_mode & 0o077 == 0
+    path.write_text(path.read_text().replace('"rows": "', '"rows": "!'))
+    sites.restart(VICTIM)
+    with pytest.raises(Exception, match="this site refused the question"):
+        asked(sites, "run-2", ("x0", "x1", "x2"))

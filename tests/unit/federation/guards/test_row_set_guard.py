@@ -1,0 +1,157 @@
+"""Which rows a site leaves out of a question, given those it was asked about before."""
+
+import itertools
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.left_out import site_rows
+from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
+from feddbn.errors import SiteRefused
+from feddbn.federation.guards import row_set_guard
+from feddbn.federation.guards.row_set_guard import RowSetGuard, UsedRows
+from feddbn.federation.programs.feature_statistics import FeatureScaleQuestion
+from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.survey import SurveyQuestion
+from feddbn.federation.protocol.site import Here
+from feddbn.federation.protocol.task import Task
+
+LEAST, N = 6, 80
+NAMES = ("x", "y", "z", "w")
+
+
+class Book:
+    """Rows that are remembered as long as the test runs."""
+
+    def __init__(self):
+        self.kept = []
+
+    def hold(self):
+        return nullcontext()
+
+    def order(self):
+        return {"a": 0, "b": 1}
+
+    def used(self):
+        return list(self.kept)
+
+    def add(self, used):
+        self.kept += used
+
+
+@pytest.fixture
+def site():
+    x = np.random.default_rng(0).normal(size=(2, N, 4))
+    x[0, 10, 2] = x[0, 30:33, 3] = x[1, 50, 2] = np.nan
+    x[1, 20:40, 3] = np.nan
+    return MemorySite(
+        NAMES, [ArrayRecording(name, (Block(part),)) for name, part in zip("ab", x, strict=True)]
+    )
+
+
+def asked(book, site, names, n_lags=1, told=None, **more):
+    """The rows that a question is about, of those that are offered to it."""
+    guard = RowSetGuard(book, LEAST, lambda sentence: None if told is None else told.append(sentence))
+    question = MomentsQuestion(n_lags=n_lags, variables=names, **more)
+    here, _ = guard.reads(Here("s", AlignedSite(names, site), {}), Task(question))
+    rows = site_rows(here.data, book.order())
+    return rows.lagged(rows.complete, n_lags)
+
+
+def fewest(sets):
+    every = np.unique(np.concatenate(sets))
+    table = np.array([np.isin(every, one) for one in sets], dtype=int)
+    sizes = (np.count_nonzero(np.array(c) @ table) for c in itertools.product((-1, 0, 1), repeat=len(sets)))
+    return min(size for size in sizes if size)
+
+
+@pytest.mark.parametrize("n_lags", [0, 1, 3])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[::5])
+def test_no_combination_of_four_choices_of_variables_is_about_few_rows(site, order, n_lags):
+    choices = [("x", "y"), ("x", "y", "z"), ("x", "y", "w"), NAMES]
+    book, raw = Book(), []
+    for place in order:
+        rows = site_rows(AlignedSite(choices[place], site), Book().order())
+        raw.append(rows.lagged(rows.complete, n_lags))
+    found = [asked(book, site, choices[place], n_lags) for place in order]
+    # Without the guard it is; the guard leaves few rows out.
+    assert fewest(raw) < LEAST * (n_lags + 1)
+    assert fewest(found) >= LEAST
+    for whole, left in zip(raw, found, strict=True):
+        assert set(left) <= set(whole)
+        assert len(left) >= len(whole) - 3 * (LEAST + n_lags)
+
+
+def test_a_site_alone_is_asked_about_all_its_rows_and_again_about_the_same(site):
+    book, told = Book(), []
+    names = ("x", "y", "z")
+    rows = site_rows(AlignedSite(names, site), book.order())
+    first = asked(book, site, names, told=told)
+    np.testing.assert_array_equal(first, rows.lagged(rows.complete, 1))
+    assert told == []
+    second = asked(book, site, ("x", "y"), told=told)
+    assert "rows are left out of sums with n_lags = 1" in told[0]
+    n_kept = len(book.kept)
+    np.testing.assert_array_equal(asked(book, site, names), first)
+    np.testing.assert_array_equal(asked(book, site, ("x", "y")), second)
+    assert len(book.kept) == n_kept
+
+
+def test_rows_with_empty_cells_count_as_rows_with_any_cell(site):
+    """A model that is made up shows the rows that it fills in, so they are held against earlier sums, too."""
+    book = Book()
+    asked(book, site, ("x", "z"))
+    model = np.vstack([np.zeros(4), np.eye(4)])
+    guard = RowSetGuard(book, LEAST)
+    question = MomentsQuestion(n_lags=1, variables=("x", "w"), row_model=model)
+    here, _ = guard.reads(Here("s", AlignedSite(("x", "w"), site), {}), Task(question))
+    complete, present = (one.rows for one in book.kept[-2:])
+    before = book.kept[0].rows
+    assert fewest([before, complete]) >= LEAST
+    assert fewest([before, complete, present]) >= LEAST
+    rows = site_rows(here.data, book.order())
+    np.testing.assert_array_equal(rows.present, present)
+    # The two rows that only the first question lacks are not filled in.
+    assert not np.isin([10, 2**40 + 50], present).any()
+
+
+def test_looks_and_what_has_no_rows_are_passed_on(site):
+    book = Book()
+    here = Here("s", site, {})
+    look = Task(SurveyQuestion(n_lags=1, variables=NAMES))
+    assert RowSetGuard(book, LEAST).reads(here, look) == (here, look)
+    assert book.kept == []
+    RowSetGuard(book, LEAST).reads(here, Task(FeatureScaleQuestion()))
+    assert [one.n_lags for one in book.kept] == [0]
+
+
+def test_folds_whose_rows_differ_by_few_are_refused(site):
+    """Enough rows differ, but few of them are in the part that is held out or left."""
+    book = Book()
+    # Recording a: rows 30 to 32; recording b: rows 20 to 39. All of them are before the last tenth.
+    asked(book, site, ("x", "w"))
+    assert len(asked(book, site, ("x",), fold=(0, 1, 100)))
+    gaps = MemorySite(NAMES, [ArrayRecording("a", (Block(_with_gap(site)),))])
+    book = Book()
+    asked(book, gaps, ("x", "w"))
+    with pytest.raises(SiteRefused, match="differ by fewer than 6 rows from those of an earlier study"):
+        asked(book, gaps, ("x",), fold=(0, 1, 500))
+
+
+def _with_gap(site):
+    x = next(iter(site.recordings())).segments[0].values[:, :4].copy()
+    x[:, 3] = 1.0
+    x[33:41, 3] = np.nan
+    return x
+
+
+def test_many_different_sets_are_refused(site, monkeypatch):
+    monkeypatch.setattr(row_set_guard, "MOST_SETS", 2)
+    book = Book()
+    asked(book, site, ("x",))
+    book.add([UsedRows("other", 1, np.arange(30), np.zeros(0, dtype=np.int64))])
+    asked(book, site, ("x",))
+    with pytest.raises(SiteRefused, match="sums over 2 different sets of this site's rows were made"):
+        asked(book, site, ("x", "w"))

@@ -1,0 +1,39 @@
+import pytest
+
+from feddbn.core.statistics.moments import sums_length
+from feddbn.federation.guards.study_size import largest_columns, size_in_words
+from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
+from feddbn.federation.protocol.study import Study
+
+NAMES = tuple(f"x{k}" for k in range(10))
+
+
+def study(parameters, **more):
+    given = {"name": "s", "method": "oneshot", "variables": NAMES, "sites": ("a", "b", "c")}
+    return Study(**given, parameters={"n_lags": 1, **parameters}, **more)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "columns"),
+    [
+        ({}, 20),
+        ({"features": "spline"}, 140),
+        ({"features": "quadratic"}, 40),
+        ({"features": "quadratic", "interactions": True}, 85),
+        ({"features": "spline", "n_lags": "auto", "max_lags": 2}, 210),
+    ],
+)
+def test_columns_are_lines_curves_and_products(parameters, columns):
+    assert largest_columns(study(parameters)) == columns
+
+
+def test_resamples_are_counted_as_they_are_asked_for():
+    one = size_in_words(study({"features": "spline"}))
+    assert f"{sums_length(140):,} numbers" in one
+    assert "the products of 140 columns" in one
+    few = size_in_words(study({"features": "spline"}, goal="confidence", confidence={"replicates": 4}))
+    assert f"{5 * sums_length(140):,} numbers" in few
+    assert "for each of 5 resamples the products of 140 columns" in few
+    many = size_in_words(study({"features": "spline"}, goal="confidence", confidence={"replicates": 5000}))
+    at_once = FLOATS_PER_TASK // sums_length(140)
+    assert f"for each of {at_once} resamples" in many
