@@ -19,14 +19,16 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.curve_basis import BEND, CURVE
 from feddbn.core.designs.design import Basis, Design
-from feddbn.core.designs.filled import FilledSite
+from feddbn.core.designs.filled import FilledSite, off_nuisance
 from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS
 from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.folds import training_site
-from feddbn.federation.protocol.question import Constant, array, text, wholes
+from feddbn.federation.programs.separate_units import require_separate_units
+from feddbn.federation.programs.statistics import row_sums
+from feddbn.federation.protocol.question import Constant, array, number, text, wholes
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import (
@@ -58,7 +60,7 @@ class CurvedMomentsQuestion(RowsQuestion):
     """Cross-products of the rows of one curved design.
 
     `basis` names the functions, `origin` and `scale` (d,) bring values to public standard deviations, `products` are
-    (first, second, lag), one after the other.
+    (first, second, lag), one after the other. `clip_bound` is the bound to which sites clip where they add noise.
     """
 
     name = "curved-moments"
@@ -68,6 +70,7 @@ class CurvedMomentsQuestion(RowsQuestion):
     origin: FloatArray = array("d")
     scale: FloatArray = array("d")
     products: tuple[int, ...] = wholes(0, 1_000_000, default=())
+    clip_bound: float | None = number(0.0, default=None)
 
     def check(self) -> None:
         """Scales are positive, and the design exists."""
@@ -91,6 +94,8 @@ class CurvedMomentsQuestion(RowsQuestion):
         scope.require(self.basis in names, self.name, f"its functions are {self.basis!r}")
         wants = bool(scope.parameters.get("interactions", False))
         scope.require(wants or not self.products, self.name, "it multiplies variables")
+        has_meaning = self.clip_bound is None or scope.unit is not None
+        scope.require(has_meaning, self.name, "'clip_bound' has no meaning without noise")
 
     @property
     def feature_maps(self) -> tuple[str, ...]:
@@ -155,10 +160,12 @@ def curved_moments_program(
     features: str,
     center: str = "none",
     products: tuple[tuple[int, int, int], ...] = (),
+    noisy: bool = False,
 ) -> ServerProgram[CurvedMoments]:
     """Ask for the cross-products of a curved design; `plain` are the moments of the rows themselves.
 
-    Returns them as from as many rows as `plain` has: where cells are empty, fewer than there are.
+    Returns them as from as many rows as `plain` has: where cells are empty, fewer than there are. `noisy` sums have noise of
+    their own each, so these count as many rows as they are worth themselves.
     """
     d = len(variables)
     is_own = center == "recording"
@@ -175,8 +182,9 @@ def curved_moments_program(
     )
     answer = yield Task(question)
     moments = Moments.from_sums(answer.value, question.curved.q)
-    share = plain.n / moments.n
-    return CurvedMoments(Moments(plain.n, moments.mean, moments.scatter * share), question, plain.mean[:d])
+    n = moments.n if noisy else plain.n
+    scatter = moments.scatter * (n / moments.n)
+    return CurvedMoments(Moments(n, moments.mean, scatter), question, plain.mean[:d])
 
 
 def curved_recordings(here: Here, question: CurvedMomentsQuestion) -> Iterator[Recording]:
@@ -201,10 +209,23 @@ def _answer(here: Here, question: CurvedMomentsQuestion) -> tuple[SiteState, Flo
     return here.state, local_curved_moments(here, question).to_sums()
 
 
+def _units(here: Here, question: CurvedMomentsQuestion, unit: str) -> Iterator[FloatArray]:
+    question.require_variables(here.data)
+    require_separate_units(question, unit)
+    # Nothing is drawn here: that one recording's cells are drawn would change those of the next.
+    for recording in question.treated(here.data).recordings():
+        whole = CompleteRows(off_nuisance(recording, question.nuisance))
+        if unit == "row":
+            yield from row_sums(question.curved, whole)
+        else:
+            yield recording_gram(question.curved, whole).moments.to_sums()
+
+
 register_site_task(
     SiteTask(
         CurvedMomentsQuestion,
         one_by_one(_answer),
+        _units,
         length=lambda question: sums_length(question.curved.q),
     )
 )

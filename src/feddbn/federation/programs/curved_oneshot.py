@@ -57,6 +57,8 @@ class CurvedOutcome:
         For each node the lines, curves and products that it has.
     network, design
         Weights and curves in the units of the data, and the design whose functions they are.
+    n_rows
+        As how many rows its sum counts: under noise fewer than there are.
     gain
         By how much the score is better than that of the best straight network; None if that was not compared.
     """
@@ -65,6 +67,7 @@ class CurvedOutcome:
     tokens: tuple[tuple[int, ...], ...]
     network: CurvedNetwork
     design: Design
+    n_rows: float
     gain: float | None = None
 
 
@@ -124,7 +127,13 @@ def _learned(
     if curves.interactions:
         products = products_to_ask(given.moments, len(variables), given.n_lags, given.limits)
     told = yield from curved_moments_program(
-        variables, given.n_lags, given.moments, curves.features, given.asked.center, products
+        variables,
+        given.n_lags,
+        given.moments,
+        curves.features,
+        given.asked.center,
+        products,
+        options.wishes.noisy,
     )
     # In public units all variables have variance 1; equal noise variances are meant in the units of the data.
     working = told.moments if options.scale == "federated" else in_data_units(told.moments, told.design)
@@ -161,7 +170,7 @@ def _curved(
     outcome: OneShotOutcome, learned: CurvedLearned, told: CurvedMoments, gain: float | None = None
 ) -> CurvedOutcome:
     network = curved_network(in_data_units(told.moments, told.design), told.design, learned.tokens)
-    return CurvedOutcome(outcome, learned.tokens, network, told.design, gain)
+    return CurvedOutcome(outcome, learned.tokens, network, told.design, told.moments.n, gain)
 
 
 def auto_program(
