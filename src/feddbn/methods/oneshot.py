@@ -319,8 +319,8 @@ class OneShotDBN(DBNEstimator):
         looks, may_curve = are_looked_at(self, federation), tasks is None or "curved-moments" in tasks
         if self._is_curved and not may_curve:
             raise ParameterError(
-                f"features={self.features!r} needs the task 'curved-moments', which this federation does not answer; where sites "
-                "add noise use private_federation(..., curves=True), else features='linear'."
+                f"features={self.features!r} needs the task 'curved-moments', which this federation does not answer; where "
+                "sites add noise use private_federation(..., curves=True), else features='linear'."
             )
         if self._is_curved:
             kind = CurveOptions(named_features(self.features, len(self._variables)), self.interactions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,13 +10,15 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
-from feddbn.errors import ParameterError
+from feddbn.errors import ParameterError, ResultWarning
 from feddbn.federation.programs.curved_moments import MAPS
 from feddbn.federation.programs.curved_oneshot import CurvedOutcome
 from feddbn.model.curves import Curve, Product
 
 __all__ = ["NO_SHAPES", "features_name", "named_features", "say_curves", "shapes_of"]
 
+FEWEST_ROWS_PER_COLUMN = 5.0
+"""With fewer effective rows for each column, splines missed half of the edges (docs/nonlinear.md, Under noise)."""
 NO_SHAPES: dict[str, Any] = {}
 """What a linear network has beside its weights."""
 
@@ -74,8 +77,26 @@ def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
     return {"curves": curves, "products": products}
 
 
+def say_few_rows(estimator: Any, curved: CurvedOutcome) -> None:
+    """Warn if noise has left so few effective rows for so many columns that curves and weak edges are missed."""
+    n, q = curved.n_rows, curved.design.q
+    if n >= FEWEST_ROWS_PER_COLUMN * q:
+        return
+    others = (
+        "features='linear'" if curved.design.terms[1].basis.width == 1 else "features='quadratic' or 'linear'"
+    )
+    sentence = (
+        f"the noise leaves as much as {n:.0f} rows would tell about {q} columns of lines and curves: most curves and many "
+        f"edges are missed; use {others}, more recordings or a larger epsilon."
+    )
+    estimator.warnings_.append(sentence)
+    warnings.warn(sentence, ResultWarning, stacklevel=6)
+
+
 def say_curves(estimator: Any, curved: CurvedOutcome) -> None:
     """Say in `warnings_` what is curved, and why that was modelled if nobody asked for it."""
+    if curved.is_noisy:
+        say_few_rows(estimator, curved)
     network = curved.network
     n_edges = int(np.count_nonzero(network.weights))
     what = f"{len(network.curves)} of {n_edges} edges are curved"

@@ -50,7 +50,11 @@ def tasks_of(study: Study) -> tuple[str, ...]:
         left_out = set() if study.privacy.clip is None or study.has_curves else {"unit-norms"}
         scales = ("deviation-shares",) if given.get("spikes") == "remove" else ()
         curved = ("curved-moments",) if study.has_curves else ()
-        return *(task for task in method.tasks if task in _WITH_NOISE and task not in left_out), *scales, *curved
+        return (
+            *(task for task in method.tasks if task in _WITH_NOISE and task not in left_out),
+            *scales,
+            *curved,
+        )
     further = method.further_tasks
     if _is_lagged_only(given):
         return tuple(task for task in further if task.startswith("feature"))

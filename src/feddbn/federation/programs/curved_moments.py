@@ -212,6 +212,10 @@ def _answer(here: Here, question: CurvedMomentsQuestion) -> tuple[SiteState, Flo
 def _units(here: Here, question: CurvedMomentsQuestion, unit: str) -> Iterator[FloatArray]:
     question.require_variables(here.data)
     require_separate_units(question, unit)
+    if unit == "row" and question.basis not in MAPS.values():
+        raise ParameterError(
+            f"features={question.basis!r}: functions of one's own may look at several rows; protect unit='recording'."
+        )
     # Nothing is drawn here: that one recording's cells are drawn would change those of the next.
     for recording in question.treated(here.data).recordings():
         whole = CompleteRows(off_nuisance(recording, question.nuisance))

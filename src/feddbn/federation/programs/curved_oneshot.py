@@ -59,6 +59,8 @@ class CurvedOutcome:
         Weights and curves in the units of the data, and the design whose functions they are.
     n_rows
         As how many rows its sum counts: under noise fewer than there are.
+    is_noisy
+        Whether its sum carries noise.
     gain
         By how much the score is better than that of the best straight network; None if that was not compared.
     """
@@ -68,6 +70,7 @@ class CurvedOutcome:
     network: CurvedNetwork
     design: Design
     n_rows: float
+    is_noisy: bool = False
     gain: float | None = None
 
 
@@ -103,7 +106,8 @@ def curved_program(
     n_sums += 1 + (checks is not None)
     outcome = OneShotOutcome(learned.learned, given.moments, n_lags, lag_scores, None, n_sums, asked)
     report = None if checks is None else _report(checks)
-    return outcome, report, _curved(outcome, learned, told)
+    curved = replace(_curved(outcome, learned, told), is_noisy=options.wishes.noisy)
+    return outcome, report, curved
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ def _curved(
     outcome: OneShotOutcome, learned: CurvedLearned, told: CurvedMoments, gain: float | None = None
 ) -> CurvedOutcome:
     network = curved_network(in_data_units(told.moments, told.design), told.design, learned.tokens)
-    return CurvedOutcome(outcome, learned.tokens, network, told.design, told.moments.n, gain)
+    return CurvedOutcome(outcome, learned.tokens, network, told.design, told.moments.n, gain=gain)
 
 
 def auto_program(

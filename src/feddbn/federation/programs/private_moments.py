@@ -1,8 +1,9 @@
 """Moments under differential privacy: choose a clipping bound, pay for it, ask for the sums, admit the noise.
 
-A server program of two sums; for curved effects it is run a second time, in the units that the first two told. The first is a noisy histogram of the units' norms, from which the bound is
+A server program of two sums. The first is a noisy histogram of the units' norms, from which the bound is
 chosen; the second the clipped and noisy sums themselves. A low quantile is the right choice: halving the
-bound halves the noise, while shortening a recording's Gram matrix keeps its directions.
+bound halves the noise, while shortening a recording's Gram matrix keeps its directions. For curved effects it
+is run again, about the curved rows in the units that the first two sums told.
 """
 
 from __future__ import annotations
@@ -90,9 +91,7 @@ def private_moments_plan(
         left -= bound_share
     rules[task] = ClipRule(clip_bound, "gram", noise_factor=(left * (1 - curves_share)) ** -0.5)
     if curves_share:
-        rules[CurvedMomentsQuestion.name] = ClipRule(
-            None, "gram", noise_factor=(left * curves_share) ** -0.5
-        )
+        rules[CurvedMomentsQuestion.name] = ClipRule(None, "gram", noise_factor=(left * curves_share) ** -0.5)
     # Gaussian releases compose by adding 1 / multiplier^2, so all of them together cost epsilon and no more.
     n_answers = sum(rule.n_answers for rule in rules.values())
     multiplier = multiplier_for(epsilon - (n_answers - 1) * SLACK, delta)
