@@ -11,7 +11,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
 from feddbn.errors import ParameterError, ResultWarning
-from feddbn.federation.programs.curved_moments import MAPS
+from feddbn.federation.programs.curved_moments import MAPS, features_of
 from feddbn.federation.programs.curved_oneshot import CurvedOutcome
 from feddbn.model.curves import Curve, Product
 
@@ -42,8 +42,7 @@ def named_features(features: str | Callable[[FloatArray], FloatArray], d: int) -
 
 def features_name(curved: CurvedOutcome) -> str:
     """Return the choice of `features` that a network was learned with."""
-    part = curved.design.terms[1].basis.name
-    return next((name for name, its_part in MAPS.items() if its_part == part), part)
+    return features_of(curved.design.terms[1].basis.name)
 
 
 def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from feddbn.core.designs.curve_basis import N_CURVES
+from feddbn.core.designs.curve_basis import N_CURVES, N_SMOOTH
 from feddbn.core.orders.interactions import MOST_WITHOUT_SCREENING
 from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import ParameterError
@@ -27,7 +27,9 @@ def largest_columns(study: Study) -> int:
     lines = d * (n_lags + 1)
     if "curved-moments" not in tasks_of(study):
         return lines
-    columns = lines * (1 + _FUNCTIONS.get(str(given.get("features")), 1))
+    features = str(given.get("features"))
+    n_functions = N_SMOOTH if features == "spline" and study.privacy.epsilon else _FUNCTIONS.get(features, 1)
+    columns = lines * (1 + n_functions)
     if given.get("interactions") and d <= MOST_WITHOUT_SCREENING:
         columns += n_lags * d * (d - 1) // 2
     return columns

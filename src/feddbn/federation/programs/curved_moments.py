@@ -17,7 +17,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.complete import CompleteRows
-from feddbn.core.designs.curve_basis import BEND, CURVE
+from feddbn.core.designs.curve_basis import BEND, CURVE, SMOOTH
 from feddbn.core.designs.design import Basis, Design
 from feddbn.core.designs.filled import FilledSite, off_nuisance
 from feddbn.core.designs.gram import recording_gram
@@ -47,12 +47,25 @@ __all__ = [
     "CurvedMomentsQuestion",
     "curved_moments_program",
     "curved_recordings",
+    "features_of",
     "local_curved_moments",
+    "part_of",
 ]
 
 MAPS = {"spline": CURVE, "quadratic": BEND}
 """Which part of a design stands for which choice of `features`; a map of a user's own stands for itself."""
+_NOISY_MAPS = {**MAPS, "spline": SMOOTH}
 _SEED = 0
+
+
+def part_of(features: str, noisy: bool = False) -> str:
+    """Return which part of a design stands for a choice of `features`; under noise splines have fewer functions."""
+    return (_NOISY_MAPS if noisy else MAPS).get(features, features)
+
+
+def features_of(part: str) -> str:
+    """Inverse of `part_of`."""
+    return next((name for name in MAPS if part in (MAPS[name], _NOISY_MAPS[name])), part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +103,7 @@ class CurvedMomentsQuestion(RowsQuestion):
         """Functions and products are the study's."""
         super().check_scope(scope)
         asked = scope.parameters.get("features", "linear")
-        names = tuple(MAPS.values()) if asked == "auto" else (MAPS.get(asked, asked),)
+        names = tuple(MAPS.values()) if asked == "auto" else (part_of(str(asked), scope.unit is not None),)
         scope.require(self.basis in names, self.name, f"its functions are {self.basis!r}")
         wants = bool(scope.parameters.get("interactions", False))
         scope.require(wants or not self.products, self.name, "it multiplies variables")
@@ -100,7 +113,7 @@ class CurvedMomentsQuestion(RowsQuestion):
     @property
     def feature_maps(self) -> tuple[str, ...]:
         """The choice of `features` that its functions stand for."""
-        return (next((name for name, part in MAPS.items() if part == self.basis), self.basis),)
+        return (features_of(self.basis),)
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -175,7 +188,7 @@ def curved_moments_program(
         n_lags=n_lags,
         variables=variables,
         center=center,
-        basis=MAPS.get(features, features),
+        basis=part_of(features, noisy),
         origin=origin,
         scale=safe_roots(np.diag(plain.scatter)[:d] / plain.n),
         products=tuple(number for product in products for number in product),
@@ -212,7 +225,7 @@ def _answer(here: Here, question: CurvedMomentsQuestion) -> tuple[SiteState, Flo
 def _units(here: Here, question: CurvedMomentsQuestion, unit: str) -> Iterator[FloatArray]:
     question.require_variables(here.data)
     require_separate_units(question, unit)
-    if unit == "row" and question.basis not in MAPS.values():
+    if unit == "row" and question.basis not in (*MAPS.values(), *_NOISY_MAPS.values()):
         raise ParameterError(
             f"features={question.basis!r}: functions of one's own may look at several rows; protect unit='recording'."
         )

@@ -161,14 +161,18 @@ def bent(n_recordings=300, seed=0, d=4):
     )
 
 
-@pytest.mark.parametrize("center", ["none", "recording"])
-def test_with_next_to_no_noise_it_is_the_fit_without_noise(center):
-    made, given = bent(), {**AS_THEY_ARE, "center": center, "features": "spline"}
+@pytest.mark.parametrize(
+    ("center", "features"), [("none", "quadratic"), ("recording", "quadratic"), ("none", "spline")]
+)
+def test_with_next_to_no_noise_it_is_the_fit_without_noise(center, features):
+    made, given = bent(), {**AS_THEY_ARE, "center": center, "features": features}
     wide = private_moments_plan("moments", "recording", 8.0, 1e-5, curves_share=CURVES_SHARE)
     private, guards = with_noise(made, NoisePlan("recording", 1e-6, wide.rules), quantile=1.0)
     noisy = OneShotDBN(**given, federation=private).fit(None)
-    plain = OneShotDBN(**given, check_residuals=False).fit(made.sites)
-    assert noisy.features_ == "spline"
+    # Under noise splines have their three smoothest functions.
+    same = "smooth-curve" if features == "spline" else features
+    plain = OneShotDBN(**{**given, "features": same}, check_residuals=False).fit(made.sites)
+    assert noisy.features_ == features
     assert noisy.n_samples_ == pytest.approx(plain.n_samples_, abs=1)
     np.testing.assert_allclose(noisy.W_, plain.W_, atol=1e-5)
     np.testing.assert_allclose(noisy.A_, plain.A_, atol=1e-5)
@@ -176,6 +180,7 @@ def test_with_next_to_no_noise_it_is_the_fit_without_noise(center):
     assert plain.dbn_.curves
     for one, other in zip(noisy.dbn_.curves, plain.dbn_.curves, strict=True):
         assert (one.source, one.target, one.lag) == (other.source, other.target, other.lag)
+        assert one.basis == features
         np.testing.assert_allclose(one.coefficients, other.coefficients, atol=1e-5)
     booked = [release.task for release in guards["site-1"].ledger.releases]
     assert booked == ["unit-norms", "moments", "unit-norms", "curved-moments"]
@@ -236,10 +241,10 @@ def test_few_effective_rows_are_said():
     sites = {name: Site(name, data) for name, data in read_sites(made.sites).items()}
     private = private_federation(sites, 3.0, curves=True, rng=np.random.default_rng(0))
     with pytest.warns(
-        ResultWarning, match=r"rows would tell about 56 columns .* features='quadratic' or 'linear'"
+        ResultWarning, match=r"rows would tell about 32 columns .* features='quadratic' or 'linear'"
     ):
         model = OneShotDBN(features="spline", federation=private).fit(None)
-    assert model.n_samples_ < 5 * 56
+    assert model.n_samples_ < 5 * 32
     assert any("more recordings or a larger epsilon" in line for line in model.warnings_)
 
 
@@ -264,7 +269,7 @@ def test_a_study_says_what_its_curves_cost():
     assert costs["unit-norms"] == pytest.approx(study_costs(study({}))["unit-norms"], rel=1e-5)
     assert set(study_noise_plan(study({"features": "auto"})).rules) == {"unit-norms", "moments"}
     assert "for curved-moments; together 4, less than their sum" in costs_in_words(curved)
-    assert size_in_words(curved).endswith("the products of 56 columns of a row")
+    assert size_in_words(curved).endswith("the products of 32 columns of a row")
 
 
 @pytest.mark.parametrize(
@@ -286,24 +291,26 @@ def test_a_study_with_noise_and_sums_without_is_refused(parameters, sentence):
 
 
 def test_a_study_with_more_numbers_than_noise_is_added_to_is_refused():
-    check_noise_size(study({"features": "spline"}, d=103))
-    sentence = r"at most 1,048,576 numbers, but the products of 1456 columns .* are 1,062,153; name fewer"
+    check_noise_size(study({"features": "spline"}, d=180))
+    sentence = r"at most 1,048,576 numbers, but the products of 1448 columns .* are 1,050,525; name fewer"
     with pytest.raises(ParameterError, match=sentence):
-        check_noise_size(study({"features": "spline"}, d=104))
+        check_noise_size(study({"features": "spline"}, d=181))
 
 
 def test_norms_and_bounds_of_curved_rows_are_asked_within_studies_of_curves_alone():
     names = ("x0", "x1", "x2", "x3")
-    asked = question(variables=names, origin=np.zeros(4), scale=np.ones(4))
+    asked = question(variables=names, origin=np.zeros(4), scale=np.ones(4), basis="smooth-curve")
     norms = UnitNormsQuestion(of=asked, unit="recording", norm="gram")
     curved, linear = scope_of(study({"features": "spline"}), 3), scope_of(study({}), 3)
     norms.check_scope(curved)
     replace(asked, clip_bound=3.0).check_scope(curved)
     with pytest.raises(SiteRefused, match="the study does not ask for the task 'curved-moments'"):
         norms.check_scope(linear)
+    with pytest.raises(SiteRefused, match="its functions are 'curve'"):
+        replace(asked, basis="curve").check_scope(curved)
     without = replace(curved, unit=None)
     with pytest.raises(SiteRefused, match="'clip_bound' has no meaning without noise"):
-        replace(asked, clip_bound=3.0).check_scope(without)
+        replace(asked, clip_bound=3.0, basis="curve").check_scope(without)
     UnitNormsQuestion(
         of=MomentsQuestion(n_lags=1, variables=names), unit="recording", norm="gram"
     ).check_scope(linear)
