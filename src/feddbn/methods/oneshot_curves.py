@@ -17,8 +17,8 @@ from feddbn.model.curves import Curve, Product
 
 __all__ = ["NO_SHAPES", "features_name", "named_features", "say_curves", "shapes_of"]
 
-FEWEST_ROWS_PER_COLUMN = 5.0
-"""With fewer effective rows for each column, splines missed half of the edges (docs/nonlinear.md, Under noise)."""
+# With fewer effective rows under noise curves miss a quarter of the edges and more (docs/nonlinear.md, Under noise).
+_ROWS_PER_COLUMN, _FEWEST_ROWS = 5.0, 200.0
 NO_SHAPES: dict[str, Any] = {}
 """What a linear network has beside its weights."""
 
@@ -76,17 +76,17 @@ def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
     return {"curves": curves, "products": products}
 
 
-def say_few_rows(estimator: Any, curved: CurvedOutcome) -> None:
+def _say_few_rows(estimator: Any, curved: CurvedOutcome) -> None:
     """Warn if noise has left so few effective rows for so many columns that curves and weak edges are missed."""
     n, q = curved.n_rows, curved.design.q
-    if n >= FEWEST_ROWS_PER_COLUMN * q:
+    if n >= max(_ROWS_PER_COLUMN * q, _FEWEST_ROWS):
         return
     others = (
         "features='linear'" if curved.design.terms[1].basis.width == 1 else "features='quadratic' or 'linear'"
     )
     sentence = (
-        f"the noise leaves as much as {n:.0f} rows would tell about {q} columns of lines and curves: most curves and many "
-        f"edges are missed; use {others}, more recordings or a larger epsilon."
+        f"the noise leaves as much as {n:.0f} rows would tell about {q} columns of lines and curves: many edges and "
+        f"curves may be missed; use {others}, more recordings or a larger epsilon."
     )
     estimator.warnings_.append(sentence)
     warnings.warn(sentence, ResultWarning, stacklevel=6)
@@ -95,7 +95,7 @@ def say_few_rows(estimator: Any, curved: CurvedOutcome) -> None:
 def say_curves(estimator: Any, curved: CurvedOutcome) -> None:
     """Say in `warnings_` what is curved, and why that was modelled if nobody asked for it."""
     if curved.is_noisy:
-        say_few_rows(estimator, curved)
+        _say_few_rows(estimator, curved)
     network = curved.network
     n_edges = int(np.count_nonzero(network.weights))
     what = f"{len(network.curves)} of {n_edges} edges are curved"
