@@ -46,7 +46,10 @@ def features_name(curved: CurvedOutcome) -> str:
 
 
 def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
-    """Return the curves and products of a network as `DBN` takes them."""
+    """Return the curves and products of a network as `DBN` takes them.
+
+    Under noise curves have no band: one that counts effective rows would be too narrow (docs/nonlinear.md, Under noise).
+    """
     origin, scale, basis = curved.design.origin, curved.design.scale, features_name(curved)
     curves = tuple(
         Curve(
@@ -57,7 +60,7 @@ def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
             scale[one.source],
             tuple(one.coefficients.tolist()),
             basis,
-            tuple(map(tuple, one.covariance.tolist())),
+            () if curved.is_noisy else tuple(map(tuple, one.covariance.tolist())),
         )
         for one in curved.network.curves
     )

@@ -181,6 +181,8 @@ def test_with_next_to_no_noise_it_is_the_fit_without_noise(center, features):
     for one, other in zip(noisy.dbn_.curves, plain.dbn_.curves, strict=True):
         assert (one.source, one.target, one.lag) == (other.source, other.target, other.lag)
         assert one.basis == features
+        assert other.covariance
+        assert one.covariance == ()
         np.testing.assert_allclose(one.coefficients, other.coefficients, atol=1e-5)
     booked = [release.task for release in guards["site-1"].ledger.releases]
     assert booked == ["unit-norms", "moments", "unit-norms", "curved-moments"]
@@ -314,3 +316,25 @@ def test_norms_and_bounds_of_curved_rows_are_asked_within_studies_of_curves_alon
     UnitNormsQuestion(
         of=MomentsQuestion(n_lags=1, variables=names), unit="recording", norm="gram"
     ).check_scope(linear)
+
+
+def test_a_removed_row_moves_the_sum_by_no_more_than_it_pays_for():
+    rules = private_moments_plan("moments", "row", 8.0, 1e-5, curves_share=0.8).rules
+    plan = NoisePlan("row", 1e-6, rules)
+    frame = frames(n=1, rows=9)[0]
+
+    def told(which):
+        guard = DpGuard(plan, np.random.default_rng(1).bytes, None, 1e-5)
+        return Site("one", read_sites({"one": which})["one"], (guard,)).answer(Task(question(clip_bound=5.0)))
+
+    whole = told(frame)
+    weights, allowed = (
+        rules["curved-moments"].weights(len(whole)),
+        plan.sensitivity("curved-moments", 5.0, True, 1),
+    )
+    moved = [
+        np.linalg.norm(weights * (whole - told(frame.drop(index=k).reset_index(drop=True))))
+        for k in range(len(frame))
+    ]
+    # Two lagged rows go and one comes.
+    assert 5.0 < max(moved) <= allowed * (1 + 1e-6)
