@@ -1,4 +1,4 @@
-"""Curved effects under noise: curved-moments split by unit, its share of the budget, and what is learned from it."""
+"""Several modules: curved effects under noise, from units of curved-moments and their budget to what is learned."""
 
 from dataclasses import replace
 
