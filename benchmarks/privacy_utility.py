@@ -27,7 +27,8 @@ from feddbn.errors import DataError, UnitsWarning
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.scoring import score
-from feddbn.methods.simulation import simulate
+from feddbn.methods.simulation import SimulatedFederation, simulate
+from feddbn.runtime.noisy import PrivateFederation
 from feddbn.runtime.simulated.private import private_federation
 
 N_SITES, DELTA, FIRST_FRESH = 10, 1e-5, 200
@@ -45,6 +46,15 @@ COLUMNS = [
 ]
 
 
+def noisy_sites(
+    made: SimulatedFederation, epsilon: float, seed: int, curves: bool = False
+) -> PrivateFederation:
+    """Return the sites of a simulation with noise, which is drawn from another stream than the data."""
+    sites = {name: Site(name, site) for name, site in read_sites(made.sites).items()}
+    rng = np.random.default_rng([seed, 10_000])
+    return private_federation(sites, epsilon, DELTA, curves=curves, rng=rng)
+
+
 def one(n_recordings: int, epsilon: float, seed: int) -> dict[str, float]:
     """Return the scores of one private fit; a fit that says it has too little is an empty network."""
     made = simulate(
@@ -56,9 +66,7 @@ def one(n_recordings: int, epsilon: float, seed: int) -> dict[str, float]:
         mean_degree=4,
         random_state=seed,
     )
-    sites = {name: Site(name, site) for name, site in read_sites(made.sites).items()}
-    # The noise is drawn from another stream than the data.
-    private = private_federation(sites, epsilon, DELTA, rng=np.random.default_rng([seed, 10_000]))
+    private = noisy_sites(made, epsilon, seed)
     n_true = float((made.truth.W != 0).sum())
     row = {"recordings": n_recordings, "epsilon": epsilon, "seed": seed}
     try:

@@ -2,12 +2,15 @@
 
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 pytest.importorskip("cryptography")
 from feddbn.cli.main import app
 from feddbn.errors import NotEnoughSites
+from feddbn.federation.programs.private_moments import study_costs, study_noise_plan
 from support.owned_sites import NAMES, OwnedSites, make_study
 from support.study_files import as_toml
 
@@ -252,3 +255,38 @@ def test_impossible_questions_about_logs_are_one_sentence(sites, study, tmp_path
     done = run("audit", "verify", tmp_path / "south" / "data", "--peers", peers)
     assert "does not say whose logs these are; name the site with --site" in words(done)
     assert "There are no logs." in run("audit", "verify", tmp_path / "south" / "data").output
+
+
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+def test_curves_with_noise_are_priced_before_the_run_and_booked_by_it(tmp_path):
+    """Through the guards of real sites: policy, scope, noise and audit."""
+    pytest.importorskip("dp_accounting")
+    sites = OwnedSites(
+        tmp_path,
+        'tasks = ["moments", "unit-norms", "curved-moments"]\nfeatures = ["linear", "quadratic"]\nmax_epsilon = 30.0\n',
+    )
+    as_kits(tmp_path)
+    rng = np.random.default_rng(1)
+    for name in NAMES:
+        for k in range(40):
+            frame = pd.DataFrame(rng.normal(size=(10, 2)), columns=["u", "v"])
+            frame.to_csv(tmp_path / name / "data" / f"more-{k}.csv", index=False)
+    parameters = {"n_lags": 1, "features": "quadratic"}
+    study = make_study(parameters=parameters, privacy={"secure_aggregation": True, "epsilon": 20.0})
+    path = tmp_path / "curved.toml"
+    path.write_text(as_toml(study))
+    done, *_ = approve(sites, path)
+    costs = study_costs(study)
+    assert f"{costs['curved-moments']:.2g} for curved-moments; together 20, less than their sum" in words(
+        done
+    )
+    assert "the products of 8 columns of a row" in words(done)
+    sites.run(study)
+    entries = json.loads(run("site", "log", "--kit", tmp_path / "north", "--json").stdout)
+    sent = [entry for entry in entries if entry["event"] == "sent"]
+    assert [entry["task"] for entry in sent] == ["unit-norms", "moments", "unit-norms", "curved-moments"]
+    assert sent[-1]["epsilon"] == pytest.approx(20.0, rel=5e-3)
+    mu = [entry["noise_multiplier"] ** -2 for entry in sent]
+    plan = study_noise_plan(study)
+    assert sum(mu) == pytest.approx(plan.multiplier**-2)
+    assert mu[0] == mu[2]

@@ -44,6 +44,7 @@ COMMANDS = {
     "units": ["--seeds 1 --settings 18"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],
     "oneshot_against_dynotears": ["--seeds 2 --d 3 --n 60 --weak"],
+    "privacy_curves": ["--recordings 100 --epsilon 8 --seeds 0-0"],
     "privacy_overhead": ["curve {out}/cost.csv --sites 4", "plot {out}/cost.csv {out}/cost.svg"],
     "privacy_utility": [
         "run {out}/rows.csv --recordings 40 --epsilon 8 4 --seeds 0-0",

@@ -34,6 +34,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def read_study(path: Path) -> Study:
     """Return the study in a file, its method's parameters checked."""
+    from feddbn.federation.guards.study_size import check_noise_size
     from feddbn.federation.protocol.study import check_goal, check_noise, check_sites
     from feddbn.method_table import find_method
     from feddbn.runtime.deployed.settings import load_programs
@@ -49,6 +50,7 @@ def read_study(path: Path) -> Study:
         find_method(method, offered=True)
     check_goal(study)
     check_noise(study)
+    check_noise_size(study)
     check_sites(study)
     return study
 
@@ -71,9 +73,9 @@ def submit(
 
 
 def _tell_tasks(study: Study) -> None:
-    """Say which tasks of the study the sites' owners have to allow by name."""
+    """Say which tasks of the study the sites' owners have to allow by name, and what its noise costs."""
     from feddbn.federation.guards.study_scope import tasks_of
-    from feddbn.federation.guards.study_size import size_in_words
+    from feddbn.federation.guards.study_size import costs_in_words, size_in_words
     from feddbn.privacy.policy import SitePolicy
 
     unusual = [task for task in tasks_of(study) if task not in SitePolicy().tasks]
@@ -84,6 +86,8 @@ def _tell_tasks(study: Study) -> None:
         )
     if "curved-moments" in unusual:
         remark(f"note: {size_in_words(study)}.")
+    if study.privacy.epsilon is not None:
+        remark(f"note: {costs_in_words(study)}.")
     if study.goal == "select":
         remark(
             "note: every candidate is fitted once for each block; `max_rounds` of a site's policy counts the rounds of all "

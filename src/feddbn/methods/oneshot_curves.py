@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,13 +10,15 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
-from feddbn.errors import ParameterError
-from feddbn.federation.programs.curved_moments import MAPS
+from feddbn.errors import ParameterError, ResultWarning
+from feddbn.federation.programs.curved_moments import MAPS, features_of
 from feddbn.federation.programs.curved_oneshot import CurvedOutcome
 from feddbn.model.curves import Curve, Product
 
 __all__ = ["NO_SHAPES", "features_name", "named_features", "say_curves", "shapes_of"]
 
+# With fewer effective rows under noise curves miss a quarter of the edges and more (docs/nonlinear.md, Under noise).
+_ROWS_PER_COLUMN, _FEWEST_ROWS = 5.0, 200.0
 NO_SHAPES: dict[str, Any] = {}
 """What a linear network has beside its weights."""
 
@@ -39,12 +42,14 @@ def named_features(features: str | Callable[[FloatArray], FloatArray], d: int) -
 
 def features_name(curved: CurvedOutcome) -> str:
     """Return the choice of `features` that a network was learned with."""
-    part = curved.design.terms[1].basis.name
-    return next((name for name, its_part in MAPS.items() if its_part == part), part)
+    return features_of(curved.design.terms[1].basis.name)
 
 
 def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
-    """Return the curves and products of a network as `DBN` takes them."""
+    """Return the curves and products of a network as `DBN` takes them.
+
+    Under noise curves have no band: one that counts effective rows would be too narrow (docs/nonlinear.md, Under noise).
+    """
     origin, scale, basis = curved.design.origin, curved.design.scale, features_name(curved)
     curves = tuple(
         Curve(
@@ -55,7 +60,7 @@ def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
             scale[one.source],
             tuple(one.coefficients.tolist()),
             basis,
-            tuple(map(tuple, one.covariance.tolist())),
+            () if curved.is_noisy else tuple(map(tuple, one.covariance.tolist())),
         )
         for one in curved.network.curves
     )
@@ -74,8 +79,26 @@ def shapes_of(curved: CurvedOutcome) -> dict[str, Any]:
     return {"curves": curves, "products": products}
 
 
+def _say_few_rows(estimator: Any, curved: CurvedOutcome) -> None:
+    """Warn if noise has left so few effective rows for so many columns that curves and weak edges are missed."""
+    n, q = curved.told.moments.n, curved.design.q
+    if n >= max(_ROWS_PER_COLUMN * q, _FEWEST_ROWS):
+        return
+    others = (
+        "features='linear'" if curved.design.terms[1].basis.width == 1 else "features='quadratic' or 'linear'"
+    )
+    sentence = (
+        f"the noise leaves as much as {n:.0f} rows would tell about {q} columns of lines and curves: many edges and "
+        f"curves may be missed; use {others}, more recordings or a larger epsilon."
+    )
+    estimator.warnings_.append(sentence)
+    warnings.warn(sentence, ResultWarning, stacklevel=6)
+
+
 def say_curves(estimator: Any, curved: CurvedOutcome) -> None:
     """Say in `warnings_` what is curved, and why that was modelled if nobody asked for it."""
+    if curved.is_noisy:
+        _say_few_rows(estimator, curved)
     network = curved.network
     n_edges = int(np.count_nonzero(network.weights))
     what = f"{len(network.curves)} of {n_edges} edges are curved"

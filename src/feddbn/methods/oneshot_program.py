@@ -43,8 +43,8 @@ def may_find_curves(estimator: Any, federation: Federation) -> bool:
     is_answered = tasks is None or "curved-moments" in tasks
     if _is_curved(features) and not is_answered:
         raise ParameterError(
-            f"features={features!r} needs the task 'curved-moments', which this federation does not answer (noise "
-            "is fitted to moments of straight lines alone); use features='linear'."
+            f"features={features!r} needs the task 'curved-moments', which this federation does not answer; where sites "
+            "add noise use private_federation(..., curves=True), else features='linear'."
         )
     if isinstance(features, str) and features == "auto":
         return is_answered and estimator.search == "order" and are_looked_at(estimator, federation)

@@ -65,7 +65,8 @@ def report_outcome(
         outcome.nongaussian,
         learned.score,
     )
-    estimator.n_rounds_, estimator.n_samples_ = outcome.n_sums, int(outcome.moments.n)
+    estimator.n_rounds_ = outcome.n_sums
+    estimator.n_samples_ = int(outcome.moments.n if curved is None else curved.told.moments.n)
     estimator._say_treatment(outcome.asked)
     estimator._say_dependent(outcome.dependent)
     estimator.warnings_ += slow_warnings(outcome.moments, names, estimator._inputs)

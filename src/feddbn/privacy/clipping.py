@@ -66,7 +66,8 @@ def choose_clip(histogram: FloatArray, edges: FloatArray, sigma: float, quantile
     counts = np.where(histogram > 3 * sigma, histogram, 0.0)
     if not counts.any():
         raise DataError(
-            "the noisy histogram of norms is empty at this noise level; give the clipping bound instead."
+            "the noisy histogram of norms is empty at this noise level; use more recordings or a larger epsilon, or, for "
+            "straight lines, give the clipping bound instead."
         )
     cumulative = np.cumsum(counts)
     return float(edges[int(np.searchsorted(cumulative, quantile * cumulative[-1]))])

@@ -60,6 +60,9 @@ class ClipRule:
         Noise of this task relative to the plan's multiplier.
     is_count
         The entries of a unit's vector are never negative, as in a histogram.
+    n_answers
+        How often a run asks for it, each time with this noise. It tells what the run costs; what a site may give away is
+        held against its budget, however often it is asked.
     """
 
     bound: float | None = None
@@ -68,6 +71,7 @@ class ClipRule:
     total_weight: float = 1.0
     noise_factor: float = 1.0
     is_count: bool = False
+    n_answers: int = 1
 
     def __post_init__(self) -> None:
         for name in ("bound", "count_weight", "total_weight", "noise_factor"):

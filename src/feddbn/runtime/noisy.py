@@ -11,6 +11,7 @@ of a sum is spread: the threshold of secure aggregation, which is therefore fixe
 from __future__ import annotations
 
 from feddbn.errors import ParameterError
+from feddbn.federation.guards.study_size import check_noise_size
 from feddbn.federation.programs.deviation_shares import DeviationSharesQuestion, above_noise
 from feddbn.federation.programs.private_moments import (
     PrivateMoments,
@@ -99,4 +100,5 @@ class PrivateFederation:
 def noise_aware(federation: Federation, study: Study) -> PrivateFederation:
     """Return the federation that the method of a study with noise should ask: one that admits the noise."""
     check_noise(study)
+    check_noise_size(study)
     return PrivateFederation(federation, study_noise_plan(study), guaranteed_sites(study))

@@ -37,7 +37,7 @@ def test_norms_beyond_the_edges_go_into_the_last_bin():
 
 
 def test_bound_cannot_be_chosen_from_noise_alone():
-    with pytest.raises(DataError, match="empty at this noise level; give the clipping bound instead"):
+    with pytest.raises(DataError, match="empty at this noise level; use more recordings"):
         choose_clip(np.ones(5), norm_edges()[:5], 1.0)
     with pytest.raises(ParameterError, match=r"quantile must lie in \(0, 1\], got 0"):
         choose_clip(np.ones(5), norm_edges()[:5], 1.0, quantile=0)

@@ -25,6 +25,8 @@ __all__ = [
     "CURVE",
     "CURVE_KNOTS",
     "N_CURVES",
+    "N_SMOOTH",
+    "SMOOTH",
     "curve_features",
     "relative_variances",
     "square_features",
@@ -33,6 +35,8 @@ __all__ = [
 CURVE_KNOTS = (-2.4, -1.6, -0.95, -0.3, 0.3, 0.95, 1.6, 2.4)
 """Knots in public standard deviations: denser where values are."""
 N_CURVES = len(CURVE_KNOTS) - 2
+N_SMOOTH = 3
+"""As many of them, the smoothest, are asked for under noise: each column more makes the noise on all others larger."""
 SQUARE_REACH = 3.0
 """Beyond this many standard deviations a square stays what it is there."""
 
@@ -104,9 +108,14 @@ def _bending(knots: FloatArray) -> FloatArray:
     return np.asarray((step / 6 * (products[0] + 4 * products[1] + products[2])).sum(axis=0))
 
 
-CURVE, BEND = "curve", "bend"
-"""Names of the two maps in designs: what a spline, and what a square, has beside the value itself."""
+CURVE, SMOOTH, BEND = "curve", "smooth-curve", "bend"
+"""Names of maps in designs: what a spline, one without its rough functions, and a square have beside the value itself."""
 register_feature_map(
     FeatureMap(CURVE, lambda values, _: curve_features(values), lambda k: N_CURVES, False, False)
+)
+register_feature_map(
+    FeatureMap(
+        SMOOTH, lambda values, _: curve_features(values)[..., :N_SMOOTH], lambda k: N_SMOOTH, False, False
+    )
 )
 register_feature_map(FeatureMap(BEND, lambda values, _: square_features(values), lambda k: 1, False, False))

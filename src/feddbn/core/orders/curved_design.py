@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.curve_basis import CURVE, relative_variances
+from feddbn.core.designs.curve_basis import CURVE, SMOOTH, relative_variances
 from feddbn.core.designs.design import Design
 from feddbn.core.orders.learn_curved import node_effects
 from feddbn.core.orders.tokens import TokenRegressions, Tokens
@@ -64,8 +64,8 @@ def tokens_of(design: Design) -> Tokens:
     first = q + q * width
     products = tuple((first + k,) for k in range(len(design.products)))
     pairs = tuple((lag * d + a,) if a == b else (lag * d + a, lag * d + b) for a, b, lag in design.products)
-    is_spline = design.terms[1].basis.name == CURVE
-    expected = relative_variances() if is_spline else np.ones(width)
+    is_spline = design.terms[1].basis.name in (CURVE, SMOOTH)
+    expected = relative_variances()[:width] if is_spline else np.ones(width)
     prior = np.concatenate([np.ones(q), np.tile(expected, q), np.ones(len(products))])
     return Tokens(d, p, (*lines, *curves, *products), (*lines, *lines, *pairs), prior)
 

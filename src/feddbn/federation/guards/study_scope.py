@@ -48,10 +48,15 @@ def tasks_of(study: Study) -> tuple[str, ...]:
         return ()
     given = study.parameters
     if study.privacy.epsilon is not None:
-        # A bound that is given need not be looked for.
-        left_out = set() if study.privacy.clip is None else {"unit-norms"}
+        # A bound that is given need not be looked for; one for curved rows is never given.
+        left_out = set() if study.privacy.clip is None or study.has_curves else {"unit-norms"}
         scales = ("deviation-shares",) if given.get("spikes") == "remove" else ()
-        return *(task for task in method.tasks if task in _WITH_NOISE and task not in left_out), *scales
+        curved = ("curved-moments",) if study.has_curves else ()
+        return (
+            *(task for task in method.tasks if task in _WITH_NOISE and task not in left_out),
+            *scales,
+            *curved,
+        )
     further = method.further_tasks
     if _is_lagged_only(given):
         return tuple(task for task in further if task.startswith("feature"))

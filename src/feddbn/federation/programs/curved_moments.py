@@ -16,10 +16,10 @@ from functools import cached_property
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import CompleteSite
-from feddbn.core.designs.curve_basis import BEND, CURVE
+from feddbn.core.designs.complete import CompleteRows, CompleteSite
+from feddbn.core.designs.curve_basis import BEND, CURVE, SMOOTH
 from feddbn.core.designs.design import Basis, Design
-from feddbn.core.designs.filled import FilledSite
+from feddbn.core.designs.filled import FilledSite, off_nuisance
 from feddbn.core.designs.gram import recording_gram
 from feddbn.core.designs.nuisance import ONE_MEAN, RECORDING_MEANS
 from feddbn.core.designs.public_units import are_public_units, public_units
@@ -27,7 +27,9 @@ from feddbn.core.statistics.moments import Moments, sums_length
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.folds import training_site
-from feddbn.federation.protocol.question import Constant, array, text, wholes
+from feddbn.federation.programs.separate_units import require_separate_units
+from feddbn.federation.programs.statistics import row_sums
+from feddbn.federation.protocol.question import Constant, array, number, text, wholes
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import (
@@ -48,12 +50,25 @@ __all__ = [
     "curved_moments_program",
     "curved_recordings",
     "curved_site",
+    "features_of",
     "local_curved_moments",
+    "part_of",
 ]
 
 MAPS = {"spline": CURVE, "quadratic": BEND}
 """Which part of a design stands for which choice of `features`; a map of a user's own stands for itself."""
+_NOISY_MAPS = {**MAPS, "spline": SMOOTH}
 _SEED = 0
+
+
+def part_of(features: str, noisy: bool = False) -> str:
+    """Return which part of a design stands for a choice of `features`; under noise splines have fewer functions."""
+    return (_NOISY_MAPS if noisy else MAPS).get(features, features)
+
+
+def features_of(part: str) -> str:
+    """Inverse of `part_of`."""
+    return next((name for name in MAPS if part in (MAPS[name], _NOISY_MAPS[name])), part)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +76,7 @@ class CurvedMomentsQuestion(RowsQuestion):
     """Cross-products of the rows of one curved design.
 
     `basis` names the functions, `origin` and `scale` (d,) bring values to public standard deviations, `products` are
-    (first, second, lag), one after the other.
+    (first, second, lag), one after the other. `clip_bound` is the bound to which sites clip where they add noise.
     """
 
     name = "curved-moments"
@@ -71,6 +86,7 @@ class CurvedMomentsQuestion(RowsQuestion):
     origin: FloatArray = array("d")
     scale: FloatArray = array("d")
     products: tuple[int, ...] = wholes(0, 1_000_000, default=())
+    clip_bound: float | None = number(0.0, default=None)
 
     def check(self) -> None:
         """Origin and scale are on the public grid, and the design exists."""
@@ -90,15 +106,17 @@ class CurvedMomentsQuestion(RowsQuestion):
         """Functions and products are the study's."""
         super().check_scope(scope)
         asked = scope.parameters.get("features", "linear")
-        names = tuple(MAPS.values()) if asked == "auto" else (MAPS.get(asked, asked),)
+        names = tuple(MAPS.values()) if asked == "auto" else (part_of(str(asked), scope.unit is not None),)
         scope.require(self.basis in names, self.name, f"its functions are {self.basis!r}")
         wants = bool(scope.parameters.get("interactions", False))
         scope.require(wants or not self.products, self.name, "it multiplies variables")
+        has_meaning = self.clip_bound is None or scope.unit is not None
+        scope.require(has_meaning, self.name, "'clip_bound' has no meaning without noise")
 
     @property
     def feature_maps(self) -> tuple[str, ...]:
         """The choice of `features` that its functions stand for."""
-        return (next((name for name, part in MAPS.items() if part == self.basis), self.basis),)
+        return (features_of(self.basis),)
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -167,10 +185,12 @@ def curved_moments_program(
     features: str,
     center: str = "none",
     products: tuple[tuple[int, int, int], ...] = (),
+    noisy: bool = False,
 ) -> ServerProgram[CurvedMoments]:
     """Ask for the cross-products of a curved design; `plain` are the moments of the rows themselves.
 
-    Returns them as from as many rows as `plain` has: where cells are empty, fewer than there are.
+    Returns them as from as many rows as `plain` has: where cells are empty, fewer than there are. `noisy` sums have noise of
+    their own each, so these count as many rows as they are worth themselves.
     """
     d = len(variables)
     is_own = center == "recording"
@@ -181,16 +201,17 @@ def curved_moments_program(
         n_lags=n_lags,
         variables=variables,
         center=center,
-        basis=MAPS.get(features, features),
+        basis=part_of(features, noisy),
         origin=origin,
         scale=scale,
         products=tuple(number for product in products for number in product),
     )
     answer = yield Task(question)
     moments = Moments.from_sums(answer.value, question.curved.q)
-    share = plain.n / moments.n
+    n = moments.n if noisy else plain.n
+    scatter = moments.scatter * (n / moments.n)
     level = plain.mean[:d] if is_own else origin
-    return CurvedMoments(Moments(plain.n, moments.mean, moments.scatter * share), question, level)
+    return CurvedMoments(Moments(n, moments.mean, scatter), question, level)
 
 
 def curved_site(data: SiteData, question: CurvedMomentsQuestion) -> SiteData:
@@ -220,10 +241,27 @@ def _answer(here: Here, question: CurvedMomentsQuestion) -> tuple[SiteState, Flo
     return here.state, local_curved_moments(here, question).to_sums()
 
 
+def _units(here: Here, question: CurvedMomentsQuestion, unit: str) -> Iterator[FloatArray]:
+    question.require_variables(here.data)
+    require_separate_units(question, unit)
+    if unit == "row" and question.basis not in (*MAPS.values(), *_NOISY_MAPS.values()):
+        raise ParameterError(
+            f"features={question.basis!r}: functions of one's own may look at several rows; protect unit='recording'."
+        )
+    # Nothing is drawn here: that one recording's cells are drawn would change those of the next.
+    for recording in question.treated(here.data).recordings():
+        whole = CompleteRows(off_nuisance(recording, question.nuisance))
+        if unit == "row":
+            yield from row_sums(question.curved, whole)
+        else:
+            yield recording_gram(question.curved, whole).moments.to_sums()
+
+
 register_site_task(
     SiteTask(
         CurvedMomentsQuestion,
         one_by_one(_answer),
+        _units,
         length=lambda question: sums_length(question.curved.q),
     )
 )

@@ -58,7 +58,9 @@ class CurvedOutcome:
     network
         Weights and curves in the units of the data.
     told
-        The sum over curved rows that it was learned from.
+        The sum over curved rows that it was learned from; under noise it counts as fewer rows than there are.
+    is_noisy
+        Whether that sum carries noise.
     gain
         By how much the score is better than that of the best straight network; None if that was not compared.
     """
@@ -67,6 +69,7 @@ class CurvedOutcome:
     tokens: tuple[tuple[int, ...], ...]
     network: CurvedNetwork
     told: CurvedMoments
+    is_noisy: bool = False
     gain: float | None = None
 
     @property
@@ -107,7 +110,8 @@ def curved_program(
     n_sums += 1 + (checks is not None)
     outcome = OneShotOutcome(learned.learned, given.moments, n_lags, lag_scores, None, n_sums, asked)
     report = None if checks is None else _report(checks)
-    return outcome, report, _curved(outcome, learned, told)
+    curved = replace(_curved(outcome, learned, told), is_noisy=options.wishes.noisy)
+    return outcome, report, curved
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,13 @@ def _learned(
     if curves.interactions:
         products = products_to_ask(given.moments, len(variables), given.n_lags, given.limits)
     told = yield from curved_moments_program(
-        variables, given.n_lags, given.moments, curves.features, given.asked.center, products
+        variables,
+        given.n_lags,
+        given.moments,
+        curves.features,
+        given.asked.center,
+        products,
+        options.wishes.noisy,
     )
     return _network_of(told, variables, given.limits, options, rng), told
 
@@ -192,7 +202,7 @@ def _curved(
     outcome: OneShotOutcome, learned: CurvedLearned, told: CurvedMoments, gain: float | None = None
 ) -> CurvedOutcome:
     network = curved_network(in_data_units(told.moments, told.design), told.design, learned.tokens)
-    return CurvedOutcome(outcome, learned.tokens, network, told, gain)
+    return CurvedOutcome(outcome, learned.tokens, network, told, gain=gain)
 
 
 def auto_program(

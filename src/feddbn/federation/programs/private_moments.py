@@ -2,7 +2,8 @@
 
 A server program of two sums. The first is a noisy histogram of the units' norms, from which the bound is
 chosen; the second the clipped and noisy sums themselves. A low quantile is the right choice: halving the
-bound halves the noise, while shortening a recording's Gram matrix keeps its directions.
+bound halves the noise, while shortening a recording's Gram matrix keeps its directions. For curved effects it
+is run again, about the curved rows in the units that the first two sums told.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.curved_moments import CurvedMomentsQuestion
 from feddbn.federation.programs.deviation_shares import DeviationSharesQuestion
 from feddbn.federation.programs.unit_norms import UnitNormsQuestion
 from feddbn.federation.protocol.study import Study
@@ -24,6 +26,7 @@ from feddbn.privacy.policy import Unit
 from feddbn.privacy.secagg import usual_threshold
 
 __all__ = [
+    "CURVES_SHARE",
     "SPIKES_SHARE",
     "PrivateMoments",
     "guaranteed_sites",
@@ -35,6 +38,8 @@ __all__ = [
 
 SPIKES_SHARE = 0.1
 """Share of the budget that scales cost where far cells are to be left out."""
+CURVES_SHARE = 0.8
+"""Share of what bounds and scales leave that goes into the sum of curved rows; the rest tells their origin and scale."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,13 @@ def private_moments_plan(
     n_colluding: int = 0,
     bound_share: float = 0.1,
     spikes_share: float = 0.0,
+    curves_share: float = 0.0,
 ) -> NoisePlan:
     """Return the plan every site of the run uses.
 
-    `bound_share` of the budget (in mu^2) pays for choosing the bound where none is given, `spikes_share` for the scales
-    beyond which cells are left out; 0: none are.
+    `bound_share` of the budget (in mu^2) pays for choosing bounds where none is given, `spikes_share` for the scales
+    beyond which cells are left out, `curves_share` of what these leave for the sum of curved rows; 0: there is none. A bound
+    for curved rows is always chosen: they are in units that nobody knows before.
     """
     if not 0 < bound_share < 1:
         raise ParameterError(f"bound_share must lie strictly between 0 and 1, got {bound_share}.")
@@ -67,23 +74,33 @@ def private_moments_plan(
         raise ParameterError(
             f"spikes_share must be at least 0 and less than 1 - bound_share = {1 - bound_share:g}, got {spikes_share}."
         )
+    if not 0 <= curves_share < 1:
+        raise ParameterError(f"curves_share must be at least 0 and less than 1, got {curves_share}.")
     if spikes_share and unit != "recording":
         raise ParameterError(
             f"unit={unit!r}: spikes='remove' tells what is far by the rows around it; protect unit='recording', or use "
             "spikes='keep'."
         )
-    shares = {DeviationSharesQuestion.name: spikes_share}
-    if clip_bound is None:
-        shares["unit-norms"] = bound_share
-    rules = {
-        name: ClipRule(1.0, noise_factor=share**-0.5, is_count=True)
-        for name, share in shares.items()
-        if share
-    }
-    rules[task] = ClipRule(clip_bound, "gram", noise_factor=(1 - sum(shares.values())) ** -0.5)
+    n_bounds = (clip_bound is None) + (curves_share > 0)
+    rules, left = {}, 1.0
+    if spikes_share:
+        rules[DeviationSharesQuestion.name] = _counting(spikes_share)
+        left -= spikes_share
+    if n_bounds:
+        rules[UnitNormsQuestion.name] = _counting(bound_share, n_bounds)
+        left -= bound_share
+    rules[task] = ClipRule(clip_bound, "gram", noise_factor=(left * (1 - curves_share)) ** -0.5)
+    if curves_share:
+        rules[CurvedMomentsQuestion.name] = ClipRule(None, "gram", noise_factor=(left * curves_share) ** -0.5)
     # Gaussian releases compose by adding 1 / multiplier^2, so all of them together cost epsilon and no more.
-    multiplier = multiplier_for(epsilon - (len(rules) - 1) * SLACK, delta)
+    n_answers = sum(rule.n_answers for rule in rules.values())
+    multiplier = multiplier_for(epsilon - (n_answers - 1) * SLACK, delta)
     return NoisePlan(unit, multiplier, rules, n_colluding)
+
+
+def _counting(share: float, n_answers: int = 1) -> ClipRule:
+    """The rule of histograms in which a unit counts 1, for a share of the budget in all."""
+    return ClipRule(1.0, noise_factor=(share / n_answers) ** -0.5, is_count=True, n_answers=n_answers)
 
 
 def study_noise_plan(study: Study) -> NoisePlan:
@@ -91,7 +108,6 @@ def study_noise_plan(study: Study) -> NoisePlan:
     privacy = study.privacy
     if privacy.epsilon is None:
         raise ParameterError("privacy.epsilon: this study promises no noise, so it has no noise plan.")
-    share = SPIKES_SHARE if study.parameters.get("spikes") == "remove" else 0.0
     return private_moments_plan(
         "moments",
         privacy.unit,
@@ -99,14 +115,19 @@ def study_noise_plan(study: Study) -> NoisePlan:
         privacy.delta,
         privacy.clip,
         privacy.n_colluding,
-        spikes_share=share,
+        spikes_share=SPIKES_SHARE if study.parameters.get("spikes") == "remove" else 0.0,
+        curves_share=CURVES_SHARE if study.has_curves else 0.0,
     )
 
 
 def study_costs(study: Study) -> dict[str, float]:
-    """Return the epsilon of each answer that a study with noise asks for, by itself; together they cost what it promises."""
+    """Return the epsilon of each task that a study with noise asks for, by itself; together they cost what it promises."""
     plan, delta = study_noise_plan(study), study.privacy.delta
-    return {task: gaussian_epsilon(delta, plan.multiplier_of(task)) + SLACK for task in plan.rules}
+    counts = {task: rule.n_answers for task, rule in plan.rules.items()}
+    return {
+        task: gaussian_epsilon(delta, plan.multiplier_of(task) / n**0.5) + n * SLACK
+        for task, n in counts.items()
+    }
 
 
 def guaranteed_sites(study: Study) -> int:

@@ -28,6 +28,7 @@ from feddbn.core.statistics.missing import expected_moments, known_pairs
 from feddbn.core.statistics.moments import Moments, sums_length, upper_triangle
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.folds import training_site
+from feddbn.federation.programs.separate_units import require_separate_units
 from feddbn.federation.programs.trying import TryingQuestion
 from feddbn.federation.protocol.question import Constant, array, flag, number
 from feddbn.federation.protocol.rows import UNTREATED, RowsQuestion, Treatment
@@ -56,6 +57,7 @@ __all__ = [
     "moments_key",
     "prepare",
     "recording_moments",
+    "row_sums",
     "summary_of_moments",
     "summary_program",
     "training_parts",
@@ -230,22 +232,8 @@ def _shapes(data: SiteData) -> FloatArray:
 
 
 def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[FloatArray]:
-    """Refuses, by what is asked and never by what is there, all that would let one unit change another's vector."""
     question.require_variables(here.data)
-    if question.log_scales is not None or (question.limits is not None and question.own_limits):
-        raise ParameterError(
-            "scales of a site's own: one recording would change the rows of others, and noise is fitted to one alone; use "
-            "gains='none' and common limits."
-        )
-    is_mixing = {
-        "row_model": question.row_model is not None,
-        "abstain": question.abstain,
-        # A site without rows in a block would refuse, which tells something about them.
-        "fold": bool(question.fold),
-    }
-    if any(is_mixing.values()):
-        mixing = next(name for name, is_given in is_mixing.items() if is_given)
-        raise ParameterError(f"{mixing}: noise protects units of rows as they are; leave it out.")
+    require_separate_units(question, unit)
     if question.is_trying:
         raise ParameterError(
             f"try_degrees={question.try_degrees}: noise is fitted to one matrix of products, not more."
@@ -254,24 +242,18 @@ def _moment_units(here: Here, question: MomentsQuestion, unit: str) -> Iterator[
         raise ParameterError("known=True: noise is fitted to moments alone, not to what rows are worth.")
     if question.shape:
         raise ParameterError("shape=True: the shape of the data has no bound to which noise could be fitted.")
-    if unit == "row":
-        if question.limits is not None:
-            raise ParameterError(
-                "limits: what is far is told by the rows around it; protect unit='recording'."
-            )
-        if question.design.nuisance.scope != "all":
-            raise ParameterError(
-                "center='recording' mixes the rows of a recording; protect unit='recording'."
-            )
-        for recording in training_parts(here.data, question):
-            for rows in design_rows(question.design, CompleteRows(recording).blocks()):
-                for row in rows.values:
-                    yield Moments.of_rows(row[None]).to_sums(question.origin)
-        return
-    if unit != "recording":
-        raise ParameterError(f"unit={unit!r} is not known; choose 'recording' or 'row'.")
     for recording in training_parts(here.data, question):
-        yield recording_moments(question.design, recording, question.row_model).to_sums(question.origin)
+        if unit == "row":
+            yield from row_sums(question.design, CompleteRows(recording), question.origin)
+        else:
+            yield recording_moments(question.design, recording, None).to_sums(question.origin)
+
+
+def row_sums(design: Design, recording: Recording, origin: FloatArray | None = None) -> Iterator[FloatArray]:
+    """Yield what each row of a recording adds to a sum of moments."""
+    for rows in design_rows(design, recording.blocks()):
+        for row in rows.values:
+            yield Moments.of_rows(row[None]).to_sums(origin)
 
 
 def _summary_answer(here: Here, question: SummaryQuestion) -> tuple[SiteState, FloatArray]:

@@ -50,8 +50,9 @@ class UnitNormsQuestion(Question):
         """A histogram shows single units, so it leaves with noise only, for the unit that the noise protects."""
         scope.require(scope.unit is not None, self.name, "norms of units are told only with noise")
         scope.require(self.unit == scope.unit, self.name, f"the noise protects each {scope.unit}")
-        is_usual = self.of.name == "moments" and self.norm == "gram"
+        is_usual = self.of.name in ("moments", "curved-moments") and self.norm == "gram"
         scope.require(is_usual, self.name, "it is about norms of moments")
+        scope.check_task(self.of.name)
         self.of.check_scope(scope)
 
     @property

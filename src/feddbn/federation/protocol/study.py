@@ -145,6 +145,11 @@ class Study(Strict):
         value = self.parameters.get("n_lags")
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
+    @property
+    def has_curves(self) -> bool:
+        """Whether its parameters name functions that effects may have beside straight lines."""
+        return self.parameters.get("features", "linear") not in ("linear", "auto")
+
     def to_json(self) -> str:
         """Return the canonical text: equal studies give equal text."""
         values = self.model_dump(mode="json")
@@ -347,24 +352,22 @@ def check_goal(study: Study) -> None:
 
 
 def check_noise(study: Study) -> None:
-    """Refuse a study that promises noise with a method whose sums sites do not protect by noise."""
-    if study.privacy.epsilon is not None and not study_method(study.method).takes_noise:
+    """Refuse a study that promises noise and asks for sums that sites do not protect by noise."""
+    if study.privacy.epsilon is None:
+        return
+    if not study_method(study.method).takes_noise:
         able = ", ".join(name for name in study_methods() if _METHODS[name].takes_noise) or "no method"
         raise ParameterError(
             f"privacy.epsilon: method {study.method!r} asks for sums that carry no noise; use {able}, or "
             "remove epsilon."
         )
-    features = study.parameters.get("features", "linear")
-    if study.privacy.epsilon is not None and features not in ("linear", "auto"):
-        raise ParameterError(
-            f"privacy.epsilon: features = {features!r} asks for sums that carry no noise; use features = 'linear', or remove "
-            "epsilon."
-        )
-    if (
-        study.privacy.epsilon is not None
-        and study.privacy.unit == "row"
-        and study.parameters.get("spikes") == "remove"
-    ):
+    for name in ("smoothing", "center_by"):
+        if study.parameters.get(name) is not None:
+            raise ParameterError(
+                f"privacy.epsilon: {name} = {study.parameters[name]!r} asks for sums that carry no noise; remove {name}, or "
+                "remove epsilon."
+            )
+    if study.privacy.unit == "row" and study.parameters.get("spikes") == "remove":
         raise ParameterError(
             "privacy.unit: it is 'row', but spikes = 'remove' tells what is far by the rows around it; use unit = "
             "'recording', or spikes = 'keep'."

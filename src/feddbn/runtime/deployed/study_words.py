@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from feddbn.data.checks import summary
 from feddbn.errors import FeddbnError
 from feddbn.federation.guards.study_scope import tasks_of
-from feddbn.federation.guards.study_size import size_in_words
+from feddbn.federation.guards.study_size import costs_in_words, size_in_words
 from feddbn.federation.protocol.greeting import chosen_variables
 from feddbn.federation.protocol.site import site_task
 from feddbn.federation.protocol.study import Attendance, Privacy, Study
@@ -35,6 +35,7 @@ def study_in_words(study: Study, settings: SiteSettings) -> list[tuple[str, str]
     more = ", ".join(f"{name} = {value}" for name, value in how.items())
     values = ", ".join(f"{name} = {value}" for name, value in study.parameters.items())
     tasks = [(f"asks for {task}", _told(task)) for task in tasks_of(study)]
+    costs = [] if study.privacy.epsilon is None else [("noise costs", costs_in_words(study))]
     units = ", ".join(f"{name} in {unit}" for name, unit in study.units.items())
     return [
         ("study", study.name),
@@ -49,6 +50,7 @@ def study_in_words(study: Study, settings: SiteSettings) -> list[tuple[str, str]
         ("size", size_in_words(study, read_policy(settings.policy))),
         ("sites", _listed(study.sites)),
         ("privacy", _privacy(study.privacy)),
+        *costs,
         ("missing sites", _attendance(study.attendance)),
         ("digest", study.digest),
     ]

@@ -8,7 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from feddbn.federation.guards.noise import DpGuard
-from feddbn.federation.programs.private_moments import SPIKES_SHARE, private_moments_plan
+from feddbn.federation.programs.private_moments import (
+    CURVES_SHARE,
+    SPIKES_SHARE,
+    private_moments_plan,
+)
 from feddbn.federation.protocol.site import Site
 from feddbn.privacy.policy import Unit
 from feddbn.privacy.secagg import DEFAULT_MIN_SITES, usual_threshold
@@ -26,29 +30,40 @@ def private_federation(
     unit: Unit = "recording",
     clip: float | None = None,
     spikes: bool = False,
+    curves: bool = False,
     n_colluding: int = 1,
     min_sites: int = DEFAULT_MIN_SITES,
     rng: np.random.Generator | None = None,
 ) -> PrivateFederation:
-    """Return a federation of sites in this process with noise and masks: each sum of moments is
-    (epsilon, delta)-differentially private for each unit, and nobody sees more than the sum.
+    """Return a federation of sites in this process with noise and masks: all that a fit asks for is together
+    (epsilon, delta)-differentially private for each unit, and nobody sees more than sums.
 
     Parameters
     ----------
     sites
         The sites; each keeps its guards and gains one that clips, adds noise and refuses a second release.
     clip
-        Bound on a unit's vector; None chooses it from a noisy histogram, for a tenth of the budget.
+        Bound on a unit's vector of moments; None chooses it from a noisy histogram, for a tenth of the budget.
     spikes
         Whether a tenth of the budget goes into robust scales, so that methods with spikes="remove" can leave far cells
         out; units are recordings then.
+    curves
+        Whether most of the budget goes into the sum of curved rows, for `OneShotDBN` with other `features` than "linear".
     n_colluding
         Sites that may tell the server their own share of the noise; in a study at least 1, since each site knows its own.
     rng
         Source of the noise, for tests and benchmarks; None takes the operating system's randomness.
     """
-    share = SPIKES_SHARE if spikes else 0.0
-    plan = private_moments_plan("moments", unit, epsilon, delta, clip, n_colluding, spikes_share=share)
+    plan = private_moments_plan(
+        "moments",
+        unit,
+        epsilon,
+        delta,
+        clip,
+        n_colluding,
+        spikes_share=SPIKES_SHARE if spikes else 0.0,
+        curves_share=CURVES_SHARE if curves else 0.0,
+    )
     sources = [os.urandom] * len(sites) if rng is None else [one.bytes for one in rng.spawn(len(sites))]
     guarded = {
         name: Site(name, site.data, (*site.guards, DpGuard(plan, source, epsilon, delta)))

@@ -30,6 +30,13 @@ def study(method="oneshot", parameters=None, **more):
         ("oneshot", {"center_by": "recording"}, {}, "feature-scale feature-moments"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "moments unit-norms"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "moments"),
+        (
+            "oneshot",
+            {"features": "spline"},
+            {"privacy": {"epsilon": 1.0, "clip": 2.0}},
+            "moments unit-norms curved-moments",
+        ),
+        ("oneshot", {"features": "auto"}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "moments"),
         ("oneshot", PLAIN, {"goal": "confidence"}, "moments residual-checks bootstrap-moments"),
         (
             "oneshot",

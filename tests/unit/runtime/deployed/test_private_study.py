@@ -14,6 +14,7 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import NotEnoughSites, ParameterError
 from feddbn.federation.guards.noise import DpGuard, Promise
+from feddbn.federation.guards.study_scope import tasks_of
 from feddbn.federation.programs.private_moments import guaranteed_sites, study_noise_plan
 from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuestion
 from feddbn.federation.protocol.endpoint import SiteEndpoint
@@ -31,7 +32,7 @@ from feddbn.runtime.noisy import PrivateFederation, noise_aware
 from feddbn.runtime.simulated.secure import secure_federation
 from support.faults import Fault, FaultyExchange, LocalExchange, MemoryJournal, MemoryStore
 
-pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 MADE = simulate(d=4, n_sites=5, n_samples=19 * 100, n_recordings=20, mean_degree=2, random_state=3)
 DATA = read_sites(MADE.sites)
 NAMES = tuple(sorted(DATA))
@@ -87,11 +88,23 @@ def in_process(study):
     return PrivateFederation(secure, study_noise_plan(study), n_guaranteed)
 
 
-@pytest.mark.parametrize(("clip", "spikes"), [(None, "auto"), (60.0, "auto"), (60.0, "remove")])
-def test_a_deployed_study_with_noise_gives_the_network_of_the_same_noise_in_process(clip, spikes):
-    study = make_study(clip=clip, epsilon=8.0, parameters={"n_lags": 1, "spikes": spikes})
-    asked = {"deviation-shares"} if spikes == "remove" else set()
-    assert set(study_noise_plan(study).rules) == {"moments"} | asked | (set() if clip else {"unit-norms"})
+CURVED = {"curved-moments", "unit-norms"}
+
+
+@pytest.mark.parametrize(
+    ("clip", "parameters", "asked"),
+    [
+        (None, {"spikes": "auto"}, {"unit-norms"}),
+        (60.0, {"spikes": "auto"}, set()),
+        (60.0, {"spikes": "remove"}, {"deviation-shares"}),
+        (None, {"features": "quadratic"}, CURVED),
+        (60.0, {"features": "quadratic", "spikes": "remove"}, CURVED | {"deviation-shares"}),
+    ],
+)
+def test_a_deployed_study_with_noise_gives_the_network_of_the_same_noise_in_process(clip, parameters, asked):
+    study = make_study(clip=clip, epsilon=8.0, parameters={"n_lags": 1, **parameters})
+    assert set(study_noise_plan(study).rules) == {"moments"} | asked
+    assert set(tasks_of(study)) == {"moments"} | asked
     expected = study_method("oneshot").run(study.parameters, in_process(study))
     found, received = run_study(coordinator_of(study), study)
     assert received == NAMES
