@@ -154,3 +154,19 @@ def test_residuals_of_curves_are_looked_at():
     rng = np.random.default_rng(0)
     tails = {"s": rng.standard_t(2.2, size=(900, 3))}
     assert "tails" in OneShotDBN(features="spline", spikes="keep").fit(tails).residuals_.violations
+
+
+@pytest.mark.slow
+def test_skewed_noise_that_turned_an_edge_is_no_curve():
+    # The linear fit has an edge turned round here, so residuals bend, and Gaussian evidence alone would be for curves.
+    fed = feddbn.simulate(
+        d=8,
+        n_sites=8,
+        n_samples=1600,
+        mean_degree=2.5,
+        lag_degree=1,
+        noise="exponential",
+        mess={"unequal-noise": None},
+        random_state=1003,
+    )
+    assert OneShotDBN().fit(fed.sites).features_ == "linear"

@@ -21,7 +21,7 @@ from feddbn.core.orders.learn import LearnOptions, choose_lags
 from feddbn.core.orders.learn_curved import CurvedLearned, learn_curved, straight_score
 from feddbn.core.orders.tokens import TokenRegressions
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.residual_checks import ResidualChecks, violations
+from feddbn.core.statistics.residual_checks import ResidualChecks, information_of_shape, violations
 from feddbn.federation.programs.checked_oneshot import checked_oneshot_program
 from feddbn.federation.programs.curved_checks import curved_checks_program
 from feddbn.federation.programs.curved_moments import CurvedMoments, curved_moments_program
@@ -228,10 +228,14 @@ def auto_program(
         has_curves = any(t >= n_lines for parents in learned.tokens for t in parents)
         if gain < CLEAR_GAIN or not has_curves:
             return outcome, None
-        outcome = replace(outcome, learned=learned.learned, nongaussian=None)
         if outcome.n_lags:
-            checks = yield from _checked(told, learned, variables, options, given.asked)
+            then = yield from _checked(told, learned, variables, options, given.asked)
             outcome = replace(outcome, n_sums=outcome.n_sums + 1)
+            gain -= 2 * given.moments.n * (information_of_shape(checks) - information_of_shape(then))
+            checks = then
+            if gain < CLEAR_GAIN:
+                return outcome, None
+        outcome = replace(outcome, learned=learned.learned, nongaussian=None)
         taken.append(_curved(outcome, learned, told, gain))
         return outcome, _report(checks)
 
