@@ -14,11 +14,13 @@ import numpy as np
 from scipy.special import chdtrc
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.statistics.residual_checks import LARGEST_RESIDUAL, largest_z_p
+from feddbn.core.statistics.residual_checks import LARGEST_RESIDUAL, ResidualChecks, largest_z_p
 
-__all__ = ["CurvatureSums", "curvature_p"]
+__all__ = ["CurvatureSums", "curvature_p", "information_of_shape"]
 
 _REACH = 3.0
+_EXPONENTIAL_INFORMATION = 0.419
+"""Half the log of 2 pi e less the entropy of an exponential with variance 1."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +69,12 @@ def curvature_p(sums: CurvatureSums, support: BoolArray, before: BoolArray) -> f
     edges, others = z[:, support & before], z[:, before]
     overall = float(chdtrc(edges.size, float((edges**2).sum()))) if edges.size else 1.0
     return min(1.0, 2.0 * min(overall, largest_z_p(others)))
+
+
+def information_of_shape(checks: ResidualChecks) -> float:
+    """By how much residuals are less random than Gaussian ones of their variances, per row: what a shape of noise explains.
+
+    Negentropy to fourth order, ``skewness^2 / 12 + (kurtosis - 3)^2 / 48`` a variable, at most that of an exponential.
+    """
+    each = checks.skewness**2 / 12 + (checks.kurtosis - 3) ** 2 / 48
+    return float(np.minimum(each, _EXPONENTIAL_INFORMATION).sum())

@@ -33,7 +33,6 @@ __all__ = [
     "ResidualSums",
     "check_residuals",
     "echo_weights",
-    "information_of_shape",
     "largest_z_p",
     "residual_sums",
     "sums_length",
@@ -47,8 +46,6 @@ LEVEL = 0.001
 MEMORY_LEVEL = 0.01
 """The same for memory, whatever its size: its p-value is too large by several times where nothing is wrong."""
 _LEAST_VARIANCE = 1e-6
-_EXPONENTIAL_INFORMATION = 0.419
-"""Half the log of 2 pi e less the entropy of an exponential with variance 1."""
 _ENOUGH_PAIRS = 30
 _LARGE_INFLATION = 1.25
 _LARGE_ARCH = 0.15
@@ -249,16 +246,6 @@ def violations(checks: ResidualChecks) -> tuple[str, ...]:
         "curvature": checks.curvature_p < LEVEL,
     }
     return tuple(name for name, is_found in found.items() if is_found)
-
-
-def information_of_shape(checks: ResidualChecks) -> float:
-    """By how much the residuals are less random than Gaussian ones of their variances, per row (negentropy, in nats).
-
-    To third and fourth order, ``skewness^2 / 12 + (kurtosis - 3)^2 / 48`` for each variable, and not more than an exponential
-    has: the expansion overstates large ones. A model whose noise has a shape explains by that much more than its variances say.
-    """
-    each = checks.skewness**2 / 12 + (checks.kurtosis - 3) ** 2 / 48
-    return float(np.minimum(each, _EXPONENTIAL_INFORMATION).sum())
 
 
 def echo_weights(W: FloatArray, A: FloatArray, variances: FloatArray, n_back: int) -> FloatArray:

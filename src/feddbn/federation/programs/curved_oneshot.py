@@ -20,8 +20,9 @@ from feddbn.core.orders.interactions import products_to_ask
 from feddbn.core.orders.learn import LearnOptions, choose_lags
 from feddbn.core.orders.learn_curved import CurvedLearned, learn_curved, straight_score
 from feddbn.core.orders.tokens import TokenRegressions
+from feddbn.core.statistics.curvature import information_of_shape
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.residual_checks import ResidualChecks, information_of_shape, violations
+from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.federation.programs.checked_oneshot import checked_oneshot_program
 from feddbn.federation.programs.curved_checks import curved_checks_program
 from feddbn.federation.programs.curved_moments import CurvedMoments, curved_moments_program
