@@ -98,7 +98,12 @@ class NodeSteps:
 
 
 def fit_node(
-    grams: SegmentGrams, node: int, candidates: Sequence[int], required: Sequence[int], price: float
+    grams: SegmentGrams,
+    node: int,
+    candidates: Sequence[int],
+    required: Sequence[int],
+    price: float,
+    unchanged: tuple[int, int] | None = None,
 ) -> NodeSteps:
     """Return the best steps of one node that are found.
 
@@ -110,8 +115,10 @@ def fit_node(
         Those of them that are parents in every segment.
     price
         Of every column and every further variance.
+    unchanged
+        (column, segment): no difference of that column at the beginning of that segment.
     """
-    pool = _Pool(grams, node, candidates, required)
+    pool = _Pool(grams, node, candidates, required, unchanged)
     variances = np.full(len(grams.n), grams.products[:, node, node].sum() / grams.n.sum())
     chosen = list(pool.always)
     best: NodeSteps | None = None
@@ -129,17 +136,27 @@ class _Pool:
     """The columns a node may have."""
 
     def __init__(
-        self, grams: SegmentGrams, node: int, candidates: Sequence[int], required: Sequence[int]
+        self,
+        grams: SegmentGrams,
+        node: int,
+        candidates: Sequence[int],
+        required: Sequence[int],
+        unchanged: tuple[int, int] | None,
     ) -> None:
         self.grams, self.node = grams, node
         n_segments, constant = len(grams.n), grams.products.shape[1] - 1
         runs = [(a, b) for a in range(n_segments) for b in range(a + 1, n_segments + 1)]
         self.columns = [(constant, a, n_segments) for a in range(n_segments)]
         self.columns += [(m, a, b) for m in candidates for a, b in runs]
+        if unchanged is not None:
+            still, start = unchanged
+            self.columns = [(m, a, b) for m, a, b in self.columns if m != still or start not in (a, b)]
         whole = {(m, 0, n_segments) for m in (constant, *required)}
         self.always = [k for k, column in enumerate(self.columns) if column in whole]
         self.m = np.array([m for m, _, _ in self.columns])
-        self.acts = np.array([[a <= s < b for s in range(n_segments)] for _, a, b in self.columns], dtype=float)
+        self.acts = np.array(
+            [[a <= s < b for s in range(n_segments)] for _, a, b in self.columns], dtype=float
+        )
 
     def select(self, variances: FloatArray, chosen: list[int], price: float) -> list[int]:
         """Add, remove and exchange columns while that pays."""

@@ -27,7 +27,7 @@ from feddbn.core.orders.orientation import STRONG_EVIDENCE
 from feddbn.core.orders.search import NoiseVariance, OrderSearch
 from feddbn.core.statistics.moments import Moments
 
-__all__ = ["ChangeOptions", "Changing", "learn_changes", "merged", "range_costs"]
+__all__ = ["ChangeOptions", "Changing", "fit_without", "learn_changes", "merged", "range_costs"]
 
 _MOST_DEALS = 4
 _KINDS: tuple[NoiseVariance, ...] = ("equal", "free")
@@ -101,7 +101,8 @@ def range_costs(
 ) -> FloatArray:
     """(B + 1, B + 1) score of the best network found on each range of blocks; infinite where it is too short.
 
-    All of them are within the best order of all blocks: any order can hold any network, some with more edges.
+    All blocks together never are. Networks are within the best order of all blocks: any order can hold any network, some
+    with more edges.
     """
     n_blocks, q = len(blocks), blocks[0].q
     n_lags = q // d - 1
@@ -112,7 +113,7 @@ def range_costs(
         total = Moments.empty(q)
         for b in range(a + 1, n_blocks + 1):
             total = total.merge(blocks[b - 1])
-            if total.n >= shortest:
+            if total.n >= shortest or b - a == n_blocks:
                 search = OrderSearch(total, d, n_lags, constraints, criterion, "free")
                 cost[a, b] = search.select_edges(start, criterion).score
     return cost
@@ -143,6 +144,25 @@ def learn_changes(
         # A cut that nothing differs at was only in the way.
         best = _settled(blocks, d, used, constraints, options, rng)
     return replace(best, scores=tuple(scores))
+
+
+def fit_without(
+    found: Changing, node: int, column: int, segment: int, constraints: EdgeConstraints, criterion: Criterion
+) -> NodeSteps:
+    """What a node has if one column may not be different at the beginning of a segment."""
+    d = len(found.nodes)
+    earlier = frozenset(found.order[: found.order.index(node)])
+    price = criterion.c * float(np.log(found.grams.n.sum()))
+    return fit_node(found.grams, node, *_candidates(node, earlier, d, constraints), price, (column, segment))
+
+
+def _candidates(
+    j: int, earlier: frozenset[int], d: int, constraints: EdgeConstraints
+) -> tuple[list[int], list[int]]:
+    """Columns that may be parents of a node after others, and those that must be."""
+    allowed, required = constraints.allowed[:, j], constraints.required[:, j]
+    may = [m for m in np.flatnonzero(allowed).tolist() if m >= d or m in earlier]
+    return may, np.flatnonzero(required).tolist()
 
 
 def _used(found: Changing) -> Cuts:
@@ -204,10 +224,8 @@ class _Fits:
 
     def _node(self, j: int, earlier: frozenset[int], log_n: float) -> NodeSteps:
         if (j, earlier) not in self._known:
-            allowed, required = self.constraints.allowed[:, j], self.constraints.required[:, j]
-            may = [m for m in np.flatnonzero(allowed).tolist() if m >= self.d or m in earlier]
-            must = np.flatnonzero(required).tolist()
-            self._known[j, earlier] = fit_node(self.grams, j, may, must, self.options.criterion.c * log_n)
+            given = _candidates(j, earlier, self.d, self.constraints)
+            self._known[j, earlier] = fit_node(self.grams, j, *given, self.options.criterion.c * log_n)
         return self._known[j, earlier]
 
     def improved(self, best: Changing) -> Changing:

@@ -1,9 +1,11 @@
 """The best cuts of a row of blocks, by dynamic programming over the costs of ranges.
 
-    minimise  sum of cost[a, b] over consecutive ranges of blocks a..b-1    for every number of cuts
+minimise  sum of cost[a, b] over consecutive ranges of blocks a..b-1    for every number of cuts
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,7 +20,7 @@ Cuts = tuple[int, ...]
 def ranges_of(cuts: Cuts, n_blocks: int) -> list[tuple[int, int]]:
     """First block and the block after the last, of every range."""
     edges = (0, *cuts, n_blocks)
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def best_partitions(cost: FloatArray, most_cuts: int) -> list[tuple[Cuts, float]]:
