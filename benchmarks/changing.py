@@ -24,7 +24,7 @@ LOW, HIGH, LAG_SCALE = 0.3, 0.6, 0.7
 
 @dataclass(frozen=True)
 class Switching:
-    """Networks one after the other: (S, d, d) within a moment, (S, d, d) at lag 1, (S, d) variances; first rows; (S, d) levels."""
+    """Networks one after the other: (S, d, d) within a moment and at lag 1; first rows; (S, d) variances and levels."""
 
     W: FloatArray
     A: FloatArray
@@ -34,9 +34,14 @@ class Switching:
 
 
 def draw_switching(
-    rng: np.random.Generator, n_changes: int, n_edges: int = 4, variances: bool = False
+    rng: np.random.Generator,
+    n_changes: int,
+    n_edges: int = 4,
+    *,
+    variances: bool = False,
+    levels: bool = False,
 ) -> Switching:
-    """Draw networks of which `n_edges` edges, or only noise variances, change at each of `n_changes` rows."""
+    """Draw networks of which `n_edges` edges, or only noise variances or levels, change at each of `n_changes` rows."""
     order = rng.permutation(D)
     rank = np.argsort(order)
     while True:
