@@ -194,9 +194,9 @@ _ROWS = (
         module="feddbn.methods.changing",
         label="ChangingDBN",
         summary="one network that changes at some moments",
-        assumes="linear effects; one network for all sites at every moment; few changes, at the same row of the recordings of all "
-        "sites; one order of causes throughout",
-        reveals="its part of a first look and of sums of second moments, one over all rows and one for each of some 24 "
+        assumes="linear effects; one network for all sites at every moment; few changes, in all recordings at the same "
+        "row; one order of causes throughout",
+        reveals="its part of a first look and of sums of second moments, one over all rows and one for each of about 24 "
         "blocks",
         rounds="4",
         gives="one network per segment (`dbns_by_segment_`), `changes_` (which edges, when, from, to), `variance_changes_`; "

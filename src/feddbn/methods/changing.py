@@ -14,12 +14,13 @@ from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.block_moments import is_block_length
 from feddbn.federation.programs.changing import changing_program
 from feddbn.federation.programs.oneshot import OneShotOptions
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.changing_report import report_changes
-from feddbn.methods.parameters import Rule, a_federation, edges, number, whole, word
+from feddbn.methods.parameters import Rule, a_federation, edges, nothing, number, whole, word
 from feddbn.methods.treated import TREATMENT_RULES, wishes_of
 from feddbn.model.dbn import DBN
 
@@ -40,7 +41,8 @@ class ChangingDBN(DBNEstimator):
     n_lags
         Number of lags.
     block_rows
-        Rows of a recording in a block, or "auto": about 24 blocks. Changes are found to within a block.
+        Rows of a recording in a block, a power of two (so that no two studies differ by a few rows), or "auto": about 24
+        blocks. Changes are found to within a block.
     max_changes
         Most changes that are looked for.
     noise_variance
@@ -112,7 +114,7 @@ class ChangingDBN(DBNEstimator):
         "spikes": TREATMENT_RULES["spikes"],
         "missing": word("drop"),
         "on_disagreement": word("exclude", "warn", "ignore"),
-        "random_state": whole(0),
+        "random_state": whole(0) | nothing(),
         "federation": a_federation(),
     }
 
@@ -134,7 +136,7 @@ class ChangingDBN(DBNEstimator):
         spikes: str = "auto",
         missing: str = "drop",
         on_disagreement: str = "exclude",
-        random_state: int = 0,
+        random_state: int | None = 0,
         federation: Federation | None = None,
     ) -> None:
         self.n_lags = n_lags
@@ -154,6 +156,15 @@ class ChangingDBN(DBNEstimator):
         self.on_disagreement = on_disagreement
         self.random_state = random_state
         self.federation = federation
+
+    def check_parameters(self) -> None:
+        """Refuse arguments that cannot be."""
+        super().check_parameters()
+        if not isinstance(self.block_rows, str) and not is_block_length(int(self.block_rows)):
+            near = 2 ** round(float(np.log2(self.block_rows)))
+            raise ParameterError(
+                f"block_rows={self.block_rows} must be a power of two, for example {near}, or 'auto'."
+            )
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None

@@ -215,7 +215,7 @@ class _Pool:
             variances = then
         fit = float(self.grams.n @ np.log(then))
         score = fit + price * (len(chosen) + len(cuts))
-        columns = tuple(self.columns[k] for k in sorted(chosen))
+        columns = tuple(sorted(self.columns[k] for k in chosen))
         return NodeSteps(weights, columns, then, cuts, rss, score)
 
     def _rss(self, weights: FloatArray) -> FloatArray:

@@ -32,10 +32,25 @@ from feddbn.federation.protocol.site import (
 )
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["MOST_TIME_BLOCKS", "BlockMomentsQuestion", "block_moments_program", "rows_of_blocks"]
+__all__ = [
+    "MOST_TIME_BLOCKS",
+    "BlockMomentsQuestion",
+    "block_moments_program",
+    "is_block_length",
+    "rows_of_blocks",
+]
 
 MOST_TIME_BLOCKS = 60
 """With many blocks each has few rows, and all ranges of them are learned from."""
+
+
+def is_block_length(n_rows: int) -> bool:
+    """Whether blocks may have this many rows: a power of two.
+
+    Any two such lengths cut time so that what differs between their blocks is whole blocks of the shorter one. By other
+    lengths two studies would differ by a row.
+    """
+    return n_rows > 0 and n_rows & (n_rows - 1) == 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +67,8 @@ class BlockMomentsQuestion(RowsQuestion):
     def check(self) -> None:
         """Blocks are of all rows that are complete."""
         super().check()
+        if not is_block_length(self.block_rows):
+            raise self.wrong(f"'block_rows' is {self.block_rows}, but it must be a power of two")
         if self.fold:
             raise self.wrong("'fold' has no meaning: blocks are of all rows")
         if self.row_model is not None:

@@ -36,7 +36,7 @@ from feddbn.federation.protocol.task import ServerProgram
 __all__ = ["USUAL_BLOCKS", "ChangingOutcome", "changing_program"]
 
 USUAL_BLOCKS = 24
-"""So many blocks are made where their length is left to the data."""
+"""About so many blocks, 17 to 34, are made where their length is left to the data."""
 _SHORTEST_BLOCKS = 3
 """A change within a block makes that block a mixture of two networks; in a segment of this many it does not pass for one."""
 _SHORTEST_ROWS = 4.0
@@ -121,13 +121,14 @@ def changing_program(
 
 def _blocks(length: float, given: int | None, n_lags: int) -> tuple[int, int]:
     """Rows of a block, and how many blocks there are."""
-    size = max(int(np.ceil(length / USUAL_BLOCKS)), n_lags + 1) if given is None else given
+    usual = max(length / USUAL_BLOCKS, n_lags + 1.0)
+    size = 2 ** round(float(np.log2(usual))) if given is None else given
     # What is left at the end belongs to the last block.
     n_blocks = max(int(length / size + 1e-6), 1)
     if n_blocks > MOST_TIME_BLOCKS:
         raise ParameterError(
             f"block_rows={size} makes {n_blocks} blocks of recordings of {length:.0f} rows; at most {MOST_TIME_BLOCKS} are "
-            f"possible, so use at least {int(np.ceil(length / MOST_TIME_BLOCKS))}, or 'auto'."
+            f"possible, so use {2 ** int(np.ceil(np.log2(length / MOST_TIME_BLOCKS)))} or more, or 'auto'."
         )
     if given is not None and n_blocks < 2:
         raise DataError(
