@@ -143,6 +143,8 @@ def learn_changes(
     if used != best.cuts:
         # A cut that nothing differs at was only in the way.
         best = _settled(blocks, d, used, constraints, options, rng)
+    if best.cuts:
+        best = _Fits(blocks, d, best.cuts, constraints, options).improved(best, thorough=True)
     return replace(best, scores=tuple(scores))
 
 
@@ -228,21 +230,49 @@ class _Fits:
             self._known[j, earlier] = fit_node(self.grams, j, *given, self.options.criterion.c * log_n)
         return self._known[j, earlier]
 
-    def improved(self, best: Changing) -> Changing:
-        """Exchange neighbours in the order while the evidence for it is strong."""
-        if len(self.segments) == 1:
-            return best
-        is_better = True
+    def improved(self, best: Changing, *, thorough: bool = False) -> Changing:
+        """Move to neighbouring orders while the evidence for it is strong.
+
+        Neighbours have two neighbours exchanged; if it is to be thorough, also the ends of an edge, wherever they are.
+        """
+        is_better = len(self.segments) > 1
         while is_better:
             is_better = False
-            for place in range(self.d - 1):
-                first, second = best.order[place : place + 2]
-                if self.constraints.required[first, second]:
+            moves = [_exchanged(best.order, place) for place in range(self.d - 1)]
+            if thorough:
+                moves += self._turned(best)
+            for order in moves:
+                if not self._may_be(order):
                     continue
-                other = self.of((*best.order[:place], second, first, *best.order[place + 2 :]))
+                other = self.of(order)
                 if other.score < best.score - STRONG_EVIDENCE:
                     best, is_better = other, True
+                    break
         return best
+
+    def _turned(self, found: Changing) -> list[tuple[int, ...]]:
+        """Orders in which an edge to or from a node that changes would go the other way."""
+        moves = []
+        for j, node in enumerate(found.nodes):
+            for i in np.flatnonzero(node.weights[:, : self.d].any(axis=0)).tolist():
+                if node.changes or found.nodes[i].changes:
+                    rest = [k for k in found.order if k != j]
+                    place = rest.index(i)
+                    moves.append((*rest[:place], j, *rest[place:]))
+                    rest = [k for k in found.order if k != i]
+                    place = rest.index(j) + 1
+                    moves.append((*rest[:place], i, *rest[place:]))
+        return moves
+
+    def _may_be(self, order: tuple[int, ...]) -> bool:
+        """Whether all required edges go forward in an order."""
+        rank = np.argsort(order)
+        causes, effects = np.nonzero(self.constraints.required[: self.d])
+        return bool((rank[causes] < rank[effects]).all())
+
+
+def _exchanged(order: tuple[int, ...], place: int) -> tuple[int, ...]:
+    return (*order[:place], order[place + 1], order[place], *order[place + 2 :])
 
 
 def _orders(fits: _Fits, rng: np.random.Generator) -> list[tuple[int, ...]]:
