@@ -48,13 +48,15 @@ class ChangingDBN(DBNEstimator):
     noise_variance
         By which noise variances the order of the variables is found: "equal", "free" or "auto" (see `OneShotDBN`).
     penalty
-        Price in log(n) of an edge, and of each weight, level or variance that differs between segments.
+        Price in log(n) of an edge, and of each weight, level or variance that differs between segments; weights and levels
+        that differ cost ``2 log(d runs)`` more, since there are many that could.
     change_penalty
         Price in log(n) of a change besides what differs there.
     forbidden_edges, required_edges
         ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
     center, detrend, period, gains, spikes
-        What is done to the rows first (docs/preparing-data.md). A trend of every recording is no change of the network.
+        What is done to the rows first (docs/preparing-data.md). By default no trend is taken off: a level that changes at a
+        row would look like one. With ``detrend=1`` or more, trends of recordings are no change.
     missing
         "drop": rows with an empty cell are left out.
     on_disagreement
@@ -130,7 +132,7 @@ class ChangingDBN(DBNEstimator):
         forbidden_edges: Sequence[Edge] | None = None,
         required_edges: Sequence[Edge] | None = None,
         center: str = "auto",
-        detrend: int | str = "auto",
+        detrend: int | str = 0,
         period: float | Sequence[float] | str | None = "auto",
         gains: str = "auto",
         spikes: str = "auto",

@@ -99,7 +99,7 @@ def test_without_a_change_it_is_the_network_of_the_one_round_method():
     [({"variances": (1.0, 5.0)}, "noise variance"), ({"levels": (0.0, 2.0)}, "level")],
 )
 def test_variances_and_levels_are_told_apart_from_edges(change, what):
-    fit = ChangingDBN(center="none", detrend=0).fit(sites(network(), network(), seed=2, **change))
+    fit = ChangingDBN().fit(sites(network(), network(), seed=2, **change))
     assert len(fit.segments_) == 2
     assert not len(fit.changes_)
     assert fit.variance_changes_[["target", "what"]].to_numpy().tolist() == [["x1", what]]

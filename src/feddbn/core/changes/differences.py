@@ -1,6 +1,6 @@
 """Edges that are the same in all segments unless the evidence is for a difference: sparse differences by BIC.
 
-    minimise   sum_r n_r log(RSS_r / n_r) + price (columns + variances)     for every node
+    minimise   sum_r n_r log(RSS_r / n_r) + price (columns + variances) + 2 log(d runs) (columns that differ)
 
 Theory of operation: the columns that a node may have are ``z_m 1[a <= segment < b]``: a variable at a lag, acting in some
 consecutive segments. An edge that never changes is one column, one that appears or vanishes is one, one that changes its
@@ -40,15 +40,18 @@ class SegmentGrams:
         (S, q + 1, q + 1).
     origin, scale
         (q,).
+    n_nodes
+        Number of variables that may change.
     """
 
     n: FloatArray
     products: FloatArray
     origin: FloatArray
     scale: FloatArray
+    n_nodes: int
 
     @classmethod
-    def of(cls, segments: Sequence[Moments]) -> SegmentGrams:
+    def of(cls, segments: Sequence[Moments], n_nodes: int) -> SegmentGrams:
         """Of the moments of each segment."""
         whole = segments[0]
         for one in segments[1:]:
@@ -60,7 +63,7 @@ class SegmentGrams:
             products[s, :-1, :-1] = one.about(whole.mean) / np.outer(scale, scale)
             products[s, :-1, -1] = products[s, -1, :-1] = totals
             products[s, -1, -1] = one.n
-        return cls(np.array([one.n for one in segments]), products, whole.mean, scale)
+        return cls(np.array([one.n for one in segments]), products, whole.mean, scale, n_nodes)
 
 
 @dataclass(frozen=True)
@@ -114,17 +117,17 @@ def fit_node(
     required
         Those of them that are parents in every segment.
     price
-        Of every column and every further variance.
+        Of every column and every further variance; a column that acts in some segments only costs more.
     unchanged
         (column, segment): no difference of that column at the beginning of that segment.
     """
-    pool = _Pool(grams, node, candidates, required, unchanged)
+    pool = _Pool(grams, node, candidates, required, price, unchanged)
     variances = np.full(len(grams.n), grams.products[:, node, node].sum() / grams.n.sum())
     chosen = list(pool.always)
     best: NodeSteps | None = None
     for _ in range(_MOST_TURNS):
-        chosen = pool.select(variances, chosen, price)
-        found = pool.steps(variances, chosen, price)
+        chosen = pool.select(variances, chosen)
+        found = pool.steps(variances, chosen)
         if best is not None and found.score > best.score - 1e-6:
             break
         best, variances = found, found.variances
@@ -141,6 +144,7 @@ class _Pool:
         node: int,
         candidates: Sequence[int],
         required: Sequence[int],
+        price: float,
         unchanged: tuple[int, int] | None,
     ) -> None:
         self.grams, self.node = grams, node
@@ -151,6 +155,10 @@ class _Pool:
         if unchanged is not None:
             still, start = unchanged
             self.columns = [(m, a, b) for m, a, b in self.columns if m != still or start not in (a, b)]
+        is_partial = np.array([(a, b) != (0, n_segments) for _, a, b in self.columns])
+        # A difference is one of many that could be: any node's, in any run of segments (as in the extended BIC).
+        self.price, further = price, 2.0 * float(np.log(grams.n_nodes * len(runs)))
+        self.costs = price + further * is_partial
         whole = {(m, 0, n_segments) for m in (constant, *required)}
         self.always = [k for k, column in enumerate(self.columns) if column in whole]
         self.m = np.array([m for m, _, _ in self.columns])
@@ -158,49 +166,49 @@ class _Pool:
             [[a <= s < b for s in range(n_segments)] for _, a, b in self.columns], dtype=float
         )
 
-    def select(self, variances: FloatArray, chosen: list[int], price: float) -> list[int]:
+    def select(self, variances: FloatArray, chosen: list[int]) -> list[int]:
         """Add, remove and exchange columns while that pays."""
         normal, right = self._normal(variances)
         kept = set(self.always)
         chosen = list(chosen)
-        value = _fit(normal, right, chosen) - price * len(chosen)
+
+        def worth(some: list[int]) -> float:
+            return _fit(normal, right, some) - float(self.costs[some].sum())
+
+        value = worth(chosen)
         for _ in range(_MOST_MOVES):
             moves: list[tuple[float, list[int]]] = []
-            gain, column = _best_addition(normal, right, chosen)
+            gain, column = _best_addition(normal, right, chosen, self.costs)
             if column >= 0:
-                moves.append((value + gain - price, [*chosen, column]))
+                moves.append((value + gain, [*chosen, column]))
             for k in chosen:
                 if k in kept:
                     continue
                 rest = [other for other in chosen if other != k]
-                without = _fit(normal, right, rest) - price * len(rest)
+                without = worth(rest)
                 moves.append((without, rest))
-                gain, column = _best_addition(normal, right, rest)
+                gain, column = _best_addition(normal, right, rest, self.costs)
                 if column >= 0:
-                    moves.append((without + gain - price, [*rest, column]))
-            moves += self._joined(normal, right, chosen, kept, price)
+                    moves.append((without + gain, [*rest, column]))
+            moves += [(worth(some), some) for some in self._joined(chosen, kept)]
             best, then = max(moves, key=lambda move: move[0], default=(-np.inf, chosen))
             if best <= value + 1e-7:
                 break
             value, chosen = best, then
         return chosen
 
-    def _joined(
-        self, normal: FloatArray, right: FloatArray, chosen: list[int], kept: set[int], price: float
-    ) -> list[tuple[float, list[int]]]:
+    def _joined(self, chosen: list[int], kept: set[int]) -> list[list[int]]:
         """Two columns of one variable replaced by another one of it."""
-        moves = []
+        found = []
         for place, k in enumerate(chosen):
             for other in chosen[place + 1 :]:
                 if self.m[k] != self.m[other] or k in kept or other in kept:
                     continue
                 rest = [one for one in chosen if one not in (k, other)]
-                for column in np.flatnonzero(self.m == self.m[k]).tolist():
-                    then = [*rest, column]
-                    moves.append((_fit(normal, right, then) - price * len(then), then))
-        return moves
+                found += [[*rest, column] for column in np.flatnonzero(self.m == self.m[k]).tolist()]
+        return found
 
-    def steps(self, variances: FloatArray, chosen: list[int], price: float) -> NodeSteps:
+    def steps(self, variances: FloatArray, chosen: list[int]) -> NodeSteps:
         """What these columns give, with variances that fit them."""
         for _ in range(20):
             normal, right = self._normal(variances, chosen)
@@ -209,12 +217,12 @@ class _Pool:
             for k, value in zip(chosen, solved, strict=True):
                 weights[:, self.m[k]] += self.acts[k] * value
             rss = self._rss(weights)
-            cuts, then = _variance_runs(rss, self.grams.n, price)
+            cuts, then = _variance_runs(rss, self.grams.n, self.price)
             if np.allclose(then, variances, rtol=1e-7, atol=0.0):
                 break
             variances = then
         fit = float(self.grams.n @ np.log(then))
-        score = fit + price * (len(chosen) + len(cuts))
+        score = fit + float(self.costs[chosen].sum()) + self.price * len(cuts)
         columns = tuple(sorted(self.columns[k] for k in chosen))
         return NodeSteps(weights, columns, then, cuts, rss, score)
 
@@ -245,8 +253,10 @@ def _fit(normal: FloatArray, right: FloatArray, chosen: list[int]) -> float:
     return float(right[chosen] @ np.linalg.lstsq(part, right[chosen], rcond=None)[0])
 
 
-def _best_addition(normal: FloatArray, right: FloatArray, chosen: list[int]) -> tuple[float, int]:
-    """What the best further column explains, and which it is; -1 if there is none."""
+def _best_addition(
+    normal: FloatArray, right: FloatArray, chosen: list[int], costs: FloatArray
+) -> tuple[float, int]:
+    """What the best further column explains beyond its cost, and which it is; -1 if there is none."""
     total = np.diag(normal)
     if chosen:
         inside = normal[chosen]
@@ -259,7 +269,7 @@ def _best_addition(normal: FloatArray, right: FloatArray, chosen: list[int]) -> 
     free[chosen] = False
     if not free.any():
         return 0.0, -1
-    gains = np.where(free, left * left / np.where(free, spread, 1.0), -np.inf)
+    gains = np.where(free, left * left / np.where(free, spread, 1.0) - costs, -np.inf)
     best = int(np.argmax(gains))
     return float(gains[best]), best
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ __all__ = ["ChangeOptions", "Changing", "fit_without", "learn_changes", "merged"
 
 _MOST_DEALS = 4
 _KINDS: tuple[NoiseVariance, ...] = ("equal", "free")
+_SHORT = 4
+"""Segments of at most this many blocks are looked at for a block that is a mixture."""
 _HOPELESS = 2
 """So many changes more without a better score end the search."""
 
@@ -143,6 +146,7 @@ def learn_changes(
     if used != best.cuts:
         # A cut that nothing differs at was only in the way.
         best = _settled(blocks, d, used, constraints, options, rng)
+    best = _without_mixed(blocks, d, best, constraints, options)
     if best.cuts:
         best = _Fits(blocks, d, best.cuts, constraints, options).improved(best, thorough=True)
     return replace(best, scores=tuple(scores))
@@ -171,6 +175,37 @@ def _used(found: Changing) -> Cuts:
     """The cuts at which something differs."""
     places = {place for node in found.nodes for place in node.changes}
     return tuple(cut for s, cut in enumerate(found.cuts, start=1) if s in places)
+
+
+def _without_mixed(
+    blocks: Sequence[Moments], d: int, best: Changing, constraints: EdgeConstraints, options: ChangeOptions
+) -> Changing:
+    """The same without short segments that are only there because a change falls into one of their blocks.
+
+    That block is a mixture of two networks. Without it there is nothing left that speaks for such a segment.
+    """
+    nothing = Moments.empty(blocks[0].q)
+    for first, last in pairwise(best.cuts):
+        if last - first > _SHORT:
+            continue
+        others = [cut for cut in best.cuts if cut not in (first, last)]
+        for b in range(first, last):
+            rest = [nothing if k == b else block for k, block in enumerate(blocks)]
+            fewer = tuple(sorted([*others, b]))
+            # A segment of one block is empty without it.
+            kept = (
+                np.inf
+                if last - first == 1
+                else _Fits(rest, d, best.cuts, constraints, options).of(best.order).score
+            )
+            if _Fits(rest, d, fewer, constraints, options).of(best.order).score < kept:
+                found = [
+                    _Fits(blocks, d, tuple(sorted([*others, cut])), constraints, options).of(best.order)
+                    for cut in (b, b + 1)
+                ]
+                merged_once = min(found, key=lambda one: one.score)
+                return _without_mixed(blocks, d, merged_once, constraints, options)
+    return best
 
 
 def _settled(
@@ -214,7 +249,7 @@ class _Fits:
     ) -> None:
         self.d, self.cuts, self.constraints, self.options = d, cuts, constraints, options
         self.segments = [merged(blocks[a:b]) for a, b in ranges_of(cuts, len(blocks))]
-        self.grams = SegmentGrams.of(self.segments)
+        self.grams = SegmentGrams.of(self.segments, d)
         self._known: dict[tuple[int, frozenset[int]], NodeSteps] = {}
 
     def of(self, order: tuple[int, ...]) -> Changing:

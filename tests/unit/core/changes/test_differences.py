@@ -19,7 +19,7 @@ def drawn(seed, weights, variances=(1.0, 1.0), levels=(0.0, 0.0)):
 
 
 def fitted(parts, price=14.0, **more):
-    grams = SegmentGrams.of([Moments.of_rows(rows) for rows in parts])
+    grams = SegmentGrams.of([Moments.of_rows(rows) for rows in parts], 3)
     return grams, fit_node(grams, 0, [1, 2], [], price, **more)
 
 
@@ -65,7 +65,11 @@ def test_the_score_is_that_of_the_residuals_and_prices():
         residual = z[:, 0] - z @ node.weights[s]
         fit += len(rows) * np.log(np.mean(residual**2))
     assert node.variance_cuts == (1,)
-    np.testing.assert_allclose(node.score, fit + 14.0 * (len(node.columns) + 1), rtol=1e-6)
+    # Three nodes and three runs of two segments: an edge that differs costs 2 log 9 more.
+    n_partial = sum(column[1:] != (0, 2) for column in node.columns)
+    assert n_partial == 1
+    prices = 14.0 * (len(node.columns) + 1) + n_partial * 2 * np.log(9)
+    np.testing.assert_allclose(node.score, fit + prices, rtol=1e-6)
 
 
 def test_a_change_that_is_ruled_out_costs_its_evidence():
@@ -78,6 +82,6 @@ def test_a_change_that_is_ruled_out_costs_its_evidence():
 
 def test_a_required_edge_is_there_whatever_it_is_worth():
     parts = drawn(6, (0.0, 0.0))
-    grams = SegmentGrams.of([Moments.of_rows(rows) for rows in parts])
+    grams = SegmentGrams.of([Moments.of_rows(rows) for rows in parts], 3)
     node = fit_node(grams, 0, [1, 2], [2], 14.0)
     assert node.columns == ((2, 0, 2), (3, 0, 2))
