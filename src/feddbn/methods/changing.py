@@ -42,7 +42,8 @@ class ChangingDBN(DBNEstimator):
         Number of lags.
     block_rows
         Rows of a recording in a block, a power of two (so that no two studies differ by a few rows), or "auto": about 24
-        blocks. Changes are found to within a block.
+        blocks, fewer where sites of a given `federation` would have too few rows in a block to tell them. Changes are
+        found to within a block.
     max_changes
         Most changes that are looked for.
     noise_variance
@@ -187,6 +188,8 @@ class ChangingDBN(DBNEstimator):
         )
         size = None if isinstance(self.block_rows, str) else int(self.block_rows)
         rng = np.random.default_rng(self.random_state)
-        program = changing_program(self._variables, constraints, options, changes, size, rng)
+        # In one process nobody has to be asked whether a block of few rows may be told.
+        n_sites = None if sites is not None else len(federation.sites)
+        program = changing_program(self._variables, constraints, options, changes, size, n_sites, rng)
         outcome, _ = self._run(program, federation, observer)
         report_changes(self, outcome, constraints, criterion)

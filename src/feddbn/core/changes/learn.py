@@ -313,7 +313,7 @@ def _exchanged(order: tuple[int, ...], place: int) -> tuple[int, ...]:
 def _orders(fits: _Fits, rng: np.random.Generator) -> list[tuple[int, ...]]:
     """Orders to try, the one that the noise of the longest segment is for first."""
     options, limits, d = fits.options, fits.constraints, fits.d
-    n_lags = fits.grams.products.shape[1] // d - 1
+    n_lags = len(fits.grams.scale) // d - 1
     asked: Any = options.noise_variance
     longest = max(fits.segments, key=lambda one: one.n)
     searches, noise = choose_noise(longest, d, n_lags, limits, options.criterion, asked, 0, rng)

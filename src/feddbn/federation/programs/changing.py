@@ -39,6 +39,8 @@ USUAL_BLOCKS = 24
 """About so many blocks, 17 to 34, are made where their length is left to the data."""
 _SHORTEST_BLOCKS = 3
 """A change within a block makes that block a mixture of two networks; in a segment of this many it does not pass for one."""
+_TOLD_ROWS = 4.5
+"""Rows of an average site in a block for each column; a usual policy asks for 3 of every site."""
 _SHORTEST_ROWS = 4.0
 """Fewest rows of a segment for each column of a row."""
 
@@ -86,9 +88,14 @@ def changing_program(
     options: OneShotOptions,
     changes: ChangeOptions,
     block_rows: int | None,
+    n_sites: int | None,
     rng: np.random.Generator,
 ) -> ServerProgram[ChangingOutcome]:
-    """Ask, find the changes, and learn one network for all segments if there are none."""
+    """Ask, find the changes, and learn one network for all segments if there are none.
+
+    `block_rows` is None where it is left to the data; blocks then hold enough rows of an average of `n_sites` sites for
+    them to be told by a usual policy, or any number if it is None.
+    """
     d, n_lags = len(variables), options.n_lags
     asked, n_sums = yield from counted(asked_moments_program(variables, n_lags, options.wishes))
     survey = asked.survey
@@ -97,7 +104,12 @@ def changing_program(
         n_sums += n_more
     first_look(asked.moments, variables, options)
     length = survey.n_rows / max(survey.n_recordings, 1.0)
-    size, n_blocks = _blocks(length, block_rows, n_lags)
+    fewest = n_lags + 1.0
+    if n_sites is not None:
+        # Of the rows in a block some have empty cells or no predecessor.
+        share = asked.moments.n / (n_sites * length)
+        fewest = max(fewest, _TOLD_ROWS * asked.moments.q / share)
+    size, n_blocks = _blocks(length, block_rows, fewest)
     question = BlockMomentsQuestion(
         n_lags=n_lags,
         variables=variables,
@@ -119,10 +131,10 @@ def changing_program(
     )
 
 
-def _blocks(length: float, given: int | None, n_lags: int) -> tuple[int, int]:
+def _blocks(length: float, given: int | None, fewest: float) -> tuple[int, int]:
     """Rows of a block, and how many blocks there are."""
-    usual = max(length / USUAL_BLOCKS, n_lags + 1.0)
-    size = 2 ** round(float(np.log2(usual))) if given is None else given
+    usual = 2 ** max(round(np.log2(length / USUAL_BLOCKS)), int(np.ceil(np.log2(fewest))))
+    size = usual if given is None else given
     # What is left at the end belongs to the last block.
     n_blocks = max(int(length / size + 1e-6), 1)
     if n_blocks > MOST_TIME_BLOCKS:
