@@ -50,15 +50,14 @@ def edge_steps(networks: Sequence[DBN], segments: Any) -> EdgeSteps:
         )
     stacked = np.stack([dbn.adjacency_matrices for dbn in networks])
     spread = stacked.max(axis=0) - stacked.min(axis=0)
-    places = [tuple(place) for place in np.argwhere(spread > 0).tolist()]
+    places = [(lag, i, j) for lag, i, j in np.argwhere(spread > 0).tolist()]
     places.sort(key=lambda place: -spread[place])
     variables = networks[0].variables
     names = tuple(
         f"{variables[i]} \u2192 {variables[j]}" + (f", lag {lag}" if lag else "") for lag, i, j in places
     )
-    weights = np.array([stacked[(slice(None), *place)] for place in places]).reshape(
-        len(places), len(networks)
-    )
+    found = [stacked[:, lag, i, j] for lag, i, j in places]
+    weights = np.array(found).reshape(len(places), len(networks))
     n_edges = int(np.count_nonzero(np.abs(stacked).max(axis=0)))
     edges = (*(int(start) for start in segments["start"]), int(segments["stop"].iloc[-1]))
     return EdgeSteps(names, weights, edges, n_edges - len(places))
