@@ -40,6 +40,7 @@ def draw_switching(
     *,
     variances: bool = False,
     levels: bool = False,
+    strength: float = 1.0,
 ) -> Switching:
     """Draw networks of which `n_edges` edges, or only noise variances or levels, change at each of `n_changes` rows."""
     order = rng.permutation(D)
@@ -60,7 +61,7 @@ def draw_switching(
         spread.append(np.ones(D) * factor)
     # Changes are away from the ends and from one another, and anywhere within a block.
     starts = [0, *(int(ROWS * (k + 1) / (n_changes + 1) + rng.integers(-60, 61)) for k in range(n_changes))]
-    stack = np.stack(found)
+    stack = strength * np.stack(found)
     shifts = np.zeros((n_changes + 1, D))
     if levels:
         shifts[1:, :3] = rng.choice([-1.0, 1.0], (n_changes, 3))
@@ -120,12 +121,15 @@ class Kind:
     variances: bool = False
     levels: bool = False
     has_tails: bool = False
+    strength: float = 1.0
 
 
 KINDS = {
     "edges-16": Kind("four edges change twice, 16 sites", 2, 16, 0.4),
     "edges-4": Kind("four edges change twice, 4 sites", 2, 4, 0.4),
     "edges-1": Kind("four edges change twice, 1 site", 2, 1, 0.4),
+    "weak-4": Kind("the same with weights half as large, 4 sites", 2, 4, 0.4, strength=0.5),
+    "weak-1": Kind("the same with weights half as large, 1 site", 2, 1, 0.4, strength=0.5),
     "variances": Kind("only three noise variances change once, 4 sites", 1, 4, variances=True),
     "levels": Kind("only three levels change once, 4 sites", 1, 4, 0.5, levels=True),
     "constant": Kind("nothing changes, 4 sites", 0, 4),
@@ -139,7 +143,9 @@ def measured(kind: Kind, n_series: int, first: int) -> list[float]:
     total = np.zeros(8)
     for seed in range(first, first + n_series):
         rng = np.random.default_rng(seed)
-        system = draw_switching(rng, kind.n_changes, variances=kind.variances, levels=kind.levels)
+        system = draw_switching(
+            rng, kind.n_changes, variances=kind.variances, levels=kind.levels, strength=kind.strength
+        )
         rows = draw_sites(system, kind.n_sites, rng, has_tails=kind.has_tails)
         begun = time.perf_counter()
         fit = ChangingDBN().fit(rows)
