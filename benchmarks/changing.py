@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -178,15 +179,12 @@ def measured(kind: Kind, n_series: int, first: int) -> list[float]:
     return [*total[:-1].astype(int).tolist(), float(total[-1] / n_series)]
 
 
-def main() -> None:
+def main(n_series: int = 20, first: int = 1000, kinds: Sequence[str] = ()) -> None:
     """Print the table."""
-    given = sys.argv[1:]
-    n_series = int(given[0]) if given else 20
-    first = int(given[1]) if len(given) > 1 else 1000
     warnings.simplefilter("ignore")
     print("| series | number | changes | found | false | edges changed | found | false | seconds |")
     print("|---|---|---|---|---|---|---|---|---|")
-    for name in given[2:] or KINDS:
+    for name in kinds or KINDS:
         kind = KINDS[name]
         row = measured(kind, max(1, round(kind.share * n_series)), first)
         print(
@@ -196,4 +194,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*(int(number) for number in sys.argv[1:3]), kinds=sys.argv[3:])

@@ -31,6 +31,9 @@ def study(method="oneshot", parameters=None, **more):
         ("oneshot", {}, {"privacy": {"epsilon": 1.0}}, "moments unit-norms"),
         ("oneshot", {}, {"privacy": {"epsilon": 1.0, "clip": 2.0}}, "moments"),
         ("oneshot", PLAIN, {"goal": "confidence"}, "moments residual-checks bootstrap-moments"),
+        ("changing", {}, {}, "survey spikes moments block-moments"),
+        ("changing", PLAIN, {}, "survey moments block-moments"),
+        ("changing", {"on_disagreement": "warn"}, {}, "survey spikes moments agreement block-moments"),
         ("fdbnl", PLAIN, {}, "moments summary fdbnl-step"),
         (
             "fdbnl",
