@@ -5,9 +5,12 @@ import pytest
 
 import feddbn
 from feddbn import ChangingDBN, OneShotDBN
+from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
+from feddbn.federation.protocol.site import Site
 from feddbn.methods.result import Result
 from feddbn.methods.treated import AS_THEY_ARE
+from feddbn.runtime.simulated.in_process import InProcessFederation
 
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
 D, ROWS, CHANGE = 4, 300, 160
@@ -159,3 +162,14 @@ def test_recordings_of_other_lengths_are_said():
     data["s0"] = np.concatenate([data["s0"]] * 5)
     fit = ChangingDBN(**AS_THEY_ARE).fit(data)
     assert any("the last block has" in sentence for sentence in fit.warnings_)
+
+
+def test_a_federation_that_does_not_answer_blocks_is_told_so():
+    class Noisy(InProcessFederation):
+        answered_tasks = frozenset({"moments"})
+
+    held = {name: Site(name, site) for name, site in read_sites(sites(network(), changed())).items()}
+    with pytest.raises(
+        ParameterError, match="needs the task 'block-moments', which this federation does not answer"
+    ):
+        ChangingDBN(federation=Noisy(held)).fit(None)
