@@ -12,9 +12,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, OneShotDBN
+from feddbn import FDBNL, PFDBNL, ChangingDBN, OneShotDBN
 from feddbn.model.curves import Curve
 from feddbn.report import (
+    plot_changes,
     plot_convergence,
     plot_curves,
     plot_forecast,
@@ -106,6 +107,23 @@ def curves() -> Axes:
     return plot_curves(OneShotDBN(features="spline").fit(sites).dbn_, truth=truth)
 
 
+def changes() -> Axes:
+    """Five sites whose network changes at row 250 of 600: one edge vanishes, one appears, one turns."""
+    W, A = np.zeros((4, 4)), 0.3 * np.eye(4)
+    W[0, 1], W[1, 2], A[0, 3] = 0.6, -0.5, 0.5
+    before = feddbn.DBN(W, A[None], VITALS[:4])
+    W, A = W.copy(), A.copy()
+    W[1, 2], A[0, 3], A[2, 3] = 0.5, 0.0, 0.4
+    after = feddbn.DBN(W, A[None], VITALS[:4])
+    sites = {}
+    for seed in range(5):
+        first = before.simulate(250, random_state=seed)
+        later = after.simulate(350, random_state=100 + seed)
+        sites[f"site-{seed}"] = pd.concat([first, later], ignore_index=True)
+    fit = ChangingDBN().fit(sites)
+    return plot_changes(fit.dbns_by_segment_, fit.segments_)
+
+
 PICTURES: dict[str, Callable[[], Axes]] = {
     "process-graph": process_graph,
     "time-series-graph": time_series_graph,
@@ -114,6 +132,7 @@ PICTURES: dict[str, Callable[[], Axes]] = {
     "lambda-path": lambda_path,
     "responses": responses,
     "curves": curves,
+    "changes": changes,
     "forecast": forecast,
     "site-differences": site_difference,
 }

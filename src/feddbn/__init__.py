@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from feddbn.methods.baselines import BestSite as BestSite
     from feddbn.methods.baselines import LocalOnly as LocalOnly
     from feddbn.methods.baselines import Vote as Vote
+    from feddbn.methods.changing import ChangingDBN as ChangingDBN
     from feddbn.methods.confidence import edge_confidence as edge_confidence
     from feddbn.methods.dynotears import Dynotears as Dynotears
     from feddbn.methods.fdbnl import FDBNL as FDBNL

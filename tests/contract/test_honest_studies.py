@@ -8,13 +8,14 @@ import pytest
 from feddbn.federation.guards.study_scope import scope_of, tasks_of
 from feddbn.method_table import METHODS
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
+from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from support.faults import LocalExchange, MemoryJournal
 from support.rig import Rig
 
 TASKS = {
     task
-    for name in ("oneshot", "fdbnl", "pfdbnl")
+    for name in ("oneshot", "changing", "fdbnl", "pfdbnl")
     for task in (*METHODS[name].tasks, *METHODS[name].further_tasks)
 }
 POLICY = "\n".join(
@@ -78,6 +79,8 @@ CASES = [
             ("auto", "plain"),
         )
     ),
+    *(("changing", {}, kind, {}) for kind in ("memory", "gains", "trend", "levels", "empty", "spikes")),
+    ("changing", {"block_rows": 16, **AS_THEY_ARE}, "plain", {}),
     ("fdbnl", QUICK, "gains", {}),
     ("fdbnl", {**QUICK, "schedule": "paper", "weighting": "sites"}, "empty", {}),
     ("fdbnl", {**QUICK, "n_lags": "auto"}, "trend", {}),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, OneShotDBN
+from feddbn import FDBNL, PFDBNL, ChangingDBN, OneShotDBN
 from feddbn.data import read_sites
 from feddbn.errors import ProtocolError, UnitsWarning
 from feddbn.federation.programs.bootstrap import bootstrap_program
@@ -22,6 +22,7 @@ METHODS = {
     "FDBNL": FDBNL(max_rounds=60),
     "PFDBNL": PFDBNL(mu=0.5, max_rounds=40),
     "OneShotDBN": OneShotDBN(),
+    "ChangingDBN": ChangingDBN(),
 }
 
 

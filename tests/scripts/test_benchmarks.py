@@ -53,6 +53,7 @@ COMMANDS = {
     ],
 }
 CALLS = {
+    "changing": lambda m: m.main(1, 0, ["edges-1", "constant-1"]),
     "demo_table": lambda m: m.main(2, d=3, n_samples=100),
     "fdbnl_objective": lambda m: m.main(0, 0, d=3, counts=(2,)),
     "one_site_cost": lambda m: sys.stdout.write(m.table_of(m.steps_of("PFDBNL", 3), {}).text()),

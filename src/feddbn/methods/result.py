@@ -56,6 +56,10 @@ _FACTS = {
     "n_samples_": "n_samples",
     "lag_scores_": "lag_scores",
     "dropped_edges_": "dropped_edges",
+    "segments_": "segments",
+    "changes_": "changes",
+    "variance_changes_": "variance_changes",
+    "block_rows_": "block_rows",
 }
 
 
@@ -315,6 +319,9 @@ def _facts(estimator: Any, raw: DBN | None) -> dict[str, Any]:
     facts = {key: plain(value) for key, value in found.items() if value is not None}
     if raw is not None:
         facts["largest_raw_weight"] = float(np.abs(raw.adjacency_matrices).max(initial=0.0))
+    by_segment = getattr(estimator, "dbns_by_segment_", None)
+    if by_segment is not None:
+        facts["networks_by_segment"] = [dbn.to_dict() for dbn in by_segment]
     residuals = getattr(estimator, "residuals_", None)
     if residuals is not None:
         facts["residuals"] = plain(asdict(residuals))

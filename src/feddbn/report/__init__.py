@@ -6,6 +6,7 @@ Every plot takes ``ax=None`` and returns the axes; ``ax.figure.savefig("figure.p
 
 from __future__ import annotations
 
+from feddbn.report.change_plots import edge_steps, plot_changes
 from feddbn.report.curve_plots import (
     plot_convergence,
     plot_forecast,
@@ -26,6 +27,8 @@ from feddbn.report.site_plots import plot_site_differences, site_differences
 
 __all__ = [
     "curve_panels",
+    "edge_steps",
+    "plot_changes",
     "plot_convergence",
     "plot_curves",
     "plot_forecast",

@@ -28,6 +28,7 @@ from feddbn.core.designs.recordings import Recording, SiteData
 from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.scope_guard import Asked
+from feddbn.federation.programs.block_moments import BlockMomentsQuestion, rows_of_blocks
 from feddbn.federation.programs.curved_moments import CurvedMomentsQuestion, local_curved_moments
 from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
 from feddbn.federation.programs.folds import held_out_part, training_part
@@ -97,6 +98,11 @@ class DisclosureGuard(Guard):
         policy.check_share(n_rows, self._study.rows if question.told_rows is None else question.told_rows)
         self._check_projections(here, question, n_rows)
         self._check_units(here, question)
+        if isinstance(question, BlockMomentsQuestion):
+            # Every block is a sum of its own; one without any row of this site shows none.
+            for n_block in rows_of_blocks(here.data, question):
+                if n_block:
+                    policy.check_rows(int(n_block), q)
         return here, task
 
     def _check_held(self, here: Here) -> None:

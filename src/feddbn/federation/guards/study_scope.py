@@ -62,12 +62,17 @@ def tasks_of(study: Study) -> tuple[str, ...]:
         return tuple(task for task in further if task.startswith("feature"))
     compares = given.get("on_disagreement", "ignore") != "ignore"
     left_out = {"unit-norms"} | (set() if compares or _looks(given) else {*_LOOK})
+    blocks = [task for task in further if task.startswith("block")]
+    if blocks:
+        # How many blocks there are follows from what the first look tells.
+        left_out.discard("survey")
     if not _checks_residuals(method.name, given):
         left_out.add("residual-checks")
     wanted = [task for task in method.tasks if task not in left_out]
     wanted += ["agreement"] if compares and "agreement" in further else []
     if given.get("features", "linear") != "linear":
         wanted += [task for task in further if task.startswith("curved")]
+    wanted += blocks
     if study.goal == "confidence":
         return *wanted, "bootstrap-moments"
     # In studies the shape of the noise is looked at only if they say so.

@@ -1,0 +1,1 @@
+"""Networks that change: where time is cut, and which edges differ between the parts."""

@@ -1,0 +1,195 @@
+"""A network that changes over time: segments, one network for each, and what differs between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from feddbn.core.changes.learn import ChangeOptions
+from feddbn.core.graphs.constraints import Edge
+from feddbn.core.orders.criterion import Criterion
+from feddbn.core.orders.learn import LearnOptions
+from feddbn.data import SiteData
+from feddbn.errors import ParameterError
+from feddbn.federation.programs.block_moments import is_block_length
+from feddbn.federation.programs.changing import changing_program
+from feddbn.federation.programs.oneshot import OneShotOptions
+from feddbn.federation.protocol.task import Federation, Observer
+from feddbn.methods.base import DBNEstimator
+from feddbn.methods.changing_report import report_changes
+from feddbn.methods.parameters import Rule, a_federation, edges, nothing, number, whole, word
+from feddbn.methods.treated import TREATMENT_RULES, wishes_of
+from feddbn.model.dbn import DBN
+
+__all__ = ["ChangingDBN"]
+
+
+class ChangingDBN(DBNEstimator):
+    """Dynamic Bayesian networks, one after the other in time, from one sum of the moments of blocks of rows.
+
+    minimise over cuts, orders and differences    sum_j sum_r n_r log(RSS_r / n_r) + prices
+
+    Every weight is the same in all segments unless the evidence is for a difference; r are runs of segments with one
+    noise variance of node j. A row's time is its place in its recording: all sites change at the same row. See
+    docs/changing.md.
+
+    Parameters
+    ----------
+    n_lags
+        Number of lags.
+    block_rows
+        Rows of a recording in a block, a power of two (so that no two studies differ by a few rows), or "auto": about 24
+        blocks, fewer where sites of a given `federation` would have too few rows in a block to tell them. Changes are
+        found to within a block.
+    max_changes
+        Most changes that are looked for.
+    noise_variance
+        By which noise variances the order of the variables is found: "equal", "free" or "auto" (see `OneShotDBN`).
+    penalty
+        Price in log(n) of an edge, and of each weight, level or variance that differs between segments; weights and levels
+        that differ cost ``2 log(d runs)`` more, since there are many that could.
+    change_penalty
+        Price in log(n) of a change besides what differs there.
+    forbidden_edges, required_edges
+        ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
+    center, detrend, period, gains, spikes
+        What is done to the rows first (docs/preparing-data.md). By default no trend is taken off: a level that changes at a
+        row would look like one. With ``detrend=1`` or more, trends of recordings are no change.
+    missing
+        "drop": rows with an empty cell are left out.
+    on_disagreement
+        "exclude", "warn" or "ignore": what is done about a site that does not fit the others.
+    random_state
+        Seed of the search.
+    federation
+        Where the sums are carried out; by default in this process.
+
+    Attributes
+    ----------
+    segments_
+        DataFrame start, stop, rows: first row and the row after the last, in a recording; rows over all sites.
+    dbns_by_segment_
+        One network per segment, in time order.
+    dbn_, W_, A_
+        That of the last segment, which forecasts use.
+    changes_
+        DataFrame source, target, lag, row, before, after, probability: the edges that appear (before is 0), vanish
+        (after is 0) or change their weight at a row. The probability is that by BIC, given the other changes.
+    variance_changes_
+        DataFrame target, what, row, before, after, probability: noise variances and levels (intercepts) that change.
+    change_scores_
+        Total score for 0, 1, 2, ... changes, less that for none; the lowest is taken.
+    block_rows_, n_blocks_
+        Length and number of the blocks.
+    order_
+        The variables, causes first, in all segments.
+    noise_variance_
+        "equal" or "free"; with changes always "free".
+    center_, treatment_, site_notes_
+        As in `OneShotDBN`.
+    n_rounds_, n_samples_
+        Number of sums; usable rows over all sites.
+    feature_names_in_, n_features_in_
+        Variables.
+    """
+
+    segments_: pd.DataFrame
+    changes_: pd.DataFrame
+    variance_changes_: pd.DataFrame
+    dbns_by_segment_: list[DBN]
+
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "n_lags": whole(0),
+        "block_rows": whole(1) | word("auto"),
+        "max_changes": whole(0),
+        "noise_variance": word("auto", "equal", "free"),
+        "penalty": number(above=0),
+        "change_penalty": number(0),
+        "forbidden_edges": edges(),
+        "required_edges": edges(),
+        "center": word("auto", "none", "recording"),
+        "detrend": TREATMENT_RULES["detrend"],
+        "period": TREATMENT_RULES["period"],
+        "gains": TREATMENT_RULES["gains"],
+        "spikes": TREATMENT_RULES["spikes"],
+        "missing": word("drop"),
+        "on_disagreement": word("exclude", "warn", "ignore"),
+        "random_state": whole(0) | nothing(),
+        "federation": a_federation(),
+    }
+
+    def __init__(
+        self,
+        n_lags: int = 1,
+        *,
+        block_rows: int | str = "auto",
+        max_changes: int = 5,
+        noise_variance: str = "auto",
+        penalty: float = 2.0,
+        change_penalty: float = 2.0,
+        forbidden_edges: Sequence[Edge] | None = None,
+        required_edges: Sequence[Edge] | None = None,
+        center: str = "auto",
+        detrend: int | str = 0,
+        period: float | Sequence[float] | str | None = "auto",
+        gains: str = "auto",
+        spikes: str = "auto",
+        missing: str = "drop",
+        on_disagreement: str = "exclude",
+        random_state: int | None = 0,
+        federation: Federation | None = None,
+    ) -> None:
+        self.n_lags = n_lags
+        self.block_rows = block_rows
+        self.max_changes = max_changes
+        self.noise_variance = noise_variance
+        self.penalty = penalty
+        self.change_penalty = change_penalty
+        self.forbidden_edges = forbidden_edges
+        self.required_edges = required_edges
+        self.center = center
+        self.detrend = detrend
+        self.period = period
+        self.gains = gains
+        self.spikes = spikes
+        self.missing = missing
+        self.on_disagreement = on_disagreement
+        self.random_state = random_state
+        self.federation = federation
+
+    def check_parameters(self) -> None:
+        """Refuse arguments that cannot be."""
+        super().check_parameters()
+        if not isinstance(self.block_rows, str) and not is_block_length(int(self.block_rows)):
+            near = 2 ** round(float(np.log2(self.block_rows)))
+            raise ParameterError(
+                f"block_rows={self.block_rows} must be a power of two, for example {near}, or 'auto'."
+            )
+
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
+        tasks = federation.answered_tasks
+        if tasks is not None and "block-moments" not in tasks:
+            raise ParameterError(
+                "ChangingDBN needs the task 'block-moments', which this federation does not answer (noise is fitted to one "
+                "matrix of products); use OneShotDBN."
+            )
+        criterion, constraints = Criterion(float(self.penalty)), self._constraints()
+        # The choices have been checked, which the type checker cannot see.
+        kind: Any = self.noise_variance
+        learn = LearnOptions(kind, criterion, average="auto" if self.penalty == Criterion().c else False)
+        options = OneShotOptions(int(self.n_lags), wishes=wishes_of(self, federation), learn=learn)
+        changes = ChangeOptions(
+            int(self.max_changes), criterion, kind, change_price=float(self.change_penalty)
+        )
+        size = None if isinstance(self.block_rows, str) else int(self.block_rows)
+        rng = np.random.default_rng(self.random_state)
+        # In one process nobody has to be asked whether a block of few rows may be told.
+        n_sites = None if sites is not None else len(federation.sites)
+        program = changing_program(self._variables, constraints, options, changes, size, n_sites, rng)
+        outcome, _ = self._run(program, federation, observer)
+        report_changes(self, outcome, constraints, criterion)

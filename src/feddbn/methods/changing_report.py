@@ -1,0 +1,186 @@
+"""What a fitted `ChangingDBN` tells: networks of segments, tables of what changed, and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from feddbn.core.arrays import FloatArray
+from feddbn.core.changes.learn import Changing, fit_without
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.graphs.status import Status
+from feddbn.core.orders.criterion import Criterion
+from feddbn.core.orders.learn import refit
+from feddbn.core.orders.orientation import compelled_edges
+from feddbn.core.statistics.scaling import safe_roots
+from feddbn.federation.programs.changing import ChangingOutcome
+from feddbn.federation.programs.oneshot import OneShotOutcome
+from feddbn.methods.link_table import open_edges
+from feddbn.model.dbn import DBN
+
+__all__ = ["CHANGES", "VARIANCE_CHANGES", "report_changes"]
+
+CHANGES = ("source", "target", "lag", "row", "before", "after", "probability")
+VARIANCE_CHANGES = ("target", "what", "row", "before", "after", "probability")
+_LONG_LAST = 2.0
+
+
+def report_changes(
+    estimator: Any, outcome: ChangingOutcome, constraints: EdgeConstraints, criterion: Criterion
+) -> None:
+    """Set the attributes of a fitted estimator, and say what has to be said."""
+    names, d, found = estimator._variables, len(estimator._variables), outcome.changing
+    # Where recordings lost their own means, those of all rows are put back.
+    mean = outcome.moments.mean[:d] if outcome.asked.center == "recording" else np.zeros(d)
+    if outcome.constant is not None:
+        networks = [_constant(outcome.constant, names)]
+        order = outcome.constant.learned.order
+        estimator.noise_variance_ = outcome.constant.learned.noise.kind
+    else:
+        networks = [_network(found, s, mean, names) for s in range(len(found.cuts) + 1)]
+        order = found.order
+        estimator.noise_variance_ = "free"
+    estimator.dbns_by_segment_ = networks
+    estimator._set_network(networks[-1], networks[-1])
+    estimator.block_rows_, estimator.n_blocks_ = outcome.block_rows, len(outcome.blocks)
+    estimator.segments_ = _segments(outcome)
+    estimator.changes_ = _changes(outcome, names, constraints, criterion)
+    estimator.variance_changes_ = _variance_changes(outcome, networks, names, constraints, criterion)
+    estimator.change_scores_ = [score - found.scores[0] for score in found.scores]
+    estimator.order_ = [names[j] for j in order]
+    estimator.standard_deviations_ = safe_roots(np.diag(outcome.moments.scatter)[:d] / outcome.moments.n)
+    estimator.status_, estimator.n_rounds_ = Status.EXACT, outcome.n_sums
+    estimator.n_samples_ = int(outcome.moments.n)
+    estimator._say_moments(outcome.asked)
+    estimator.warnings_ += _sentences(outcome, estimator.changes_)
+
+
+def _constant(outcome: OneShotOutcome, names: tuple[str, ...]) -> DBN:
+    C, intercept, variances = refit(outcome.moments, outcome.learned.support)
+    d = len(names)
+    if outcome.learned.noise.kind == "equal":
+        variances[:] = float(variances.mean())
+    A, is_open = C[d:].reshape(outcome.n_lags, d, d), open_edges(outcome.learned.orientation, C, names)
+    return DBN(C[:d], A, names, intercept, variances, is_open)
+
+
+def _network(found: Changing, s: int, mean: FloatArray, names: tuple[str, ...]) -> DBN:
+    """The network of a segment in the units of the data."""
+    d, grams = len(names), found.grams
+    q = len(grams.scale)
+    level = grams.origin + np.tile(mean, q // d)
+    C, constant, variances = np.zeros((q, d)), np.zeros(d), np.zeros(d)
+    for j, node in enumerate(found.nodes):
+        C[:, j] = node.weights[s, :-1] * grams.scale[j] / grams.scale
+        constant[j] = node.weights[s, -1] * grams.scale[j]
+        variances[j] = node.variances[s] * grams.scale[j] ** 2
+    intercept = level[:d] + constant - level @ C
+    support = C != 0
+    loose = support[:d] & ~compelled_edges(support)
+    is_open = [(names[i], names[j]) for i, j in np.argwhere(loose)]
+    return DBN(C[:d], C[d:].reshape(-1, d, d), names, intercept, variances, is_open)
+
+
+def _segments(outcome: ChangingOutcome) -> pd.DataFrame:
+    edges = [0, *outcome.changing.cuts, len(outcome.blocks)]
+    starts = [edge * outcome.block_rows for edge in edges[:-1]]
+    return pd.DataFrame(
+        {
+            "start": starts,
+            "stop": [*starts[1:], max(round(outcome.length), starts[-1] + 1)],
+            "rows": [round(float(n)) for n in outcome.changing.grams.n],
+        }
+    )
+
+
+def _probability(difference: float) -> float:
+    """Of a change whose absence costs so much of the score."""
+    return float(1.0 / (1.0 + np.exp(-np.clip(difference, -700.0, 700.0) / 2)))
+
+
+def _changes(
+    outcome: ChangingOutcome, names: Sequence[str], constraints: EdgeConstraints, criterion: Criterion
+) -> pd.DataFrame:
+    found, d, rows = outcome.changing, len(names), []
+    for s, cut in enumerate(found.cuts, start=1):
+        for j, node in enumerate(found.nodes):
+            for m in np.flatnonzero(node.weights[s, :-1] != node.weights[s - 1, :-1]).tolist():
+                unit = found.grams.scale[j] / found.grams.scale[m]
+                before, after = (float(node.weights[k, m] * unit) for k in (s - 1, s))
+                loss = fit_without(found, j, m, s, constraints, criterion).score - node.score
+                start = cut * outcome.block_rows
+                rows.append((names[m % d], names[j], m // d, start, before, after, _probability(loss)))
+    return pd.DataFrame(rows, columns=list(CHANGES))
+
+
+def _variance_changes(
+    outcome: ChangingOutcome,
+    networks: Sequence[DBN],
+    names: Sequence[str],
+    constraints: EdgeConstraints,
+    criterion: Criterion,
+) -> pd.DataFrame:
+    found, rows = outcome.changing, []
+    price = criterion.c * float(np.log(found.grams.n.sum()))
+    for s, cut in enumerate(found.cuts, start=1):
+        start = cut * outcome.block_rows
+        for j, node in enumerate(found.nodes):
+            if s in node.variance_cuts:
+                before, after = (float(network.noise_variances[j]) for network in networks[s - 1 : s + 1])
+                rows.append(
+                    (
+                        names[j],
+                        "noise variance",
+                        start,
+                        before,
+                        after,
+                        _probability(_one_variance(found, j, s) - price),
+                    )
+                )
+            if node.weights[s, -1] != node.weights[s - 1, -1]:
+                before, after = (float(network.intercept[j]) for network in networks[s - 1 : s + 1])
+                constant = node.weights.shape[1] - 1
+                loss = fit_without(found, j, constant, s, constraints, criterion).score - node.score
+                rows.append((names[j], "level", start, before, after, _probability(loss)))
+    return pd.DataFrame(rows, columns=list(VARIANCE_CHANGES))
+
+
+def _one_variance(found: Changing, j: int, s: int) -> float:
+    """By how much the fit is worse if a node has one variance before and after the beginning of a segment."""
+    node, n = found.nodes[j], found.grams.n
+    edges = [0, *node.variance_cuts, len(n)]
+    place = edges.index(s)
+    here = slice(edges[place - 1], edges[place + 1])
+    one = node.rss[here].sum() / n[here].sum()
+    return float(n[here] @ np.log(one / node.variances[here]))
+
+
+def _sentences(outcome: ChangingOutcome, changes: pd.DataFrame) -> list[str]:
+    found, told = outcome.changing, []
+    if found.cuts:
+        rows = ", ".join(str(cut * outcome.block_rows) for cut in found.cuts)
+        what = (
+            f"{len(changes)} edges differ between neighbouring segments"
+            if len(changes)
+            else "no edge differs, only levels or noise variances"
+        )
+        told.append(
+            f"the network changes at row{'s' if len(found.cuts) > 1 else ''} {rows} of the recordings, give or take "
+            f"{outcome.block_rows} rows; {what} (`changes_`, `variance_changes_`). `dbn_`, and so every forecast and effect, "
+            "is that of the last segment; `dbns_by_segment_` has the others."
+        )
+    if not outcome.could_change:
+        told.append(
+            "there are too few rows for two segments, so one network was learned for all of them; use longer recordings or "
+            "more sites."
+        )
+    counts = np.array([block.n for block in outcome.blocks])
+    if len(counts) > 1 and counts[-1] > _LONG_LAST * np.median(counts[:-1]):
+        told.append(
+            f"the last block has {counts[-1]:.0f} rows, the others about {np.median(counts[:-1]):.0f}, since recordings have "
+            "different lengths or gaps; changes late in the longest recordings cannot be seen."
+        )
+    return told
