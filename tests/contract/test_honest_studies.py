@@ -27,7 +27,7 @@ POLICY = "\n".join(
         f"tasks = {json.dumps(sorted({*TASKS, 'bootstrap-moments'}))}",
     ]
 )
-N, D = 180, 4
+N, D = 160, 4
 
 
 def recording(kind, site, rng):

@@ -97,6 +97,7 @@ class RowSetGuard(Guard):
         self._least = least
         self._tell = tell
         self._settled: dict[tuple[object, ...], RowNumbers] = {}
+        self._earlier: list[RowNumbers] | None = None
 
     def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
         """Leave rows out."""
@@ -109,6 +110,8 @@ class RowSetGuard(Guard):
         key = (about.cells, about.n_lags, about.fold)
         if key not in self._settled:
             with self._book.hold():
+                if self._earlier is None:
+                    self._earlier = _different([one.rows for one in self._book.used()])
                 left_out = self._left_out(here.data, about)
                 self._check_fold(WithoutRows(here.data, left_out, self._book.order()), about)
             self._settled[key] = left_out
@@ -164,16 +167,15 @@ class RowSetGuard(Guard):
         return np.zeros(0, dtype=np.int64)
 
     def _check_fold(self, data: SiteData, about: _About) -> None:
-        """Refuse where rows that differ are enough, but not those of them that a fold leaves or holds out."""
+        """Refuse where rows that differ are enough, but not those of them that a fold leaves or holds out.
+
+        Compared with earlier runs: within one, the study's scope and constants say which folds and limits there are.
+        """
         if not about.fold:
             return
         order = self._book.order()
         rows = about.rows(data, order)
-        known = [
-            one
-            for one in _different([one.rows for one in self._book.used()])
-            if not _same(one, rows.complete)
-        ]
+        known = [one for one in self._earlier or () if not _same(one, rows.complete)]
         for part in (training_part, _held_out):
             within = site_rows(_Parts(data, part, about.fold), order).every
             cut = [np.intersect1d(rows.lagged(one, about.n_lags), within) for one in (rows.complete, *known)]
