@@ -16,6 +16,7 @@ from feddbn.core.graphs import acyclicity
 from feddbn.core.graphs.pruning import break_cycles
 from feddbn.core.orders.parent_sets import ParentSelection
 from feddbn.core.orders.parents import ParentRegressions
+from feddbn.core.statistics.curvature import CurvatureSums
 from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.residual_checks import sums_length as residual_sums_length
 from feddbn.core.statistics.survey import N_BINS, N_FREQUENCIES, profile_length
@@ -102,7 +103,8 @@ def test_looking_at_residuals_costs_one_sum_for_methods_that_only_look(monkeypat
     _, plain, _ = fitted(feddbn.Dynotears(check_residuals=False), monkeypatch, 10, 5, 500, 3)
     _, meter, _ = fitted(feddbn.Dynotears(), monkeypatch, 10, 5, 500, 3)
     assert meter.n_sums == plain.n_sums + 1
-    assert meter.n_sent == plain.n_sent + 8 * (1 + residual_sums_length(10, 2))
+    # Also what squares and cubes of 20 columns have to do with 10 residuals.
+    assert meter.n_sent == plain.n_sent + 8 * (1 + residual_sums_length(10, 2) + CurvatureSums.length(20, 10))
 
 
 def test_the_order_search_computes_no_more_regressions_than_it_did(monkeypatch):
