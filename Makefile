@@ -6,7 +6,7 @@ ENGINES := $(wildcard tests/integration/test_nvflare_*.py \
 # Two halves of about the same length: what has runtimes, pages and commands, and the rest.
 FAST_1 := tests/unit/runtime tests/unit/report tests/cli tests/docs
 FAST_2 := $(filter-out $(FAST_1) %__pycache__,$(wildcard tests/unit/*)) tests/contract tests/property tests/redteam
-HALF_1 := $(FAST_1) tests/scripts tests/parity $(filter-out $(ENGINES),$(wildcard tests/integration/test_*.py))
+HALF_1 := $(FAST_1) tests/redteam tests/scripts tests/parity $(filter-out $(ENGINES),$(wildcard tests/integration/test_*.py))
 HALF_2 := $(addprefix --ignore=,$(HALF_1) $(ENGINES))
 LINTED := src tests benchmarks examples tools
 COVERED := feddbn.federation feddbn.privacy feddbn.core.designs
