@@ -5,31 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.design import Design
-from feddbn.core.designs.lagged import stretches
-from feddbn.core.designs.nuisance import ONE_MEAN
-from feddbn.core.designs.rows import design_rows
 from feddbn.core.statistics.known_inputs import outputs_of
 from feddbn.core.statistics.residual_checks import (
     ResidualChecks,
     ResidualSums,
     check_residuals,
-    residual_sums,
     sums_length,
 )
 from feddbn.federation.programs.curved_moments import CurvedMoments, CurvedMomentsQuestion, curved_recordings
-from feddbn.federation.programs.residual_checks import MOST_NETWORKS, own_nuisances
+from feddbn.federation.programs.residual_checks import MOST_NETWORKS, recording_residuals
 from feddbn.federation.protocol.question import Constant, array
 from feddbn.federation.protocol.site import (
     Here,
-    Recording,
     SiteState,
     SiteTask,
     one_by_one,
@@ -104,24 +97,10 @@ def _answer(here: Here, question: CurvedChecksQuestion) -> tuple[SiteState, Floa
     total = np.zeros(sums_length(d, n_back))
     if question.abstains(here.state):
         return here.state, total
-    design = question.curved
+    of = question.coefficients, question.offset
     for recording in curved_recordings(here, question):
-        runs = [
-            (part.time, len(part.values) - design.n_lags)
-            for part in stretches(recording.blocks(), design.n_lags)
-        ]
-        if runs:
-            span = (runs[0][0], runs[-1][0] + runs[-1][1] - 1)
-            pieces = own_nuisances(design, partial(_read, design, recording, question), runs)
-            total += residual_sums(pieces, span, d, n_back).to_vector()
+        total += recording_residuals(question.curved, recording, of, n_back)
     return here.state, total
-
-
-def _read(
-    design: Design, recording: Recording, question: CurvedChecksQuestion
-) -> Iterator[tuple[int, FloatArray]]:
-    for rows in design_rows(replace(design, nuisance=ONE_MEAN), recording.blocks()):
-        yield rows.time, rows.values @ question.coefficients - question.offset
 
 
 register_site_task(

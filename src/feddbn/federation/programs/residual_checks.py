@@ -53,6 +53,7 @@ __all__ = [
     "ResidualChecksQuestion",
     "own_nuisances",
     "own_residual_checks_program",
+    "recording_residuals",
     "residual_checks_program",
 ]
 
@@ -223,21 +224,39 @@ def own_nuisances(
         yield time, u - joint.mean[:d] - (columns(time, len(u)) - joint.mean[d:]) @ weights
 
 
-def _read(recording: Recording, question: ResidualChecksQuestion, of: _Residuals) -> Iterator[_Piece]:
+def recording_residuals(
+    design: Design,
+    recording: Recording,
+    of: _Residuals,
+    n_back: int,
+    watched: Callable[[Iterator[_Piece]], Iterator[_Piece]] = lambda pieces: pieces,
+) -> FloatArray:
+    """The sums of one recording's residuals ``z @ of[0] - of[1]`` off what is its own; `watched` sees them pass by."""
+    p = design.n_lags
+    runs = [(part.time, len(part.values) - p) for part in stretches(recording.blocks(), p)]
+    if not runs:
+        return np.zeros(sums_length(design.d, n_back))
+    span = (runs[0][0], runs[-1][0] + runs[-1][1] - 1)
+    pieces = watched(own_nuisances(design, partial(_read, design, recording, of), runs))
+    return residual_sums(pieces, span, design.d, n_back).to_vector()
+
+
+def _read(design: Design, recording: Recording, of: _Residuals) -> Iterator[_Piece]:
     """Yield the residuals of a recording in pieces of bounded size."""
-    plain = replace(question.design, nuisance=ONE_MEAN)
-    for rows in design_rows(plain, recording.blocks()):
+    for rows in design_rows(replace(design, nuisance=ONE_MEAN), recording.blocks()):
         yield rows.time, rows.values @ of[0] - of[1]
 
 
 def _with_curvature(
-    pieces: Iterator[_Piece], recording: Recording, question: ResidualChecksQuestion, total: FloatArray
+    recording: Recording, question: ResidualChecksQuestion, total: FloatArray, pieces: Iterator[_Piece]
 ) -> Iterator[_Piece]:
-    """Yield the residuals, adding what they say about curvature to `total`.
+    """Yield the residuals, adding what they say about curvature to `total`, if that is asked for.
 
     Curves bend about a recording's own level, where it has one.
     """
-    assert question.units is not None
+    if question.units is None:
+        yield from pieces
+        return
     values = off_nuisance(recording, question.nuisance)
     origin = 0.0 if question.center == "recording" else np.tile(question.units[0], question.n_lags + 1)
     scale = np.tile(question.units[1], question.n_lags + 1)
@@ -272,7 +291,7 @@ def _own_residuals(here: Here, question: ResidualChecksQuestion) -> tuple[SiteSt
 
 def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
-    design, d, p = question.design, question.d, question.n_lags
+    d = question.d
     stop = 1 + sums_length(d, question.n_back)
     n_more = 0 if question.units is None else CurvatureSums.length(question.q, d)
     state, total = here.state, np.zeros(stop + n_more)
@@ -289,13 +308,8 @@ def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, Fl
         total[0] = 1.0
         return state, total
     for recording in map(CompleteRows, training_parts(here.data, question)):
-        runs = [(part.time, len(part.values) - p) for part in stretches(recording.blocks(), p)]
-        if runs:
-            span = (runs[0][0], runs[-1][0] + runs[-1][1] - 1)
-            pieces = own_nuisances(design, partial(_read, recording, question, of), runs)
-            if question.units is not None:
-                pieces = _with_curvature(pieces, recording, question, total[stop:])
-            total[1:stop] += residual_sums(pieces, span, d, question.n_back).to_vector()
+        watched = partial(_with_curvature, recording, question, total[stop:])
+        total[1:stop] += recording_residuals(question.design, recording, of, question.n_back, watched)
     sums = ResidualSums.from_vector(total[1:stop], d, question.n_back)
     # A site whose rows do not reach one lag further back says so by a one.
     total[0] = float(sums.counts[1] == 0)
