@@ -1,0 +1,105 @@
+"""Kinds of variables: what their values are, and by which columns they stand as causes and as targets of one sum.
+
+continuous    any number                       x
+positive      above 0                          log x
+count         0, 1, 2, ...                     log(1 + x)
+binary        0 or 1                           x
+ordinal       position of a level, 0 to L-1    x
+categorical   position of a level, 0 to L-1    indicators of levels 1 to L-1; the first level is the reference
+
+An empty cell is empty in every column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import FloatArray
+from feddbn.errors import ParameterError
+
+__all__ = ["CONTINUOUS", "KINDS", "Kind", "encode_columns"]
+
+KINDS = ("continuous", "positive", "count", "binary", "ordinal", "categorical")
+_WITH_LEVELS = ("binary", "ordinal", "categorical")
+_FEWEST_LEVELS = 2
+_MOST_LEVELS = 50
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the values of one variable are.
+
+    Attributes
+    ----------
+    name
+        One of `KINDS`.
+    levels
+        Names of the levels of an ordinal (lowest first) or categorical variable; "0" and "1" for a binary one if not said.
+        A value in a recording is the position of its level: 0, 1, 2, ...
+    """
+
+    name: str = "continuous"
+    levels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.name not in KINDS:
+            raise ParameterError(f"kind {self.name!r} is not known; choose one of {', '.join(KINDS)}.")
+        levels = tuple(str(level) for level in self.levels)
+        if self.name not in _WITH_LEVELS:
+            if levels:
+                raise ParameterError(f"levels={list(levels)} have no meaning for a {self.name} variable.")
+            return
+        if self.name == "binary":
+            levels = levels or ("0", "1")
+            if len(levels) != 2:
+                raise ParameterError(f"levels={list(levels)} of a binary variable must be two.")
+        if not _FEWEST_LEVELS <= len(levels) <= _MOST_LEVELS or len(set(levels)) < len(levels):
+            raise ParameterError(
+                f"levels={list(levels)} must be {_FEWEST_LEVELS} to {_MOST_LEVELS} different names for the kind {self.name!r}."
+            )
+        object.__setattr__(self, "levels", levels)
+
+    @property
+    def n_levels(self) -> int:
+        """How many levels it has; 0 if it has none."""
+        return len(self.levels)
+
+    @property
+    def width(self) -> int:
+        """How many columns it stands for."""
+        return self.n_levels - 1 if self.name == "categorical" else 1
+
+    def encode(self, values: FloatArray) -> FloatArray:
+        """(..., width) the columns of values (...); an empty cell stays empty in all of them."""
+        x = np.asarray(values, dtype=np.float64)
+        if self.name == "categorical":
+            columns = (x[..., None] == np.arange(1, self.n_levels)).astype(np.float64)
+            columns[np.isnan(x)] = np.nan
+            return columns
+        if self.name == "positive":
+            x = np.log(x)
+        elif self.name == "count":
+            x = np.log1p(x)
+        return x[..., None]
+
+    def misfits(self, values: FloatArray) -> FloatArray:
+        """The values that such a variable cannot have, in their order; empty cells are none."""
+        x = np.asarray(values, dtype=np.float64).ravel()
+        x = x[~np.isnan(x)]
+        if self.name == "continuous":
+            return x[:0]
+        if self.name == "positive":
+            return x[~(x > 0)]
+        most = self.n_levels - 1 if self.levels else np.inf
+        return x[~((x >= 0) & (x <= most) & (x == np.floor(x)))]
+
+
+CONTINUOUS = Kind()
+
+
+def encode_columns(values: FloatArray, kinds: Sequence[Kind]) -> FloatArray:
+    """(n, sum of widths) the columns of consecutive values (n, d), variable after variable."""
+    return np.concatenate([kind.encode(values[:, j]) for j, kind in enumerate(kinds)], axis=1)
