@@ -58,7 +58,7 @@ class Kind:
                 raise ParameterError(f"levels={list(levels)} of a binary variable must be two.")
         if not _FEWEST_LEVELS <= len(levels) <= _MOST_LEVELS or len(set(levels)) < len(levels):
             raise ParameterError(
-                f"levels={list(levels)} must be {_FEWEST_LEVELS} to {_MOST_LEVELS} different names for the kind {self.name!r}."
+                f"levels={list(levels)} must be {_FEWEST_LEVELS} to {_MOST_LEVELS} different names for kind {self.name!r}."
             )
         object.__setattr__(self, "levels", levels)
 
@@ -83,7 +83,7 @@ class Kind:
             x = np.log(x)
         elif self.name == "count":
             x = np.log1p(x)
-        return x[..., None]
+        return np.asarray(x[..., None])
 
     def misfits(self, values: FloatArray) -> FloatArray:
         """The values that such a variable cannot have, in their order; empty cells are none."""
@@ -94,7 +94,7 @@ class Kind:
         if self.name == "positive":
             return x[~(x > 0)]
         most = self.n_levels - 1 if self.levels else np.inf
-        return x[~((x >= 0) & (x <= most) & (x == np.floor(x)))]
+        return np.asarray(x[~((x >= 0) & (x <= most) & (x == np.floor(x)))])
 
 
 CONTINUOUS = Kind()
