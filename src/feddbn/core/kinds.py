@@ -12,7 +12,7 @@ An empty cell is empty in every column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 
-__all__ = ["CONTINUOUS", "KINDS", "Kind", "encode_columns"]
+__all__ = ["CONTINUOUS", "KINDS", "Kind", "encode_columns", "read_kinds"]
 
 KINDS = ("continuous", "positive", "count", "binary", "ordinal", "categorical")
 _WITH_LEVELS = ("binary", "ordinal", "categorical")
@@ -74,9 +74,9 @@ class Kind:
 
     def encode(self, values: FloatArray) -> FloatArray:
         """(..., width) the columns of values (...); an empty cell stays empty in all of them."""
-        x = np.asarray(values, dtype=np.float64)
+        x: FloatArray = np.asarray(values, dtype=np.float64)
         if self.name == "categorical":
-            columns = (x[..., None] == np.arange(1, self.n_levels)).astype(np.float64)
+            columns: FloatArray = np.where(x[..., None] == np.arange(1, self.n_levels), 1.0, 0.0)
             columns[np.isnan(x)] = np.nan
             return columns
         if self.name == "positive":
@@ -103,3 +103,41 @@ CONTINUOUS = Kind()
 def encode_columns(values: FloatArray, kinds: Sequence[Kind]) -> FloatArray:
     """(n, sum of widths) the columns of consecutive values (n, d), variable after variable."""
     return np.concatenate([kind.encode(values[:, j]) for j, kind in enumerate(kinds)], axis=1)
+
+
+def read_kinds(kinds: Mapping[str, object] | None, variables: Sequence[str]) -> tuple[Kind, ...]:
+    """The kind of each variable, from what a user or a study says; who is not named is continuous.
+
+    ``{"visits": "count", "alarm": "binary", "ward": ["north", "south", "west"], "pain": {"ordinal": ["no", "bad"]}}``:
+    a list has the levels of a categorical variable, a number in place of levels means 0, 1, 2, ...
+    """
+    if kinds is None:
+        kinds = {}
+    if not isinstance(kinds, Mapping):
+        raise ParameterError(
+            f"kinds={kinds!r} must name kinds by variable, for example {{'visits': 'count'}}."
+        )
+    unknown = [name for name in kinds if name not in variables]
+    if unknown:
+        raise ParameterError(f"kinds names {unknown[0]!r}, but the variables are {', '.join(variables)}.")
+    return tuple(_read_kind(name, kinds[name]) if name in kinds else CONTINUOUS for name in variables)
+
+
+def _read_kind(variable: str, said: object) -> Kind:
+    levels: object = ()
+    if isinstance(said, Kind):
+        return said
+    if isinstance(said, Mapping) and len(said) == 1:
+        ((said, levels),) = said.items()
+    elif isinstance(said, (list, tuple)):
+        said, levels = "categorical", said
+    if isinstance(levels, int) and not isinstance(levels, bool):
+        levels = tuple(map(str, range(levels)))
+    if not isinstance(said, str) or not isinstance(levels, (list, tuple)):
+        raise ParameterError(
+            f"kinds[{variable!r}]={said!r} must be one of {', '.join(KINDS)}, a list of levels, or {{'ordinal': [levels]}}."
+        )
+    try:
+        return Kind(said, tuple(levels))
+    except ParameterError as error:
+        raise ParameterError(f"kinds[{variable!r}]: {error}") from None

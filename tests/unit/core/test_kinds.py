@@ -1,0 +1,69 @@
+"""Kinds of variables: their columns, what they refuse, and how users say them."""
+
+import numpy as np
+import pytest
+
+from feddbn.core.kinds import CONTINUOUS, Kind, encode_columns, read_kinds
+from feddbn.errors import ParameterError
+
+
+def test_columns_of_every_kind():
+    ward = Kind("categorical", ("a", "b", "c"))
+    kinds = [
+        CONTINUOUS,
+        Kind("positive"),
+        Kind("count"),
+        Kind("binary"),
+        Kind("ordinal", ("lo", "mid", "hi")),
+        ward,
+    ]
+    rows = np.array([[-1.5, np.e, 0, 1, 2, 2], [2.0, 1.0, np.expm1(2), 0, 0, 0]])
+    found = encode_columns(rows, kinds)
+    np.testing.assert_allclose(found, [[-1.5, 1, 0, 1, 2, 0, 1], [2, 0, 2, 0, 0, 0, 0]])
+    assert [kind.width for kind in kinds] == [1, 1, 1, 1, 1, 2]
+
+
+def test_an_empty_cell_is_empty_in_every_column():
+    assert np.isnan(Kind("categorical", ("a", "b", "c")).encode(np.array([np.nan]))).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad"),
+    [
+        (Kind("positive"), [0.0, -2.0]),
+        (Kind("count"), [-1.0, 1.5]),
+        (Kind("binary"), [2.0, 0.5]),
+        (Kind("categorical", ("a", "b", "c")), [3.0]),
+    ],
+)
+def test_misfits(kind, bad):
+    good = [1.0, 1.0, np.nan]
+    assert kind.misfits(np.array([*good, *bad])).tolist() == bad
+    assert not len(kind.misfits(np.array(good)))
+
+
+def test_what_users_say():
+    said = {
+        "n": "count",
+        "ward": ["a", "b", "c"],
+        "pain": {"ordinal": ["no", "bad"]},
+        "g": {"categorical": 4},
+    }
+    found = read_kinds(said, ["x", "n", "ward", "pain", "g"])
+    assert [kind.name for kind in found] == ["continuous", "count", "categorical", "ordinal", "categorical"]
+    assert found[4].levels == ("0", "1", "2", "3")
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"y": "count"}, "names 'y'"),
+        ({"x": "real"}, r"kinds\['x'\]: kind 'real' is not known"),
+        ({"x": ["a"]}, r"2 to 50 different names"),
+        ({"x": 3}, r"kinds\['x'\]=3"),
+        ("count", "must name kinds by variable"),
+    ],
+)
+def test_what_is_refused(said, words):
+    with pytest.raises(ParameterError, match=words):
+        read_kinds(said, ["x"])
