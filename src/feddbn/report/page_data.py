@@ -11,7 +11,7 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.curved_effects import expected_changes
+from feddbn.model.curved_effects import changes_by_variable, expected_changes
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import effect_shapes
 from feddbn.model.standardised import standard_deviations
@@ -98,8 +98,8 @@ def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
 def _simulated_responses(dbn: DBN) -> FloatArray:
     """(horizon+1, d, d) what setting a variable one scale above its origin changes; the same in every report."""
     n = max(_N_PATHS // dbn.d, 50)
-    found = [expected_changes(dbn, i, HORIZON, n_paths=n, random_state=0).mean for i in range(dbn.d)]
-    return np.stack(found, axis=1)
+    found = [expected_changes(dbn, i, HORIZON, n_paths=n, random_state=0) for i in range(dbn.d)]
+    return np.stack([changes_by_variable(dbn, changes) for changes in found], axis=1)
 
 
 def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
