@@ -12,7 +12,7 @@ from feddbn.errors import ParameterError
 from feddbn.model.network import Network
 from feddbn.model.steps import draw_shocks, steps_of
 
-__all__ = ["Usual", "curved_paths", "drawn_windows", "ranges_seen", "share_beyond", "usual", "usual_lagged"]
+__all__ = ["Usual", "curved_paths", "drawn_windows", "first_rows", "ranges_seen", "share_beyond", "usual", "usual_lagged"]
 
 _BOUND = 1e100
 _N_PATHS, _BURN_IN, _N_ROWS = 50, 200, 200
@@ -90,7 +90,7 @@ def _simulated(dbn: Network) -> Usual:
     # The seed is fixed: what a network implies does not change from call to call.
     rng = np.random.default_rng(0)
     shocks = draw_shocks(dbn, "gaussian", (_N_PATHS, _BURN_IN + _N_ROWS), rng)
-    start = np.tile(_origins(dbn), (1, dbn.n_lags, 1))
+    start = first_rows(dbn)
     free = np.full(shocks.shape[1:], np.nan)
     rows = curved_paths(dbn, start, free, shocks)[:, _BURN_IN:].copy()
     _check_settled(dbn, rows)
@@ -141,11 +141,11 @@ def _on_their_scales(dbn: Network, rows: FloatArray) -> FloatArray:
     return shown
 
 
-def _origins(dbn: Network) -> FloatArray:
-    """(d,) where to begin: the origin of a variable's functions, 0 if it has none; 1 if it is positive."""
+def first_rows(dbn: Network) -> FloatArray:
+    """(1, p, d) where to begin: the origin of a variable's functions, 0 if it has none; 1 if it is positive."""
     origins = np.array([1.0 if kind.name == "positive" else 0.0 for kind in dbn.kinds])
     for product in dbn.products:
         origins[[product.first, product.second]] = product.origins
     for curve in dbn.curves:
         origins[curve.source] = curve.origin
-    return origins
+    return np.tile(origins, (1, dbn.n_lags, 1))
