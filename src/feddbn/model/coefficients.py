@@ -60,8 +60,10 @@ def coefficient_table(dbn: Network, level: float = 0.95) -> pd.DataFrame:
     reach = float(ndtri(0.5 + interval_level(level, "level") / 2))
     rows = []
     for j, node in enumerate(dbn.conditionals):
+        with np.errstate(over="ignore"):
+            ratios = [np.exp(effect) for effect in node.effects]
         errors = _errors(node)
-        for (i, lag), effect, error in zip(node.parents, node.effects, errors, strict=True):
+        for (i, lag), effect, error, ratio in zip(node.parents, node.effects, errors, ratios, strict=True):
             cause = dbn.kinds[i]
             for (r, c), b in np.ndenumerate(effect):
                 rows.append(
@@ -75,7 +77,7 @@ def coefficient_table(dbn: Network, level: float = 0.95) -> pd.DataFrame:
                         "error": float(error[r, c]),
                         "lower": float(b - reach * error[r, c]),
                         "upper": float(b + reach * error[r, c]),
-                        "ratio": np.nan if node.kind.name == "continuous" else float(np.exp(b)),
+                        "ratio": np.nan if node.kind.name == "continuous" else float(ratio[r, c]),
                         "scale": link_scale(node.kind),
                         "meaning": meaning(dbn.variables[i], cause, r, dbn.variables[j], node.kind, c),
                     }

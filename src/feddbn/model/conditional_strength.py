@@ -27,7 +27,8 @@ def standardised_effects(dbn: Network) -> FloatArray:
     """
     found = dbn.adjacency_matrices
     try:
-        rows = usual_lagged(dbn)
+        with np.errstate(all="ignore"):
+            rows = usual_lagged(dbn)
     except ParameterError:
         return found
     steps = ConditionalSteps(dbn)

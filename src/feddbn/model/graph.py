@@ -84,7 +84,8 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
         single = has_sign(dbn)[lag, i, j] & np.array([dbn.kinds[k].name != "continuous" for k in j], dtype=bool)
         table["kind"] = [dbn.kinds[k].name for k in j]
         table["scale"] = [link_scale(dbn.kinds[k]) for k in j]
-        table["ratio"] = np.where(single, np.exp(stack[lag, i, j]), np.nan)
+        with np.errstate(over="ignore"):
+            table["ratio"] = np.where(single, np.exp(stack[lag, i, j]), np.nan)
     elif dbn.bends:
         table["shape"] = effect_shapes(dbn)[lag, i, j]
     return table
