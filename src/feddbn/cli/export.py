@@ -80,7 +80,7 @@ def _write(dbn: DBN, form: Form, path: Path) -> None:
             f"--out {str(path)!r} must end in .npz, because {form.value} takes several arrays."
         )
     if form is Form.curves:
-        if not dbn.bends:
+        if not (dbn.curves or dbn.products):
             raise ParameterError(
                 "--format curves needs a network with curves, but all effects of this one are straight."
             )

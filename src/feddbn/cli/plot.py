@@ -154,7 +154,7 @@ def _responses(result: Result, shock: str | None, horizon: int) -> Axes:
     i = variable_index(shock, result.dbn.variables, "--shock")
     if result.dbn.bends:
         raise ParameterError(
-            "a plot of responses needs straight effects; with curves they depend on the value: feddbn effects --at --by, or"
-            " a plot of curves."
+            "a plot of responses needs straight effects; with curves or other kinds they depend on the value: feddbn effects"
+            " --at --by, or a plot of curves."
         )
     return plot_responses(result.dbn.impulse_responses(horizon)[:, i], result.dbn.variables, shock=shock)
