@@ -20,7 +20,9 @@ NUMBERS = st.floats(-1e6, 1e6, allow_nan=False)
 def kinds(draw: st.DrawFn) -> Kind:
     name = draw(st.sampled_from(KINDS))
     if name in ("ordinal", "categorical"):
-        return Kind(name, tuple(draw(st.lists(st.text("abcé ü", min_size=1), min_size=2, max_size=4, unique=True))))
+        return Kind(
+            name, tuple(draw(st.lists(st.text("abcé ü", min_size=1), min_size=2, max_size=4, unique=True)))
+        )
     return Kind(name)
 
 

@@ -27,7 +27,11 @@ def mixed_network(*, covariance: bool = False) -> DBN:
     """A stable network in which every kind is a cause and a target."""
     nodes = [
         Conditional(
-            KINDS[0], ((0, 1), (3, 0), (5, 1)), 0.2, (effect((0.5,)), effect((0.8,)), effect((0.6,), (-0.7,))), 0.5
+            KINDS[0],
+            ((0, 1), (3, 0), (5, 1)),
+            0.2,
+            (effect((0.5,)), effect((0.8,)), effect((0.6,), (-0.7,))),
+            0.5,
         ),
         Conditional(KINDS[1], ((1, 1), (2, 1)), 0.3, (effect((0.4,)), effect((0.2,))), 0.1),
         Conditional(KINDS[2], ((0, 1), (3, 1)), 0.5, (effect((0.3,)), effect((0.5,))), 0.2),
@@ -51,5 +55,10 @@ def _sure(node: Conditional, rng: np.random.Generator) -> Conditional:
     n = len(node.estimates)
     root = 0.05 * rng.normal(size=(n, n))
     return Conditional(
-        node.kind, node.parents, node.intercept, node.effects, node.dispersion, root @ root.T + 1e-4 * np.eye(n)
+        node.kind,
+        node.parents,
+        node.intercept,
+        node.effects,
+        node.dispersion,
+        root @ root.T + 1e-4 * np.eye(n),
     )

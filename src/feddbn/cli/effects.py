@@ -103,8 +103,8 @@ def _change(dbn: DBN, source: str, at: float | str | None, by: float | str | Non
 def _on_all(
     dbn: DBN, source: str, horizon: int, at: float | str | None, by: float | str | None
 ) -> pd.DataFrame:
-    """Frame target, largest, step, cumulative; strongest first, variables that are not moved left out. A variable with several
-    levels has a row for each.
+    """Frame target, largest, step, cumulative; strongest first, variables that are not moved left out. A variable with
+    several levels has a row for each.
     """
     import numpy as np
     import pandas as pd
@@ -122,8 +122,7 @@ def _on_all(
     outcomes = outcome_columns(dbn)
     largest = total[step, np.arange(len(outcomes))]
     names = [outcome.name for outcome in outcomes]
-    table = pd.DataFrame(
-        {"target": names, "largest": largest, "step": step, "cumulative": total.sum(axis=0)}
-    )
-    table = table[(table["largest"] != 0) & [outcome.variable != dbn.variables[i] for outcome in outcomes]]
+    table = pd.DataFrame({"target": names, "largest": largest, "step": step, "cumulative": total.sum(axis=0)})
+    others = np.array([outcome.variable != dbn.variables[i] for outcome in outcomes])
+    table = table[(table["largest"] != 0) & others]
     return table.sort_values("largest", key=np.abs, ascending=False, kind="stable", ignore_index=True)

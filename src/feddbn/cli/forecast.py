@@ -99,12 +99,22 @@ def forecast(
         print_json({"interval": interval, "forecast": table})
         return
     level = ["level"] if ahead.outcomes else []
-    columns = ["variable", *level, "step", *(["time"] if moments is not None else []), "mean", "lower", "upper"]
+    columns = [
+        "variable",
+        *level,
+        "step",
+        *(["time"] if moments is not None else []),
+        "mean",
+        "lower",
+        "upper",
+    ]
     if ahead.beyond is not None:
         columns.append("beyond")
     print_frame(table.sort_values(["variable", *level], kind="stable")[columns], f"{interval:.0%} intervals")
     if ahead.outcomes:
-        remark("note: the mean of a binary variable is the probability of its second level; of levels, that of each level.")
+        remark(
+            "note: the mean of a binary variable is the probability of its second level; of levels, that of each level."
+        )
     if out is not None:
         say(f"Forecast: {out}")
 

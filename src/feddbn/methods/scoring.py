@@ -147,7 +147,11 @@ def score_by_kind(truth: DBN, estimate: DBN) -> pd.DataFrame:
         "W": kind_scores(is_true[0], found_W, kinds),
         "A": kind_scores(_padded(is_true[1:], n_lags), _padded(found_A, n_lags), kinds),
     }
-    rows = [{"part": part, "kind": kind, **found} for part, by_kind in parts.items() for kind, found in by_kind.items()]
+    rows = [
+        {"part": part, "kind": kind, **found}
+        for part, by_kind in parts.items()
+        for kind, found in by_kind.items()
+    ]
     return pd.DataFrame(rows).set_index(["part", "kind"])
 
 

@@ -32,7 +32,7 @@ _DAMPING, _MOST_DAMPINGS = 0.8, 12
 
 @dataclass(frozen=True, eq=False)
 class KindsDrawn:
-    """Recordings of every site, the network it follows (shared objects where networks are shared), its damping and cluster."""
+    """Recordings of every site, the network it follows (one object where it is shared), its damping and cluster."""
 
     recordings: list[list[FloatArray]]
     truths: list[DBN]
@@ -77,9 +77,7 @@ def draw_with_kinds(settings: SimulationSettings, rng: np.random.Generator) -> K
     owners = [system_of_site[k] for k in range(settings.n_sites) for _ in range(m)]
     n_burned = settings.burn_in if p else 0
     streams = [np.random.default_rng(seed) for seed in series_seed.spawn(len(lengths))]
-    shocks = [
-        stream.standard_normal((n_burned + n, d)) for n, stream in zip(lengths, streams, strict=True)
-    ]
+    shocks = [stream.standard_normal((n_burned + n, d)) for n, stream in zip(lengths, streams, strict=True)]
     series: list[FloatArray] = [np.zeros((0, d))] * len(lengths)
     for s, (dbn, _) in enumerate(stable):
         members = [r for r, owner in enumerate(owners) if owner == s]
@@ -150,7 +148,9 @@ def _ends(kind: Kind, noise_scale: float, rng: np.random.Generator) -> _Ends:
     # What levels do and what moves them: contrasts with mean 0 and variance 1, against the first level.
     does, moved = (_contrast(levels, rng) for _ in range(2))
     spread = (does[1:] - does[0])[:, None]
-    return _Ends(np.full(levels - 1, 1 / levels), spread, step * (moved[1:] - moved[0]), np.zeros(levels - 1), 1.0)
+    return _Ends(
+        np.full(levels - 1, 1 / levels), spread, step * (moved[1:] - moved[0]), np.zeros(levels - 1), 1.0
+    )
 
 
 def _contrast(n: int, rng: np.random.Generator) -> FloatArray:

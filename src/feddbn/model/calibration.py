@@ -77,8 +77,8 @@ def _binned(p: FloatArray, there: np.ndarray, n_bins: int) -> pd.DataFrame:
 def prediction_scores(dbn: Network, data: Rows | Sequence[Rows]) -> pd.DataFrame:
     """One row per variable: kind, n, log_score, brier, error.
 
-    `log_score` is the mean log density of the values (higher is better); `brier` the mean squared distance of P(1) from a binary
-    value, summed over all levels for other variables with levels; `error` the root mean square of value less mean.
+    `log_score` is the mean log density of the values (higher is better); `brier` the mean squared distance of P(1) from a
+    binary value, summed over all levels of other variables with levels; `error` the root mean square of value less mean.
     """
     if not dbn.conditionals:
         raise ParameterError(

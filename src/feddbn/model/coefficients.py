@@ -14,6 +14,20 @@ from feddbn.model.network import Network
 
 __all__ = ["coefficient_table", "link_scale", "meaning"]
 
+_COLUMNS = (
+    "source",
+    "source_level",
+    "target",
+    "target_level",
+    "lag",
+    "coefficient",
+    "error",
+    "lower",
+    "upper",
+    "ratio",
+    "scale",
+    "meaning",
+)
 _SCALES = {
     "continuous": "value",
     "positive": "log value",
@@ -69,7 +83,9 @@ def coefficient_table(dbn: Network, level: float = 0.95) -> pd.DataFrame:
                 rows.append(
                     {
                         "source": dbn.variables[i],
-                        "source_level": cause.levels[r + 1] if cause.name in ("binary", "categorical") else "",
+                        "source_level": cause.levels[r + 1]
+                        if cause.name in ("binary", "categorical")
+                        else "",
                         "target": dbn.variables[j],
                         "target_level": node.kind.levels[c + 1] if node.kind.name == "categorical" else "",
                         "lag": lag,
@@ -82,8 +98,7 @@ def coefficient_table(dbn: Network, level: float = 0.95) -> pd.DataFrame:
                         "meaning": meaning(dbn.variables[i], cause, r, dbn.variables[j], node.kind, c),
                     }
                 )
-    columns = "source source_level target target_level lag coefficient error lower upper ratio scale meaning".split()
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=list(_COLUMNS))
 
 
 def _errors(node: Conditional) -> list[FloatArray]:

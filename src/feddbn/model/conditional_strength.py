@@ -21,8 +21,8 @@ def standardised_effects(dbn: Network) -> FloatArray:
     there, W first; negative where a single coefficient is.
 
     What moves it is the spread of its predictor and, by its kind: the variance of noise (continuous, positive),
-    ``pi^2/3`` (levels: the variance of a logistic number), ``log(1 + 1/mean + dispersion)`` (counts: the variance of the log of a
-    number with their mean and variance). Spreads are those of rows that the network visits by itself; where
+    ``pi^2/3`` (levels: the variance of a logistic number), ``log(1 + 1/mean + dispersion)`` (counts: the variance of the
+    log of a number with their mean and variance). Spreads are those of rows that the network visits by itself; where
     it has no usual level, coefficients are given as they are.
     """
     found = dbn.adjacency_matrices

@@ -202,9 +202,7 @@ class DBN(KindQuestions):
     def impulse_responses(
         self, horizon: int, kind: dynamics.ResponseKind = "structural", *, sd: bool = False
     ) -> FloatArray:
-        """(horizon+1, d, d) responses [h, from, to] to a shock; see
-        `feddbn.model.dynamics.impulse_responses`.
-        """
+        """(horizon+1, d, d) responses [h, from, to] to a shock; see `feddbn.model.dynamics.impulse_responses`."""
         return dynamics.impulse_responses(self, horizon, kind, sd=sd)
 
     def fevd(self, horizon: int, kind: Literal["structural", "orthogonalised"] = "structural") -> FloatArray:
@@ -212,9 +210,7 @@ class DBN(KindQuestions):
         return dynamics.fevd(self, horizon, kind)
 
     def total_effects(self, horizon: int) -> FloatArray:
-        """(horizon+1, d, d) effects [h, from, to] of raising a variable by 1 for one moment, over every
-        path.
-        """
+        """(horizon+1, d, d) effects [h, from, to] of raising a variable by 1 for one moment, over every path."""
         return effects.total_effects(self, horizon)
 
     def direct_effects(self, horizon: int) -> FloatArray:
@@ -222,9 +218,7 @@ class DBN(KindQuestions):
         return effects.direct_effects(self, horizon)
 
     def mediated_effects(self, mediators: Sequence[str | int] | None, horizon: int) -> FloatArray:
-        """(horizon+1, d, d) part of the total effects that passes through `mediators` (None: through
-        anything).
-        """
+        """(horizon+1, d, d) part of the total effects that passes through `mediators` (None: through anything)."""
         return effects.mediated_effects(self, mediators, horizon)
 
     def effects(
@@ -300,7 +294,7 @@ class DBN(KindQuestions):
         return np.concatenate(residuals.residual_segments(self, data))
 
     def log_likelihood(self, data: Rows | Sequence[Rows]) -> float:
-        """Log-likelihood (Gaussian, or that of its distributions) of the usable rows, each given the n_lags rows before it in its stretch."""
+        """Log-likelihood (Gaussian, or of its distributions) of usable rows, each given the n_lags rows before it."""
         return residuals.log_likelihood(self, data)
 
     def residual_diagnostics(self, data: Rows | Sequence[Rows], n_lags: int = 10) -> pd.DataFrame:

@@ -50,8 +50,8 @@ __all__ = [
 _DOT_SHAPES = {"count": "box", "binary": "diamond", "ordinal": "hexagon", "categorical": "octagon"}
 FORMAT = "feddbn-dbn"
 VERSION = 4
-"""2 has `open_edges`, 3 `curves` and `products`, 4 `conditionals`; a network without them is written as the version that every reader of
-it understands."""
+"""2 has `open_edges`, 3 `curves` and `products`, 4 `conditionals`; a network without them is written as the version that
+every reader of it understands."""
 _ARRAYS = ("W", "A", "intercept", "noise_variances")
 _LISTS = {
     "open_edges": "a list of pairs of variables",

@@ -175,8 +175,8 @@ def forecast(
         seen = outlook(dbn, *simulated(), values, level)
         frames = [pd.DataFrame(a, index=index, columns=[o.name for o in outcomes]) for a in seen]
         expected, spread, low, high = frames
-        bounds = (None, None) if level is None else (low, high)
-        return Forecast(expected, *bounds, spread, level, start.n_inferred, None, outcomes)
+        lower_frame, upper_frame = (None, None) if level is None else (low, high)
+        return Forecast(expected, lower_frame, upper_frame, spread, level, start.n_inferred, None, outcomes)
     beyond = None
     if not dbn.bends:
         mean, variance = _propagate(dbn, start, values)

@@ -60,9 +60,9 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     direction within a moment is open. With curves, `weight` is the average slope, the size of an effect (standard deviation
     of the effect over that of its source) is compared with the threshold, and a column `shape` says linear, curved or
     product (the source acts together with another, whether or not it has a curve of its own). With variables of other
-    kinds, `weight` is a coefficient on the `scale` of the target (value, log value, log rate, log odds) or, for levels, the norm of
-    several, `ratio` its exponential (an odds ratio, a rate ratio, a factor; NaN where there is none), and `kind` the
-    kind of the target; `DBN.coefficients` has them one by one.
+    kinds, `weight` is a coefficient on the `scale` of the target (value, log value, log rate, log odds) or, for levels, the
+    norm of several, `ratio` its exponential (an odds ratio, a rate ratio, a factor; NaN where there is none), and `kind`
+    the kind of the target; `DBN.coefficients` has them one by one.
     """
     stack, is_there = dbn.adjacency_matrices, np.abs(dbn.adjacency_matrices) > threshold
     if dbn.bends:
@@ -81,7 +81,9 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
         }
     )
     if dbn.conditionals:
-        single = has_sign(dbn)[lag, i, j] & np.array([dbn.kinds[k].name != "continuous" for k in j], dtype=bool)
+        single = has_sign(dbn)[lag, i, j] & np.array(
+            [dbn.kinds[k].name != "continuous" for k in j], dtype=bool
+        )
         table["kind"] = [dbn.kinds[k].name for k in j]
         table["scale"] = [link_scale(dbn.kinds[k]) for k in j]
         with np.errstate(over="ignore"):

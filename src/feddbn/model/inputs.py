@@ -29,9 +29,7 @@ Rows = pd.DataFrame | FloatArray
 RandomState = int | np.random.Generator | None
 
 
-def rows_of(
-    data: Rows, variables: tuple[str, ...], argument: str, kinds: Sequence[Kind] = ()
-) -> FloatArray:
+def rows_of(data: Rows, variables: tuple[str, ...], argument: str, kinds: Sequence[Kind] = ()) -> FloatArray:
     """(n, d) rows with the columns in the order of `variables`; a frame is matched by name, an array by
     position.
 

@@ -55,9 +55,7 @@ class KindQuestions(Network):
         self._require_conditionals("average_effects", "dbn.edges(), whose weights are such changes")
         return natural_effects.average_effects(self, over, by=by, level=level)
 
-    def quantile_residuals(
-        self, data: Rows | Sequence[Rows], random_state: RandomState = None
-    ) -> FloatArray:
+    def quantile_residuals(self, data: Rows | Sequence[Rows], random_state: RandomState = None) -> FloatArray:
         """(n, d) residuals that are standard normal if the network holds, whatever the kinds; see
         `feddbn.model.residuals.normal_segments`. Those of counts and levels are partly drawn (`random_state`).
         """

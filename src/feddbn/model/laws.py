@@ -4,7 +4,7 @@ Every law has
 
     mean          (n,) what is expected; of levels the mean position, 0 or 1 of a binary one
     variance      (n,)
-    driven(z)     (n,) values that standard normal numbers z stand for: rising in z, so that paths with the same z can be compared
+    driven(z)     (n,) values that standard normal numbers z stand for: rising in z, so that paths with the same z compare
     log_density   (n,) of values (of a level or a count: the log of its probability)
     below, upto   (n,) P(x < value) and P(x <= value)
 """
@@ -124,10 +124,8 @@ class _Count:
 
     def driven(self, z: FloatArray) -> FloatArray:
         q = np.minimum(ndtr(z), _HIGHEST)
-        if self.dispersion:
-            found = nbdtrik(q, 1 / self.dispersion, self._share)
-        else:
-            found = pdtrik(q, self.mean)
+        a = self.dispersion
+        found = nbdtrik(q, 1 / a, self._share) if a else pdtrik(q, self.mean)
         # Without a whole number at which the distribution function is exactly q, the next one.
         up = np.ceil(np.where(np.isfinite(found), found, 0.0))
         down = np.maximum(up - 1, 0.0)
@@ -140,9 +138,7 @@ class _Count:
         some = np.maximum(x, 1.0)
         # log of Gamma(x + r) / (Gamma(r) x!), without differences of large numbers; 0 at x = 0.
         ways = np.where(x > 0, -betaln(some, 1 / a) - np.log(some), 0.0)
-        return np.asarray(
-            ways - np.log1p(a * self.mean) * (1 / a + x) + x * (self.eta + np.log(a))
-        )
+        return np.asarray(ways - np.log1p(a * self.mean) * (1 / a + x) + x * (self.eta + np.log(a)))
 
     def below(self, x: FloatArray) -> FloatArray:
         return np.where(x > 0, self.upto(np.maximum(x - 1, 0.0)), 0.0)
@@ -189,7 +185,9 @@ class Levels:
 
     def upto(self, x: FloatArray) -> FloatArray:
         """(n,) probability of this position or a lower one."""
-        return np.asarray(np.take_along_axis(np.cumsum(self.probabilities, axis=1), _columns(x), axis=1)[:, 0])
+        return np.asarray(
+            np.take_along_axis(np.cumsum(self.probabilities, axis=1), _columns(x), axis=1)[:, 0]
+        )
 
 
 def _columns(x: FloatArray) -> np.ndarray:
@@ -205,7 +203,11 @@ def law_of(kind: str, intercept: FloatArray, slopes: FloatArray, dispersion: flo
         return Levels(np.asarray(log_softmax(np.concatenate([np.zeros((len(eta), 1)), eta], axis=1), axis=1)))
     if kind == "binary":
         return Levels(np.asarray(np.concatenate([log_expit(-eta), log_expit(eta)], axis=1)))
-    laws = {"continuous": _Normal, "positive": _LogNormal, "count": _Count}
+    laws: dict[str, type[_Normal | _LogNormal | _Count]] = {
+        "continuous": _Normal,
+        "positive": _LogNormal,
+        "count": _Count,
+    }
     return laws[kind](eta[:, 0], dispersion)
 
 

@@ -98,7 +98,8 @@ class NaturalEffect:
         if self.cause.levels:
             values: FloatArray = np.arange(self.cause.n_levels, dtype=np.float64)
         else:
-            values = np.linspace(*np.quantile(self.values, _REACH), n)
+            low, high = np.quantile(self.values, _REACH)
+            values = np.linspace(float(low), float(high), n)
             values = np.unique(np.round(values)) if self.cause.name == "count" else values
         middle, (lower, upper) = self.at(values), self.band(values, level)
         names = [self.cause.levels[int(x)] for x in values] if self.cause.levels else values
@@ -141,7 +142,9 @@ class NaturalEffect:
         shares = law.probabilities.mean(axis=0)
         return shares[1:] if self.kind.name == "binary" else np.asarray(shares)
 
-    def _change(self, one: FloatArray, other: FloatArray, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _change(
+        self, one: FloatArray, other: FloatArray, level: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         reach = float(ndtri(0.5 + interval_level(level, "level") / 2))
         middle = self._mean(self.node, other) - self._mean(self.node, one)
         error = self._error(other, one)
@@ -164,7 +167,7 @@ class NaturalEffect:
                 moved.append(value if less is None else value - self._mean(there, less))
             gradient[k] = (moved[0] - moved[1]) / (2 * _STEP)
         variance = np.einsum("ik,ij,jk->k", gradient, node.covariance, gradient)
-        return np.sqrt(np.maximum(variance, 0.0))
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
 
 def natural_effect(

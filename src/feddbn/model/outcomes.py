@@ -7,7 +7,7 @@ the same number of paths, and exact where the causes are known.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,9 @@ def outcome_columns(dbn: Network) -> tuple[Outcome, ...]:
     """The columns, variable after variable."""
     found = []
     for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
-        found += [Outcome(name, level) for level in kind.levels] if kind.name in _BY_LEVEL else [Outcome(name)]
+        found += (
+            [Outcome(name, level) for level in kind.levels] if kind.name in _BY_LEVEL else [Outcome(name)]
+        )
     return tuple(found)
 
 
@@ -78,8 +80,8 @@ def outlook(
     for t in range(steps):
         rows = whole[:, t : t + p + 1][:, ::-1].reshape(len(paths), -1)
         laws = going.laws(rows)
-        for j in np.flatnonzero(np.isnan(held[t])):
-            mean[t, columns_of(dbn, int(j))] = _expected(laws[j], dbn.kinds[j].name).mean(axis=0)
+        for free in np.flatnonzero(np.isnan(held[t])).tolist():
+            mean[t, columns_of(dbn, free)] = _expected(laws[free], dbn.kinds[free].name).mean(axis=0)
     sd, bounds = shown.std(axis=0), np.full((2, steps, shown.shape[2]), np.nan)
     quantiles = [0.5, 0.5] if level is None else [0.5 - level / 2, 0.5 + level / 2]
     for j, kind in enumerate(dbn.kinds):
@@ -88,7 +90,7 @@ def outlook(
             sd[:, here] = np.sqrt(mean[:, here] * (1 - mean[:, here]))
         else:
             # Whole numbers for counts: no value between two that can be seen.
-            method = "inverted_cdf" if kind.name == "count" else "linear"
+            method: Literal["inverted_cdf", "linear"] = "inverted_cdf" if kind.name == "count" else "linear"
             bounds[:, :, here] = np.quantile(shown[:, :, here], quantiles, axis=0, method=method)
     is_held = np.repeat(~np.isnan(held), [_width(columns_of(dbn, j)) for j in range(dbn.d)], axis=1)
     return Outlook(mean, np.where(is_held, 0.0, sd), *bounds)

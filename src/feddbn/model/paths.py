@@ -12,7 +12,16 @@ from feddbn.errors import ParameterError
 from feddbn.model.network import Network
 from feddbn.model.steps import draw_shocks, steps_of
 
-__all__ = ["Usual", "curved_paths", "drawn_windows", "first_rows", "ranges_seen", "share_beyond", "usual", "usual_lagged"]
+__all__ = [
+    "Usual",
+    "curved_paths",
+    "drawn_windows",
+    "first_rows",
+    "ranges_seen",
+    "share_beyond",
+    "usual",
+    "usual_lagged",
+]
 
 _BOUND = 1e100
 _N_PATHS, _BURN_IN, _N_ROWS = 50, 200, 200

@@ -90,7 +90,7 @@ def doubts(dbn: Network, rows: FloatArray) -> list[str]:
 
 
 def _noise(dbn: Network) -> FloatArray:
-    """(d,) standard deviations of residuals; those of variables of other kinds are standard normal, 0 where they have none."""
+    """(d,) standard deviations of residuals; those of variables of other kinds are standard normal, 0 without any."""
     if dbn.conditionals:
         return np.where(dbn.noise_variances > 0, 1.0, 0.0)
     return np.sqrt(dbn.noise_variances)

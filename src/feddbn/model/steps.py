@@ -41,9 +41,7 @@ class _CurvedSteps:
 
     def moment(self, past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
         free = np.isnan(held)
-        return self._effects.moment(
-            np.where(free, self._expected(past) + shocks, held), self._dbn.W, free
-        )
+        return self._effects.moment(np.where(free, self._expected(past) + shocks, held), self._dbn.W, free)
 
     def log_weights(self, past: FloatArray, x: FloatArray, seen: BoolArray) -> FloatArray:
         # What the noise of present cells must have been, given their causes.

@@ -41,12 +41,14 @@ def curve_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 1
     if isinstance(at_most, bool) or not isinstance(at_most, int) or at_most < 1:
         raise ParameterError(f"at_most must be a whole number of at least 1, got {at_most!r}.")
     edges = dbn.edges()
+    if dbn.conditionals:
+        return []
     if dbn.bends:
         edges = edges[edges["shape"] != "linear"]
     panels = []
     for row in edges.to_dict("records"):
         effect = dbn.effect(row["source"], row["target"], row["lag"])
-        if effect.curve is not None or effect.squares:
+        if isinstance(effect, EdgeEffect) and (effect.curve is not None or effect.squares):
             panels.append(CurvePanel(effect, effect.table(n, level), abs(float(row["standardised"]))))
     strongest = sorted(panels, key=lambda panel: -panel.strength)[:at_most]
     place = {name: k for k, name in enumerate(dbn.variables)}

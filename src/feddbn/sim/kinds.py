@@ -26,8 +26,8 @@ def kinds_asked(asked: AskedKinds, variables: Sequence[str]) -> tuple[Kind, ...]
         said = {name: asked[k % len(asked)] for k, name in enumerate(variables)}
     else:
         raise ParameterError(
-            f"kinds={asked!r} must name kinds by variable, such as {{'x0': 'count'}}, or be a list of kinds that are given out"
-            " in turn, such as ['continuous', 'binary']."
+            f"kinds={asked!r} must name kinds by variable, such as {{'x0': 'count'}}, or be a list of kinds that are given"
+            " out in turn, such as ['continuous', 'binary']."
         )
     return read_kinds({name: _with_levels(kind) for name, kind in said.items()}, variables)
 

@@ -98,7 +98,7 @@ class SimulationSettings:
     def _check_kinds(self) -> None:
         if not self.kinds_of_all:
             return
-        others = (
+        others: tuple[tuple[str, object, object], ...] = (
             ("effects", self.effects, "linear"),
             ("interactions", self.interactions, 0),
             ("mess", self.mess, {}),

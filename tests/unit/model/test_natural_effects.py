@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from support.mixed_networks import VARIABLES, effect, mixed_network
 
 from feddbn.core.kinds import Kind
 from feddbn.errors import FileError, ParameterError
 from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
 from feddbn.model.natural_effects import natural_effect
+from support.mixed_networks import VARIABLES, effect, mixed_network
 
 Z = 1.959963984540054
 
@@ -52,9 +52,7 @@ def test_a_rate_from_level_to_level(dbn, rows):
     middle, lower, upper = found.change(0, "1")
     assert middle[0] == pytest.approx(((np.exp(0.5) - 1) * base).mean(), rel=1e-10)
     temp = rows["temp"].to_numpy()[:-1]
-    gradient = np.array(
-        [middle[0], ((np.exp(0.5) - 1) * base * temp).mean(), (np.exp(0.5) * base).mean()]
-    )
+    gradient = np.array([middle[0], ((np.exp(0.5) - 1) * base * temp).mean(), (np.exp(0.5) * base).mean()])
     error = np.sqrt(gradient @ dbn.conditionals[2].covariance @ gradient)
     assert upper[0] - lower[0] == pytest.approx(2 * Z * error, rel=1e-6)
 
@@ -63,7 +61,11 @@ def test_average_effects_of_linear_targets_are_coefficients(dbn, rows):
     table = dbn.average_effects(rows).query("target == 'temp'").set_index("source")
     assert table.loc["temp", "change"] == pytest.approx(0.5)
     assert table.loc["ward", "change"].tolist() == pytest.approx([0.6, -0.7])
-    assert table.loc["ward", "from"].tolist() == ["north", "north"] and list(table.loc["ward", "to"]) == ["south", "west"]
+    assert table.loc["ward", "from"].tolist() == ["north", "north"]
+    assert list(table.loc["ward", "to"]) == [
+        "south",
+        "west",
+    ]
     by_sd = dbn.average_effects(rows, by="sd").query("target == 'temp' and source == 'temp'")
     assert by_sd["change"].iloc[0] == pytest.approx(0.5 * rows["temp"].iloc[:-1].std(ddof=0), rel=1e-9)
     pain = dbn.average_effects(rows).query("source == 'pain' and target == 'ward'")
@@ -101,20 +103,27 @@ def test_as_statsmodels_says():
 def test_tables_and_words(dbn):
     found = dbn.effect("ward", "temp", 1)
     table = found.table()
-    assert table["value"].tolist() == ["north", "south", "west"] and set(table["outcome"]) == {"mean"}
+    assert table["value"].tolist() == ["north", "south", "west"]
+    assert set(table["outcome"]) == {"mean"}
     assert table["expected"].diff().iloc[1] == pytest.approx(0.6)
     counts = dbn.effect("visits", "alarm", 1).table(21)
-    assert counts["value"].map(float.is_integer).all() and (counts["upper"] > counts["lower"]).all()
+    assert counts["value"].map(float.is_integer).all()
+    assert (counts["upper"] > counts["lower"]).all()
     words = dbn.coefficients().set_index(["source", "target"])["meaning"]
     assert words["temp", "visits"] == "log of the rate ratio of visits per unit of temp"
     assert words["dose", "pain"] == "log odds ratio of a higher pain per factor e of dose"
-    assert words["ward", "ward"].iloc[1] == "log odds ratio of ward=west against north of ward=south against north"
+    assert (
+        words["ward", "ward"].iloc[1]
+        == "log odds ratio of ward=west against north of ward=south against north"
+    )
     edges = dbn.edges().set_index(["source", "target"])
     assert edges.loc[("temp", "alarm"), "ratio"] == pytest.approx(np.exp(0.9))
-    assert np.isnan(edges.loc[("ward", "temp"), "ratio"]) and np.isnan(edges.loc[("alarm", "temp"), "ratio"])
+    assert np.isnan(edges.loc[("ward", "temp"), "ratio"])
+    assert np.isnan(edges.loc[("alarm", "temp"), "ratio"])
     assert edges.loc[("visits", "alarm"), "standardised"] < 0 < edges.loc[("ward", "ward"), "standardised"]
     assert (edges["standardised"].abs() < 1).all()
-    assert "shape=diamond" in dbn.to_dot() and dbn.to_networkx("summary").nodes["ward"]["kind"] == "categorical"
+    assert "shape=diamond" in dbn.to_dot()
+    assert dbn.to_networkx("summary").nodes["ward"]["kind"] == "categorical"
 
 
 def test_a_higher_slope_means_a_higher_level():
@@ -137,7 +146,8 @@ def test_bad_requests(dbn):
     with pytest.raises(ParameterError, match="'unit' or 'sd'"):
         dbn.average_effects(by="two")
     bare = mixed_network()
-    assert bare.average_effects()["lower"].isna().all() and bare.coefficients()["error"].isna().all()
+    assert bare.average_effects()["lower"].isna().all()
+    assert bare.coefficients()["error"].isna().all()
 
 
 def test_damaged_files_are_named(dbn):
@@ -162,6 +172,8 @@ def test_damaged_files_are_named(dbn):
     with pytest.raises(FileError, match="'conditionals' is not a list"):
         DBN.from_dict({**good, "conditionals": "x"})
     plain = DBN(np.zeros((2, 2)), np.zeros((1, 2, 2))).to_dict()
-    assert plain["version"] == 1 and "conditionals" not in plain
+    assert plain["version"] == 1
+    assert "conditionals" not in plain
     edges = DBN.from_csv(dbn.to_csv(), VARIABLES)
-    assert np.array_equal(edges.W, dbn.W) and np.array_equal(edges.A, dbn.A)
+    assert np.array_equal(edges.W, dbn.W)
+    assert np.array_equal(edges.A, dbn.A)
