@@ -105,7 +105,7 @@ class Curve:
         return self.origin - reach, self.origin + reach
 
     @property
-    def kind(self) -> tuple[object, ...]:
+    def form(self) -> tuple[object, ...]:
         """What must be the same for two curves to be compared by their numbers."""
         return (
             "curve",
@@ -189,7 +189,7 @@ class Product:
         return replace(self, origins=(first, second))
 
     @property
-    def kind(self) -> tuple[object, ...]:
+    def form(self) -> tuple[object, ...]:
         """What must be the same for two products to be compared by their numbers."""
         return "product", self.first, self.second, self.target, self.lag
 

@@ -12,7 +12,10 @@ from itertools import pairwise
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.kinds import CONTINUOUS, Kind
 from feddbn.errors import ParameterError
+from feddbn.model.conditional_weights import Weights, check_agreement, checked_conditionals, weights_of
+from feddbn.model.conditionals import Conditional
 from feddbn.model.curves import Curve, Product
 
 __all__ = ["Network", "same_parts"]
@@ -40,6 +43,9 @@ class Network:
         The curved parts of edges, by lag, source and target; empty for a linear network.
     products
         What pairs of variables do together; empty for a linear network.
+    conditionals
+        The distribution of every variable given its causes, for variables of any kind; empty if all is linear or curved.
+        W and A then hold a weight for every effect (`feddbn.model.conditional_weights`), and nothing is computed from them.
     """
 
     W: FloatArray
@@ -50,6 +56,7 @@ class Network:
     open_edges: tuple[tuple[str, str], ...]
     curves: tuple[Curve, ...]
     products: tuple[Product, ...]
+    conditionals: tuple[Conditional, ...]
 
     def __init__(
         self,
@@ -62,6 +69,7 @@ class Network:
         *,
         curves: Iterable[Curve] = (),
         products: Iterable[Product] = (),
+        conditionals: Iterable[Conditional] = (),
     ) -> None:
         W = np.array(W, dtype=np.float64)
         A = np.array(A, dtype=np.float64)
@@ -75,8 +83,10 @@ class Network:
             raise ParameterError(
                 f"variables must be {d} different names, got {len(names)} ({len(set(names))} different)."
             )
-        c = np.zeros(d) if intercept is None else np.array(intercept, dtype=np.float64)
-        v = np.ones(d) if noise_variances is None else np.array(noise_variances, dtype=np.float64)
+        nodes = checked_conditionals(conditionals, d, len(A))
+        usual = weights_of(nodes, len(A)) if nodes else Weights(W, A, np.zeros(d), np.ones(d))
+        c = usual.intercept if intercept is None else np.array(intercept, dtype=np.float64)
+        v = usual.noise_variances if noise_variances is None else np.array(noise_variances, dtype=np.float64)
         if c.shape != (d,) or v.shape != (d,):
             raise ParameterError(
                 f"intercept and noise_variances must have shape ({d},), got {c.shape} and {v.shape}."
@@ -97,12 +107,17 @@ class Network:
             ("noise_variances", v),
             ("curves", _curves(curves, d, len(A))),
             ("products", _products(products, d, len(A))),
+            ("conditionals", nodes),
         ):
             object.__setattr__(self, field_name, value)
+        if nodes:
+            check_agreement(usual, Weights(W, A, c, v))
+            if self.curves or self.products:
+                raise ParameterError("a network has curves and products, or conditionals, not both.")
         within = self.is_edge[0]
         if self.bends and not _is_acyclic(within):
             raise ParameterError(
-                "curves and products need effects within a moment without a cycle; W has one."
+                "curves, products and conditionals need effects within a moment without a cycle; W has one."
             )
         object.__setattr__(self, "open_edges", _open_edges(open_edges, within, names))
 
@@ -129,8 +144,16 @@ class Network:
 
     @property
     def bends(self) -> bool:
-        """Whether it has curves or products; what is computed from the numbers depends on that."""
-        return bool(self.curves or self.products)
+        """Whether some effect is no straight line: it has curves, products or distributions of other kinds.
+
+        What is computed from the numbers depends on that.
+        """
+        return bool(self.curves or self.products or self.conditionals)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What the values of each variable are; all continuous without `conditionals`."""
+        return tuple(node.kind for node in self.conditionals) or (CONTINUOUS,) * self.d
 
     @property
     def is_linear(self) -> bool:
@@ -139,12 +162,15 @@ class Network:
 
     @property
     def is_edge(self) -> BoolArray:
-        """(p+1, d, d) where there is an effect: a weight that is not 0, a curve, or a part in a product."""
+        """(p+1, d, d) where there is an effect: a weight that is not 0, a curve, a part in a product, a cause."""
         found: BoolArray = np.asarray(self.adjacency_matrices != 0)
         for curve in self.curves:
             found[curve.lag, curve.source, curve.target] = True
         for product in self.products:
             found[product.lag, [product.first, product.second], product.target] = True
+        for target, node in enumerate(self.conditionals):
+            for source, lag in node.parents:
+                found[lag, source, target] = True
         return found
 
     @property
@@ -158,10 +184,10 @@ class Network:
 
 
 def same_parts(one: Network, other: Network, atol: float) -> bool:
-    """Whether two networks have the same curves and products, with all numbers within `atol`."""
-    ours: list[Curve | Product] = [*one.curves, *one.products]
-    theirs: list[Curve | Product] = [*other.curves, *other.products]
-    if [part.kind for part in ours] != [part.kind for part in theirs]:
+    """Whether two networks have the same curves, products and distributions, with all numbers within `atol`."""
+    ours: list[Curve | Product | Conditional] = [*one.curves, *one.products, *one.conditionals]
+    theirs: list[Curve | Product | Conditional] = [*other.curves, *other.products, *other.conditionals]
+    if [part.form for part in ours] != [part.form for part in theirs]:
         return False
     pairs = zip(ours, theirs, strict=True)
     return all(bool(np.all(np.abs(a.numbers - b.numbers) <= atol)) for a, b in pairs)
