@@ -208,7 +208,9 @@ class Design:
                 f"kinds has {len(kinds)} entries for {len(self.variables)} variables; give one each."
             )
         if len(self.terms) > 1 or self.products or self.origin or self.scale:
-            raise ParameterError("a design with kinds has their columns only: no functions, products or units.")
+            raise ParameterError(
+                "a design with kinds has their columns only: no functions, products or units."
+            )
         # Refuses what is no kind.
         _ = self.codings
 

@@ -46,9 +46,7 @@ def public_blocks(design: Design, blocks: Iterable[Block]) -> Iterable[Block]:
 
 
 def _coded(design: Design, values: FloatArray) -> FloatArray:
-    columns = [
-        coding.encode(values[:, j], design.variables[j]) for j, coding in enumerate(design.codings)
-    ]
+    columns = [coding.encode(values[:, j], design.variables[j]) for j, coding in enumerate(design.codings)]
     return np.concatenate(columns, axis=1)
 
 

@@ -56,9 +56,12 @@ class RowTerms:
 
 def family_of(kind: Kind) -> str | None:
     """The family of a node of some kind; None for those that least squares fits."""
-    return {"binary": "logistic", "categorical": "multinomial", "ordinal": "cumulative", "count": "poisson"}.get(
-        kind.name
-    )
+    return {
+        "binary": "logistic",
+        "categorical": "multinomial",
+        "ordinal": "cumulative",
+        "count": "poisson",
+    }.get(kind.name)
 
 
 def n_parameters(family: str, n_columns: int, n_levels: int) -> int:

@@ -1,6 +1,6 @@
 """Standardised columns, starting values, and the way back to the units of the codes.
 
-    eta = t_0 + sum_c t_c (x_c - origin_c) / scale_c      =>      b_c = t_c / scale_c,   b_0 = t_0 - sum_c b_c origin_c
+eta = t_0 + sum_c t_c (x_c - origin_c) / scale_c      =>      b_c = t_c / scale_c,   b_0 = t_0 - sum_c b_c origin_c
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from feddbn.core.statistics.scaling import safe_roots
 
 __all__ = ["NodeEstimate", "column_units", "in_code_units", "least_squares", "slopes_of", "starting_theta"]
 
-_LEAST_SHARE = 1e-3
+_FEWEST = 0.5
+"""No level or count is taken to be rarer than this many rows."""
 
 
 @dataclass(frozen=True)
@@ -94,26 +95,31 @@ def starting_theta(
     S = moments.scatter
     slopes = np.linalg.lstsq(S[np.ix_(columns, columns)], S[np.ix_(columns, own)], rcond=None)[0]
     slopes = slopes * np.tile(scale, design.n_lags + 1)[columns][:, None]
-    mean = moments.mean[own]
+    mean, least = moments.mean[own], _FEWEST / moments.n
     if kind.name == "binary":
-        p = float(np.clip(mean[0], _LEAST_SHARE, 1 - _LEAST_SHARE))
+        p = float(np.clip(mean[0], least, 1 - least))
         return np.concatenate([[logit(p)], slopes[:, 0] / (p * (1 - p))])
     if kind.name == "count":
-        level = max(float(np.expm1(mean[0] + S[own[0], own[0]] / moments.n / 2)), 0.05)
+        level = max(float(np.expm1(mean[0] + S[own[0], own[0]] / moments.n / 2)), least)
         return np.concatenate([[np.log(level)], slopes[:, 0] * (1 + level) / level])
     if kind.name == "categorical":
-        p = np.clip(mean, _LEAST_SHARE, 1.0)
-        first = float(np.clip(1 - mean.sum(), _LEAST_SHARE, 1.0))
+        p = np.clip(mean, least, 1.0)
+        first = float(np.clip(1 - mean.sum(), least, 1.0))
         bend = slopes / p + slopes.sum(axis=1, keepdims=True) / first
         return np.concatenate([np.log(p / first)[None], bend]).ravel()
     known = np.asarray(counts, dtype=np.float64) + 1.0
-    share = np.clip(np.cumsum(known)[:-1] / known.sum(), _LEAST_SHARE, 1 - _LEAST_SHARE)
+    share = np.clip(np.cumsum(known)[:-1] / known.sum(), least, 1 - least)
     edges = logit(share) + 1e-6 * np.arange(len(share))
     return np.concatenate([edges, slopes[:, 0] / (expit(edges) * expit(-edges)).sum()])
 
 
 def in_code_units(
-    model: NodeModel, design: Design, theta: FloatArray, covariance: FloatArray, origin: FloatArray, scale: FloatArray
+    model: NodeModel,
+    design: Design,
+    theta: FloatArray,
+    covariance: FloatArray,
+    origin: FloatArray,
+    scale: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Coefficients and their covariance for columns as they are, without the log dispersion."""
     kind, columns = design.codings[model.node].kind, columns_of(design, model.parents)

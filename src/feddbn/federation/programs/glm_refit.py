@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.design import Design
 from feddbn.core.glm.models import NodeModel
 from feddbn.core.glm.newton import Climb
@@ -26,9 +27,10 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.federation.programs.glm_step import MOST_STEPS, GlmStepQuestion, model_text
 from feddbn.federation.protocol.task import ServerProgram, Task
 
-__all__ = ["Refit", "refit_program"]
+__all__ = ["NORMAL", "Refit", "refit_program"]
 
 NORMAL = "normal"
+"""Family of nodes that least squares fits."""
 _LEAST_WIDTH = 1e-3
 
 
@@ -52,17 +54,37 @@ class Refit:
 
 
 def refit_program(
-    moments: Moments, design: Design, models: Sequence[NodeModel], counts: Sequence[Sequence[float]]
+    moments: Moments,
+    design: Design,
+    models: Sequence[NodeModel],
+    counts: Sequence[Sequence[float]],
+    constant: BoolArray,
 ) -> ServerProgram[Refit]:
-    """Fit models; `counts` are the known numbers of rows with each level of each variable."""
-    asked = [k for k, model in enumerate(models) if model.family != NORMAL]
-    found: dict[int, NodeEstimate] = {
-        k: least_squares(model, design, moments) for k, model in enumerate(models) if k not in asked
-    }
+    """Fit models.
+
+    Parameters
+    ----------
+    counts
+        The known numbers of rows with each level of each variable.
+    constant
+        (d,) which variables do not vary: their largest likelihood lies at infinity, so they keep what moments say.
+    """
+    origin, scale = column_units(moments, design)
+    found: dict[int, NodeEstimate] = {}
+    asked = []
+    for k, model in enumerate(models):
+        if model.family == NORMAL:
+            found[k] = least_squares(model, design, moments)
+        elif constant[model.node]:
+            theta = starting_theta(model, design, moments, scale, counts[model.node])
+            unknown = np.zeros((len(theta), len(theta)))
+            dispersion = 0.0 if model.family == "poisson" else 1.0
+            found[k] = NodeEstimate(model, theta, unknown, dispersion, 0.0, len(theta))
+        else:
+            asked.append(k)
     if not asked:
         return Refit(tuple(found[k] for k in range(len(models))), 0, True)
     now = {k: models[k] for k in asked}
-    origin, scale = column_units(moments, design)
     climbs = {
         k: _climb(model, design, starting_theta(model, design, moments, scale, counts[model.node]))
         for k, model in now.items()
@@ -101,7 +123,7 @@ def refit_program(
     return Refit(tuple(found[k] for k in range(len(models))), n_sums, arrived)
 
 
-def _climb(model: NodeModel, design: Design, theta: np.ndarray) -> Climb:
+def _climb(model: NodeModel, design: Design, theta: FloatArray) -> Climb:
     kind = design.codings[model.node].kind
     n_thresholds = kind.n_levels - 1 if kind.name == "ordinal" else 0
     return Climb(theta, slopes_of(model, design), n_thresholds)

@@ -62,11 +62,15 @@ class GlmStepQuestion(CodedQuestion):
         """Models are of variables that have a family, on parents that come from elsewhere; theta has their length."""
         super().check()
         if len(self.origin) != sum(self.coded.widths) or not (self.scale > 0).all():
-            raise self.wrong("'origin' and 'scale' must be numbers for each column within a moment, scales above 0")
+            raise self.wrong(
+                "'origin' and 'scale' must be numbers for each column within a moment, scales above 0"
+            )
         if not self.models:
             raise self.wrong("'models' must name at least one model")
         if len(self.theta) != sum(self.lengths):
-            raise self.wrong(f"'theta' has {len(self.theta)} numbers, but the models have {sum(self.lengths)}")
+            raise self.wrong(
+                f"'theta' has {len(self.theta)} numbers, but the models have {sum(self.lengths)}"
+            )
 
     @cached_property
     def node_models(self) -> tuple[NodeModel, ...]:

@@ -57,7 +57,9 @@ class CodedQuestion(RowsQuestion):
         except ParameterError as error:
             raise self.wrong(str(error).rstrip(".")) from None
         if self.fold or self.center != "none" or self.transformations:
-            raise self.wrong("values of kinds are used as they are: no folds, means, trends, scales or models")
+            raise self.wrong(
+                "values of kinds are used as they are: no folds, means, trends, scales or models"
+            )
 
     def check_scope(self, scope: Scope) -> None:
         """Kinds are the study's; rare levels may count as one."""
@@ -67,7 +69,9 @@ class CodedQuestion(RowsQuestion):
         for variable, kind, text in zip(self.variables, declared, self.kinds, strict=True):
             coding = read_coding(text)
             same = coding.name == kind.name and len(coding.groups) == kind.n_levels
-            scope.require(same, self.name, f"it reads {variable!r} as {text!r}, and the study says {kind.name!r}")
+            scope.require(
+                same, self.name, f"it reads {variable!r} as {text!r}, and the study says {kind.name!r}"
+            )
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -90,7 +94,9 @@ class LevelCountsQuestion(CodedQuestion):
     """How many rows have each declared level, rounded down to whole units of `unit` rows at every site."""
 
     name = "level-counts"
-    purpose = "how many rows have each level of a variable with levels, rounded down so that no small count is told"
+    purpose = (
+        "how many rows have each level of a variable with levels, rounded down so that no small count is told"
+    )
 
     unit: int = whole(1, 1_000_000)
 
