@@ -21,6 +21,7 @@ from feddbn.methods.parameters import (
     Rule,
     a_federation,
     edges,
+    flag,
     names_of_variables,
     nothing,
     number,
@@ -54,6 +55,9 @@ class MixedDBN(DBNEstimator):
     level_rows
         Rows that a level needs to stand alone; rarer ones are put together. Sites tell how many rows have a level in whole
         units of so many.
+    review
+        Whether directions within a moment that Gaussian scores leave open are decided by the likelihoods; sites then tell
+        about a few more models of the variables concerned.
     forbidden_edges, required_edges
         ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
     exogenous
@@ -94,6 +98,7 @@ class MixedDBN(DBNEstimator):
         | nothing(),
         "penalty": number(above=0),
         "level_rows": whole(1),
+        "review": flag(),
         "forbidden_edges": edges(),
         "required_edges": edges(),
         "exogenous": names_of_variables(),
@@ -108,6 +113,7 @@ class MixedDBN(DBNEstimator):
         kinds: Mapping[str, Any] | None = None,
         penalty: float = 1.0,
         level_rows: int = FEWEST_OF_A_LEVEL,
+        review: bool = True,
         forbidden_edges: Sequence[Edge] | None = None,
         required_edges: Sequence[Edge] | None = None,
         exogenous: Sequence[str] | None = None,
@@ -118,6 +124,7 @@ class MixedDBN(DBNEstimator):
         self.kinds = kinds
         self.penalty = penalty
         self.level_rows = level_rows
+        self.review = review
         self.forbidden_edges = forbidden_edges
         self.required_edges = required_edges
         self.exogenous = exogenous
@@ -140,7 +147,7 @@ class MixedDBN(DBNEstimator):
             )
         names = self._variables
         kinds = read_kinds(self.kinds, names)
-        options = MixedOptions(int(self.n_lags), float(self.penalty), int(self.level_rows))
+        options = MixedOptions(int(self.n_lags), float(self.penalty), int(self.level_rows), bool(self.review))
         rng = np.random.default_rng(self.random_state)
         program = mixed_program(names, kinds, self._constraints(), options, rng)
         outcome, _ = self._run(program, federation, observer)

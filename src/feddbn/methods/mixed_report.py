@@ -45,7 +45,8 @@ def report_mixed(estimator: Any, outcome: MixedOutcome, declared: Sequence[Kind]
     estimator.order_ = [names[j] for j in learned.network.order]
     estimator.orientation_ = orientation_table(learned.orientation, names)
     table = edge_table(learned.posterior.probability, C, _shares(learned), names)
-    estimator.edge_probabilities_ = with_links(table, names, learned)
+    by_likelihood = outcome.n_reviewed > 0
+    estimator.edge_probabilities_ = with_links(table, names, learned, by_noise=by_likelihood)
     estimator.status_ = Status.EXACT if outcome.refit.is_exact else Status.MAX_ROUNDS
     estimator.n_rounds_, estimator.n_samples_ = outcome.n_sums, int(outcome.moments.n)
     estimator.warnings_ += _sentences(outcome, names, declared)
@@ -91,7 +92,7 @@ def _sentences(outcome: MixedOutcome, names: Sequence[str], declared: Sequence[K
                 f"some levels of {name!r} are too rare to stand alone, and count as one with others: its levels are {kept}. "
                 "level_rows decides from how many rows on a level is not rare."
             )
-    for j in np.flatnonzero(outcome.constant):
+    for j in np.flatnonzero(outcome.constant).tolist():
         told.append(f"{names[j]!r} has one value only, so nothing can be said about its causes or effects.")
     held = [names[one.model.node] for one in outcome.refit.estimates if one.has_ridge]
     if held:

@@ -76,9 +76,7 @@ class Conditional:
                 f"covariance of {n_numbers} numbers must have shape ({n_numbers}, {n_numbers}), got {covariance.shape}."
             )
         if not all(np.isfinite(array).all() for array in (intercept, covariance, *effects)):
-            raise ParameterError(
-                "a conditional distribution needs finite numbers; NaN or infinity was given."
-            )
+            raise ParameterError("a conditional distribution needs finite numbers; NaN or infinity was given.")
         if self.kind.name == "ordinal" and np.any(np.diff(intercept) <= 0):
             raise ParameterError(f"intercept of an ordinal variable must ascend, got {intercept.tolist()}.")
         dispersion = float(self.dispersion)
@@ -179,9 +177,7 @@ class Conditional:
 def _place(parent: tuple[int, int]) -> tuple[int, int]:
     try:
         variable, lag = (int(value) for value in parent)
-        is_whole = all(
-            value == given and value >= 0 for value, given in zip((variable, lag), parent, strict=True)
-        )
+        is_whole = all(value == given and value >= 0 for value, given in zip((variable, lag), parent, strict=True))
     except (TypeError, ValueError):
         is_whole = False
     if not is_whole:

@@ -140,7 +140,9 @@ class _Count:
         some = np.maximum(x, 1.0)
         # log of Gamma(x + r) / (Gamma(r) x!), without differences of large numbers; 0 at x = 0.
         ways = np.where(x > 0, -betaln(some, 1 / a) - np.log(some), 0.0)
-        return np.asarray(ways - np.log1p(a * self.mean) * (1 / a + x) + x * (self.eta + np.log(a)))
+        return np.asarray(
+            ways - np.log1p(a * self.mean) * (1 / a + x) + x * (self.eta + np.log(a))
+        )
 
     def below(self, x: FloatArray) -> FloatArray:
         return np.where(x > 0, self.upto(np.maximum(x - 1, 0.0)), 0.0)
@@ -187,9 +189,7 @@ class Levels:
 
     def upto(self, x: FloatArray) -> FloatArray:
         """(n,) probability of this position or a lower one."""
-        return np.asarray(
-            np.take_along_axis(np.cumsum(self.probabilities, axis=1), _columns(x), axis=1)[:, 0]
-        )
+        return np.asarray(np.take_along_axis(np.cumsum(self.probabilities, axis=1), _columns(x), axis=1)[:, 0])
 
 
 def _columns(x: FloatArray) -> np.ndarray:

@@ -2,9 +2,9 @@
 
     theta <- theta + I^-1 g      halved if the likelihood fell, bounded so that no step goes far
 
-Columns are standardised, so 1 is a natural size of a coefficient. Where a combination of columns tells values apart without an
-error, the likelihood has no maximum: it hardly rises any more while coefficients still grow. Such a model gets a ridge, that
-is a normal prior of standard deviation `SEPARATED_SD` on its slopes; all others have none.
+Columns are standardised, so 1 is a natural size of a coefficient. Where a combination of columns tells values apart without
+an error, the likelihood has no maximum: it hardly rises any more while coefficients still grow. Such a model gets a ridge,
+that is a normal prior of standard deviation `SEPARATED_SD` on its slopes; all others have none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from feddbn.core.glm.models import ModelSums
 __all__ = ["SEPARATED_SD", "Climb"]
 
 SEPARATED_SD = 2.5
-"""Standard deviation of the prior of slopes, per standard deviation or level, where values are told apart without an error."""
+"""Standard deviation of slopes, per standard deviation or level, where values are told apart without an error."""
 _CLOSE = 1e-10
 _LONGEST_STEP = 3.0
 _FLAT, _STILL_MOVES, _FIRST_LOOK = 0.1, 0.3, 3
@@ -53,7 +53,7 @@ class Climb:
     @property
     def covariance(self) -> FloatArray:
         """(m, m) of the estimates."""
-        return np.linalg.pinv(self._information, hermitian=True)
+        return np.asarray(np.linalg.pinv(self._information, hermitian=True), dtype=np.float64)
 
     def take(self, sums: ModelSums) -> None:
         """Go on from what the sums at `theta` tell."""

@@ -91,10 +91,10 @@ def starting_theta(
     `counts` are how many rows have each level, as far as that is known.
     """
     kind, columns = design.codings[model.node].kind, columns_of(design, model.parents)
-    own = list(design.groups[model.node].columns)
+    own = np.array(design.groups[model.node].columns)
     S = moments.scatter
-    slopes = np.linalg.lstsq(S[np.ix_(columns, columns)], S[np.ix_(columns, own)], rcond=None)[0]
-    slopes = slopes * np.tile(scale, design.n_lags + 1)[columns][:, None]
+    solved = np.linalg.lstsq(S[columns][:, columns], S[columns][:, own], rcond=None)[0]
+    slopes = solved * np.tile(scale, design.n_lags + 1)[columns][:, None]
     mean, least = moments.mean[own], _FEWEST / moments.n
     if kind.name == "binary":
         p = float(np.clip(mean[0], least, 1 - least))
@@ -103,10 +103,10 @@ def starting_theta(
         level = max(float(np.expm1(mean[0] + S[own[0], own[0]] / moments.n / 2)), least)
         return np.concatenate([[np.log(level)], slopes[:, 0] * (1 + level) / level])
     if kind.name == "categorical":
-        p = np.clip(mean, least, 1.0)
+        shares = np.clip(mean, least, 1.0)
         first = float(np.clip(1 - mean.sum(), least, 1.0))
-        bend = slopes / p + slopes.sum(axis=1, keepdims=True) / first
-        return np.concatenate([np.log(p / first)[None], bend]).ravel()
+        bend = slopes / shares + slopes.sum(axis=1, keepdims=True) / first
+        return np.concatenate([np.log(shares / first)[None], bend]).ravel()
     known = np.asarray(counts, dtype=np.float64) + 1.0
     share = np.clip(np.cumsum(known)[:-1] / known.sum(), least, 1 - least)
     edges = logit(share) + 1e-6 * np.arange(len(share))

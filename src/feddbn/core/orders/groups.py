@@ -90,7 +90,7 @@ class GroupRegressions(ParentRegressions):
             joint = left[both[:, :, None], both[:, None, :]]
             alone = joint[:, w:, w:]
             variance = np.diagonal(alone, axis1=1, axis2=2)
-            is_new = (variance > COLLINEAR).all(axis=1)
+            is_new = np.asarray((variance > COLLINEAR).all(axis=1))
             if w == groups.shape[1] == 1:
                 share = joint[:, 0, 1] ** 2 / np.maximum(joint[:, 0, 0] * joint[:, 1, 1], 1e-300)
             else:

@@ -19,6 +19,7 @@ from feddbn.core.designs.complete import CompleteSite
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.glm.families import FAMILIES, RowTerms
 from feddbn.core.glm.models import ModelSums, NodeModel, model_rows
+from feddbn.core.orders.review import MOST_OPEN_OF_A_NODE
 from feddbn.federation.programs.mixed_moments import CodedQuestion
 from feddbn.federation.protocol.question import Constant, array, texts
 from feddbn.federation.protocol.site import (
@@ -30,10 +31,12 @@ from feddbn.federation.protocol.site import (
     register_site_task,
 )
 
-__all__ = ["MOST_MODEL_LISTS", "MOST_STEPS", "GlmStepQuestion", "model_text", "model_terms"]
+__all__ = ["MOST_MODEL_LISTS", "MOST_STEPS", "GlmStepQuestion", "model_terms", "model_text"]
 
 MOST_STEPS = 16
 """How many different coefficients a site answers for in a run."""
+MOST_OF_A_NODE = 2**MOST_OPEN_OF_A_NODE
+"""Models of one variable: one for each set of its neighbours whose direction is reviewed."""
 MOST_MODEL_LISTS = 2
 """Lists of models in a run: those of the network, and the same with wider counts where the first fit shows them."""
 
@@ -67,6 +70,9 @@ class GlmStepQuestion(CodedQuestion):
             )
         if not self.models:
             raise self.wrong("'models' must name at least one model")
+        nodes = [model.node for model in self.node_models]
+        if len(set(self.models)) < len(nodes) or max(map(nodes.count, nodes)) > MOST_OF_A_NODE:
+            raise self.wrong(f"'models' must be different, at most {MOST_OF_A_NODE} of a variable")
         if len(self.theta) != sum(self.lengths):
             raise self.wrong(
                 f"'theta' has {len(self.theta)} numbers, but the models have {sum(self.lengths)}"

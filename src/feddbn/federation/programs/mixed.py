@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from feddbn.core.glm.models import NodeModel
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.kinds import Kind
 from feddbn.core.orders.learn_groups import GroupLearned, learn_groups
+from feddbn.core.orders.review import Review, Reviewed
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError
 from feddbn.federation.programs.glm_refit import NORMAL, Refit, refit_program
@@ -37,6 +38,7 @@ class MixedOptions:
     n_lags: int = 1
     penalty: float = 1.0
     level_rows: int = 10
+    review: bool = True
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,11 @@ class MixedOutcome:
     moments, design
         Of the coded columns.
     learned
-        The structure by Gaussian scores.
+        The structure by Gaussian scores, reviewed.
     refit
         Every variable given its causes.
+    n_reviewed
+        How many directions the likelihoods were asked about.
     constant
         (d,) which variables do not vary.
     n_sums
@@ -67,6 +71,7 @@ class MixedOutcome:
     design: Design
     learned: GroupLearned
     refit: Refit
+    n_reviewed: int
     constant: BoolArray
     n_sums: int
 
@@ -91,14 +96,33 @@ def mixed_program(
     learned = learn_groups(moments, d, n_lags, columns, constraints, rng, options.penalty)
     spread = np.diag(moments.scatter)
     constant = np.array([not (spread[list(group)] > 0).all() for group in columns[:d]])
-    models = [
-        NodeModel(j, parents, family_of(kinds[j]) or NORMAL)
-        for j, parents in enumerate(learned.network.parents)
-    ]
+    review = Review(learned.network.support, learned.orientation if options.review else ())
+    models = [NodeModel(j, parents, family_of(kinds[j]) or NORMAL) for j, parents in review.models]
     refit = yield from refit_program(moments, design, models, _known_counts(levels), constant)
+    known = {(one.model.node, one.model.parents): one for one in refit.estimates}
+    if review.edges:
+        learned = _reviewed(learned, review.decide(lambda j, parents: known[j, parents].bic(moments.n)))
+    chosen = tuple(known[j, parents] for j, parents in enumerate(learned.network.parents))
     merged = tuple(merged_kind(kind, coding) for kind, coding in zip(kinds, levels.codings, strict=True))
     n_sums = 1 + refit.n_sums + any(levels.counts)
-    return MixedOutcome(merged, levels, moments, design, learned, refit, constant, n_sums)
+    refit = replace(refit, estimates=chosen)
+    return MixedOutcome(
+        merged, levels, moments, design, learned, refit, len(review.edges), constant, n_sums
+    )
+
+
+def _reviewed(learned: GroupLearned, found: Reviewed) -> GroupLearned:
+    """The structure with directions as they were decided, and their probabilities."""
+    search = learned.search
+    network = search.adopt(search.support_of(found.parents))
+    probability = learned.posterior.probability.copy()
+    for e, before in zip(found.orientation, learned.orientation, strict=True):
+        if e is not before:
+            both = min(float(probability[e.source, e.target] + probability[e.target, e.source]), 1.0)
+            share = 1.0 / (1.0 + float(np.exp(-min(e.score_difference, 700.0) / 2)))
+            probability[e.source, e.target], probability[e.target, e.source] = both * share, both * (1 - share)
+    posterior = replace(learned.posterior, probability=probability)
+    return replace(learned, network=network, orientation=found.orientation, posterior=posterior)
 
 
 def _known_counts(levels: LevelCounts) -> list[list[float]]:

@@ -76,7 +76,12 @@ class CodedQuestion(RowsQuestion):
     @property
     def constants(self) -> tuple[Constant, ...]:
         """Which levels count as one is settled once: sums by other levels would tell small counts."""
-        return *super().constants, Constant(f"kinds (task {self.name!r})", self.kinds)
+        return *super().constants, Constant(self._what, self.kinds)
+
+    @property
+    def _what(self) -> str:
+        """What is settled by its kinds."""
+        return "which levels count as one"
 
     @cached_property
     def coded(self) -> Design:
@@ -99,6 +104,16 @@ class LevelCountsQuestion(CodedQuestion):
     )
 
     unit: int = whole(1, 1_000_000)
+
+    def check_scope(self, scope: Scope) -> None:
+        """The unit is the study's."""
+        super().check_scope(scope)
+        asked = scope.parameters.get("level_rows", FEWEST_OF_A_LEVEL)
+        scope.require(self.unit == asked, self.name, f"'unit' is {self.unit}")
+
+    @property
+    def _what(self) -> str:
+        return "which levels are counted"
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -147,7 +162,7 @@ def level_counts_program(
         own = total[start : start + kind.n_levels]
         start += kind.n_levels
         counts.append(tuple(own.tolist()))
-        merged.append(merged_levels(kind, own, fewest))
+        merged.append(merged_levels(kind, own.tolist(), fewest))
     return LevelCounts(tuple(counts), tuple(merged))
 
 
