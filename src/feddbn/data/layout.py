@@ -210,8 +210,8 @@ def _numbers(frame: pd.DataFrame, variables: Sequence[str], where: str) -> Float
             if chosen[name].isna().all():
                 continue
             raise DataError(
-                f"{where} has column {name!r}, which is not numeric; declare its levels with kinds= for a method that knows "
-                "kinds (MixedDBN), convert it with pandas.to_numeric, leave it out with variables=, or name its role with "
+                f"{where} has column {name!r}, which is not numeric; convert it with pandas.to_numeric, declare its levels "
+                "with kinds= for a method that knows kinds (MixedDBN), leave it out with variables=, or name its role with "
                 "site=, series=, time= or label=."
             )
     if all(isinstance(dtype, np.dtype) and dtype.kind in "fiub" for dtype in chosen.dtypes):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from feddbn.core.statistics.kind_signs import SMALL_MEAN, looks_binary
+from feddbn.core.statistics.kind_signs import SMALL_MEAN, SPREAD, looks_binary
 from feddbn.federation.programs.treatment import AskedMoments
 
 __all__ = ["kind_sentences", "kinds_seen"]
@@ -20,13 +20,13 @@ def kinds_seen(asked: AskedMoments, variables: Sequence[str]) -> dict[str, str]:
     Without a first look only yes/no shows, in the moments of rows that are used as they are.
     """
     d, survey, done = len(variables), asked.survey, asked.treatment
-    mean = asked.moments.mean[:d]
+    mean, variance = asked.moments.mean[:d], np.diag(asked.moments.scatter)[:d] / max(asked.moments.n, 1.0)
     is_count = np.zeros(d, dtype=bool)
     if survey is not None:
         is_whole, is_binary = survey.objections <= (asked.n_disagreeing if done.abstain else 0)
-        is_count = is_whole & ~is_binary & (mean < SMALL_MEAN)
+        is_count = is_whole & ~is_binary & (mean < SMALL_MEAN) & (variance > SPREAD * mean)
     elif done.is_plain and done.center == "none":
-        is_binary = looks_binary(mean, np.diag(asked.moments.scatter)[:d] / max(asked.moments.n, 1.0))
+        is_binary = looks_binary(mean, variance)
     else:
         return {}
     found = {

@@ -10,10 +10,12 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 
-__all__ = ["SMALL_MEAN", "looks_binary", "objections"]
+__all__ = ["SMALL_MEAN", "SPREAD", "looks_binary", "objections"]
 
 SMALL_MEAN = 10.0
 """Counts of a larger mean are close to a line with Gaussian noise: Poisson(10) has a skewness of 0.3."""
+SPREAD = 0.75
+"""Whole numbers whose variance is a smaller share of their mean are rather codes or rounded measurements than counts."""
 _FIRST_ROWS = 16
 _SAME = 1e-9
 
