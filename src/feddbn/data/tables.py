@@ -108,7 +108,10 @@ class CsvTable:
 
     @property
     def _options(self) -> dict[str, Any]:
-        plain = {"sep": _CSV.get(_kind(self.path), ","), "dtype": dict.fromkeys(self.text_columns, str)}
+        plain: dict[str, Any] = {
+            "sep": _CSV.get(_kind(self.path), ","),
+            "dtype": dict.fromkeys(self.text_columns, str),
+        }
         words = {name: _EMPTY & set(levels) for name, levels in self.levels.items()}
         if not any(words.values()):
             return plain

@@ -81,7 +81,7 @@ def _values(profiles: list[SiteProfile], name: str) -> FloatArray:
     some = max(1, _MOST_ROWS // len(profiles))
     parts = [np.concatenate([one.head[:, j] for one, j in site.column(name)])[:some] for site in profiles]
     x = np.concatenate(parts)
-    return x[np.isfinite(x)]
+    return np.asarray(x[np.isfinite(x)])
 
 
 def _of_numbers(x: FloatArray) -> Said | None:

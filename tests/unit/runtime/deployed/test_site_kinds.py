@@ -1,4 +1,4 @@
-"""Kinds in a site's settings and in a study: read by the one, compared at the greeting."""
+"""Several modules: kinds in a site's settings and in a study, read by the one and compared at the greeting."""
 
 from __future__ import annotations
 
