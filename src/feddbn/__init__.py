@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from feddbn.methods.confidence import edge_confidence as edge_confidence
     from feddbn.methods.dynotears import Dynotears as Dynotears
     from feddbn.methods.fdbnl import FDBNL as FDBNL
+    from feddbn.methods.mixed import MixedDBN as MixedDBN
     from feddbn.methods.oneshot import OneShotDBN as OneShotDBN
     from feddbn.methods.pfdbnl import PFDBNL as PFDBNL
     from feddbn.methods.scoring import Scores as Scores

@@ -93,7 +93,7 @@ def test_dynotears_needs_one_sum_of_second_moments(monkeypatch):
 def test_looking_around_costs_two_sums_and_the_products_of_every_nuisance_tried(monkeypatch):
     _, meter, _ = fitted(feddbn.Dynotears(check_residuals=False), monkeypatch, 10, 5, 500, 3)
     assert meter.n_sums == 3
-    survey = 5 + 10 + 10 * N_BINS + N_FREQUENCIES + 2 * profile_length(10, 1)
+    survey = 5 + 10 + 10 * N_BINS + N_FREQUENCIES + 2 * 10 + 2 * profile_length(10, 1)
     # A mean, a line and a cubic: the number of parameters and products of each, and one sum of log gains.
     moments = sums_length(20) + 3 * (1 + 20 * 21 // 2) + 1
     assert meter.n_sent == 8 * (survey + 1 + moments)

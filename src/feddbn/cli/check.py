@@ -58,5 +58,9 @@ def _print(findings: list[Finding]) -> None:
         where += f" and {len(same) - 1} more" if len(same) > 1 else ""
         rows.append([first.severity, where, f"{first.sentence}\n-> {as_options(first.cure)}"])
     print_table(["level", "site", "finding -> cure"], rows, n_text=3)
+    for finding in findings:
+        if finding.what == "kinds":
+            # Lines of a table are cut; this one is to be copied.
+            say(f"If you agree: {as_options(finding.cure).split('; other')[0].removeprefix('if so, use ')}")
     counts = {level: sum(row[0] == level for row in rows) for level in ("error", "warning", "note")}
     say(", ".join(f"{n} {level}{'' if n == 1 else 's'}" for level, n in counts.items() if n) + ".")

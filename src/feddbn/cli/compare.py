@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feddbn.cli.held_out import print_comparison
+from feddbn.cli.kinds import give_kinds
 from feddbn.cli.options import (
     Data,
     Json,
@@ -56,12 +57,13 @@ def compare(
     from feddbn.methods.comparison import default_methods
     from feddbn.methods.truth import read_truth
 
-    sites = read_sites(data, **read)
     true = None if truth is None else read_truth(truth)
     methods = [get_method(name) for name in method] if method else default_methods(true, personal)
     parameters = parse_params(param)
     if n_lags is not None:
         parameters["n_lags"] = parse_n_lags(n_lags)
+    give_kinds(methods, parameters, read)
+    sites = read_sites(data, kinds=parameters.get("kinds"), **read)
     share = (0.0 if true is not None else 0.2) if held_out is None else held_out
     with progress("compare", total=len(methods)) as (watch, part):
         lines = list(compare_methods(sites, methods, parameters, true, share, watch, part))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from feddbn.cli.kinds import give_kinds
 from feddbn.cli.options import (
     Data,
     Json,
@@ -20,7 +21,7 @@ from feddbn.cli.options import (
 from feddbn.cli.terminal import print_frame, print_json, progress, remark, say, write_csv
 from feddbn.cli.wording import as_options
 from feddbn.errors import ResultWarning
-from feddbn.method_table import METHODS
+from feddbn.method_table import METHODS, get_method
 
 __all__ = ["confidence"]
 
@@ -61,8 +62,9 @@ def confidence(
     parameters = parse_params(param)
     if n_lags is not None:
         parameters["n_lags"] = parse_n_lags(n_lags)
+    give_kinds(get_method(method), parameters, read)
     estimator = make_estimator(method, parameters)
-    sites = read_sites(data, **read)
+    sites = read_sites(data, kinds=parameters.get("kinds"), **read)
     length = int(block_length) if block_length.lstrip("-").isdigit() else block_length
     with progress("refits", total=max(replicates, 1)) as (_, part), warnings.catch_warnings():
         # `feddbn fit` gives this advice; a table of probabilities cannot act on it.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feddbn.cli.kinds import give_kinds
 from feddbn.cli.options import (
     Data,
     Json,
@@ -79,6 +80,7 @@ def fit(
     chosen = get_method(method or default_method())
     true = None if truth is None else read_truth(truth)
     parameters = _parameters(n_lags, lambda_w, lambda_a, forbid, require, param)
+    give_kinds(chosen, parameters, read)
     if min_count < 1:
         raise ParameterError(f"--min-count {min_count} must be a whole number of at least 1.")
     with progress(chosen.label) as (watch, _), warnings.catch_warnings():

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from feddbn.cli.kinds import parse_kinds
 from feddbn.errors import ParameterError
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Freq",
     "Jitter",
     "Json",
+    "Kinds",
     "Network",
     "OfSite",
     "Params",
@@ -78,6 +80,17 @@ DayFirst = Annotated[
     typer.Option(
         "--day-first/--month-first",
         help="How dates such as 01/02/2024 are written.",
+        rich_help_panel=_COLUMNS,
+        show_default=False,
+    ),
+]
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kinds",
+        metavar="NAME=KIND",
+        help="Kind of a column: visits=count, ward=north,south, pain=ordinal:no,some,bad; or a .toml or .json file. "
+        "Repeat for more.",
         rich_help_panel=_COLUMNS,
         show_default=False,
     ),
@@ -159,6 +172,7 @@ def column_options(
     sort: bool = False,
     jitter: float | None = None,
     day_first: bool | None = None,
+    kinds: list[str] | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of `feddbn.data.read_sites`."""
     return {
@@ -170,6 +184,7 @@ def column_options(
         "sort": sort,
         "jitter": jitter,
         "day_first": day_first,
+        "kinds": parse_kinds(kinds),
     }
 
 
@@ -185,10 +200,10 @@ def _step(text: str | None) -> int | float | str | None:
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say how data are read; its argument `read` gets them for `read_sites`."""
-    kinds = (SiteColumn, Series, Time, Variables, Freq, Sort, Jitter, DayFirst)
+    types = (SiteColumn, Series, Time, Variables, Freq, Sort, Jitter, DayFirst, Kinds)
     options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for (name, default), kind in zip(_defaults(column_options).items(), kinds, strict=True)
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=one)
+        for (name, default), one in zip(_defaults(column_options).items(), types, strict=True)
     ]
 
     @wraps(command)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from feddbn.cli.held_out import print_selection
+from feddbn.cli.kinds import give_kinds
 from feddbn.cli.options import (
     Data,
     Json,
@@ -56,7 +57,9 @@ def select(
 
     selection: Any = import_module("feddbn.methods.selection")
     chosen = get_method(method)
-    estimator = make_estimator(chosen.name, parse_params(param))
+    parameters = parse_params(param)
+    give_kinds(chosen, parameters, read)
+    estimator = make_estimator(chosen.name, parameters)
     candidates = _grid(grid) if grid else selection.default_grid(chosen)
     options = {"n_blocks": n_blocks, "share": share, "rule": rule}
     with progress(f"{chosen.label}: select") as (watch, _):

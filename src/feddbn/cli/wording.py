@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from ast import literal_eval
+
+from feddbn.cli.kinds import kinds_as_options
 
 __all__ = ["as_options"]
 
@@ -14,6 +17,8 @@ _SWITCH = re.compile(r"(?<![\w-])(sort=True|day_first=True|day_first=False)\b")
 _PARAMETER = re.compile(
     rf"(?<!^)(?<![\w-])(?<!-p )(center|detrend|period|gains|spikes|missing|on_disagreement|exogenous)={_VALUE}"
 )
+# Kinds of variables, at most one level of lists and braces inside.
+_KINDS = re.compile(r"(MixedDBN\()?(?<![\w-])kinds=(\{(?:[^{}]|\{[^{}]*\})*\}|(?=[\s.,;)]|$))(?(1)\))")
 _SWITCHES = {"sort=True": "--sort", "day_first=True": "--day-first", "day_first=False": "--month-first"}
 
 
@@ -22,9 +27,15 @@ def as_options(sentence: str) -> str:
     if sentence.startswith("mess="):
         # Names of what a simulation does to data; some are also names of what a fit does about it.
         return sentence
+    sentence = _KINDS.sub(_kinds, sentence)
     sentence = _SWITCH.sub(lambda found: _SWITCHES[found[1]], sentence)
     sentence = _PARAMETER.sub(lambda found: f"-p {found[1]}={found[2].strip(chr(39))}", sentence)
     return _OPTION.sub(lambda found: f"--{found[1]} {_plain(found[2])}".rstrip(), sentence)
+
+
+def _kinds(found: re.Match[str]) -> str:
+    options = kinds_as_options(literal_eval(found[2])) if found[2] else "--kinds"
+    return f"--method mixed {options}" if found[1] else options
 
 
 def _plain(value: str) -> str:

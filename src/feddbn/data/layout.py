@@ -1,20 +1,23 @@
 """Which columns of a table are what, and the table's numbers.
 
-Error messages name sites, recordings, columns and row positions, never a value.
+Error messages name sites, recordings, columns and row positions. The only value among them is one that does not fit
+its declared kind: its owner has to know which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.kinds import Kind
 from feddbn.data.clock import Clock, Freq, parse_freq
 from feddbn.data.grid import check_jitter
+from feddbn.data.levels import declared_kinds, level_values, refuse_misfits, with_levels
 from feddbn.data.segments import MISSING
 from feddbn.errors import DataError, ParameterError
 
@@ -38,6 +41,7 @@ class Layout:
     sort: bool = False
     jitter: float | None = None
     day_first: bool | None = None
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING:
@@ -66,11 +70,23 @@ class Layout:
                 raise ParameterError(f"{name}={value!r} must be {' or '.join(map(repr, allowed[:2]))}.")
         parse_freq(self.freq)
         check_jitter(self.jitter)
+        object.__setattr__(self, "kinds", declared_kinds(self.kinds))
 
     @property
     def keys(self) -> dict[str, str | None]:
         """Argument name -> column name."""
         return {"site": self.site, "series": self.series, "time": self.time, "label": self.label}
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Columns that are read as text, whatever they look like: names and levels."""
+        names = [name for name in (self.site, self.series) if name is not None]
+        return (*names, *with_levels(self.kinds))
+
+    @property
+    def level_names(self) -> dict[str, tuple[str, ...]]:
+        """Variable -> names of its levels, where these are declared."""
+        return {name: kind.levels for name, kind in with_levels(self.kinds).items()}
 
     @property
     def clock(self) -> Clock | None:
@@ -167,8 +183,21 @@ def tidy_frame(frame: pd.DataFrame, layout: Layout, where: str) -> tuple[pd.Data
     return frame, layout
 
 
-def frame_values(frame: pd.DataFrame, variables: Sequence[str], where: str) -> FloatArray:
-    """(n, d) float64 numbers of the variables, NaN where missing."""
+def frame_values(
+    frame: pd.DataFrame, variables: Sequence[str], where: str, kinds: Mapping[str, Kind] | None = None
+) -> FloatArray:
+    """(n, d) float64 numbers of the variables, NaN where missing; levels of declared kinds are numbers, too."""
+    if not kinds:
+        return _numbers(frame, variables, where)
+    own = {name: kind for name, kind in kinds.items() if name in variables}
+    levels = {name: level_values(frame[name], kind, where) for name, kind in with_levels(own).items()}
+    values = _numbers(frame.assign(**levels), variables, where)
+    for name, kind in own.items():
+        refuse_misfits(values[:, list(variables).index(name)], name, kind, where)
+    return values
+
+
+def _numbers(frame: pd.DataFrame, variables: Sequence[str], where: str) -> FloatArray:
     chosen = frame if frame.columns.tolist() == list(variables) else frame[list(variables)]
     plain = chosen.to_numpy()
     if plain.dtype == np.float64:
@@ -181,9 +210,9 @@ def frame_values(frame: pd.DataFrame, variables: Sequence[str], where: str) -> F
             if chosen[name].isna().all():
                 continue
             raise DataError(
-                f"{where} has column {name!r}, which is not numeric; convert it with pandas.to_numeric, "
-                "leave it out with "
-                "variables=, or name its role with site=, series=, time= or label=."
+                f"{where} has column {name!r}, which is not numeric; convert it with pandas.to_numeric, declare its levels "
+                "with kinds= for a method that knows kinds (MixedDBN), leave it out with variables=, or name its role with "
+                "site=, series=, time= or label=."
             )
     if all(isinstance(dtype, np.dtype) and dtype.kind in "fiub" for dtype in chosen.dtypes):
         return np.ascontiguousarray(chosen.to_numpy(dtype=np.float64))

@@ -13,9 +13,11 @@ import pandas as pd
 from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
+from feddbn.core.kinds import read_kinds
 from feddbn.data.clock import Clock, Freq, StepCounter
 from feddbn.data.grid import Grid
 from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels, tidy_frame, unnamed
+from feddbn.data.levels import declared_kinds
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite, Remark
 from feddbn.data.segments import Segmenter
 from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, index_files, uneven_times
@@ -60,6 +62,7 @@ def read_sites(
     sort: bool = False,
     jitter: float | None = None,
     day_first: bool | None = None,
+    kinds: Mapping[str, object] | None = None,
 ) -> dict[str, SiteData]:
     """Return site name -> its recordings, with the same variables in the same order everywhere.
 
@@ -102,13 +105,19 @@ def read_sites(
     day_first
         How dates such as 01/02/2024 are meant: True for the day first, False for the month. By default such
         dates are refused; 2024-02-01 is always read.
+    kinds
+        Kinds of variables by name, as in `feddbn.core.kinds.read_kinds`, such as ``{"visits": "count", "ward": ["north",
+        "south"]}``. A level becomes its position, 0, 1, 2, ...; a cell that is no declared level, or no value of its kind,
+        is refused. Data that already are a `SiteData` have numbers and pass through.
     """
     chosen = None if variables is None else tuple(str(name) for name in _listed(variables))
-    layout = Layout(site, series, time, label, chosen, freq, missing, sort, jitter, day_first)
+    said = declared_kinds(kinds)
+    layout = Layout(site, series, time, label, chosen, freq, missing, sort, jitter, day_first, said)
     found, clocks = _Reader(layout, stream_bytes).read(data)
     if not found:
         raise DataError("data has no sites; give at least one.")
     _require_one_step(clocks)
+    read_kinds(said, tuple(dict.fromkeys(name for one in found.values() for name in one.variables)))
     if not same_variables:
         return {name: _align({name: one}, layout)[name] for name, one in found.items()}
     return _align(found, layout)
@@ -215,8 +224,7 @@ class _Reader:
     def _files(self, name: str, files: list[Path], layout: Layout) -> SiteData:
         if not files:
             raise FileError(f"site {name!r} has no .csv, .tsv or .parquet file in its directory.")
-        text = [key for key in (layout.site, layout.series) if key is not None]
-        tables = [open_table(file, text) for file in files]
+        tables = [open_table(file, layout.text_columns, layout.level_names) for file in files]
         kinds = {type(table) for table in tables}
         is_large = sum(file.stat().st_size for file in files) > self.stream_bytes
         if len(kinds) == 1 and is_large and not layout.sort:
@@ -244,8 +252,7 @@ class _Reader:
         return sites
 
     def _long_file(self, path: Path) -> dict[str, SiteData]:
-        text = [key for key in (self.layout.site, self.layout.series) if key is not None]
-        table = open_table(path, text)
+        table = open_table(path, self.layout.text_columns, self.layout.level_names)
         origin = f"file {path.name!r}"
         if path.stat().st_size <= self.stream_bytes or self.layout.sort:
             return self._long(table.frame(), origin, stem(path))
@@ -290,7 +297,8 @@ class _Reader:
                 raw = clock.ticks(item.frame[item.layout.time], at)
                 ticks = Grid(step, layout.tolerance).snap(raw)
             labels, unlabelled = row_labels(item.frame, item.layout.label)
-            blocks = tuple(cutter.feed(frame_values(item.frame, variables, at), ticks, labels, unlabelled))
+            values = frame_values(item.frame, variables, at, layout.kinds)
+            blocks = tuple(cutter.feed(values, ticks, labels, unlabelled))
             items.append(ArrayRecording(item.name, blocks))
             n_dropped += cutter.n_dropped
         return MemorySite(variables, tuple(items), n_dropped, remarks)

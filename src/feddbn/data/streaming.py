@@ -14,7 +14,7 @@ beginning, so going back to an earlier recording costs a pass.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -28,6 +28,7 @@ from feddbn.core.designs.lagged import Block
 from feddbn.data.clock import Clock, Freq, StepCounter
 from feddbn.data.grid import Grid
 from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels
+from feddbn.data.levels import declared_kinds
 from feddbn.data.memory import Remark
 from feddbn.data.segments import Segmenter
 from feddbn.data.tables import CsvTable, Cursor, ParquetTable, Table, stem
@@ -145,6 +146,7 @@ class FileSite(ABC):
         label: str | None = None,
         freq: Freq = None,
         missing: str = "drop",
+        kinds: Mapping[str, object] | None = None,
         name: str | None = None,
         layout: Layout | None = None,
         index: FileIndex | None = None,
@@ -158,7 +160,8 @@ class FileSite(ABC):
             if not path.is_file():
                 raise FileError(f"file {str(path)!r} does not exist; check the path.")
         wanted = None if variables is None else tuple(variables)
-        self.layout = layout or Layout(None, series, time, label, wanted, freq, missing)
+        said = declared_kinds(kinds)
+        self.layout = layout or Layout(None, series, time, label, wanted, freq, missing, kinds=said)
         self.name = name or stem(self.paths[0])
         self.batch_rows = int(batch_rows)
         self._given_index = index
@@ -168,10 +171,6 @@ class FileSite(ABC):
     @abstractmethod
     def _table(self, path: Path) -> Table:
         """Return the table in a file."""
-
-    @property
-    def _text_columns(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.layout.site, self.layout.series) if name is not None)
 
     def _resolve_columns(self) -> None:
         where = f"site {self.name!r}"
@@ -252,7 +251,7 @@ class FileRecording:
         grid = Grid(None if clock is None else clock.step, layout.tolerance)
         row = self._run.start
         while (frame := self._cursor.read(row, self._run.stop)) is not None:
-            values = frame_values(frame, self._site.variables, segmenter.where)
+            values = frame_values(frame, self._site.variables, segmenter.where, layout.kinds)
             ticks = None
             if layout.time is not None and clock is not None:
                 ticks = grid.snap(clock.ticks(frame[layout.time], segmenter.where))
@@ -275,7 +274,7 @@ class ParquetSite(FileSite):
         Names of the columns that tell recordings apart, give the time, and label rows.
     batch_rows
         Rows held in memory at once.
-    freq, missing
+    freq, missing, kinds
         As in `read_sites`.
     name
         The site's name in messages; by default the first file's.
@@ -290,4 +289,4 @@ class CsvSite(FileSite):
     """A site whose recordings are in CSV or TSV files; parameters as for `ParquetSite`."""
 
     def _table(self, path: Path) -> Table:
-        return CsvTable(path, self._text_columns)
+        return CsvTable(path, self.layout.text_columns, self.layout.level_names)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,24 @@ __all__ = ["CsvTable", "Cursor", "ParquetTable", "Table", "data_files", "is_data
 _CSV = {".csv": ",", ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
 _PACKED = (".gz", ".bz2", ".xz", ".zst")
+# What pandas takes for an empty cell.
+_EMPTY = frozenset(
+    (
+        "",
+        "#N/A",
+        "#N/A N/A",
+        "#NA",
+        "-1.#IND",
+        "-1.#QNAN",
+        "-NaN",
+        "-nan",
+        "1.#IND",
+        "1.#QNAN",
+        "<NA>",
+        "N/A",
+        "NA",
+    )
+) | {"NULL", "NaN", "None", "n/a", "nan", "null"}
 
 
 def _kind(path: Path) -> str:
@@ -47,14 +65,16 @@ def data_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if is_data_file(path))
 
 
-def open_table(path: Path, text_columns: Sequence[str] = ()) -> Table:
+def open_table(
+    path: Path, text_columns: Sequence[str] = (), levels: Mapping[str, tuple[str, ...]] | None = None
+) -> Table:
     """Return the table in a file, chosen by its ending."""
     if not path.exists():
         raise FileError(f"file {str(path)!r} does not exist; check the path.")
     if _kind(path) in _PARQUET:
         return ParquetTable(path)
     if _kind(path) in _CSV:
-        return CsvTable(path, tuple(text_columns))
+        return CsvTable(path, tuple(text_columns), levels or {})
     raise FileError(
         f"file {str(path)!r} is not of a kind this package reads; use .csv, .tsv (also .gz) or .parquet."
     )
@@ -73,17 +93,31 @@ def _reading(path: Path, what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class CsvTable:
-    """A text file with a header; `text_columns` are read as text, so that batches agree on their type."""
+    """A text file with a header.
+
+    `text_columns` are read as text, so that batches agree on their type. A word such as "None" is no empty cell in a column
+    that has it among its `levels`.
+    """
 
     path: Path
     text_columns: tuple[str, ...] = ()
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     seekable = False
     index_columns: tuple[str, ...] = ()
     time_index: str | None = None
 
     @property
     def _options(self) -> dict[str, Any]:
-        return {"sep": _CSV.get(_kind(self.path), ","), "dtype": dict.fromkeys(self.text_columns, str)}
+        plain: dict[str, Any] = {
+            "sep": _CSV.get(_kind(self.path), ","),
+            "dtype": dict.fromkeys(self.text_columns, str),
+        }
+        words = {name: _EMPTY & set(levels) for name, levels in self.levels.items()}
+        if not any(words.values()):
+            return plain
+        columns = pd.read_csv(self.path, nrows=0, **plain).columns
+        empty = {name: sorted(_EMPTY - words.get(name, set())) for name in columns}
+        return {**plain, "keep_default_na": False, "na_values": empty}
 
     def columns(self) -> tuple[str, ...]:
         """Return the names in the header."""

@@ -26,6 +26,7 @@ from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
+from feddbn.methods.kind_words import kind_sentences
 from feddbn.methods.parameters import Rule, is_federation
 from feddbn.methods.treated import site_notes, treatment_sentences, treatment_summary
 from feddbn.model.dbn import DBN
@@ -227,7 +228,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         ]
 
     def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
-        return read_sites(data, missing="keep", **read)
+        return read_sites(data, missing="keep", kinds=getattr(self, "kinds", None), **read)
 
     def _check(self, sites: Mapping[str, SiteData], n_lags: int) -> None:
         check_sites(sites, n_lags)
@@ -360,8 +361,8 @@ class DBNEstimator(FederatedEstimator):
         if asked.survey is None and asked.evidence is None and self.center == "auto":
             # Under differential privacy noise is fitted to one matrix of products; to look around takes more.
             self.warnings_.append(
-                "whether recordings differ in their means, trends or scales was not looked at, since these sites add noise "
-                "to one matrix only; if means may differ, use center='recording'."
+                "whether recordings differ in their means, trends or scales, and whether variables are yes/no or counts, was "
+                "not looked at, since these sites add noise to one matrix only; if means may differ, use center='recording'."
             )
         if asked.survey is None and self.spikes == "remove" and asked.treatment.limits is None:
             self.warnings_.append(
@@ -369,6 +370,7 @@ class DBNEstimator(FederatedEstimator):
                 "private_federation(..., spikes=True), or say spikes in the parameters of the study."
             )
         self.warnings_ += treatment_sentences(asked, self._variables)
+        self.warnings_ += kind_sentences(asked, self._variables, getattr(self, "kinds", None) or ())
 
     def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
         if getattr(self, "on_disagreement", None) == "personal":

@@ -19,6 +19,7 @@ from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, asked_of
 from feddbn.methods.base import history_frame, network
 from feddbn.methods.fdbnl import CONSENSUS_RULES, ConsensusEstimator
+from feddbn.methods.kind_words import kind_sentences
 from feddbn.methods.parameters import Rule, number, whole, word
 from feddbn.methods.scoring import score
 from feddbn.methods.treated import treatment_sentences, treatment_summary
@@ -95,9 +96,9 @@ class _Alone(_LocalFits):
             self.treatments_[name] = None
             if fits.asked is not None:
                 self.treatments_[name] = treatment_summary(fits.asked, self._variables)
-                said += [
-                    f"site {name!r}: {note}" for note in treatment_sentences(fits.asked, self._variables)
-                ]
+                notes = treatment_sentences(fits.asked, self._variables)
+                notes += kind_sentences(fits.asked, self._variables)
+                said += [f"site {name!r}: {note}" for note in notes]
         self.warnings_ += said[:_MOST_SAID]
         if len(said) > _MOST_SAID:
             more = len(said) - _MOST_SAID

@@ -147,7 +147,7 @@ def edge_confidence(
             "edge confidence needs a fixed number of lags, "
             f"but the estimator has n_lags={estimator.n_lags!r}; set it to the number that was chosen."
         )
-    running = _federation(sites, federation, variables)
+    running = _federation(sites, federation, variables, getattr(estimator, "kinds", None))
     names = running.variables
     rows = rows_to_resample(estimator, running, int(estimator.n_lags))
     program = rows.program(
@@ -276,11 +276,13 @@ def _stack(
     return fitted.adjacency_matrices, curved_edges(fitted)
 
 
-def _federation(sites: Any, federation: Federation | None, variables: Sequence[str] | None) -> Federation:
+def _federation(
+    sites: Any, federation: Federation | None, variables: Sequence[str] | None, kinds: Any = None
+) -> Federation:
     if federation is None:
         if sites is None:
             raise ParameterError("give the data of the sites, or a federation.")
-        return simulated(read_sites(sites, variables=variables, missing="keep"))
+        return simulated(read_sites(sites, variables=variables, missing="keep", kinds=kinds))
     if sites is not None:
         raise ParameterError("give sites or a federation, not both.")
     if variables is not None and tuple(variables) != federation.variables:

@@ -20,6 +20,7 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.average import OrderPosterior
 from feddbn.core.orders.learn import Learned
+from feddbn.core.orders.learn_groups import GroupLearned
 from feddbn.core.orders.orientation import EdgeOrientation, compelled_edges
 from feddbn.model.dbn import DBN
 
@@ -98,7 +99,11 @@ def equivalently_directed(dbn: DBN, constraints: EdgeConstraints) -> DBN:
 
 
 def with_links(
-    table: pd.DataFrame, names: Sequence[str], learned: Learned | None = None, *, by_noise: bool = False
+    table: pd.DataFrame,
+    names: Sequence[str],
+    learned: Learned | GroupLearned | None = None,
+    *,
+    by_noise: bool = False,
 ) -> pd.DataFrame:
     """Return a table source, target, lag, probability with the columns presence, direction and oriented.
 

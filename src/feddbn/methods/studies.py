@@ -53,7 +53,8 @@ def register_for_studies(method: Method) -> None:
     def run(parameters: Mapping[str, Any], federation: Federation) -> StudyResult:
         estimator = make_estimator(method.name, _among_strangers(method, parameters))
         fitted = estimator.set_params(federation=federation).fit(None)
-        if "on_disagreement" not in parameters and len(federation.sites) >= FEWEST_SITES:
+        can_compare = "on_disagreement" in method.parameters()
+        if can_compare and "on_disagreement" not in parameters and len(federation.sites) >= FEWEST_SITES:
             fitted.warnings_.append(_NOT_COMPARED)
         is_open = "use_nongaussian" in method.parameters() and bool(fitted.dbn_.open_edges)
         if is_open and "use_nongaussian" not in parameters:

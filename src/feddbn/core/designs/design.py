@@ -17,7 +17,8 @@ Three designs of today::
     Design.features    [ x_t | x_{t-1} ... x_{t-p} | phi(e_{t-1}) ... phi(e_{t-p}) ]          phi are the edges
     Design.curved      [ x_t ... x_{t-p} | h(x_t) ... h(x_{t-p}) | products ]                 all are edges
 
-Products are those of two variables at one lag, each kept within `PRODUCT_REACH`.
+Products are those of two variables at one lag, each kept within `PRODUCT_REACH`. In `Design.coded` variables have kinds: x_t
+are then the columns that stand for their values (`coded`), one or several for each variable.
 
 Two designs are equal if and only if their digests are.
 """
@@ -34,6 +35,7 @@ from typing import Any, Self
 import numpy as np
 
 from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.designs.coded import Coding, read_coding
 from feddbn.core.designs.features import DEFAULT_KNOTS, feature_map, smooth
 from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance, finite_numbers
 from feddbn.errors import ParameterError
@@ -147,6 +149,8 @@ class Design:
         Public numbers, d each, by which values are shifted and divided first; empty for none.
     products
         (first variable, second variable, lag) of each product, after all terms.
+    kinds
+        How each variable's values become columns (`Coding.text`); empty: as they are.
     """
 
     variables: tuple[str, ...]
@@ -155,6 +159,7 @@ class Design:
     origin: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
     products: tuple[tuple[int, int, int], ...] = ()
+    kinds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = tuple(self.variables)
@@ -191,6 +196,23 @@ class Design:
             raise ParameterError(
                 f"scale={self.scale} must be positive; give 1 for a variable without a scale."
             )
+        self._check_kinds()
+
+    def _check_kinds(self) -> None:
+        kinds = tuple(self.kinds)
+        object.__setattr__(self, "kinds", kinds)
+        if not kinds:
+            return
+        if len(kinds) != len(self.variables):
+            raise ParameterError(
+                f"kinds has {len(kinds)} entries for {len(self.variables)} variables; give one each."
+            )
+        if len(self.terms) > 1 or self.products or self.origin or self.scale:
+            raise ParameterError(
+                "a design with kinds has their columns only: no functions, products or units."
+            )
+        # Refuses what is no kind.
+        _ = self.codings
 
     @classmethod
     def linear(
@@ -235,9 +257,24 @@ class Design:
         terms = (Term(Basis(), lags), Term(basis, lags))
         return cls(tuple(variables), terms, nuisance, tuple(origin), tuple(scale), tuple(products))
 
+    @classmethod
+    def coded(cls, variables: Sequence[str], n_lags: int, kinds: Sequence[str]) -> Self:
+        """Lagged rows of the columns that stand for values of these kinds; those of a variable at a lag are one edge."""
+        return cls(tuple(variables), (Term(Basis(), _up_to(n_lags)),), kinds=tuple(kinds))
+
+    @cached_property
+    def codings(self) -> tuple[Coding, ...]:
+        """How each variable's values become columns; none where they stay as they are."""
+        return tuple(read_coding(kind) for kind in self.kinds)
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """How many columns each variable has before functions of them are formed."""
+        return tuple(coding.width for coding in self.codings) or (1,) * self.d
+
     @property
     def d(self) -> int:
-        """Number of variables; columns 0..d-1 are the targets."""
+        """Number of variables; columns 0..d-1 are the targets, unless variables have kinds."""
         return len(self.variables)
 
     @cached_property
@@ -248,7 +285,8 @@ class Design:
     @cached_property
     def q(self) -> int:
         """Number of columns."""
-        return sum(len(term.lags) * self.d * term.basis.width for term in self.terms) + len(self.products)
+        n_values = sum(self.widths)
+        return sum(len(term.lags) * n_values * term.basis.width for term in self.terms) + len(self.products)
 
     @cached_property
     def is_linear(self) -> bool:
@@ -261,9 +299,9 @@ class Design:
         found: dict[tuple[int, int], list[int]] = {}
         start = 0
         for term in self.terms:
-            width = term.basis.width
             for lag in term.lags:
                 for variable in range(self.d):
+                    width = term.basis.width * self.widths[variable]
                     if term.is_edge:
                         found.setdefault((lag, variable), []).extend(range(start, start + width))
                     start += width
@@ -285,9 +323,10 @@ class Design:
     def to_dict(self) -> dict[str, Any]:
         """Plain values that say all of it, to be sent, stored and read by people."""
         plain = {"version": DESIGN_VERSION, **asdict(self), "n_columns": self.q}
-        if not self.products:
-            # Designs of before have no such entry, and their digests stay what they are.
-            del plain["products"]
+        for newer in ("products", "kinds"):
+            if not plain[newer]:
+                # Designs of before have no such entry, and their digests stay what they are.
+                del plain[newer]
         return plain
 
     @classmethod
@@ -300,7 +339,7 @@ class Design:
                 " use the same release of feddbn everywhere."
             )
         plain = {key: value for key, value in data.items() if key not in ("version", "n_columns")}
-        values = _fields_of(cls, {"products": (), **plain})
+        values = _fields_of(cls, {"products": (), "kinds": (), **plain})
         nuisance = Nuisance(**_fields_of(Nuisance, values.pop("nuisance")))
         terms = []
         for item in _listed(values.pop("terms"), "terms"):

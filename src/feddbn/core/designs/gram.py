@@ -126,7 +126,9 @@ def recording_gram(design: Design, recording: Recording) -> Gram:
         return nuisance_grams(design, recording, [design.nuisance])[0]
     q, scope = design.q, design.nuisance.scope
     if design.is_linear and scope != "label":
-        moments = Moments.of_blocks(public_blocks(design, recording.blocks()), design.n_lags, design.d)
+        moments = Moments.of_blocks(
+            public_blocks(design, recording.blocks()), design.n_lags, sum(design.widths)
+        )
         if scope == "all":
             return Gram(moments, Moments.empty(q), 0.0)
         return Gram(Moments.empty(q), _about_its_mean(moments), float(moments.n > 0))

@@ -36,11 +36,18 @@ class Rows:
 
 
 def public_blocks(design: Design, blocks: Iterable[Block]) -> Iterable[Block]:
-    """Return the blocks in the design's public origin and scale."""
+    """Return the blocks in the design's public origin and scale, or as the columns of its kinds."""
+    if design.kinds:
+        return (replace(block, values=_coded(design, block.values)) for block in blocks)
     if not (design.origin or design.scale):
         return blocks
     origin, scale = np.array(design.origin or 0.0), np.array(design.scale or 1.0)
     return (replace(block, values=(block.values - origin) / scale) for block in blocks)
+
+
+def _coded(design: Design, values: FloatArray) -> FloatArray:
+    columns = [coding.encode(values[:, j], design.variables[j]) for j, coding in enumerate(design.codings)]
+    return np.concatenate(columns, axis=1)
 
 
 def design_rows(design: Design, blocks: Iterable[Block], chunk_rows: int | None = None) -> Iterator[Rows]:

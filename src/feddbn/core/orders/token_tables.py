@@ -6,6 +6,7 @@ The evidence of a set of tokens is that of `core.orders.tokens`; every token is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,9 +20,17 @@ from feddbn.core.orders.parent_tables import Hyper, NodeTable, subset_sums
 from feddbn.core.orders.search import OrderResult
 from feddbn.core.orders.tokens import TokenRegressions
 
-__all__ = ["TokenTable", "average_tokens", "token_limits", "token_subset_fits"]
+__all__ = [
+    "TABLE_SIZE",
+    "TokenTable",
+    "average_tokens",
+    "posterior_from_tables",
+    "token_limits",
+    "token_subset_fits",
+]
 
 TABLE_SIZE = 11
+"""Tokens, or variables at lags, in a node's table."""
 
 
 class TokenTable(NodeTable):
@@ -107,7 +116,7 @@ def average_tokens(
         for j, tokens in enumerate(regressions.tokens.present):
             allowed[tokens] &= rank[j] < rank[None, :]
         limits = replace(limits, allowed=allowed)
-    tables = []
+    tables: list[NodeTable] = []
     s2 = max(float(found.rss.sum()) / (search.n * d), 1e-300)
     hyper = Hyper(1 / regressions.q, 1 / regressions.q, 1.0, s2)
     for j in range(d):
@@ -115,7 +124,19 @@ def average_tokens(
         table = TokenTable(regressions, j, sorted(chosen), limits)
         table.weigh(hyper, found.noise_variance == "free")
         tables.append(table)
-    chain = OrderChain(tables, list(found.order), rng)
+    return posterior_from_tables(tables, found, constraints, rng, hyper, over_orders)
+
+
+def posterior_from_tables(
+    tables: Sequence[NodeTable],
+    found: OrderResult,
+    constraints: EdgeConstraints,
+    rng: np.random.Generator,
+    hyper: Hyper,
+    over_orders: bool,
+) -> OrderPosterior:
+    """Return edge probabilities from weighed tables, over orders or given that of a network."""
+    chain = OrderChain(list(tables), list(found.order), rng)
     if not over_orders:
         return posterior_of([given_order(chain)], hyper)
     return posterior_of(sampled_orders(chain, found.order, constraints, rng), hyper)

@@ -19,6 +19,7 @@ from feddbn.data.preflight.between import check_between, check_columns, shape
 from feddbn.data.preflight.dynamics import check_dynamics
 from feddbn.data.preflight.finding import SEVERITIES, Finding, named
 from feddbn.data.preflight.keys import check_index, check_keys
+from feddbn.data.preflight.kinds import propose_kinds
 from feddbn.data.preflight.profile import SiteProfile, profile_sites
 from feddbn.data.preflight.quick import quick_warnings, remarked
 from feddbn.data.preflight.raw import chunks
@@ -59,15 +60,25 @@ def preflight(
         keys |= {c for finding in about if finding.what in _KEYS for c in finding.columns}
         keys |= {c for c in profile.chosen if c.startswith("Unnamed: ")}
         out += about + _header(profile)
+    settled = {name for name, kind in layout.kinds.items() if kind.name != "continuous"}
+    proposed = propose_kinds(sites, keys | set(layout.kinds))
+    out += proposed
     glued = {str(f.site) for f in out if f.what in ("glued", "shuffled-time", "ignored-index")}
-    out += _values(sites, keys, glued)
+    # Of declared kinds a fit refuses what does not fit; trends, spikes and levels mean nothing there.
+    told = {name for finding in proposed for name in finding.columns}
+    out += _values(sites, keys | settled, glued, told)
     read = {**read, "missing": "drop" if whole_rows else "keep"}
     out = _explained(out, _usable(data, n_lags, read, whole_rows))
     return sorted(out, key=lambda finding: -SEVERITIES.index(finding.severity))
 
 
-def _values(sites: Mapping[str, SiteProfile], keys: set[str], glued: set[str]) -> list[Finding]:
-    """Return findings about measurements; columns that seem to be something else are left out where they would mislead."""
+def _values(
+    sites: Mapping[str, SiteProfile], keys: set[str], glued: set[str], told: set[str]
+) -> list[Finding]:
+    """Return findings about measurements; columns that seem to be something else are left out where they would mislead.
+
+    Of `told` columns the kind is proposed already.
+    """
     out: list[Finding] = []
     codes = {name: sentinels(one) for name, one in sites.items()}
     shared = [set(one.numeric) for one in sites.values()]
@@ -77,7 +88,8 @@ def _values(sites: Mapping[str, SiteProfile], keys: set[str], glued: set[str]) -
     shapes = {}
     for name, one in sites.items():
         rows, medians = centred(one, codes[name])
-        out += [f for f in check_values(one, codes[name], rows) if not (f.columns and set(f.columns) <= keys)]
+        about = check_values(one, codes[name], rows, told | keys)
+        out += [f for f in about if not (f.columns and set(f.columns) <= keys)]
         if name not in glued:
             # The course over glued recordings means nothing.
             out += check_dynamics(one, tuple(c for c in one.numeric if c not in keys), codes[name])
@@ -153,11 +165,14 @@ def _explained(found: list[Finding], about_rows: list[Finding]) -> list[Finding]
         about_rows = []
     for refusal in about_rows:
         text = refusal.sentence
-        because = [f for f in found if any(f"column {c!r}, which is not numeric" in text for c in f.columns)]
+        because = [
+            f
+            for f in found
+            if f.what != "kinds" and any(f"column {c!r}, which is not numeric" in text for c in f.columns)
+        ]
         if refusal.what == "refused" and because:
-            columns = {c for f in because for c in f.columns if f"column {c!r}" in text}
             about_rows = [one for one in about_rows if one is not refusal]
-            found = [replace(f, severity="error") if columns & set(f.columns) else f for f in found]
+            found = [replace(f, severity="error") if f in because else f for f in found]
     return found + about_rows
 
 

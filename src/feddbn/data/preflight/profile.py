@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.data.preflight.raw import Chunk
 
-__all__ = ["HEAD_ROWS", "Extreme", "RecordingProfile", "SiteProfile", "profile_sites"]
+__all__ = ["HEAD_ROWS", "MOST_TEXTS", "Extreme", "RecordingProfile", "SiteProfile", "profile_sites"]
 
 HEAD_ROWS = 20_000
 SITE_ROWS = 200_000
 _MOST_STRETCHES = 4096
 _MOST_COURSES = 32
+MOST_TEXTS = 51
+"""So many different texts of a column are kept; a column with more holds no levels."""
 
 
 class Extreme:
@@ -119,6 +121,7 @@ class RecordingProfile:
         self.is_date = np.zeros(d, dtype=bool)
         self.n_missing, self.n_text, self.n_numbers = (np.zeros(d, dtype=np.int64) for _ in range(3))
         self.lowest, self.highest = Extreme(d, 1.0), Extreme(d, -1.0)
+        self.texts: list[set[str]] = [set() for _ in range(d)]
         self._heads: list[FloatArray] = []
         self._held = 0
         self._course = Course(d)
@@ -166,7 +169,10 @@ class RecordingProfile:
             self.n_text[j] += int(is_text.sum())
             if is_text.any():
                 codes = np.full(frame.shape, np.nan) if codes is None else codes
-                codes[is_text, j] = pd.factorize(column.astype(str))[0][is_text]
+                found, names = pd.factorize(column.astype(str))
+                codes[is_text, j] = found[is_text]
+                room = max(MOST_TEXTS - len(self.texts[j]), 0)
+                self.texts[j] |= {str(name).strip() for name in names[np.unique(found[is_text])][:room]}
         values[~np.isfinite(values)] = np.nan
         return values, codes
 

@@ -16,6 +16,7 @@ import pandas as pd
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.data.layout import Layout, names_of_keys, tidy_frame, unnamed
+from feddbn.data.levels import positions, with_levels
 from feddbn.data.memory import MemorySite
 from feddbn.data.read import STREAM_BYTES, _Part, _Reader
 from feddbn.data.tables import Table, open_table, stem
@@ -65,8 +66,8 @@ class _RawReader(_Reader):
         return MemorySite((), ())
 
     def _files(self, name: str, files: list[Path], layout: Layout) -> SiteData:
-        text = [key for key in (layout.site, layout.series) if key is not None]
-        self.tables[name] = (layout, [open_table(file, text) for file in files])
+        tables = [open_table(file, layout.text_columns, layout.level_names) for file in files]
+        self.tables[name] = (layout, list(tables))
         return MemorySite((), ())
 
     def _long_file(self, path: Path) -> dict[str, SiteData]:
@@ -104,7 +105,13 @@ def _table_chunks(
             for role, key in (("site", own.site), ("series", own.series))
             if key is not None
         ]
-        body = tidy[columns]
+        # What is no level is told by the reading for a fit.
+        levels = {
+            key: positions(tidy[key], kind)[0]
+            for key, kind in with_levels(own.kinds).items()
+            if key in columns
+        }
+        body = tidy[columns].assign(**levels)
         if not names:
             yield Chunk(site, name, body, tuple(chosen), index, is_file)
             continue

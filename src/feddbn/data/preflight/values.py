@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 
 import numpy as np
 
@@ -75,14 +76,16 @@ def centred(site: SiteProfile, codes: dict[str, tuple[float, int]]) -> tuple[Flo
     return np.concatenate(rows), np.array(medians)
 
 
-def check_values(site: SiteProfile, codes: dict[str, tuple[float, int]], rows: FloatArray) -> list[Finding]:
-    """Return the findings about the columns of a site; `rows` as in `centred`."""
+def check_values(
+    site: SiteProfile, codes: dict[str, tuple[float, int]], rows: FloatArray, told: Collection[str] = ()
+) -> list[Finding]:
+    """Return the findings about the columns of a site; `rows` as in `centred`. Few values of `told` columns are known."""
     return [
         *_missing(site),
         *_text(site),
         *check_codes(site, codes),
         *_constants(site),
-        *_shapes(site, rows),
+        *_shapes(site, rows, told),
         *check_held(site),
     ]
 
@@ -118,7 +121,7 @@ def _text(site: SiteProfile) -> list[Finding]:
         elif n_text:
             text = f"{name!r} holds text."
             roles = f"{option('site', name)} or {option('series', name)}"
-            cure = f"{roles} if it names them, otherwise choose the other columns with variables="
+            cure = f"{roles} if it names them, kinds= if it holds levels, otherwise choose the other columns with variables="
             out.append(Finding("text", "error", text, cure, site.name, columns=(name,)))
     return out
 
@@ -154,7 +157,7 @@ def _constants(site: SiteProfile) -> list[Finding]:
     return [Finding("constant", "warning", text, cure, site.name, columns=flat)]
 
 
-def _shapes(site: SiteProfile, rows: FloatArray) -> list[Finding]:
+def _shapes(site: SiteProfile, rows: FloatArray, told: Collection[str]) -> list[Finding]:
     spiky: dict[str, int] = {}
     stuck: list[str] = []
     few: list[str] = []
@@ -171,7 +174,8 @@ def _shapes(site: SiteProfile, rows: FloatArray) -> list[Finding]:
         heads = [one.head[:, k] for one, k in site.column(name)]
         is_whole = all(bool((h[np.isfinite(h)] == np.rint(h[np.isfinite(h)])).all()) for h in heads)
         if n_values <= 2 or (is_whole and n_values <= max(12, len(x) // 25)):
-            few.append(name)
+            if name not in told:
+                few.append(name)
             continue
         if n_values > 0.5 * len(x) and max(_longest_run(h) for h in heads) >= _STUCK_ROWS:
             stuck.append(name)

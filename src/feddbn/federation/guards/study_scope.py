@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from feddbn.core.kinds import read_kinds
 from feddbn.core.statistics.cycles import MOST_CYCLES
 from feddbn.errors import SiteRefused
 from feddbn.federation.programs.pfdbnl.questions import MOST_PULLS
@@ -73,6 +74,10 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     if given.get("features", "linear") != "linear":
         wanted += [task for task in further if task.startswith("curved")]
     wanted += blocks
+    if "mixed-moments" in further:
+        # Levels are counted where a variable has more than two of them.
+        has_more = any(kind.n_levels > 2 for kind in read_kinds(given.get("kinds"), study.variables))
+        wanted += [task for task in further if task != "level-counts" or has_more]
     if study.goal == "confidence":
         return *wanted, "bootstrap-moments"
     # In studies the shape of the noise is looked at only if they say so.

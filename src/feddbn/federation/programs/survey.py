@@ -2,7 +2,8 @@
 
 Site tasks
 ----------
-``survey``     robust scales, spectra and profiles of single sites, added up (`core.statistics.survey`)
+``survey``     robust scales, spectra and profiles of single sites, added up (`core.statistics.survey`), and how many sites
+               have cells that are no counts or no yes/no (`core.statistics.kind_signs`)
 ``agreement``  the sums of profiles come back; every site compares itself and only the number of those that do not fit is
                added up. What does not fit stays in the site's state, in words for its owner
 ``spikes``     how much other cells deviate around far cells: do these act as shocks do, or are they errors?
@@ -18,6 +19,7 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.cells import block_deviations, limits_of, site_profile
 from feddbn.core.statistics.agreement import FEWEST_SITES, compared
 from feddbn.core.statistics.cycles import cycles_in
+from feddbn.core.statistics.kind_signs import objections
 from feddbn.core.statistics.known_inputs import outputs_of
 from feddbn.core.statistics.spikes import FarCells, far_cells_are_errors, far_sums, far_sums_length
 from feddbn.core.statistics.survey import (
@@ -88,8 +90,8 @@ class SurveyQuestion(LookQuestion):
 
     name = "survey"
     purpose = (
-        "how many cells are empty or far from their neighbours in time, spectra, and sums of correlations and log standard "
-        "deviations of single sites, if asked"
+        "how many cells are empty or far from their neighbours in time, spectra, whether all cells of a variable are counts "
+        "or 0 and 1, and sums of correlations and log standard deviations of single sites, if asked"
     )
 
     profiles: bool = flag(default=False)
@@ -171,6 +173,8 @@ class Survey:
         (d,) share of cells beyond `core.statistics.survey.TAIL` of them.
     periods
         Cycles that stand out, the strongest first, in rows.
+    objections
+        (2, d) how many sites have a cell that is no whole number from 0 on, and one that is neither 0 nor 1.
     total, squares
         Sums of profiles, which are those of all variables but inputs.
     inputs
@@ -184,6 +188,7 @@ class Survey:
     scales: FloatArray
     far: FloatArray
     periods: tuple[float, ...]
+    objections: FloatArray
     total: FloatArray
     squares: FloatArray
     inputs: tuple[int, ...] = ()
@@ -243,8 +248,8 @@ def survey_program(
     question = SurveyQuestion(n_lags=n_lags, variables=variables, inputs=inputs, profiles=profiles)
     total = (yield Task(question)).value
     rows, recordings, empty, n_spectra, n_sites = total[:5].tolist()
-    sizes = (d, d * N_BINS, N_FREQUENCIES)
-    far, counts, spectrum = np.split(total[5 : 5 + sum(sizes)], np.cumsum(sizes)[:-1])
+    sizes = (d, d * N_BINS, N_FREQUENCIES, 2 * d)
+    far, counts, spectrum, objecting = np.split(total[5 : 5 + sum(sizes)], np.cumsum(sizes)[:-1])
     sums, squares = np.split(total[5 + sum(sizes) :], 2)
     counts = counts.reshape(d, N_BINS)
     cells = np.maximum(counts.sum(axis=1), 1.0)
@@ -254,7 +259,19 @@ def survey_program(
         far = np.maximum(far, np.where(cells >= OWN_SCALE_CELLS, tail_counts(counts), 0.0))
     periods = cycles_in(spectrum / n_spectra, n_spectra, length) if n_spectra else ()
     scales = robust_scale(counts)
-    return Survey(n_sites, rows, recordings, empty, scales, far / cells, periods, sums, squares, inputs)
+    return Survey(
+        n_sites,
+        rows,
+        recordings,
+        empty,
+        scales,
+        far / cells,
+        periods,
+        objecting.reshape(2, d),
+        sums,
+        squares,
+        inputs,
+    )
 
 
 def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray]:
@@ -262,12 +279,14 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     d = question.d
     rows = recordings = empty = spectra = 0.0
     counts, spectrum = np.zeros((d, N_BINS)), np.zeros(N_FREQUENCIES)
+    objecting = np.zeros((2, d), dtype=bool)
     for recording in here.data.recordings():
         n_before = rows
         for block, deviation in block_deviations(recording.blocks()):
             rows += len(block.values)
             empty += float(np.isnan(block.values).sum())
             counts += bin_counts(deviation)
+            objecting |= objections(block.values)
             power, number_of = periodogram(without_slow_part(block.values))
             spectrum, spectra = spectrum + power, spectra + number_of
         recordings += rows > n_before
@@ -283,7 +302,8 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     head = np.array([rows, recordings, empty, spectra, float(found is not None)])
     # A site with few cells has no scale of its own to judge them by.
     judged = counts.sum(axis=1) >= OWN_SCALE_CELLS
-    parts = [head, np.where(judged, tail_counts(counts), 0.0), counts.ravel(), spectrum, profile, profile**2]
+    far = np.where(judged, tail_counts(counts), 0.0)
+    parts = [head, far, counts.ravel(), spectrum, objecting.ravel(), profile, profile**2]
     return state, np.concatenate(parts)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from feddbn._version import __version__
+from feddbn.core.kinds import Kind
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.protocol.messages import Request
 from feddbn.federation.protocol.study import Study, study_from_json
 
-__all__ = ["agree", "announcement", "chosen_variables", "greeted", "unit_differences"]
+__all__ = ["agree", "announcement", "chosen_variables", "greeted", "kind_differences", "unit_differences"]
 
 
 def agree(study: Study, site: str, variables: Sequence[str], version: str) -> None:
@@ -52,6 +53,32 @@ def unit_differences(study: Study, units: Mapping[str, str]) -> list[str]:
         for name, unit in study.units.items()
         if name in units and units[name].strip() != unit.strip()
     ]
+
+
+def kind_differences(study: Study, own: Mapping[str, Kind]) -> list[str]:
+    """Return in words where a study and a site mean other kinds or levels of a variable.
+
+    Both may leave open what numbers are; but levels with names have to be declared by both, in one order, since nothing in a
+    sum tells which of them is the first.
+    """
+    found = []
+    for name in study.variables:
+        theirs, ours = study.kinds.get(name), own.get(name)
+        if theirs == ours or (None in (theirs, ours) and not _has_names(theirs or ours)):
+            continue
+        found.append(f"{name}: {_in_words(theirs)} in the study, {_in_words(ours)} here")
+    return found
+
+
+def _has_names(kind: Kind | None) -> bool:
+    """Whether levels are called otherwise than by their positions."""
+    return kind is not None and kind.levels != tuple(map(str, range(kind.n_levels)))
+
+
+def _in_words(kind: Kind | None) -> str:
+    if kind is None:
+        return "not declared"
+    return f"{kind.name} ({', '.join(kind.levels)})" if kind.levels else kind.name
 
 
 def announcement(study: Study, variables: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode
+from feddbn.core.kinds import Kind, read_kinds
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.goals import CHOSEN_BY_ROWS, GOALS, Compare, Confidence, Goal, Select
 from feddbn.federation.protocol.site import SiteState
@@ -46,7 +47,7 @@ __all__ = [
     "wrong_entry",
 ]
 
-Value = bool | int | float | str | list[Any] | None
+Value = bool | int | float | str | list[Any] | dict[str, Any] | None
 
 
 class Study(Strict):
@@ -89,6 +90,11 @@ class Study(Strict):
         odd = [name for name in self.units if name not in self.variables]
         if odd:
             raise ValueError(f"units names {odd[0]!r}, which is not one of the variables")
+        return self
+
+    @model_validator(mode="after")
+    def _kinds_of_variables(self) -> Study:
+        read_kinds(self.parameters.get("kinds"), self.variables)  # type: ignore[arg-type]
         return self
 
     @model_validator(mode="after")
@@ -149,6 +155,12 @@ class Study(Strict):
     def has_curves(self) -> bool:
         """Whether its parameters name functions that effects may have beside straight lines."""
         return self.parameters.get("features", "linear") not in ("linear", "auto")
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Variable -> its kind, of those for which its parameters declare one."""
+        said: Any = self.parameters.get("kinds") or {}
+        return dict(zip(said, read_kinds(said, tuple(said)), strict=True))
 
     def to_json(self) -> str:
         """Return the canonical text: equal studies give equal text."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
+from ast import literal_eval
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from feddbn.data.preflight import preflight
 from feddbn.errors import FeddbnError
@@ -127,8 +130,21 @@ def _preflight(settings: SiteSettings, n_lags: int) -> list[Finding]:
 def _as_settings(cure: str) -> str:
     """Return a cure with arguments written as lines of the settings file."""
     cure = re.sub(r"\b(sort|day_first)=(True|False)", lambda found: f"{found[1]} = {found[2].lower()}", cure)
+    cure = re.sub(r"\bMixedDBN\(kinds=(\{(?:[^{}]|\{[^{}]*\})*\})\)", _kinds_line, cure)
     cure = re.sub(r"\bjitter=(\d(?:\.\d+)?)", r"jitter = \1", cure)
     return re.sub(r"\b(series|time|label)=(?:'([^']*)'|([^\s,;.)]+))", _line, cure)
+
+
+def _kinds_line(found: re.Match[str]) -> str:
+    """Kinds as a TOML table in one line; of TOML's strings, lists and inline tables JSON has the first two."""
+    said = [f"{json.dumps(name)} = {_toml(kind)}" for name, kind in literal_eval(found[1]).items()]
+    return f"kinds = {{ {', '.join(said)} }} and a study of method mixed"
+
+
+def _toml(said: Any) -> str:
+    if isinstance(said, dict):
+        return f"{{ {', '.join(f'{key} = {_toml(value)}' for key, value in said.items())} }}"
+    return json.dumps(said)
 
 
 def _line(found: re.Match[str]) -> str:

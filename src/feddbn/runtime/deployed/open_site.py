@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
+from feddbn.core.kinds import Kind
 from feddbn.data.checks import summary
+from feddbn.data.levels import declared_kinds
 from feddbn.data.read import read_sites
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_scope import check_tasks, scope_of
 from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCheck
-from feddbn.federation.protocol.greeting import unit_differences
+from feddbn.federation.protocol.greeting import kind_differences, unit_differences
 from feddbn.federation.protocol.site import Site, SiteData
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.policy import SitePolicy
@@ -32,11 +35,17 @@ COVERING_EPSILON = 1.0
 """Sums of a study with at most this epsilon, at a site with a budget, may be over any sites."""
 
 
-def read_data(settings: SiteSettings, variables: tuple[str, ...] | None = None) -> SiteData:
-    """Return the site's recordings, with these of its variables."""
+def read_data(
+    settings: SiteSettings,
+    variables: tuple[str, ...] | None = None,
+    kinds: Mapping[str, Kind] | None = None,
+) -> SiteData:
+    """Return the site's recordings, with these of its variables; `kinds` are those of a study, of what it leaves open."""
     read = settings.reading
     if variables is not None:
         read["variables"] = variables
+        said = {**(kinds or {}), **settings.kinds}
+        read["kinds"] = {name: kind for name, kind in said.items() if name in variables}
     return read_sites({settings.name: settings.data}, missing="keep", **read)[settings.name]
 
 
@@ -90,6 +99,14 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
                 "correct `units` in the study or in the site's settings."
             )
 
+    def kinds(study: Study) -> None:
+        differ = kind_differences(study, declared_kinds(settings.kinds))
+        if differ:
+            raise SiteRefused(
+                f"the study {study.name!r} and this site mean other kinds or levels ({'; '.join(differ)}); make `kinds` "
+                "in the study's parameters and in the site's settings the same, with levels in the same order."
+            )
+
     def clock(study: Study) -> None:
         if study.privacy.epsilon is not None and settings.time and settings.freq is None:
             raise SiteRefused(
@@ -105,6 +122,7 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
         lambda study: check_tasks(policy, study),
         entries,
         units,
+        kinds,
         clock,
     ]
 

@@ -20,6 +20,7 @@ from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.guards.bounds import BoundsGuard
 from feddbn.federation.guards.disclosure import DisclosureGuard
+from feddbn.federation.guards.mixed_guard import MixedGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
 from feddbn.federation.guards.resample_guard import ResampleGuard
 from feddbn.federation.guards.row_set_guard import RowSetGuard
@@ -35,7 +36,7 @@ from feddbn.privacy.policy import SitePolicy, policy_from_toml
 from feddbn.runtime.deployed.audit_files import SiteAudit
 from feddbn.runtime.deployed.books import Books
 from feddbn.runtime.deployed.lines import append_lines, whole_part
-from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook
+from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook, FileStepBook
 from feddbn.runtime.deployed.store import AUDIT, REGISTER, iso_time, run_directory
 
 __all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
@@ -142,7 +143,8 @@ class Protection:
             return []
         about = (self._state / REGISTER, self._data, run_id, study.digest)
         rows = RowSetGuard(FileRowBook(*about), self._policy.min_rows, self._tell)
-        return [rows, ResampleGuard(self._policy, FileResampleBook(*about))]
+        steps = MixedGuard(self._policy, FileStepBook(*about))
+        return [rows, ResampleGuard(self._policy, FileResampleBook(*about)), steps]
 
     def _asked(self, run_id: str) -> Asked:
         """Return what a run has been asked so far; a restart or a second greeting forgets nothing."""

@@ -1,5 +1,5 @@
 """What a site remembers of all sums, on disk: ``<state>/_register/sums.jsonl``, one line for each set of sites,
-``rows.jsonl``, one for each set of its own rows, and ``resamples.jsonl``.
+``rows.jsonl``, one for each set of its own rows, ``resamples.jsonl`` and ``steps.jsonl``.
 
 The files are never pruned, and runs at the same time share them under a lock. A line is on disk before the sum it is about
 can be opened; a last line that a crash cut short is of a sum that was not, and is dropped.
@@ -28,7 +28,7 @@ from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, read_entries
 from feddbn.runtime.deployed.lines import append_lines, whole_part
 
-__all__ = ["FileResampleBook", "FileRowBook", "FileShelf", "data_version"]
+__all__ = ["FileResampleBook", "FileRowBook", "FileShelf", "FileStepBook", "data_version"]
 
 T = TypeVar("T")
 
@@ -191,12 +191,14 @@ class FileRowBook(_DataBook[UsedRows]):
 class FileResampleBook(_DataBook[tuple[str, int]]):
     """How many resamples a site has answered, in a file."""
 
+    file, means = "resamples.jsonl", "how often its rows were resampled"
+
     def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
-        lines = _Lines(Path(directory) / "resamples.jsonl", _resampled, "how often its rows were resampled")
+        lines = _Lines(Path(directory) / self.file, _resampled, self.means)
         super().__init__(lines, data, run_id, study)
 
     def answered(self) -> Mapping[str, int]:
-        """Return how many resamples of each kind were answered from the present version of the data."""
+        """Return how many of each kind were answered from the present version of the data."""
         found: dict[str, int] = {}
         for kind, stop in self._all():
             found[kind] = max(stop, found.get(kind, 0))
@@ -205,6 +207,12 @@ class FileResampleBook(_DataBook[tuple[str, int]]):
     def add(self, kind: str, stop: int) -> None:
         """Write down how many of a kind are answered now; it is on disk when this returns."""
         self._write({"kind": kind, "stop": stop})
+
+
+class FileStepBook(FileResampleBook):
+    """How many numbers steps of models have told, in a file."""
+
+    file, means = "steps.jsonl", "how much steps of models have told about its rows"
 
 
 def _resampled(line: Any) -> tuple[str, tuple[str, int]]:

@@ -12,8 +12,9 @@ import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from feddbn.data.levels import declared_kinds
 from feddbn.errors import FileError, ParameterError
 from feddbn.federation.protocol.study import wrong_entry
 
@@ -48,6 +49,8 @@ class SiteSettings(_Settings):
         How times are read, as in `feddbn.data.read_sites`.
     units
         Variable -> the unit it is measured in here, in words; compared with what a study declares.
+    kinds
+        Variable -> its kind or levels, as in `feddbn.data.read_sites`; compared with what a study declares.
     policy
         The site's policy file, or empty for the default policy.
     max_lags
@@ -69,17 +72,24 @@ class SiteSettings(_Settings):
     jitter: float | None = None
     day_first: bool | None = None
     units: dict[str, str] = Field(default_factory=dict)
+    kinds: dict[str, Any] = Field(default_factory=dict)
     policy: Path | None = None
     max_lags: int = Field(default=10, ge=0)
     identity: Path | None = None
     peers: Path | None = None
+
+    @field_validator("kinds")
+    @classmethod
+    def _known_kinds(cls, kinds: dict[str, Any]) -> dict[str, Any]:
+        declared_kinds(kinds)
+        return kinds
 
     @property
     def reading(self) -> dict[str, Any]:
         """The arguments of `feddbn.data.read_sites` that these settings give."""
         named = {"series": self.series, "time": self.time, "label": self.label, "variables": self.variables}
         times = {"freq": self.freq, "sort": self.sort, "jitter": self.jitter, "day_first": self.day_first}
-        return {key: value or None for key, value in named.items()} | times
+        return {key: value or None for key, value in named.items()} | times | {"kinds": self.kinds or None}
 
 
 class ServerSettings(_Settings):

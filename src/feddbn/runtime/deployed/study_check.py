@@ -122,7 +122,7 @@ def _rows(settings: SiteSettings, policy: SitePolicy, variables: Sequence[str], 
     names = chosen_variables(study, variables)
     if not names:
         return
-    data, n_lags = read_data(settings, names), study.n_lags or 0
+    data, n_lags = read_data(settings, names, study.kinds), study.n_lags or 0
     check_sites({settings.name: data}, n_lags)
     if study.privacy.epsilon is None:
         n_rows = sum(counted_rows(data.recordings(), n_lags))

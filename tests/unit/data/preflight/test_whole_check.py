@@ -186,7 +186,11 @@ def test_yes_no_codes_and_counts_are_notes():
         frame["alarm"] = frame["pulse"] > 80
         frame["calls"] = rng.poisson(1.5, len(frame))
         frame["room"] = rng.choice([1, 2, 7, 9], len(frame))
-    assert {f.columns for f in only(data, "few-values", "note")} == {("alarm", "calls", "room")}
+        frame["warmth"] = 36 + rng.integers(0, 4, len(frame))
+    groups = found(data)
+    assert {f.columns for f in groups.pop("kinds")} == {("alarm", "calls", "room")}
+    assert {f.columns for f in groups.pop("few-values")} == {("warmth",)}
+    assert not groups
 
 
 def test_glued_patients_are_named_with_the_options_that_part_them():

@@ -49,3 +49,21 @@ def test_with_pooled_variances_three_sites_are_told_apart():
         guesses.append(worst(np.exp(mean), true))
     assert np.median(errors) < 0.06
     assert np.median(guesses) > 2 * np.median(errors)
+
+
+def test_how_many_sites_have_cells_of_another_kind_is_told_and_not_which_or_how_many():
+    def told(*odd):
+        """The answers about one column of three sites, of which some have such cells among whole numbers."""
+        sites = {}
+        for k in range(3):
+            counts = np.random.default_rng(k).poisson(3.0, (50, 1)).astype(float)
+            for row, (site, cell) in enumerate(odd):
+                counts[row] = cell if site == k else counts[row]
+            sites[f"s{k}"] = Site(f"s{k}", read_sites({"x": counts})["x"])
+        federation = InProcessFederation(sites)
+        survey = run_program(survey_program(federation.variables, 0, profiles=False), federation)
+        return survey.objections.ravel().tolist()
+
+    assert told() == [0.0, 3.0]
+    assert told((0, 0.5)) == told((2, 7.25)) == told((1, -1.0), (1, 0.5), (1, 0.25)) == [1.0, 3.0]
+    assert told((0, 0.5), (1, 0.5)) == [2.0, 3.0]

@@ -1,0 +1,98 @@
+"""One method as a row of words: what `feddbn.method_table` is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+__all__ = ["Method"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method: a row of the table.
+
+    Attributes
+    ----------
+    name, aliases
+        What people type in commands and studies; other names it answers to, in lower case.
+    cls, module
+        Its class, which is also its name in Python, in stored results and in sites' policies; where the class is.
+    label
+        What tables show: the paper's name where it has one.
+    summary
+        One line for lists.
+    assumes, reveals, rounds, gives
+        For people who choose: what must hold, what leaves a site, how often, and what comes out.
+    citation
+        Who found it.
+    tasks, further_tasks
+        Site tasks it asks for as it is, and those that only some of its settings need: the default policy of a site
+        allows the first, the others have to be allowed by name.
+    in_studies
+        Whether a study may name it: it learns from sums alone, and what it learns is meant for everybody.
+    takes_noise
+        Whether a study of it may promise differential privacy: all it asks for are sums that sites can protect by noise.
+    is_personal
+        Whether it learns one network per site (``dbns_``).
+    needs_truth
+        Whether `fit` wants the true network; such a method is a yardstick, not a method.
+    predicts
+        Whether its weights are effects, so that rows can be predicted with them.
+    reads_scales
+        Whether it fits one common noise variance in effect: least squares then prefers the order in which variance
+        grows, so directions within a moment depend on the units.
+    plain_messages
+        What a server can read from messages that nothing protects, in short and in a sentence; None if it depends on
+        how often the method asks.
+    selects
+        Parameters that `feddbn select` chooses by held-out loss if nothing else is asked for; empty if it cannot.
+    resamples
+        Whether it learns from summed moments alone (``fit_moments``), so that edges can be counted over resamples.
+    """
+
+    name: str
+    cls: str
+    module: str
+    label: str
+    summary: str
+    assumes: str
+    reveals: str
+    rounds: str
+    gives: str
+    citation: str = ""
+    aliases: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    further_tasks: tuple[str, ...] = ()
+    in_studies: bool = False
+    takes_noise: bool = False
+    is_personal: bool = False
+    needs_truth: bool = False
+    predicts: bool = True
+    reads_scales: bool = False
+    plain_messages: tuple[str, str] | None = None
+    selects: tuple[str, ...] = ()
+    resamples: bool = False
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether this installation has it."""
+        return find_spec(self.module) is not None
+
+    def load(self) -> type[Any]:
+        """Return the estimator class."""
+        found: type[Any] = getattr(import_module(self.module), self.cls)
+        return found
+
+    def defaults(self) -> dict[str, Any]:
+        """Return its arguments with their defaults, without the federation, which is not a choice about the model."""
+        found: dict[str, Any] = self.load()().get_params()
+        return {name: found[name] for name in self.parameters()}
+
+    def parameters(self) -> tuple[str, ...]:
+        """Names of its arguments in the order in which they are given, without the federation."""
+        from inspect import signature
+
+        return tuple(name for name in signature(self.load()).parameters if name != "federation")

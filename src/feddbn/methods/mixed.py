@@ -1,0 +1,154 @@
+"""A network of variables of any kind: counts, yes and no, levels, positive and continuous values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from feddbn.core.graphs.constraints import Edge
+from feddbn.core.kinds import Kind, read_kinds
+from feddbn.data import SiteData
+from feddbn.errors import ParameterError
+from feddbn.federation.programs.mixed import MixedOptions, mixed_program
+from feddbn.federation.programs.mixed_moments import FEWEST_OF_A_LEVEL
+from feddbn.federation.protocol.task import Federation, Observer
+from feddbn.methods.base import DBNEstimator
+from feddbn.methods.mixed_report import report_mixed
+from feddbn.methods.parameters import (
+    Rule,
+    a_federation,
+    edges,
+    flag,
+    names_of_variables,
+    nothing,
+    number,
+    whole,
+)
+from feddbn.model.conditionals import Conditional
+
+__all__ = ["MixedDBN"]
+
+_TASKS = frozenset(("level-counts", "mixed-moments", "glm-step"))
+
+
+class MixedDBN(DBNEstimator):
+    """A dynamic Bayesian network of variables of any kind, from a few sums.
+
+    structure   sum_j n log det(residual covariance of the columns of j) + price of its edges, over orders
+    weights     maximum likelihood of every variable given its causes: normal, log-normal, logistic, multinomial,
+                cumulative logit, Poisson or negative binomial
+
+    See docs/mixed.md.
+
+    Parameters
+    ----------
+    n_lags
+        Number of lags.
+    kinds
+        What the values of variables are: ``{"visits": "count", "alarm": "binary", "ward": ["north", "south"],
+        "pain": {"ordinal": ["no", "some", "bad"]}}``. Who is not named is continuous.
+    penalty
+        Price in log(n) of each number that an edge has.
+    level_rows
+        Rows that a level needs to stand alone; rarer ones are put together. Sites tell how many rows have a level in whole
+        units of so many.
+    review
+        Whether directions within a moment that Gaussian scores leave open are decided by the likelihoods; sites then tell
+        about a few more models of the variables concerned.
+    forbidden_edges, required_edges
+        ``(from, to, lag)``; names or positions; ``"*"`` stands for every variable.
+    exogenous
+        Names of variables that only act on others.
+    random_state
+        Seed of the search.
+    federation
+        Where the sums are carried out; by default in this process.
+
+    Attributes
+    ----------
+    conditionals_
+        For each variable how it depends on its causes: a `Conditional` with coefficients and their covariance.
+    dbn_, W_, A_
+        The network with these. A weight is the coefficient on the scale of the link, or the Euclidean norm of several.
+    kinds_
+        The `Kind` of each variable; levels that were too rare to stand alone are one level "a, b".
+    orientation_
+        DataFrame source, target, score_difference, oriented: what is known about directions within a moment.
+    edge_probabilities_
+        DataFrame source, target, lag, weight, probability, strength, presence, direction, oriented.
+    order_
+        The variables, causes first.
+    n_rounds_, n_samples_
+        Number of sums; usable rows over all sites.
+    feature_names_in_, n_features_in_
+        Variables.
+    """
+
+    conditionals_: tuple[Conditional, ...]
+    kinds_: dict[str, Kind]
+    orientation_: pd.DataFrame
+    edge_probabilities_: pd.DataFrame
+
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "n_lags": whole(0),
+        "kinds": Rule(lambda value: isinstance(value, Mapping), ("a mapping from variables to kinds",))
+        | nothing(),
+        "penalty": number(above=0),
+        "level_rows": whole(1),
+        "review": flag(),
+        "forbidden_edges": edges(),
+        "required_edges": edges(),
+        "exogenous": names_of_variables(),
+        "random_state": whole(0) | nothing(),
+        "federation": a_federation(),
+    }
+
+    def __init__(
+        self,
+        n_lags: int = 1,
+        *,
+        kinds: Mapping[str, Any] | None = None,
+        penalty: float = 1.0,
+        level_rows: int = FEWEST_OF_A_LEVEL,
+        review: bool = True,
+        forbidden_edges: Sequence[Edge] | None = None,
+        required_edges: Sequence[Edge] | None = None,
+        exogenous: Sequence[str] | None = None,
+        random_state: int | None = 0,
+        federation: Federation | None = None,
+    ) -> None:
+        self.n_lags = n_lags
+        self.kinds = kinds
+        self.penalty = penalty
+        self.level_rows = level_rows
+        self.review = review
+        self.forbidden_edges = forbidden_edges
+        self.required_edges = required_edges
+        self.exogenous = exogenous
+        self.random_state = random_state
+        self.federation = federation
+
+    def check_parameters(self) -> None:
+        """Refuse arguments that cannot be."""
+        super().check_parameters()
+        read_kinds(self.kinds, tuple(self.kinds or ()))
+
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
+        tasks = federation.answered_tasks
+        if tasks is not None and not tasks >= _TASKS:
+            raise ParameterError(
+                "MixedDBN needs the tasks 'mixed-moments' and 'glm-step', which this federation does not answer (noise is "
+                "fitted to one matrix of products of values as they are); use OneShotDBN."
+            )
+        names = self._variables
+        kinds = read_kinds(self.kinds, names)
+        options = MixedOptions(int(self.n_lags), float(self.penalty), int(self.level_rows), bool(self.review))
+        rng = np.random.default_rng(self.random_state)
+        program = mixed_program(names, kinds, self._constraints(), options, rng)
+        outcome, _ = self._run(program, federation, observer)
+        report_mixed(self, outcome, kinds)

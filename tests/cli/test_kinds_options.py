@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from feddbn.cli.kinds import give_kinds, kinds_as_options, parse_kinds
+from feddbn.cli.wording import as_options
+from feddbn.core.kinds import read_kinds
+from feddbn.errors import ParameterError
+from feddbn.method_table import Method
+from support.toy_method import Toy
+from support.wards import wards
+
+
+class Kindly(Toy):
+    """A method that takes kinds."""
+
+    def __init__(self, n_lags=1, *, kinds=None, federation=None):
+        super().__init__(n_lags, federation=federation)
+        self.kinds = kinds
+
+
+WORDS = dict.fromkeys(("label", "summary", "assumes", "reveals", "rounds", "gives"), "")
+KINDLY = Method(name="kindly", cls="Kindly", module=__name__, **WORDS)
+PLAIN = Method(name="plain", cls="Toy", module="support.toy_method", **WORDS)
+
+
+@pytest.fixture
+def hospitals(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for name, frame in wards(3).items():
+        n = len(frame)
+        frame = frame.assign(calls=rng.poisson(1.5, n), ward=rng.choice(["north", "south", "west"], n))
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    return tmp_path
+
+
+def test_options_say_kinds_and_levels():
+    said = parse_kinds(
+        [
+            "visits=count",
+            "ward=north, south ,west",
+            "pain=ordinal:no,some,bad",
+            "score=ordinal:5",
+            "s=binary:f,m",
+        ]
+    )
+    assert said == {
+        "visits": "count",
+        "ward": ["north", "south", "west"],
+        "pain": {"ordinal": ["no", "some", "bad"]},
+        "score": {"ordinal": 5},
+        "s": {"binary": ["f", "m"]},
+    }
+    assert [kind.n_levels for kind in read_kinds(said, tuple(said))] == [0, 3, 3, 5, 2]
+    assert parse_kinds(None) is None
+    assert parse_kinds([]) is None
+
+
+def test_what_is_printed_can_be_typed():
+    said: dict[str, Any] = {
+        "visits": "count",
+        "local ward": ["a b", "c"],
+        "pain": {"ordinal": ["no", "bad"]},
+        "n": {"ordinal": 4},
+    }
+    import shlex
+
+    assert parse_kinds([word for word in shlex.split(kinds_as_options(said)) if word != "--kinds"]) == said
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_files_say_kinds_too(tmp_path, inside):
+    kinds = {"visits": "count", "pain": {"ordinal": ["no", "bad"]}}
+    (tmp_path / "kinds.json").write_text(json.dumps({"kinds": kinds} if inside else kinds))
+    head = "[kinds]\n" if inside else ""
+    (tmp_path / "kinds.toml").write_text(f'{head}visits = "count"\npain = {{ ordinal = ["no", "bad"] }}\n')
+    for name in ("kinds.json", "kinds.toml"):
+        assert parse_kinds([str(tmp_path / name), "x=positive"]) == {**kinds, "x": "positive"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["calls"], "--kinds 'calls' must look like visits=count"),
+        (["calls=cuont"], "--kinds 'calls=cuont' must look like"),
+        (["calls=ordinal:"], "must look like"),
+        (["ward=north,,south"], "must look like"),
+        (["calls=count", "calls=binary"], "--kinds says what 'calls' is twice"),
+        (["nowhere.toml"], "--kinds 'nowhere.toml' cannot be read: No such file"),
+        (["calls=count"], "--kinds needs a method that knows kinds of variables, and oneshot"),
+    ],
+)
+def test_bad_kinds_end_with_one_sentence_and_exit_code_2(refuses, hospitals, options, words):
+    told = refuses("fit", hospitals, *[text for option in options for text in ("--kinds", option)])
+    assert words in told
+
+
+def test_files_that_hold_no_kinds_are_refused(refuses, hospitals, tmp_path_factory):
+    place = tmp_path_factory.mktemp("kinds")
+    (place / "list.json").write_text("[1]")
+    (place / "broken.toml").write_text("a = ")
+    assert "must hold kinds by variable" in refuses("check", hospitals, "--kinds", place / "list.json")
+    assert "is no valid TOML" in refuses("check", hospitals, "--kinds", place / "broken.toml")
+
+
+@pytest.mark.parametrize("command", ["fit", "compare", "select", "confidence"])
+def test_methods_that_know_no_kinds_are_refused_with_the_one_that_does(refuses, hospitals, command):
+    assert "use --method mixed." in refuses(command, hospitals, "--kinds", "calls=count")
+
+
+def test_kinds_become_a_parameter_of_methods_that_have_it():
+    parameters: dict[str, Any] = {}
+    read = {"kinds": {"calls": "count"}, "site": None}
+    give_kinds([KINDLY, KINDLY], parameters, read)
+    assert (parameters, read) == ({"kinds": {"calls": "count"}}, {"site": None})
+    with pytest.raises(ParameterError, match="by --kinds and by --param"):
+        give_kinds(KINDLY, parameters, {"kinds": {"calls": "count"}})
+    with pytest.raises(ParameterError, match="and plain treats all"):
+        give_kinds([KINDLY, PLAIN], {}, {"kinds": {"calls": "count"}})
+    untouched: dict[str, Any] = {}
+    give_kinds(PLAIN, untouched, {"kinds": None})
+    assert untouched == {}
+
+
+def test_check_proposes_options_that_cure_its_findings(run, hospitals):
+    outcome = run("check", hospitals)
+    assert outcome.exit_code == 1
+    (line,) = [line for line in outcome.stdout.splitlines() if line.startswith("If you agree: ")]
+    assert line == "If you agree: --method mixed --kinds calls=count --kinds ward=north,south,west"
+    cured = run("check", hospitals, *line.split()[5:])
+    assert (cured.exit_code, cured.stdout) == (0, "Nothing was found that would make a network wrong.\n")
+
+
+def test_a_fit_names_the_options_that_cure_it(run, hospitals, tmp_path_factory):
+    out = tmp_path_factory.mktemp("fit") / "result.json"
+    outcome = run("fit", hospitals, "--variables", "pulse,breath,calls", "-o", out)
+    assert outcome.exit_code == 0
+    assert "it is treated as a line. --method mixed --kinds calls=count cures it." in outcome.output
+    assert any("calls looks like a count" in text for text in json.loads(out.read_text())["warnings"])
+
+
+def test_sentences_are_written_with_options():
+    assert as_options("use kinds={'a': {'ordinal': ['x', 'y']}}.") == "use --kinds a=ordinal:x,y."
+    assert as_options("declare it in kinds=.") == "declare it in --kinds."
+    assert (
+        as_options("MixedDBN(kinds={'a': 'count'}) cures it.") == "--method mixed --kinds a=count cures it."
+    )
+    assert (
+        as_options("kinds='count' must name kinds by variable") == "kinds='count' must name kinds by variable"
+    )

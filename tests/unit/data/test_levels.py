@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feddbn.core.kinds import Kind
+from feddbn.data import CsvSite, read_sites
+from feddbn.data.levels import level_values, positions
+from feddbn.errors import DataError, ParameterError
+
+WARD = Kind("categorical", ("north", "south", "west"))
+KINDS = {"ward": ["north", "south"], "pain": {"ordinal": ["None", "some", "bad"]}, "calls": "count"}
+
+
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "ward": ["north", "south", None, "north"],
+            "pain": ["None", "some", "bad", "None"],
+            "calls": [0, 1, 2, 3],
+            "pulse": [0.5, np.nan, 1.0, 2.0],
+        }
+    )
+
+
+EXPECTED = [[0, 0, 0, 0.5], [1, 1, 1, np.nan], [np.nan, 2, 2, 1], [0, 0, 3, 2]]
+
+
+def values(data: object, **options: object) -> np.ndarray:
+    (site,) = read_sites(data, missing="keep", kinds=KINDS, **options).values()
+    (recording,) = site.recordings()
+    return np.concatenate([block.values for block in recording.blocks()])
+
+
+@pytest.mark.parametrize("dtype", [object, "category", "string"])
+def test_frames_of_every_type_of_text_are_read_alike(dtype):
+    given = frame().astype({"ward": dtype, "pain": dtype})
+    np.testing.assert_array_equal(values({"a": given}), EXPECTED)
+
+
+@pytest.mark.parametrize("stream_bytes", [2**20, 1])
+def test_a_csv_file_has_its_words_also_those_that_stand_for_empty_cells_elsewhere(tmp_path, stream_bytes):
+    frame().assign(note="NA").to_csv(tmp_path / "a.csv", index=False)
+    names = ["ward", "pain", "calls", "pulse"]
+    np.testing.assert_array_equal(values(tmp_path, stream_bytes=stream_bytes, variables=names), EXPECTED)
+    # A column that does not declare such a word keeps it empty.
+    read = read_sites(
+        tmp_path, missing="keep", kinds={**KINDS, "note": ["yes", "no"]}, stream_bytes=stream_bytes
+    )
+    (block,) = next(iter(read["a"].recordings())).blocks()
+    assert np.isnan(block.values[:, 4]).all()
+
+
+@pytest.mark.parametrize("stream_bytes", [2**20, 1])
+def test_a_parquet_file_is_read_as_its_frame(tmp_path, stream_bytes):
+    pytest.importorskip("pyarrow")
+    frame().astype({"ward": "category"}).to_parquet(tmp_path / "a.parquet")
+    np.testing.assert_array_equal(values(tmp_path, stream_bytes=stream_bytes), EXPECTED)
+
+
+def test_a_site_of_files_takes_kinds_too(tmp_path):
+    frame().to_csv(tmp_path / "a.csv", index=False)
+    site = CsvSite(tmp_path / "a.csv", missing="keep", kinds=KINDS, batch_rows=3)
+    (recording,) = site.recordings()
+    np.testing.assert_array_equal(np.concatenate([b.values for b in recording.blocks()]), EXPECTED)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "expected"),
+    [
+        ([True, False, None], Kind("binary"), [1, 0, np.nan]),
+        (["TRUE", "false", " "], Kind("binary", ("no", "yes")), [1, 0, np.nan]),
+        (["True", "False"], Kind("binary", ("True", "False")), [0, 1]),
+        ([0, 2, 1], WARD, [0, 2, 1]),
+        (["2", " north ", "1.0"], WARD, [2, 0, 1]),
+        ([7.0, 1.0, np.nan], Kind("categorical", ("1", "2", "7")), [2, 0, np.nan]),
+        (["01", "2"], Kind("ordinal", ("1", "2")), [0, 1]),
+    ],
+)
+def test_names_come_first_then_truth_values_and_positions(cells, kind, expected):
+    np.testing.assert_array_equal(level_values(pd.Series(cells, name="x"), kind, "here"), expected)
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "strange"),
+    [
+        (["north", "east", "up"], WARD, "east"),
+        ([0, 3], WARD, "3"),
+        ([0.5], WARD, "0.5"),
+        (["yes"], Kind("binary"), "yes"),
+        # A position is no name where names are numbers.
+        ([0, 1], Kind("categorical", ("1", "2", "7")), "0"),
+    ],
+)
+def test_a_cell_that_is_no_level_is_named_with_the_levels(cells, kind, strange):
+    column = pd.Series(cells, name="x")
+    levels = ", ".join(map(repr, kind.levels))
+    with pytest.raises(
+        DataError, match=f"^here has '{strange}' in column 'x', which is none of its levels {levels};"
+    ):
+        level_values(column, kind, "here")
+    found, first = positions(column, kind)
+    assert first == strange
+    assert np.isnan(found[cells.index(type(cells[0])(strange))])
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [("count", -1.0), ("count", 1.5), ("positive", 0.0), ("binary", 2.0)],
+)
+def test_a_number_that_a_kind_cannot_have_is_refused_with_site_and_column(kind, wrong):
+    data = {"a": pd.DataFrame({"x": [1.0, wrong, 1.0], "y": [0.1, 0.2, 0.3]})}
+    with pytest.raises(DataError, match=rf"site 'a' has '?{wrong:g}(\.0)?'? in column 'x'"):
+        read_sites(data, kinds={"x": kind})
+
+
+def test_kinds_that_cannot_be_are_refused_before_or_after_the_data_are_read():
+    data = {"a": frame()}
+    with pytest.raises(ParameterError, match="kind 'cuont' is not known"):
+        read_sites("nowhere.csv", kinds={"calls": "cuont"})
+    with pytest.raises(
+        ParameterError, match="kinds names 'age', but the variables are ward, pain, calls, pulse"
+    ):
+        read_sites(data, kinds={**KINDS, "age": "count"})
+    with pytest.raises(DataError, match=r"'ward', which is not numeric; .* declare its levels with kinds="):
+        read_sites(data)
+
+
+def test_declared_numbers_are_the_numbers_that_are_read_without(tmp_path: Path):
+    data = {"a": pd.DataFrame({"x": [0, 1, 1, 0], "n": [0, 3, 1, 2], "y": [0.1, 0.2, np.nan, 0.3]})}
+    declared = read_sites(data, missing="keep", kinds={"x": "binary", "n": "count", "y": "positive"})["a"]
+    plain = read_sites(data, missing="keep")["a"]
+    for one, other in zip(declared.recordings(), plain.recordings(), strict=True):
+        for a, b in zip(one.blocks(), other.blocks(), strict=True):
+            np.testing.assert_array_equal(a.values, b.values)

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import feddbn
+from feddbn.data import read_sites
+from feddbn.federation.protocol.site import Site
+from feddbn.methods.baselines import Average, LocalOnly, Vote
+from feddbn.methods.treated import AS_THEY_ARE
+from feddbn.runtime.simulated.private import private_federation
+from feddbn.runtime.simulated.secure import secure_federation
+from support.toy_method import Toy
+
+# Units and residuals are other tests' business.
+pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+QUICK = {"n_lags": 1}
+CURE = "MixedDBN(kinds={'visits': 'count', 'alarm': 'binary'}) cures it."
+
+
+def sites(n_sites: int = 4, n: int = 150) -> dict[str, pd.DataFrame]:
+    """Two numbers on a line, a count, yes/no, whole numbers far from 0, and a score."""
+    found = {}
+    for k in range(n_sites):
+        rng = np.random.default_rng(k)
+        frame = pd.DataFrame(rng.normal(size=(n, 2)), columns=["a", "b"])
+        frame["visits"] = rng.poisson(1.3, n)
+        frame["alarm"] = rng.random(n) < 0.3
+        frame["pressure"] = np.rint(rng.normal(120, 15, n))
+        frame["score"] = rng.choice(5, n, p=[0.1, 0.2, 0.4, 0.2, 0.1]) + 1
+        found[f"s{k}"] = frame
+    return found
+
+
+def said(estimator: Any) -> list[str]:
+    return [sentence for sentence in estimator.warnings_ if "MixedDBN" in sentence]
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        feddbn.OneShotDBN(check_residuals=False, **QUICK),
+        feddbn.FDBNL(max_rounds=20, **QUICK),
+        feddbn.PFDBNL(max_rounds=3, **QUICK),
+        feddbn.Dynotears(**QUICK),
+        feddbn.ChangingDBN(**QUICK),
+        Average(**QUICK),
+        Vote(**QUICK),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_every_linear_method_says_what_it_treats_as_a_line(estimator):
+    (sentence,) = said(estimator.fit(sites()))
+    assert sentence.startswith(
+        "visits looks like a count (whole numbers from 0, mean 1.3); alarm looks like yes/no"
+    )
+    assert sentence.endswith(f"; they are treated as lines. {CURE}")
+
+
+def test_sites_alone_say_it_of_themselves():
+    assert all(
+        text.startswith("site 's") and text.endswith(CURE) for text in said(LocalOnly(**QUICK).fit(sites(2)))
+    )
+
+
+def test_one_site_with_other_cells_settles_it():
+    data = sites()
+    data["s2"] = data["s2"].astype(float)
+    data["s2"].loc[70, "visits"] = 0.5
+    (sentence,) = said(feddbn.OneShotDBN(check_residuals=False, **QUICK).fit(data))
+    assert sentence == (
+        "alarm looks like yes/no (only 0 and 1); it is treated as a line. MixedDBN(kinds={'alarm': 'binary'}) cures it."
+    )
+
+
+def test_inputs_may_be_anything():
+    model = feddbn.OneShotDBN(check_residuals=False, exogenous=["visits", "alarm"], **QUICK).fit(sites())
+    assert said(model) == []
+
+
+def test_without_a_first_look_the_moments_show_yes_and_no():
+    model = feddbn.OneShotDBN(check_residuals=False, **AS_THEY_ARE, **QUICK).fit(sites())
+    assert model.n_rounds_ == 1
+    (sentence,) = said(model)
+    assert sentence.startswith("alarm looks like yes/no")
+
+
+def test_under_noise_it_is_said_that_nobody_looked():
+    few = {name: frame[["a", "b", "visits", "alarm"]] for name, frame in sites().items()}
+    own = {name: Site(name, data) for name, data in read_sites(few).items()}
+    federation = private_federation(own, 1000.0, clip=2000.0, rng=np.random.default_rng(0))
+    model = feddbn.OneShotDBN(check_residuals=False, federation=federation, **QUICK).fit(None)
+    assert said(model) == []
+    assert any(
+        "whether variables are yes/no or counts, was not looked at" in text for text in model.warnings_
+    )
+
+
+def test_masks_hide_who_objects_and_not_the_sentence():
+    own = {name: Site(name, data) for name, data in read_sites(sites()).items()}
+    model = feddbn.OneShotDBN(check_residuals=False, federation=secure_federation(own), **QUICK).fit(None)
+    assert [text.endswith(CURE) for text in said(model)] == [True]
+
+
+def test_empty_cells_and_means_of_recordings_hide_nothing():
+    data = sites()
+    rng = np.random.default_rng(9)
+    for k, frame in enumerate(data.values()):
+        data[f"s{k}"] = frame.astype(float).mask(rng.random(frame.shape) < 0.1)
+        data[f"s{k}"]["a"] += 5 * k
+    model = feddbn.OneShotDBN(check_residuals=False, **QUICK).fit(data)
+    assert model.center_ == "recording"
+    assert [text.endswith(CURE) for text in said(model)] == [True]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clean_data_are_not_talked_about(seed):
+    fed = feddbn.simulate(d=5, n_sites=4, n_samples=400, random_state=seed)
+    assert said(feddbn.OneShotDBN(check_residuals=False, **QUICK).fit(fed.sites)) == []
+
+
+class Kindly(Toy):
+    """A method that is told kinds: its data are read by them, and what is declared needs no sentence."""
+
+    def __init__(self, n_lags=1, *, threshold=0.1, kinds=None, federation=None):
+        super().__init__(n_lags, threshold=threshold, federation=federation)
+        self.kinds = kinds
+
+
+def test_a_method_with_kinds_reads_its_data_by_them():
+    data = sites()
+    plain = Kindly().fit(data).A_
+    texts = {name: frame.assign(alarm=np.where(frame["alarm"], "yes", "no")) for name, frame in data.items()}
+    with pytest.raises(feddbn.errors.DataError, match="'alarm', which is not numeric"):
+        Kindly().fit(texts)
+    np.testing.assert_array_equal(Kindly(kinds={"alarm": {"binary": ["no", "yes"]}}).fit(texts).A_, plain)
+
+
+def test_what_is_declared_is_not_said(monkeypatch):
+    model = feddbn.OneShotDBN(check_residuals=False, **QUICK)
+    monkeypatch.setattr(type(model), "kinds", {"visits": "count"}, raising=False)
+    (sentence,) = said(model.fit(sites()))
+    assert sentence.startswith("alarm looks like yes/no")

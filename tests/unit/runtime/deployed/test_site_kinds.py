@@ -1,0 +1,118 @@
+"""Several modules: kinds in a site's settings and in a study, read by the one and compared at the greeting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feddbn.errors import FileError, ParameterError, SiteRefused
+from feddbn.federation.protocol.study import Study, parse_study, study_from_json
+from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.deployed.check import check_settings
+from feddbn.runtime.deployed.open_site import read_data, study_checks
+from feddbn.runtime.deployed.settings import SiteSettings, read_site_settings
+
+KINDS = '[kinds]\nward = ["north", "south"]\nvisits = "count"\n'
+WARDS = {"ward": ["north", "south"], "visits": "count"}
+
+
+def settings_of(tmp_path: Path, more: str = KINDS) -> SiteSettings:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(120, 2)), columns=["pulse", "breath"])
+    frame["ward"] = rng.choice(["north", "south"], 120)
+    frame["visits"] = rng.poisson(1.5, 120)
+    (tmp_path / "data").mkdir()
+    frame.to_csv(tmp_path / "data" / "one.csv", index=False)
+    path = tmp_path / "site.toml"
+    path.write_text(f'name = "north"\ndata = "data"\nstate = "state"\n{more}', encoding="utf-8")
+    return read_site_settings(path)
+
+
+def study(kinds: Any = None, **more: Any) -> Study:
+    parameters = {"n_lags": 1} if kinds is None else {"n_lags": 1, "kinds": kinds}
+    values = {"name": "s", "method": "fdbnl", "sites": ["north", "south"], "parameters": parameters}
+    return Study(**{**values, "variables": ["pulse", "breath", "ward", "visits"], **more})
+
+
+def refused(settings: SiteSettings, plan: Study) -> str:
+    """What the site says at the greeting about kinds; empty if it would take part."""
+    for check in study_checks(settings, SitePolicy(require_masking=False, min_sites=2)):
+        try:
+            check(plan)
+        except SiteRefused as error:
+            if "kinds" in str(error):
+                return str(error)
+    return ""
+
+
+def test_levels_of_the_settings_are_read_as_positions_also_for_fewer_variables(tmp_path):
+    settings = settings_of(tmp_path)
+    raw = pd.read_csv(tmp_path / "data" / "one.csv")
+    expected = (raw["ward"] == "south").to_numpy(dtype=float)
+    for names in (None, ("ward", "pulse"), ("pulse",)):
+        data = read_data(settings, names)
+        (block,) = next(iter(data.recordings())).blocks()
+        if "ward" in data.variables:
+            assert np.array_equal(block.values[:, list(data.variables).index("ward")], expected)
+
+
+def test_a_kind_that_is_not_known_is_refused_with_the_settings_file(tmp_path):
+    with pytest.raises(FileError, match=r"site\.toml: kinds: .*kind 'cuont' is not known; choose one of"):
+        settings_of(tmp_path, '[kinds]\nvisits = "cuont"\n')
+
+
+def test_the_same_kinds_agree(tmp_path):
+    settings = settings_of(tmp_path)
+    assert refused(settings, study(WARDS)) == ""
+    # What numbers are may stay open on either side.
+    assert refused(settings, study({"ward": ["north", "south"]})) == ""
+    assert refused(settings, study({**WARDS, "pulse": "positive"})) == ""
+    assert refused(settings, study({"visits": "count"}, variables=["pulse", "visits"])) == ""
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        (
+            {**WARDS, "ward": ["south", "north"]},
+            "ward: categorical (south, north) in the study, categorical (north, south) here",
+        ),
+        ({**WARDS, "ward": {"ordinal": ["north", "south"]}}, "ward: ordinal (north, south) in the study"),
+        ({**WARDS, "visits": "positive"}, "visits: positive in the study, count here"),
+        (None, "ward: not declared in the study, categorical (north, south) here"),
+    ],
+)
+def test_other_levels_kinds_or_orders_are_refused_in_one_sentence(tmp_path, kinds, words):
+    sentence = refused(settings_of(tmp_path), study(kinds))
+    assert words in sentence
+    assert sentence.count(".") == 1
+
+
+def test_names_of_levels_must_be_declared_by_the_site_too(tmp_path):
+    settings = settings_of(tmp_path, "")
+    named = study({"ward": {"binary": ["1", "2"]}}, variables=["pulse", "ward"])
+    assert "ward: binary (1, 2) in the study, not declared here" in refused(settings, named)
+    assert refused(settings, study({"ward": {"ordinal": 3}}, variables=["ward", "pulse"])) == ""
+
+
+def test_site_check_says_it_before_a_study_is_sent(tmp_path):
+    settings_of(tmp_path)
+    found = check_settings(tmp_path / "site.toml", study({**WARDS, "ward": ["south", "north"]}))
+    told = [one.text for one in found if one.what == "study" and one.ok is False]
+    assert any("mean other kinds or levels (ward: categorical (south, north)" in text for text in told)
+    assert next(one for one in found if one.what == "data").ok
+
+
+def test_a_study_with_kinds_travels_and_wrong_ones_are_refused_where_it_is_read():
+    plan = study(WARDS)
+    assert study_from_json(plan.to_json()) == plan
+    assert plan.kinds["ward"].levels == ("north", "south")
+    text = 'name = "s"\nmethod = "fdbnl"\nvariables = ["a", "b"]\nsites = ["x", "y"]\n[parameters.kinds]\n'
+    assert parse_study(f'{text}a = "count"\n').kinds["a"].name == "count"
+    for line, words in (('c = "count"', "kinds names 'c'"), ('a = "cuont"', "kind 'cuont' is not known")):
+        with pytest.raises(ParameterError, match=words):
+            parse_study(f"{text}{line}\n")
