@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,31 @@ def test_names_of_levels_must_be_declared_by_the_site_too(tmp_path):
     named = study({"ward": {"binary": ["1", "2"]}}, variables=["pulse", "ward"])
     assert "ward: binary (1, 2) in the study, not declared here" in refused(settings, named)
     assert refused(settings, study({"ward": {"ordinal": 3}}, variables=["ward", "pulse"])) == ""
+
+
+def test_a_variable_that_a_site_does_not_hold_needs_no_levels(tmp_path):
+    settings = settings_of(tmp_path, "")
+    kinds, names = {"shift": ["day", "night"]}, ["pulse", "visits", "shift"]
+    assert "shift" in refused(settings, study(kinds, variables=names))
+    partly = {"variables": names, "some_variables_may_be_missing": True}
+    assert refused(settings, study(kinds, **partly)) == ""
+    assert refused(settings, study(kinds, held_by={"shift": ["south"]}, **partly)) == ""
+    assert "shift" in refused(settings, study(kinds, held_by={"shift": ["north"]}, **partly))
+
+
+def test_site_check_proposes_lines_for_the_settings(tmp_path):
+    settings_of(tmp_path, '[kinds]\nward = ["north", "south"]\n')
+    (text,) = [one.text for one in check_settings(tmp_path / "site.toml") if one.what == "data: kinds"]
+    line = text[text.index("kinds = ") : text.rindex("}") + 1]
+    assert tomllib.loads(line) == {"kinds": {"visits": "count"}}
+
+
+def test_site_check_tells_values_that_a_study_cannot_mean(tmp_path):
+    settings_of(tmp_path, 'variables = ["pulse", "visits"]')
+    found = check_settings(
+        tmp_path / "site.toml", study({"pulse": "positive"}, variables=["pulse", "visits"])
+    )
+    assert any("in column 'pulse', but a variable of kind positive is above 0" in one.text for one in found)
 
 
 def test_site_check_says_it_before_a_study_is_sent(tmp_path):
