@@ -3,8 +3,8 @@
     python benchmarks/mixed.py [n_networks] [first seed] [--peers]
 
 Prints the tables of docs/mixed.md. Twelve variables, a third each normal, yes/no and Poisson (or eight
-with three levels each); the rows are spread over four sites. Weights are such that exact scores find about as many edges as in
-the prototype that the method began with. Links are edges within a moment whatever their direction, and delayed ones.
+with three levels each); the rows are spread over four sites. Weights are such that exact scores find about as many edges as
+in the prototype that the method began with.
 """
 
 from __future__ import annotations
