@@ -322,6 +322,9 @@ def _facts(estimator: Any, raw: DBN | None) -> dict[str, Any]:
     by_segment = getattr(estimator, "dbns_by_segment_", None)
     if by_segment is not None:
         facts["networks_by_segment"] = [dbn.to_dict() for dbn in by_segment]
+    summary = getattr(estimator, "summary_", None)
+    if summary is not None:
+        facts["summary"] = plain(summary.to_dict())
     residuals = getattr(estimator, "residuals_", None)
     if residuals is not None:
         facts["residuals"] = plain(asdict(residuals))
