@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from scipy.special import chdtrc
 
+from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.parents import ParentRegressions
@@ -42,18 +44,22 @@ class NoiseChoice:
     reason: str
 
 
-def variance_difference(network: OrderResult, n: float) -> float:
+def variance_difference(rss: FloatArray, n_parents: Sequence[int], n: float) -> float:
     """Bartlett's statistic of the residual variances of a network: large if they differ.
 
     With few rows the free-variance search fits noise and its BIC is too good; this statistic knows how many
     degrees of freedom each node has left.
     """
-    left = np.array([max(n - 1 - len(parents), 1.0) for parents in network.parents])
+    left = np.array([max(n - 1 - k, 1.0) for k in n_parents])
     total = float(left.sum())
-    pooled = float(network.rss.sum()) / total
-    statistic = total * np.log(pooled) - float(left @ np.log(network.rss / left))
+    pooled = float(rss.sum()) / total
+    statistic = total * np.log(pooled) - float(left @ np.log(rss / left))
     correction = 1 + (float((1 / left).sum()) - 1 / total) / (3 * max(len(left) - 1, 1))
     return float(statistic / correction)
+
+
+def _difference(network: OrderResult, n: float) -> float:
+    return variance_difference(network.rss, [len(parents) for parents in network.parents], n)
 
 
 def price_of_free(d: int, n: float) -> float:
@@ -63,7 +69,7 @@ def price_of_free(d: int, n: float) -> float:
 
 def needed_advantage(equal: OrderResult, n: float) -> float:
     """By how much free variances, their price paid, must score better than this network; inf if they need not be tried."""
-    d, unequal = len(equal.parents), variance_difference(equal, n)
+    d, unequal = len(equal.parents), _difference(equal, n)
     if unequal > price_of_free(d, n):
         return 0.0
     return CLEAR_ADVANTAGE if float(chdtrc(max(d - 1, 1), max(unequal, 0.0))) < DOUBTFUL else np.inf
@@ -95,7 +101,7 @@ def choose_noise(
     searches: Searches = {"equal": searched("equal")}
     equal = searches["equal"][1]
     price = price_of_free(d, moments.n)
-    unequal, advantage = variance_difference(equal, moments.n), needed_advantage(equal, moments.n)
+    unequal, advantage = _difference(equal, moments.n), needed_advantage(equal, moments.n)
     bartlett = f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
     if not np.isfinite(advantage):
         return searches, NoiseChoice("equal", f"equal noise variances: {bartlett}")
