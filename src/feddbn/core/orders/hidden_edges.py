@@ -24,7 +24,7 @@ from feddbn.core.orders.hidden_causes import (
     find_hidden_causes,
 )
 from feddbn.core.orders.learn import refit
-from feddbn.core.orders.noise_choice import price_of_free, variance_difference
+from feddbn.core.orders.noise_choice import bartlett, price_of_free
 from feddbn.core.statistics.moments import Moments
 
 __all__ = ["HiddenDoubts", "doubtful_edges", "may_be_looked_for", "noises_differ"]
@@ -77,7 +77,7 @@ def doubtful_edges(
             best = one
     if best is None or best.gain < -CLEAR_GAIN:
         return HiddenDoubts(np.zeros_like(support))
-    return HiddenDoubts(support & ~best.network.support, best.effects, best.gain)
+    return HiddenDoubts(support & ~best.network.support, tuple(sorted(best.effects)), best.gain)
 
 
 def may_be_looked_for(d: int) -> bool:
@@ -88,5 +88,5 @@ def may_be_looked_for(d: int) -> bool:
 def noises_differ(moments: Moments, support: BoolArray) -> bool:
     """Whether the noises of a network clearly have different variances, as hidden causes make them."""
     variances = np.maximum(refit(moments, support)[2], 1e-300)
-    unequal = variance_difference(variances * moments.n, support.sum(axis=0).tolist(), moments.n)
+    unequal = bartlett(variances * moments.n, support.sum(axis=0).tolist(), moments.n)
     return unequal > price_of_free(support.shape[1], moments.n)

@@ -19,6 +19,7 @@ from feddbn.core.statistics.moments import Moments
 __all__ = [
     "NoiseChoice",
     "Searches",
+    "bartlett",
     "choose_noise",
     "needed_advantage",
     "price_of_free",
@@ -44,8 +45,8 @@ class NoiseChoice:
     reason: str
 
 
-def variance_difference(rss: FloatArray, n_parents: Sequence[int], n: float) -> float:
-    """Bartlett's statistic of the residual variances of a network: large if they differ.
+def bartlett(rss: FloatArray, n_parents: Sequence[int], n: float) -> float:
+    """Bartlett's statistic of residual sums of squares on so many parents each: large if variances differ.
 
     With few rows the free-variance search fits noise and its BIC is too good; this statistic knows how many
     degrees of freedom each node has left.
@@ -58,8 +59,9 @@ def variance_difference(rss: FloatArray, n_parents: Sequence[int], n: float) -> 
     return float(statistic / correction)
 
 
-def _difference(network: OrderResult, n: float) -> float:
-    return variance_difference(network.rss, [len(parents) for parents in network.parents], n)
+def variance_difference(network: OrderResult, n: float) -> float:
+    """`bartlett` of a network."""
+    return bartlett(network.rss, [len(parents) for parents in network.parents], n)
 
 
 def price_of_free(d: int, n: float) -> float:
@@ -69,7 +71,7 @@ def price_of_free(d: int, n: float) -> float:
 
 def needed_advantage(equal: OrderResult, n: float) -> float:
     """By how much free variances, their price paid, must score better than this network; inf if they need not be tried."""
-    d, unequal = len(equal.parents), _difference(equal, n)
+    d, unequal = len(equal.parents), variance_difference(equal, n)
     if unequal > price_of_free(d, n):
         return 0.0
     return CLEAR_ADVANTAGE if float(chdtrc(max(d - 1, 1), max(unequal, 0.0))) < DOUBTFUL else np.inf
@@ -101,7 +103,7 @@ def choose_noise(
     searches: Searches = {"equal": searched("equal")}
     equal = searches["equal"][1]
     price = price_of_free(d, moments.n)
-    unequal, advantage = _difference(equal, moments.n), needed_advantage(equal, moments.n)
+    unequal, advantage = variance_difference(equal, moments.n), needed_advantage(equal, moments.n)
     bartlett = f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
     if not np.isfinite(advantage):
         return searches, NoiseChoice("equal", f"equal noise variances: {bartlett}")
