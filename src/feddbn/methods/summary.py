@@ -120,6 +120,10 @@ class MomentSummary(DBNEstimator):
         dbn = DBN.from_moments(np.zeros((d, d)), A, moments, names)
         self._set_network(dbn, dbn)
         self.standard_deviations_ = safe_roots(np.diag(S)[:d] / moments.n)
+        self.warnings_.append(
+            "this network is the plain vector autoregression: every lagged weight is in it, and none was selected or tested. "
+            "`summary_` is for the algorithms of feddbn.interop."
+        )
         self.status_, self.n_rounds_, self.n_samples_ = Status.EXACT, n_sums, int(moments.n)
 
 

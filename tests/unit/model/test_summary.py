@@ -7,9 +7,13 @@ import pytest
 
 import feddbn
 from feddbn.core.statistics.moments import Moments
+from feddbn.data import read_sites
 from feddbn.errors import FileError, ParameterError
+from feddbn.federation.protocol.site import Site
+from feddbn.methods.result import Result
 from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.model.summary import Summary
+from feddbn.runtime.simulated.secure import secure_federation
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +106,27 @@ def test_it_says_what_it_reveals(found):
 def test_wrong_shapes_are_refused():
     with pytest.raises(ParameterError, match="3 columns"):
         Summary(Moments.empty(3), ("a", "b"), 1)
+
+
+def test_as_a_method_it_is_the_vector_autoregression_and_its_result_holds_the_summary(sites, found, tmp_path):
+    fit = feddbn.MomentSummary(2, **AS_THEY_ARE).fit(sites)
+    d = 4
+    S = found.moments.scatter
+    np.testing.assert_allclose(fit.A_.reshape(-1, d), np.linalg.solve(S[d:, d:], S[d:, :d]), atol=1e-10)
+    assert not fit.W_.any()
+    assert any("none was selected" in text for text in fit.warnings_)
+    Result.from_estimator(fit).save(tmp_path / "result.json")
+    assert Summary.load(tmp_path / "result.json").to_dict() == fit.summary_.to_dict()
+
+
+def test_under_masks_the_same_numbers(sites, found):
+    apart = {name: Site(name, data) for name, data in read_sites(sites).items()}
+    masked = feddbn.summary(secure_federation(apart), 2, **AS_THEY_ARE)
+    np.testing.assert_allclose(masked.moments.scatter, found.moments.scatter, atol=1e-6)
+
+
+def test_it_counts_what_recordings_lost(sites):
+    moved = {name: [x + 10.0 * k] for k, (name, (x,)) in enumerate(sites.items())}
+    own = feddbn.summary(moved, 1, center="recording")
+    assert own.n_effective == own.n - 3
+    assert "taken off first" in str(own)

@@ -104,9 +104,9 @@ def choose_noise(
     equal = searches["equal"][1]
     price = price_of_free(d, moments.n)
     unequal, advantage = variance_difference(equal, moments.n), needed_advantage(equal, moments.n)
-    bartlett = f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
+    statistic = f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
     if not np.isfinite(advantage):
-        return searches, NoiseChoice("equal", f"equal noise variances: {bartlett}")
+        return searches, NoiseChoice("equal", f"equal noise variances: {statistic}")
     searches["free"] = searched("free")
     free = searches["free"][1]
     free_score = free.score + price
@@ -114,6 +114,6 @@ def choose_noise(
     variances = free.rss / moments.n
     reason = (
         f"{kind} noise variances: BIC {equal.score:.1f} with equal, {free_score:.1f} with free ones; "
-        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}; {bartlett}"
+        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}; {statistic}"
     )
     return searches, NoiseChoice(kind, reason)
