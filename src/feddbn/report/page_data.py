@@ -35,7 +35,8 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
 
     An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
     direction, robustness, could_be_hidden]`` with positions instead of names and null for what is unknown; in a network with
-    curves the shape and whether the effect goes one way follow. Effects are ``{source: [[target, peak, step, [responses]], ...]}``.
+    curves the shape and whether the effect goes one way follow. Effects are
+    ``{source: [[target, peak, step, [responses]], ...]}``.
     """
     networks: list[dict[str, Any]] = [
         {"name": "shared" if record.personal else "learned", "edges": _edge_rows(record.edges, record.dbn)}
