@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from feddbn.methods.simulated_systems import simulate_system as simulate_system
     from feddbn.methods.simulation import SimulatedFederation as SimulatedFederation
     from feddbn.methods.simulation import simulate as simulate
+    from feddbn.methods.summary import MomentSummary as MomentSummary
+    from feddbn.methods.summary import summary as summary
     from feddbn.model.dbn import DBN as DBN
+    from feddbn.model.summary import Summary as Summary
 
 _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "DBN": "feddbn.model.dbn",
@@ -49,6 +52,8 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "select": "feddbn.methods.selection",
     "simulate": "feddbn.methods.simulation",
     "simulate_system": "feddbn.methods.simulated_systems",
+    "Summary": "feddbn.model.summary",
+    "summary": "feddbn.methods.summary",
 }
 
 __all__ = ["__version__", *sorted(_WHERE)]

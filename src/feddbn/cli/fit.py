@@ -161,13 +161,16 @@ def _print_edges(result: Result) -> None:
     if all(edge.get("presence") is None for edge in edges):
         certain = [("probability", "probability")] if any("probability" in edge for edge in edges) else []
     table, is_open = [], set(result.dbn.open_edges)
+    is_doubted = any(edge.get("could_be_hidden") for edge in edges)
     for edge in edges[:_MOST_EDGES]:
         line = "--" if edge["lag"] == 0 and (edge["source"], edge["target"]) in is_open else "->"
         cells = [edge["source"], line, edge["target"], str(edge["lag"])]
         cells += [short(edge["weight"]), number(edge.get("standardised"), 2)]
-        table.append([*cells, *(number(edge.get(key), 2) for key, _ in certain)])
+        cells += [number(edge.get(key), 2) for key, _ in certain]
+        table.append([*cells, *(["?" if edge.get("could_be_hidden") else ""] if is_doubted else [])])
     if table:
         heads = ["from", "", "to", "lag", "weight", "in sd", *(head for _, head in certain)]
+        heads += ["hidden"] if is_doubted else []
         print_table(heads, table, n_text=3)
     if len(edges) > len(table):
         say(f"... and {len(edges) - len(table)} weaker edges, in the result file.")

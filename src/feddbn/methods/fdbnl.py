@@ -20,6 +20,7 @@ from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
+from feddbn.methods.hidden import say_hidden
 from feddbn.methods.link_table import equivalently_directed
 from feddbn.methods.parameters import Rule, a_federation, edges, flag, nothing, number, whole, word
 from feddbn.methods.residuals import ResidualSummary, are_looked_at, fitted_network, say_residuals
@@ -222,7 +223,10 @@ class ConsensusEstimator(DBNEstimator):
         if not are_looked_at(self, federation, by_default=looks_by_default(self)):
             return
         network = network_of_fit(self, fit.preparation, fit.asked)
-        say_residuals(self, self._run(network_checks_program(network), federation, observer)[0])
+        report = self._run(network_checks_program(network), federation, observer)[0]
+        say_residuals(self, report)
+        doubts = None if report is None else report.doubts
+        say_hidden(self, None if fit.asked is None else fit.asked.moments, doubts)
 
 
 class FDBNL(ConsensusEstimator):

@@ -18,6 +18,7 @@ from feddbn.federation.programs.curved_oneshot import CurvedOutcome
 from feddbn.federation.programs.network_checks import ResidualReport
 from feddbn.federation.programs.oneshot import OneShotOutcome
 from feddbn.methods.edge_table import edge_table, path_table
+from feddbn.methods.hidden import say_hidden
 from feddbn.methods.link_table import open_edges, orientation_table, with_links
 from feddbn.methods.oneshot_curves import NO_SHAPES, features_name, say_curves, shapes_of
 from feddbn.methods.residuals import say_residuals
@@ -71,6 +72,9 @@ def report_outcome(
     estimator._say_dependent(outcome.dependent)
     estimator.warnings_ += slow_warnings(outcome.moments, names, estimator._inputs)
     say_residuals(estimator, report)
+    say_hidden(
+        estimator, None if curved is not None else outcome.moments, None if report is None else report.doubts
+    )
     if curved is not None:
         say_curves(estimator, curved)
     if learned.units is not None and learned.units.sentence and estimator.scale == "none":

@@ -6,7 +6,7 @@ Layout, version 1 (keys a reader does not know are ignored)::
     method, parameters           name of the class and its arguments
     variables, dbn, raw          names; the network; {W, A} before thresholds, or null
     edges                        [{source, target, lag, weight, standardised, oriented, probability?, presence?,
-                                 direction?, ci_low?, ci_high?}]
+                                 direction?, ci_low?, ci_high?, robustness?, could_be_hidden?}]
     history, n_rounds            one object per round (a residual that is not finite is null); number of sums
     status                       {name, message, converged}
     sites                        [{name, recordings, segments, rows, usable_rows, dropped_rows, complete_rows,
@@ -307,6 +307,9 @@ def _edges(dbn: DBN, estimator: Any) -> list[dict[str, Any]]:
         columns = ("probability", "presence", "direction", "ci_low", "ci_high")
         known = [c for c in columns if c in probabilities]
         edges = edges.merge(probabilities[[*_EDGE, *known]], on=_EDGE, how="left")
+    hidden = getattr(estimator, "hidden_", None)
+    if hidden is not None and len(hidden):
+        edges = edges.merge(hidden, on=_EDGE, how="left")
     return _records(edges)
 
 
@@ -322,6 +325,9 @@ def _facts(estimator: Any, raw: DBN | None) -> dict[str, Any]:
     by_segment = getattr(estimator, "dbns_by_segment_", None)
     if by_segment is not None:
         facts["networks_by_segment"] = [dbn.to_dict() for dbn in by_segment]
+    summary = getattr(estimator, "summary_", None)
+    if summary is not None:
+        facts["summary"] = plain(summary.to_dict())
     residuals = getattr(estimator, "residuals_", None)
     if residuals is not None:
         facts["residuals"] = plain(asdict(residuals))

@@ -34,8 +34,9 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
     """A JSON-able mapping: variables, positions, lags, and per network its edges and effects.
 
     An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
-    direction]`` with positions instead of names and null for what is unknown; in a network with curves the shape and
-    whether the effect goes one way follow. Effects are ``{source: [[target, peak, step, [responses]], ...]}``.
+    direction, robustness, could_be_hidden]`` with positions instead of names and null for what is unknown; in a network with
+    curves the shape and whether the effect goes one way follow. Effects are
+    ``{source: [[target, peak, step, [responses]], ...]}``.
     """
     networks: list[dict[str, Any]] = [
         {"name": "shared" if record.personal else "learned", "edges": _edge_rows(record.edges, record.dbn)}
@@ -56,6 +57,7 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "has_probability": bool(edges["probability"].notna().any()),
         "has_interval": bool(edges["ci_low"].notna().any()),
         "has_presence": bool(edges["presence"].notna().any()),
+        "has_hidden": bool(edges["could_be_hidden"].notna().any()),
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,
         "is_linear": all(dbn.is_linear for dbn in [record.dbn, *record.personal.values()]),
@@ -108,7 +110,7 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
     numbers = zip(
         table["weight"], table["probability"], table["ci_low"], table["ci_high"], truth,
         table["source"], table["target"], table["lag"], table["standardised"], table["oriented"],
-        table["presence"], table["direction"], strict=True,
+        table["presence"], table["direction"], table["robustness"], table["could_be_hidden"], strict=True,
     )  # fmt: skip
     shapes, signs = effect_shapes(dbn), has_sign(dbn)
 
@@ -117,8 +119,9 @@ def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
 
     return [
         [place[s], place[t], int(lag), _rounded(w), _rounded(prob), _rounded(low), _rounded(high), mark,
-         _rounded(share), int(oriented), _rounded(presence), _rounded(direction), *shape(lag, place[s], place[t])]
-        for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction in numbers
+         _rounded(share), int(oriented), _rounded(presence), _rounded(direction), _rounded(robust),
+         _rounded(hidden), *shape(lag, place[s], place[t])]
+        for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction, robust, hidden in numbers
     ]  # fmt: skip
 
 

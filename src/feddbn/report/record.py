@@ -28,7 +28,8 @@ from feddbn.report.graph_plots import time_series_edges
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_record"]
 
 EDGE_COLUMNS = (
-    "source", "target", "lag", "weight", "probability", "ci_low", "ci_high", "presence", "direction",
+    "source", "target", "lag", "weight", "probability", "ci_low", "ci_high", "presence", "direction", "robustness",
+    "could_be_hidden",
 )  # fmt: skip
 
 

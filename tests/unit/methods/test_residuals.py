@@ -132,8 +132,20 @@ def test_hidden_common_causes_are_warned_of_and_directions_between_their_effects
     verdict = next(v for v in verdicts(read_record(stored)) if v.key == "residuals")
     assert verdict.level == "bad"
     assert "Hidden causes explain the rows better than edges" in verdict.detail
+    doubted = model.hidden_[model.hidden_["could_be_hidden"]]
+    truth = messy({"hidden-causes": None}, 104).truth
+    true = {(*ends, 0) for ends in zip(*np.nonzero(truth.W), strict=True)}
+    true |= {(i, j, 1) for _, i, j in zip(*np.nonzero(truth.A), strict=True)}
+    names = list(truth.variables)
+    wrong = [(names.index(e.source), names.index(e.target), e.lag) not in true for e in doubted.itertuples()]
+    assert len(doubted) >= 8
+    assert all(wrong)
+    assert any(f"{len(doubted)} of {len(model.hidden_)} edges could be" in text for text in model.warnings_)
+    by_edge = [edge["could_be_hidden"] for edge in stored["edges"]]
+    assert sum(by_edge) == len(doubted)
     plain = fitted(sites, check_residuals=False)
     np.testing.assert_array_equal(plain.W_, model.W_)
+    assert plain.hidden_["could_be_hidden"].isna().all()
 
 
 @pytest.mark.parametrize("mess", ["unequal-noise", "unit-variance"])
@@ -142,6 +154,8 @@ def test_unequal_variances_alone_are_no_hidden_cause(mess):
     assert model.noise_variance_ == "free"
     assert model.residuals_.hidden_causes == ()
     assert not any("hidden" in text for text in model.warnings_)
+    assert not model.hidden_["could_be_hidden"].any()
+    assert model.hidden_["robustness"].between(0.01, 1).all()
 
 
 def test_every_violation_has_its_sentence():

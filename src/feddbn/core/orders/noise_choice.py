@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from scipy.special import chdtrc
 
+from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.parents import ParentRegressions
@@ -17,6 +19,7 @@ from feddbn.core.statistics.moments import Moments
 __all__ = [
     "NoiseChoice",
     "Searches",
+    "bartlett",
     "choose_noise",
     "needed_advantage",
     "price_of_free",
@@ -42,18 +45,23 @@ class NoiseChoice:
     reason: str
 
 
-def variance_difference(network: OrderResult, n: float) -> float:
-    """Bartlett's statistic of the residual variances of a network: large if they differ.
+def bartlett(rss: FloatArray, n_parents: Sequence[int], n: float) -> float:
+    """Bartlett's statistic of residual sums of squares on so many parents each: large if variances differ.
 
     With few rows the free-variance search fits noise and its BIC is too good; this statistic knows how many
     degrees of freedom each node has left.
     """
-    left = np.array([max(n - 1 - len(parents), 1.0) for parents in network.parents])
+    left = np.array([max(n - 1 - k, 1.0) for k in n_parents])
     total = float(left.sum())
-    pooled = float(network.rss.sum()) / total
-    statistic = total * np.log(pooled) - float(left @ np.log(network.rss / left))
+    pooled = float(rss.sum()) / total
+    statistic = total * np.log(pooled) - float(left @ np.log(rss / left))
     correction = 1 + (float((1 / left).sum()) - 1 / total) / (3 * max(len(left) - 1, 1))
     return float(statistic / correction)
+
+
+def variance_difference(network: OrderResult, n: float) -> float:
+    """`bartlett` of a network."""
+    return bartlett(network.rss, [len(parents) for parents in network.parents], n)
 
 
 def price_of_free(d: int, n: float) -> float:
@@ -96,9 +104,9 @@ def choose_noise(
     equal = searches["equal"][1]
     price = price_of_free(d, moments.n)
     unequal, advantage = variance_difference(equal, moments.n), needed_advantage(equal, moments.n)
-    bartlett = f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
+    statistic = f"Bartlett's statistic of the equal-variance network is {unequal:.1f}, its price {price:.1f}"
     if not np.isfinite(advantage):
-        return searches, NoiseChoice("equal", f"equal noise variances: {bartlett}")
+        return searches, NoiseChoice("equal", f"equal noise variances: {statistic}")
     searches["free"] = searched("free")
     free = searches["free"][1]
     free_score = free.score + price
@@ -106,6 +114,6 @@ def choose_noise(
     variances = free.rss / moments.n
     reason = (
         f"{kind} noise variances: BIC {equal.score:.1f} with equal, {free_score:.1f} with free ones; "
-        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}; {bartlett}"
+        f"the fitted free variances differ by a factor of {variances.max() / variances.min():.3g}; {statistic}"
     )
     return searches, NoiseChoice(kind, reason)

@@ -9,7 +9,8 @@ memory       Where residuals remember earlier ones, or effects come again with t
 variance     Where variances change, the same moments are worth fewer rows: the network is learned again from
              ``n / inflation`` of them.
 hidden       Where noise variances differ, networks with hidden common causes are compared with the one found, from the
-             moments that are there already (`core.orders.hidden_causes`). Edges between the effects of one are left open.
+             moments that are there already (`core.orders.hidden_edges`). If they clearly explain more, edges between the
+             effects of one are left open; edges that they do not need are in doubt.
 
 What was found and what is left is the report; sentences are made of it elsewhere.
 """
@@ -23,7 +24,8 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.hidden_causes import CLEAR_GAIN, find_hidden_causes
+from feddbn.core.orders.hidden_causes import CLEAR_GAIN
+from feddbn.core.orders.hidden_edges import HiddenDoubts, doubtful_edges, may_be_looked_for
 from feddbn.core.orders.learn import refit
 from feddbn.core.orders.orientation import STRONG_EVIDENCE, EdgeOrientation
 from feddbn.core.orders.search import OrderSearch
@@ -120,7 +122,9 @@ def _looked_at(
     factor = checks.inflation if "volatility" in left else 1.0
     if factor > 1.0:
         fit = _tempered(fit, factor, checks.shared > LARGE_SHARED, variables, constraints, settled, rng)
-    effects, better = _hidden_causes(fit, factor, checks, variables, constraints, settled, rng)
+    doubts = _hidden_causes(fit, factor, variables, constraints, settled, rng)
+    is_clear = doubts is not None and _is_clear(doubts, checks)
+    effects = doubts.effects if doubts is not None and is_clear else ()
     if effects:
         fit, left = _left_open(fit, effects), ("hidden", *left)
     report = ResidualReport(
@@ -132,7 +136,8 @@ def _looked_at(
         gain,
         fit.outcome.moments.n / factor,
         hidden=tuple(tuple(variables[j] for j in one) for one in effects),
-        hidden_gain=better,
+        hidden_gain=0.0 if doubts is None or not is_clear else doubts.gain,
+        doubts=doubts,
     )
     return replace(fit.outcome, n_sums=n_sums, asked=outcome.asked, lag_scores=outcome.lag_scores), report
 
@@ -264,32 +269,39 @@ def _tempered(
 def _hidden_causes(
     fit: _Fit,
     factor: float,
-    checks: ResidualChecks,
     variables: tuple[str, ...],
     constraints: EdgeConstraints,
     options: OneShotOptions,
     rng: np.random.Generator,
-) -> tuple[tuple[tuple[int, ...], ...], float]:
-    """The effects of hidden causes that explain more than edges, and by how much the score is better.
+) -> HiddenDoubts | None:
+    """The edges that hidden causes could stand for; None if that cannot be told.
 
-    Where all noises have one variance nothing is left for a hidden cause to explain. Errors of measurement can look like
-    one, and residuals that remember are said anyway; with inputs or dependent variables it cannot be told.
+    Where all noises have one variance nothing is left for a hidden cause to explain. With inputs, dependent variables, or
+    very few or many variables it is not looked for.
     """
     outcome, moments, d = fit.outcome, fit.learned_from, len(variables)
-    is_apart = outcome.learned.noise.kind == "free" and outcome.learned.path == ()
-    is_doubted = "memory" in violations(checks) or outcome.dependent
-    if not is_apart or is_doubted or options.wishes.input_places(variables):
-        return (), 0.0
+    support = outcome.learned.support
+    if outcome.learned.noise.kind == "equal":
+        return HiddenDoubts(np.zeros_like(support))
+    is_told = not outcome.dependent and outcome.learned.path == () and may_be_looked_for(d)
+    if not is_told or options.wishes.input_places(variables):
+        return None
     moments = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
     if options.scale == "federated":
         moments = moments.scaled(
             np.tile(safe_roots(np.diag(moments.scatter)[:d] / moments.n), outcome.n_lags + 1)
         )
     limits = _limits(constraints, outcome.n_lags, d)
-    # Second moments of heavy tails vary more than the score knows.
+    return doubtful_edges(moments, support, limits, options.learn.criterion, rng)
+
+
+def _is_clear(doubts: HiddenDoubts, checks: ResidualChecks) -> bool:
+    """Whether hidden causes clearly explain more than edges. Residuals that remember have other reasons, too.
+
+    Second moments of heavy tails vary more than the score knows.
+    """
     enough = CLEAR_GAIN * max(1.0, (float(checks.kurtosis.max()) - 1.0) / 2.0)
-    found = find_hidden_causes(moments, d, outcome.n_lags, limits, options.learn.criterion, rng, enough)
-    return ((), 0.0) if found is None else (found.effects, found.gain)
+    return doubts.gain >= enough and "memory" not in violations(checks)
 
 
 def _left_open(fit: _Fit, effects: Sequence[Sequence[int]]) -> _Fit:

@@ -18,7 +18,9 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.public_units import public_units
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.pruning import topological_order
+from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.evident import evident_support
+from feddbn.core.orders.hidden_edges import HiddenDoubts, doubtful_edges, may_be_looked_for, noises_differ
 from feddbn.core.orders.learn import refit
 from feddbn.core.orders.nongaussian import node_residuals
 from feddbn.core.statistics.curvature import CurvatureSums, curvature_p
@@ -73,6 +75,8 @@ class ResidualReport:
         Whether the network stays as it is, whatever was found.
     hidden, hidden_gain
         For each hidden cause that explains more than edges the names of its effects, and by how much the score is better.
+    doubts
+        The edges that hidden causes could stand for; None if that was not looked at.
     """
 
     checks: ResidualChecks
@@ -85,6 +89,7 @@ class ResidualReport:
     looked_only: bool = False
     hidden: tuple[tuple[str, ...], ...] = ()
     hidden_gain: float = 0.0
+    doubts: HiddenDoubts | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +227,18 @@ def _looked_at(network: FittedNetwork, moments: Moments | None) -> ServerProgram
         network.own_share,
         order=topological_order(support[: len(network.variables)]),
     )
-    return _report(checks, network)
+    report = _report(checks, network)
+    return None if report is None else replace(report, doubts=_doubts(moments, support, network))
+
+
+def _doubts(moments: Moments, evident: BoolArray, network: FittedNetwork) -> HiddenDoubts | None:
+    """The edges of a network that hidden causes could stand for; None if that cannot be told."""
+    if network.inputs or not may_be_looked_for(len(network.variables)):
+        return None
+    if not noises_differ(moments, evident):
+        return HiddenDoubts(np.zeros_like(network.support))
+    rng = np.random.default_rng(0)
+    return doubtful_edges(moments, network.support, network.constraints, Criterion(), rng)
 
 
 def own_checks_program(network: FittedNetwork) -> ServerProgram[ResidualReport | None]:

@@ -22,6 +22,10 @@
     columns.push({ key: "direction", title: "Direction", value: e => e[EDGE.direction], kind: "num", share: true });
   }
   if (data.has_open) columns.push({ key: "oriented", title: "Direction known", value: e => e[EDGE.oriented] ? "yes" : "no", kind: "text" });
+  if (data.has_hidden) {
+    columns.push({ key: "robustness", title: "Robustness", value: e => e[EDGE.robustness], kind: "num", share: true });
+    columns.push({ key: "could_be_hidden", title: "Could be hidden", value: e => e[EDGE.hidden] === null ? "not known" : e[EDGE.hidden] ? "yes" : "no", kind: "text" });
+  }
   if (data.has_truth) columns.push({ key: "truth", title: "Truth", value: e => e[EDGE.truth] || "", kind: "text" });
   const state = { sort: 4, down: true, all: false };
   const head = $("table").tHead, body = $("table").tBodies[0];

@@ -1,0 +1,182 @@
+"""Adapters give what the originals give on pooled rows: four unequal sites, five seeds."""
+
+import contextlib
+import io
+import random
+import warnings
+
+import numpy as np
+import pytest
+from causallearn.search.ConstraintBased.FCI import fci
+from causallearn.search.ConstraintBased.PC import pc
+from causallearn.search.PermutationBased.BOSS import boss
+from causallearn.search.PermutationBased.GRaSP import grasp
+from causallearn.search.ScoreBased.GES import ges
+from sklearn.linear_model import Lasso, Ridge
+from statsmodels.tsa.api import VAR
+from tigramite.data_processing import DataFrame
+from tigramite.independence_tests.parcorr import ParCorr
+from tigramite.lpcmci import LPCMCI
+from tigramite.pcmci import PCMCI
+
+import feddbn
+from feddbn.errors import ParameterError
+from feddbn.interop import causal_learn, graphs, regression
+from feddbn.interop.autoregression import autoregression
+from feddbn.interop.tigramite import SummaryParCorr
+from feddbn.methods.treated import AS_THEY_ARE
+from feddbn.model.dbn import DBN
+
+SEEDS = range(5)
+SIZES = [60, 200, 90, 150]
+
+
+def federation(seed: int, d: int = 4):
+    found = feddbn.simulate(d=d, n_sites=4, n_samples=500, site_sizes=SIZES, random_state=seed).sites
+    return {name: [np.asarray(x)] for name, (x,) in found.items()}
+
+
+def pooled_rows(sites, n_lags: int = 1):
+    return np.concatenate(
+        [np.hstack([x[n_lags - k : len(x) - k] for k in range(n_lags + 1)]) for (x,) in sites.values()]
+    )
+
+
+def quietly(call):
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call()
+
+
+SEARCHES = {
+    "PCMCI": (PCMCI, lambda search: search.run_pcmci(tau_max=2, pc_alpha=0.05)),
+    "PCMCI+": (PCMCI, lambda search: search.run_pcmciplus(tau_max=2, pc_alpha=0.01)),
+    "LPCMCI": (LPCMCI, lambda search: search.run_lpcmci(tau_max=1, pc_alpha=0.01)),
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", SEARCHES)
+def test_tigramite(name, seed):
+    sites = federation(seed)
+    kind, run = SEARCHES[name]
+    # PCMCI's rows begin after twice the largest lag.
+    n_lags = 2 if name == "LPCMCI" else 4
+    test = SummaryParCorr(feddbn.summary(sites, n_lags, **AS_THEY_ARE))
+    mine = quietly(lambda: run(kind(dataframe=test.dataframe_like(), cond_ind_test=test)))
+    rows = DataFrame({k: x for k, (x,) in enumerate(sites.values())}, analysis_mode="multiple")
+    theirs = quietly(lambda: run(kind(dataframe=rows, cond_ind_test=ParCorr())))
+    assert (mine["graph"] == theirs["graph"]).all()
+    np.testing.assert_allclose(mine["val_matrix"], theirs["val_matrix"], atol=1e-10)
+    np.testing.assert_allclose(mine["p_matrix"], theirs["p_matrix"], atol=1e-10)
+
+
+def test_tigramite_is_told_how_many_lags_it_needs():
+    test = SummaryParCorr(feddbn.summary(federation(0), 2))
+    with pytest.raises(ParameterError, match=r"n_lags=3\), twice tau_max"):
+        test.run_test([(0, -3)], [(1, 0)])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_causal_learn(seed):
+    sites = federation(seed)
+    mine, Z = feddbn.summary(sites, 1, **AS_THEY_ARE), pooled_rows(sites)
+    names = mine.columns
+    found, theirs = (
+        causal_learn.pc(mine, timed=False),
+        pc(Z, 0.05, "fisherz", show_progress=False, node_names=names),
+    )
+    assert (found.G.graph == theirs.G.graph).all()
+    found = quietly(lambda: causal_learn.fci(mine, timed=False))
+    theirs = quietly(lambda: fci(Z, "fisherz", 0.05, show_progress=False, node_names=names))
+    assert (found[0].graph == theirs[0].graph).all()
+    found, theirs = causal_learn.ges(mine), ges(Z, "local_score_BIC", node_names=names)
+    assert (found["G"].graph == theirs["G"].graph).all()
+    assert found["score"] == pytest.approx(theirs["score"], rel=1e-10)
+    for adapter, original in ((causal_learn.grasp, grasp), (causal_learn.boss, boss)):
+        found = adapter(mine, seed=seed)
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002 (causal-learn draws from it)
+        assert (found.graph == original(Z, verbose=False, node_names=names).graph).all()
+
+
+def test_time_is_known_to_pc():
+    sites = federation(0)
+    mine = feddbn.summary(sites, 1, **AS_THEY_ARE)
+    graph = causal_learn.pc(mine).G.graph
+    # An arrow from now to before: -1 at its tail, 1 at its head.
+    assert not ((graph[:4, 4:] == -1) & (graph[4:, :4].T == 1)).any()
+    free = causal_learn.pc(mine, timed=False).G.graph
+    assert ((free[:4, 4:] == -1) & (free[4:, :4].T == 1)).any()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_autoregression_of_one_recording_is_statsmodels(seed):
+    ((x,),) = list(feddbn.simulate(d=3, n_sites=1, n_samples=300, random_state=seed).sites.values())
+    x = np.asarray(x)
+    mine = autoregression(feddbn.summary({"a": [x]}, 2, **AS_THEY_ARE))
+    theirs = VAR(x).fit(2)
+    np.testing.assert_allclose(mine.coefs, theirs.coefs.transpose(0, 2, 1), atol=1e-10)
+    np.testing.assert_allclose(mine.intercept, theirs.params[0], atol=1e-10)
+    np.testing.assert_allclose(mine.stderr, theirs.stderr, atol=1e-10)
+    np.testing.assert_allclose(mine.sigma_u, theirs.sigma_u, atol=1e-10)
+    table = mine.table()
+    np.testing.assert_allclose(
+        table["p"].to_numpy().reshape(3, 7), stats_of(theirs.tvalues, theirs.df_resid).T, atol=1e-10
+    )
+    pairs = mine.granger().set_index(["source", "target"])
+    tested = theirs.test_causality("y2", "y1", kind="f")
+    assert pairs.loc[("x0", "x1"), "F"] == pytest.approx(tested.test_statistic, rel=1e-9)
+    irf = theirs.irf(4)
+    shown = mine.responses(4, level=0.9)
+    cube = shown["response"].to_numpy().reshape(3, 3, 5).transpose(2, 1, 0)
+    np.testing.assert_allclose(cube, irf.irfs, atol=1e-10)
+    half = ((shown["high"] - shown["low"]) / 2).to_numpy().reshape(3, 3, 5).transpose(2, 1, 0)
+    np.testing.assert_allclose(half, 1.6448536269514722 * irf.stderr(), atol=1e-8)
+    orthogonal = mine.responses(4, orthogonal=True)["response"].to_numpy().reshape(3, 3, 5).transpose(2, 1, 0)
+    np.testing.assert_allclose(orthogonal, irf.orth_irfs, atol=1e-10)
+
+
+def stats_of(t, left):
+    from scipy import stats
+
+    return 2 * stats.t.sf(np.abs(t), left)
+
+
+def test_regressions_are_those_of_pooled_rows():
+    sites = federation(1)
+    mine, Z = feddbn.summary(sites, 1, **AS_THEY_ARE), pooled_rows(sites)
+    X, y = Z[:, 4:], Z[:, 2]
+    found, theirs = regression.ridge(mine, "x2", alpha=3.0), Ridge(3.0).fit(X, y)
+    np.testing.assert_allclose(found.weights, theirs.coef_, atol=1e-10)
+    assert found.intercept == pytest.approx(theirs.intercept_, abs=1e-10)
+    found, theirs = regression.lasso(mine, "x2", alpha=0.1), Lasso(0.1, tol=1e-12, max_iter=100_000).fit(X, y)
+    np.testing.assert_allclose(found.weights, theirs.coef_, atol=1e-8)
+    path = regression.lasso_path(mine, "x2")
+    assert (path.iloc[0] == 0).all()
+    with pytest.raises(ParameterError, match="not 'x2' itself"):
+        regression.lasso(mine, "x2", [("x2", 0)])
+
+
+def test_networks_go_out_to_pgmpy_and_dowhy():
+    W = np.array([[0, 0.5, 0], [0, 0, 0], [0, 0, 0]])
+    A = np.zeros((2, 3, 3))
+    A[0, 2, 0], A[1, 1, 2] = 0.7, -0.3
+    dbn = DBN(W, A, ("a", "b", "c"), [1, 2, 3], [1, 4, 9])
+    graph = graphs.dowhy_graph(dbn)
+    edges = {
+        ("a", "b"),
+        ("a(t-1)", "b(t-1)"),
+        ("a(t-2)", "b(t-2)"),
+        ("c(t-1)", "a"),
+        ("c(t-2)", "a(t-1)"),
+        ("b(t-2)", "c"),
+    }
+    assert set(graph.edges) == edges
+    dag = graphs.pgmpy_dag(dbn)
+    assert set(dag.edges) == edges
+    assert dag.is_dconnected("a", "b")
+    by_name = {cpd.variable: cpd for cpd in graphs.pgmpy_cpds(dbn)}
+    np.testing.assert_allclose(by_name["b"].beta, [2, 0.5])
+    assert by_name["b"].std == 2.0
+    assert list(by_name["c"].evidence) == ["b(t-2)"]

@@ -1,0 +1,132 @@
+"""A summary: what it holds, files, parts, made-up rows, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+import feddbn
+from feddbn.core.statistics.moments import Moments
+from feddbn.data import read_sites
+from feddbn.errors import FileError, ParameterError
+from feddbn.federation.protocol.site import Site
+from feddbn.methods.result import Result
+from feddbn.methods.treated import AS_THEY_ARE
+from feddbn.model.summary import Summary
+from feddbn.runtime.simulated.secure import secure_federation
+
+
+@pytest.fixture(scope="module")
+def sites():
+    return feddbn.simulate(d=4, n_sites=4, n_samples=400, random_state=2).sites
+
+
+@pytest.fixture(scope="module")
+def pooled(sites):
+    return np.concatenate([np.hstack([x[2:], x[1:-1], x[:-2]]) for (x,) in sites.values()])
+
+
+@pytest.fixture(scope="module")
+def found(sites):
+    return feddbn.summary(sites, 2, **AS_THEY_ARE)
+
+
+def test_it_is_the_covariance_of_the_pooled_rows(found, pooled):
+    np.testing.assert_allclose(found.covariance(), np.cov(pooled.T, bias=True), atol=1e-12)
+    np.testing.assert_allclose(found.correlation(), np.corrcoef(pooled.T), atol=1e-12)
+    assert found.n == len(pooled)
+    assert found.columns[:5] == ["x0", "x1", "x2", "x3", "x0(t-1)"]
+
+
+def test_partial_correlations_are_those_of_residuals(found, pooled):
+    given = pooled[:, [5, 8]]
+    Z = np.column_stack([np.ones(len(given)), given])
+    x, y = (pooled[:, k] - Z @ np.linalg.lstsq(Z, pooled[:, k], rcond=None)[0] for k in (0, 2))
+    value = found.partial_correlation(("x0", 0), ("x2", 0), [("x1", 1), ("x0", 2)])
+    assert value == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-12)
+
+
+def test_made_up_rows_have_its_moments_and_are_no_rows(found, pooled):
+    for n in (13, 400):
+        rows = found.rows_like(n)
+        np.testing.assert_allclose(rows.mean(axis=0), found.moments.mean, atol=1e-12)
+        np.testing.assert_allclose(np.cov(rows.T, bias=True), found.covariance(), atol=1e-12)
+    assert len(found.rows_like()) == len(pooled)
+    with pytest.raises(ParameterError, match="n_rows=12 must be at least 13"):
+        found.rows_like(12)
+
+
+def test_parts(found, pooled):
+    few = found.with_lags(1).only(["x3", "x1"])
+    np.testing.assert_allclose(few.covariance(), np.cov(pooled[:, [3, 1, 7, 5]].T, bias=True), atol=1e-12)
+    assert few.columns == ["x3", "x1", "x3(t-1)", "x1(t-1)"]
+    with pytest.raises(ParameterError, match="n_lags=3 must be 0 to 2"):
+        found.with_lags(3)
+    with pytest.raises(ParameterError, match="'y', lag 0"):
+        found.only(["y"])
+
+
+def test_files_keep_every_bit(found, tmp_path):
+    found.save(tmp_path / "s.json")
+    back = Summary.load(tmp_path / "s.json")
+    assert back.moments.scatter.tobytes() == found.moments.scatter.tobytes()
+    assert back.moments.mean.tobytes() == found.moments.mean.tobytes()
+    assert back.to_dict() == found.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("no json", "cannot be read as a summary"),
+        ("{}", "this is no summary"),
+        ('{"format": "feddbn-summary", "version": 2}', "version 2"),
+        ('{"format": "feddbn-summary", "version": 1}', "is damaged"),
+    ],
+)
+def test_bad_files(tmp_path, text, words):
+    (tmp_path / "s.json").write_text(text)
+    with pytest.raises(FileError, match=words):
+        Summary.load(tmp_path / "s.json")
+
+
+def test_a_file_that_lost_numbers_is_refused(found):
+    data = json.loads(json.dumps(found.to_dict()))
+    data["scatter"].pop()
+    with pytest.raises(ParameterError, match="damaged"):
+        Summary.from_dict(data)
+
+
+def test_it_says_what_it_reveals(found):
+    text = str(found)
+    assert "4 variables at lags 0 to 2" in text
+    assert "91 numbers" in text  # 1 count, 12 means, 78 products
+    assert "No noise was added" in text
+
+
+def test_wrong_shapes_are_refused():
+    with pytest.raises(ParameterError, match="3 columns"):
+        Summary(Moments.empty(3), ("a", "b"), 1)
+
+
+def test_as_a_method_it_is_the_vector_autoregression_and_its_result_holds_the_summary(sites, found, tmp_path):
+    fit = feddbn.MomentSummary(2, **AS_THEY_ARE).fit(sites)
+    d = 4
+    S = found.moments.scatter
+    np.testing.assert_allclose(fit.A_.reshape(-1, d), np.linalg.solve(S[d:, d:], S[d:, :d]), atol=1e-10)
+    assert not fit.W_.any()
+    assert any("none was selected" in text for text in fit.warnings_)
+    Result.from_estimator(fit).save(tmp_path / "result.json")
+    assert Summary.load(tmp_path / "result.json").to_dict() == fit.summary_.to_dict()
+
+
+def test_under_masks_the_same_numbers(sites, found):
+    apart = {name: Site(name, data) for name, data in read_sites(sites).items()}
+    masked = feddbn.summary(secure_federation(apart), 2, **AS_THEY_ARE)
+    np.testing.assert_allclose(masked.moments.scatter, found.moments.scatter, atol=1e-6)
+
+
+def test_it_counts_what_recordings_lost(sites):
+    moved = {name: [x + 10.0 * k] for k, (name, (x,)) in enumerate(sites.items())}
+    own = feddbn.summary(moved, 1, center="recording")
+    assert own.n_effective == own.n - 3
+    assert "taken off first" in str(own)
