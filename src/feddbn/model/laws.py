@@ -138,7 +138,7 @@ class _Count:
         return np.where(self.upto(down) >= q, down, np.where(self.upto(up) >= q, up, up + 1))
 
     def _large(self, q: FloatArray) -> FloatArray:
-        """The same for large means, where gaps between numbers hardly matter: a gamma number of the same mean and variance."""
+        """The same for large means, where gaps between numbers hardly matter: a gamma number of this mean and variance."""
         spread = 1 + self.dispersion * self.mean
         return np.rint(spread * gammaincinv(self.mean / spread, q))
 

@@ -42,8 +42,8 @@ def linear() -> DBN:
 
 
 def test_panels_are_the_effects_of_the_network(dbn):
-    panels = effect_panels(dbn)
-    assert len(panels) == 13
+    panels = effect_panels(dbn, at_most=4)
+    assert len(panels) == 4
     place = [VARIABLES.index(panel.effect.target) for panel in panels]
     assert place == sorted(place)
     two = effect_panels(dbn, at_most=2)
@@ -57,16 +57,16 @@ def test_panels_are_the_effects_of_the_network(dbn):
 
 
 def test_the_picture_has_a_panel_per_effect(dbn, linear):
-    ax = plot_effects(dbn)
-    assert len(ax.child_axes) == 13
+    ax = plot_effects(dbn, at_most=7)
+    assert len(ax.child_axes) == 7
     titles = [inset.get_title(loc="left") for inset in ax.child_axes]
     assert "temp → alarm, lag 1" in titles
     assert "alarm → temp" in titles
+    assert "6 weaker not shown" in ax.texts[0].get_text()
     panel = ax.child_axes[titles.index("temp → alarm, lag 1")]
     (line,) = panel.lines
     table = dbn.effect("temp", "alarm", 1).table()
     np.testing.assert_allclose(line.get_ydata(), table["expected"])
-    assert "11 weaker not shown" in plot_effects(dbn, at_most=2).texts[0].get_text()
     with pytest.raises(ParameterError, match="plot_weights"):
         plot_effects(linear)
 
