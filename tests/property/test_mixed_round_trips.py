@@ -50,7 +50,7 @@ def networks(draw: st.DrawFn) -> DBN:
     return DBN.from_conditionals(nodes, n_lags=p)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(networks())
 def test_all_forms_keep_everything(dbn: DBN) -> None:
     assert DBN.from_json(dbn.to_json()).equals(dbn)

@@ -4,7 +4,7 @@ Graphs and weights are those of linear networks. A weight acts in standard units
 ``weight * g / s`` times its column, centred, to the predictor of its effect, where s is about the standard deviation
 of that column and g what counts as one step of the effect (1 of a continuous variable, 0.5 of the log of a positive one
 or of a rate, 1.8, the standard deviation of a logistic number, of log odds). Columns are centred by the
-intercepts, so rates stay near 3 and levels near equal shares.
+intercepts, so that with weights that are not strong rates stay near 3 and levels near equal shares.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def meaning(source: str, cause: Kind, row: int, target: str, kind: Kind, column:
         "ordinal": f"per level of {source}",
     }.get(cause.name)
     if per is None:
-        per = f"of {source}={cause.levels[row + 1]} against {cause.levels[0]}"
+        per = f"for {source}={cause.levels[row + 1]} against {cause.levels[0]}"
     what = {
         "continuous": f"change of {target}",
         "positive": f"log of the factor on {target}",

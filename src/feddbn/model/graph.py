@@ -94,8 +94,10 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
 
 
 def effect_shapes(dbn: Network) -> NDArray[np.object_]:
-    """(p+1, d, d) linear, curved or product."""
+    """(p+1, d, d) linear, curved or product; with variables of other kinds the scale on which an effect adds up."""
     shapes = np.full(dbn.adjacency_matrices.shape, "linear", dtype=object)
+    if dbn.conditionals:
+        shapes[:] = [link_scale(kind) for kind in dbn.kinds]
     for curve in dbn.curves:
         shapes[curve.lag, curve.source, curve.target] = "curved"
     for product in dbn.products:

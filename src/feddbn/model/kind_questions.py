@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -10,9 +11,10 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model import calibration, coefficients, natural_effects, residuals
+from feddbn.model import calibration, coefficients, export, natural_effects, residuals
 from feddbn.model.conditional_weights import checked_conditionals, weights_of
 from feddbn.model.conditionals import Conditional
+from feddbn.model.csv_cells import guarded_frame
 from feddbn.model.inputs import RandomState, Rows, random_generator
 from feddbn.model.network import Network
 
@@ -45,6 +47,11 @@ class KindQuestions(Network):
         """Frame of every coefficient on the scale of its link, with its interval, `ratio` and `meaning` in words."""
         self._require_conditionals("coefficients", "dbn.edges()")
         return coefficients.coefficient_table(self, level)
+
+    def to_coefficients_csv(self, path: str | Path | None = None, level: float = 0.95) -> str:
+        """`coefficients` as CSV text, also written to `path` if given; safe in spreadsheets."""
+        text = guarded_frame(self.coefficients(level)).to_csv(index=False, lineterminator="\n")
+        return export.write_text(str(text), path)
 
     def average_effects(
         self, over: Rows | None = None, *, by: str = "unit", level: float = 0.95

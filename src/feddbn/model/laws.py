@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import (
     betainc,
     betaln,
+    gammaincinv,
     gammaln,
     log_expit,
     log_softmax,
@@ -31,6 +32,7 @@ from feddbn.core.arrays import FloatArray
 __all__ = ["Law", "Levels", "law_of"]
 
 _HIGHEST = 1.0 - 2.0**-53
+_LARGE = 1e7
 _LOG_ROOT_2_PI = 0.5 * np.log(2 * np.pi)
 
 
@@ -124,12 +126,21 @@ class _Count:
 
     def driven(self, z: FloatArray) -> FloatArray:
         q = np.minimum(ndtr(z), _HIGHEST)
+        if (self.mean > _LARGE).any():
+            is_large = self.mean > _LARGE
+            small = _Count(np.where(is_large, 0.0, self.eta), self.dispersion).driven(z)
+            return np.where(is_large, self._large(q), small)
         a = self.dispersion
         found = nbdtrik(q, 1 / a, self._share) if a else pdtrik(q, self.mean)
         # Without a whole number at which the distribution function is exactly q, the next one.
         up = np.ceil(np.where(np.isfinite(found), found, 0.0))
         down = np.maximum(up - 1, 0.0)
         return np.where(self.upto(down) >= q, down, np.where(self.upto(up) >= q, up, up + 1))
+
+    def _large(self, q: FloatArray) -> FloatArray:
+        """The same for large means, where gaps between numbers hardly matter: a gamma number of this mean and variance."""
+        spread = 1 + self.dispersion * self.mean
+        return np.rint(spread * gammaincinv(self.mean / spread, q))
 
     def log_density(self, x: FloatArray) -> FloatArray:
         a = self.dispersion

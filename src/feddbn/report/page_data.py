@@ -61,6 +61,7 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,
         "is_linear": all(dbn.is_linear for dbn in [record.dbn, *record.personal.values()]),
+        "kinds": [kind.name for kind in record.dbn.kinds] if record.dbn.conditionals else [],
         "horizon": HORIZON,
         "networks": networks,
     }

@@ -1,4 +1,4 @@
-"""Networks with variables of any kind, against formulas, Markov chains, linear networks and scipy."""
+"""Several modules: networks with variables of any kind, against formulas, Markov chains, linear networks and scipy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dbn() -> DBN:
 
 @pytest.fixture(scope="module")
 def rows(dbn) -> pd.DataFrame:
-    return dbn.simulate(400, 1, burn_in=50)
+    return dbn.simulate(300, 1, burn_in=20)
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +272,7 @@ def test_effects_from_level_to_level(dbn):
 
 
 def test_residuals_are_standard_normal_if_the_network_holds(dbn):
-    data = dbn.simulate(1500, 3, burn_in=50)
+    data = dbn.simulate(800, 3, burn_in=20)
     z = dbn.quantile_residuals(data, 0)
     for j in range(dbn.d):
         assert stats.kstest(z[:, j], "norm").pvalue > 1e-3
@@ -311,10 +311,10 @@ def test_log_likelihood_adds_up(dbn, rows):
 
 
 def test_true_probabilities_are_calibrated_and_wrong_ones_are_not(dbn):
-    data = dbn.simulate(3000, 5, burn_in=50)
+    data = dbn.simulate(1200, 5, burn_in=20)
     table = dbn.calibration(data, 5)
     assert set(table["variable"]) == {"alarm", "pain", "ward"}
-    assert table.groupby(["variable", "level"])["n"].sum().eq(2999).all()
+    assert table.groupby(["variable", "level"])["n"].sum().eq(1199).all()
     assert (np.abs(table["seen"] - table["predicted"]) < 4 * table["error"])[table["n"] > 20].all()
     bold = replace(dbn.conditionals[3], effects=tuple(3 * e for e in dbn.conditionals[3].effects))
     other = DBN.from_conditionals([*dbn.conditionals[:3], bold, *dbn.conditionals[4:]], VARIABLES)

@@ -114,7 +114,7 @@ def test_tables_and_words(dbn):
     assert words["dose", "pain"] == "log odds ratio of a higher pain per factor e of dose"
     assert (
         words["ward", "ward"].iloc[1]
-        == "log odds ratio of ward=west against north of ward=south against north"
+        == "log odds ratio of ward=west against north for ward=south against north"
     )
     edges = dbn.edges().set_index(["source", "target"])
     assert edges.loc[("temp", "alarm"), "ratio"] == pytest.approx(np.exp(0.9))
