@@ -18,7 +18,10 @@ __all__ = ["SEPARATED_SD", "Climb"]
 
 SEPARATED_SD = 2.5
 """Standard deviation of slopes, per standard deviation or level, where values are told apart without an error."""
-_CLOSE = 1e-10
+_CLOSE = 1e-8
+"""Expected rise of twice the likelihood below which one more step ends at the maximum, up to rounding."""
+_NEAR = 1e-2
+"""The same below which the likelihood at the maximum is known well enough to compare models."""
 _LONGEST_STEP = 3.0
 _FLAT, _STILL_MOVES, _FIRST_LOOK = 0.1, 0.3, 3
 _MOST_HALVINGS = 12
@@ -39,7 +42,7 @@ class Climb:
 
     def __init__(self, theta: FloatArray, is_slope: BoolArray, n_thresholds: int = 0) -> None:
         self.theta: FloatArray = np.asarray(theta, dtype=np.float64)
-        self.is_done = False
+        self.is_done = self.is_near = False
         self.has_ridge = False
         self.n_taken = 0
         self.log_likelihood = -np.inf
@@ -76,7 +79,7 @@ class Climb:
         self._best, self._halvings, self._from = value, 0, self.theta
         self.log_likelihood = sums.log_likelihood + (0.0 if self.has_ridge else decrement / 2)
         self.dispersion = sums.dispersion
-        self.is_done = decrement < _CLOSE
+        self.is_done, self.is_near = decrement < _CLOSE, decrement < _NEAR
         self._step = step if self.is_done else self._bounded(step)
         self.theta = self._from + self._step
 
