@@ -51,8 +51,8 @@ def model_text(model: NodeModel) -> str:
 class GlmStepQuestion(CodedQuestion):
     """Terms of some models of nodes at `theta`, which holds the coefficients of one after the other.
 
-    `models` are all that a run fits, `asked` the places of those that have not arrived yet; `origin` and `scale` (columns within
-    a moment) standardise the columns of parents, at every lag.
+    `models` are all that a run fits, `asked` the places of those that have not arrived yet; `origin` and `scale` (columns
+    within a moment) standardise the columns of parents, at every lag.
     """
 
     name = "glm-step"
