@@ -79,7 +79,7 @@ def test_coefficients_are_those_that_made_the_rows(fit):
 
 def test_the_network_does_not_depend_on_the_split(fit):
     pieces = {f"t{i}": [frame.iloc[:150], frame.iloc[150:]] for i, frame in enumerate(sites().values())}
-    one = MixedDBN(kinds=as_numbers()).fit({name: parts for name, parts in pieces.items()})
+    one = MixedDBN(kinds=as_numbers()).fit(pieces)
     other = MixedDBN(kinds=as_numbers()).fit({"all": [part for parts in pieces.values() for part in parts]})
     np.testing.assert_allclose(one.W_, other.W_, atol=1e-8)
     np.testing.assert_allclose(one.A_, other.A_, atol=1e-8)
