@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from feddbn.methods.scoring import Scores as Scores
     from feddbn.methods.scoring import SiteScores as SiteScores
     from feddbn.methods.scoring import score as score
+    from feddbn.methods.scoring import score_by_kind as score_by_kind
     from feddbn.methods.scoring import score_sites as score_sites
     from feddbn.methods.selection import Selection as Selection
     from feddbn.methods.selection import select as select
@@ -43,6 +44,7 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "SiteScores": "feddbn.methods.scoring",
     "edge_confidence": "feddbn.methods.confidence",
     "score": "feddbn.methods.scoring",
+    "score_by_kind": "feddbn.methods.scoring",
     "score_sites": "feddbn.methods.scoring",
     "select": "feddbn.methods.selection",
     "simulate": "feddbn.methods.simulation",

@@ -47,7 +47,7 @@ def test_the_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 @pytest.mark.parametrize(
-    "page", ["quickstart", "tutorial", "edge-confidence", "preparing-data", "simulating"]
+    "page", ["quickstart", "tutorial", "edge-confidence", "preparing-data", "simulating", "mixed"]
 )
 def test_the_snippets_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -29,6 +29,7 @@ class Form(Enum):
     lingam = "lingam"
     tigramite = "tigramite"
     curves = "curves"
+    coefficients = "coefficients"
 
 
 def export(
@@ -41,7 +42,7 @@ def export(
         typer.Option(
             "--format",
             help="By default what the name ends in; lingam and tigramite are .npz files, curves a .csv table of every effect "
-            "that is no straight line.",
+            "that is no straight line, coefficients one of every effect on variables of other kinds.",
         ),
     ] = None,
     of: OfSite = None,
@@ -62,7 +63,8 @@ def export(
 
 def _form_of(path: Path) -> Form:
     ending = path.suffix.lower().lstrip(".")
-    known = [form.value for form in Form if form not in (Form.lingam, Form.tigramite, Form.curves)]
+    tables = (Form.lingam, Form.tigramite, Form.curves, Form.coefficients)
+    known = [form.value for form in Form if form not in tables]
     if ending not in known:
         endings = ", ".join(f".{name}" for name in known)
         raise ParameterError(
@@ -80,11 +82,13 @@ def _write(dbn: DBN, form: Form, path: Path) -> None:
             f"--out {str(path)!r} must end in .npz, because {form.value} takes several arrays."
         )
     if form is Form.curves:
-        if not dbn.bends:
+        if not (dbn.curves or dbn.products):
             raise ParameterError(
                 "--format curves needs a network with curves, but all effects of this one are straight."
             )
         dbn.to_curves_csv(path)
+    elif form is Form.coefficients:
+        dbn.to_coefficients_csv(path)
     elif form is Form.lingam:
         np.savez(path, adjacency_matrices=dbn.to_lingam(), variables=names)
     elif form is Form.tigramite:

@@ -25,6 +25,7 @@ from feddbn.errors import ParameterError
 
 if TYPE_CHECKING:
     from feddbn.data.history import History
+    from feddbn.model.dbn import DBN
 
 __all__ = ["forecast"]
 
@@ -63,7 +64,7 @@ def forecast(
     read = column_options(time=time, freq=freq, sort=sort, jitter=jitter, day_first=day_first)
     past = read_history(history, dbn.variables, **{k: v for k, v in read.items() if k != "variables"})
     _tell(past)
-    lost, held = own_course(network), _held(do)
+    lost, held = own_course(network), _held(do, dbn)
     if has_own_scales(network):
         remark(
             "note: sites were brought to one scale before learning, so weights and intervals are on the mean scale; a "
@@ -97,10 +98,23 @@ def forecast(
     if as_json:
         print_json({"interval": interval, "forecast": table})
         return
-    columns = ["variable", "step", *(["time"] if moments is not None else []), "mean", "lower", "upper"]
+    level = ["level"] if ahead.outcomes else []
+    columns = [
+        "variable",
+        *level,
+        "step",
+        *(["time"] if moments is not None else []),
+        "mean",
+        "lower",
+        "upper",
+    ]
     if ahead.beyond is not None:
         columns.append("beyond")
-    print_frame(table.sort_values("variable", kind="stable")[columns], f"{interval:.0%} intervals")
+    print_frame(table.sort_values(["variable", *level], kind="stable")[columns], f"{interval:.0%} intervals")
+    if ahead.outcomes:
+        remark(
+            "note: the mean of a binary variable is the probability of its second level; of levels, that of each level."
+        )
     if out is not None:
         say(f"Forecast: {out}")
 
@@ -126,14 +140,19 @@ def _tell(past: History) -> None:
         )
 
 
-def _held(texts: list[str] | None) -> dict[str | int, float]:
-    held: dict[str | int, float] = {}
+def _held(texts: list[str] | None, dbn: DBN) -> dict[str | int, float | str]:
+    """What variables are held at: numbers, or names of levels."""
+    levels = {name: kind.levels for name, kind in zip(dbn.variables, dbn.kinds, strict=True)}
+    held: dict[str | int, float | str] = {}
     for text in texts or ():
-        name, sign, value = text.rpartition("=")
+        name, sign, value = (part.strip() for part in text.rpartition("="))
         try:
-            held[name.strip()] = float(value)
+            held[name] = value if value in levels.get(name, ()) else float(value)
         except ValueError:
             sign = ""
-        if not sign or not name.strip():
-            raise ParameterError(f"--do {text!r} must look like VARIABLE=VALUE, for example --do x3=1.5.")
+        if not sign or not name:
+            choice = f", or a level of {', '.join(levels[name])}" if levels.get(name) else ""
+            raise ParameterError(
+                f"--do {text!r} must look like VARIABLE=VALUE, for example --do x3=1.5{choice}."
+            )
     return held

@@ -33,6 +33,7 @@ class Kind(Enum):
     sites = "sites"
     responses = "responses"
     curves = "curves"
+    effects = "effects"
 
 
 def plot(
@@ -42,7 +43,7 @@ def plot(
         typer.Argument(
             help="graph: variables and arrows. time-series: unrolled. weights: heat maps. truth: above the "
             "estimate. convergence. sites: shared and specific edges. responses: to a shock. curves: effects that are no "
-            "straight lines."
+            "straight lines. effects: on means and probabilities of variables of other kinds."
         ),
     ] = Kind.graph,
     out: Annotated[
@@ -106,6 +107,7 @@ def _axes(
         Kind.sites: lambda: _sites(result),
         Kind.responses: lambda: _responses(result, shock, horizon),
         Kind.curves: lambda: report.plot_curves(dbn, truth=result.truth if truth is None else _truth(truth)),
+        Kind.effects: lambda: report.plot_effects(dbn),
     }
     return draw[kind]()
 
@@ -154,7 +156,7 @@ def _responses(result: Result, shock: str | None, horizon: int) -> Axes:
     i = variable_index(shock, result.dbn.variables, "--shock")
     if result.dbn.bends:
         raise ParameterError(
-            "a plot of responses needs straight effects; with curves they depend on the value: feddbn effects --at --by, or"
-            " a plot of curves."
+            "a plot of responses needs straight effects; with curves or other kinds they depend on the value: feddbn effects"
+            " --at --by, or a plot of curves."
         )
     return plot_responses(result.dbn.impulse_responses(horizon)[:, i], result.dbn.variables, shock=shock)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from feddbn.cli.options import Json
-from feddbn.cli.terminal import number, print_json, print_table, say
+from feddbn.cli.terminal import number, print_frame, print_json, print_table, say
 
 __all__ = ["score"]
 
@@ -29,18 +29,21 @@ def score(
     is scored against its own and the means are shown.
     """
     from feddbn.methods.scoring import score as score_shared
-    from feddbn.methods.scoring import score_sites
+    from feddbn.methods.scoring import score_by_kind, score_sites
     from feddbn.methods.truth import read_estimate, read_truth, truth_of_sites
     from feddbn.model.dbn import DBN
 
     true, found = read_truth(truth), read_estimate(result)
     if isinstance(true, DBN) and isinstance(found, DBN):
         scores = score_shared(true, found)
+        by_kind = score_by_kind(true, found).reset_index() if true.conditionals else None
         if as_json:
-            print_json(scores.to_dict())
+            print_json(scores.to_dict() | ({} if by_kind is None else {"by_kind": by_kind}))
             return
         _print("edges against the truth", scores)
         skeleton = scores.skeleton
+        if by_kind is not None:
+            print_frame(by_kind[["part", "kind", *_COLUMNS, "n_true"]], "by the kind of the target")
         say(f"Regardless of direction within a moment: shd {skeleton.shd}, f1 {number(skeleton.f1)}.")
         return
     truths = truth_of_sites(true, found)

@@ -65,6 +65,14 @@ def simulate(
         float,
         typer.Option(help="Products of two lagged causes: how many, or below 1, how many per lagged edge."),
     ] = 0,
+    kinds: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Kinds of variables: one of them, such as x1=count, x2=binary or x3=categorical:4 (levels), may be given"
+            " more than once; or kinds that are given out in turn, such as continuous,binary,count.",
+            metavar="VARIABLE=KIND",
+        ),
+    ] = None,
     system: Annotated[
         str | None,
         typer.Option(
@@ -123,6 +131,7 @@ def simulate(
             mess=_messes(mess),
             effects=effects,
             interactions=interactions,
+            kinds=_kinds(kinds),
         )
     files = write_sites(federation, out, file_format)
     truth = write_truth(federation, out / "truth.json")
@@ -208,6 +217,25 @@ def _messes(texts: list[str] | None) -> dict[str, float | None] | None:
                 f"mess={text!r} must be a name or name=number, such as spikes=0.02."
             ) from None
     return strengths or None
+
+
+def _kinds(texts: list[str] | None) -> dict[str, object] | list[str] | None:
+    from feddbn.errors import ParameterError
+
+    if not texts:
+        return None
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    if not any("=" in part for part in parts):
+        return parts
+    found: dict[str, object] = {}
+    for part in parts:
+        name, sign, kind = part.rpartition("=")
+        if not sign or not name.strip():
+            raise ParameterError(
+                f"--kinds {part!r} must look like VARIABLE=KIND, such as x1=count, if another one names a variable."
+            )
+        found[name.strip()] = kind.strip()
+    return found
 
 
 def _sizes(text: str | None) -> list[int] | None:

@@ -298,7 +298,7 @@ def _check_header(stored: Mapping[str, Any], where: str) -> None:
 def _edges(dbn: DBN, estimator: Any) -> list[dict[str, Any]]:
     edges, place = dbn.edges(), list(dbn.variables).index
     sd = getattr(estimator, "standard_deviations_", None)
-    if sd is not None:
+    if sd is not None and not dbn.conditionals:
         ends = zip(edges["lag"], edges["source"].map(place), edges["target"].map(place), strict=True)
         weights = dbn.standardised_weights(sd)
         edges["standardised"] = [float(weights[lag, i, j]) for lag, i, j in ends]

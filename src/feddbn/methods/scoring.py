@@ -15,13 +15,14 @@ from feddbn.metrics import (
     EdgeScores,
     WeightError,
     edge_scores,
+    kind_scores,
     mean_scores,
     skeleton_scores,
     weight_error,
 )
 from feddbn.model.dbn import DBN
 
-__all__ = ["Scores", "SiteScores", "score", "score_sites"]
+__all__ = ["Scores", "SiteScores", "score", "score_by_kind", "score_sites"]
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,27 @@ def score(truth: DBN, estimate: DBN) -> Scores:
         W_error=weight_error(truth.W, W),
         A_error=weight_error(true_A, estimated_A),
     )
+
+
+def score_by_kind(truth: DBN, estimate: DBN) -> pd.DataFrame:
+    """Scores of the edges into variables of each kind: one row per part (W, A) and kind of the true network.
+
+    Numbers of edges add up to those of `score`; see `feddbn.metrics.kind_scores`.
+    """
+    n_lags = max(truth.n_lags, estimate.n_lags)
+    is_true = truth.is_edge.astype(np.float64)
+    found_W, found_A = _aligned(truth, estimate, estimate.is_edge.astype(np.float64))
+    kinds = [kind.name for kind in truth.kinds]
+    parts = {
+        "W": kind_scores(is_true[0], found_W, kinds),
+        "A": kind_scores(_padded(is_true[1:], n_lags), _padded(found_A, n_lags), kinds),
+    }
+    rows = [
+        {"part": part, "kind": kind, **found}
+        for part, by_kind in parts.items()
+        for kind, found in by_kind.items()
+    ]
+    return pd.DataFrame(rows).set_index(["part", "kind"])
 
 
 def score_sites(truths: Mapping[str, DBN], estimates: Mapping[str, DBN] | DBN) -> SiteScores:

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from feddbn.errors import ParameterError
+from feddbn.methods.simulated_kinds import draw_with_kinds
 from feddbn.methods.true_network import TrueNetwork
-from feddbn.sim import MessNames, SimulatedArrays, SimulationSettings, System, simulate_arrays
+from feddbn.sim import AskedKinds, MessNames, SimulatedArrays, SimulationSettings, System, simulate_arrays
 
 __all__ = ["SimulatedFederation", "generator_of", "simulate"]
 
@@ -82,6 +83,7 @@ def simulate(
     mess: MessNames = None,
     effects: str = "linear",
     interactions: float = 0,
+    kinds: AskedKinds = None,
 ) -> SimulatedFederation:
     """A federation of sites whose series follow known dynamic Bayesian networks.
 
@@ -147,6 +149,12 @@ def simulate(
         Products of two lagged causes that act on a target: how many in every network, or, below 1, how many for each
         lagged edge (rounded). A product adds ``w sqrt(s_a s_b) z_a z_b``, every z kept within +-3, with w from
         `a_range`.
+    kinds
+        Kinds of variables: a dict such as ``{"x0": "count", "x1": "binary", "x2": {"ordinal": ["no", "some", "bad"]}}``
+        (who is not named is continuous), or a list that is given out in turn, such as ``["continuous", "binary", "count",
+        "categorical:3"]``. Every variable then is drawn from its distribution given its causes, a weight acts in standard
+        units of both ends (`feddbn.methods.simulated_kinds`), counts are Poisson, and recordings hold positions of
+        levels, 0, 1, 2, ... The truth has them as `conditionals`, W and A what these say.
 
     Returns
     -------
@@ -181,6 +189,10 @@ def simulate(
     >>> added = curved.truth.effect(edge.source, edge.target, edge.lag)
     >>> added.kind, added([-1.0, 0.0, 1.0]).shape
     ('sigmoid', (3,))
+
+    >>> mixed = simulate(d=3, n_sites=2, n_samples=60, kinds=["continuous", "binary", "count"])
+    >>> [kind.name for kind in mixed.truth.kinds]
+    ['continuous', 'binary', 'count']
     """
     settings = SimulationSettings(
         d=d,
@@ -205,7 +217,10 @@ def simulate(
         mess=mess,
         effects=effects,
         interactions=interactions,
+        kinds=kinds,
     )
+    if settings.kinds_of_all:
+        return _with_kinds(settings, random_state)
     arrays = simulate_arrays(settings, generator_of(random_state))
     names = list(arrays.variables)
     truths: dict[int, TrueNetwork] = {}
@@ -219,6 +234,24 @@ def simulate(
         truths={site: truths[id(system)] for site, system in arrays.systems.items()},
         clusters=arrays.clusters,
         lag_damping={site: system.lag_damping for site, system in arrays.systems.items()},
+        parameters={**asdict(settings), "random_state": random_state},
+    )
+
+
+def _with_kinds(
+    settings: SimulationSettings, random_state: int | np.random.Generator | None
+) -> SimulatedFederation:
+    drawn = draw_with_kinds(settings, generator_of(random_state))
+    names, columns = [f"site-{k}" for k in range(settings.n_sites)], list(settings.variable_names)
+    truths = {id(dbn): TrueNetwork.of_kinds(dbn) for dbn in drawn.truths}
+    return SimulatedFederation(
+        sites={
+            site: [pd.DataFrame(rows, columns=columns) for rows in recordings]
+            for site, recordings in zip(names, drawn.recordings, strict=True)
+        },
+        truths={site: truths[id(dbn)] for site, dbn in zip(names, drawn.truths, strict=True)},
+        clusters=None if drawn.clusters is None else dict(zip(names, drawn.clusters, strict=True)),
+        lag_damping=dict(zip(names, drawn.damping, strict=True)),
         parameters={**asdict(settings), "random_state": random_state},
     )
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
+from feddbn.model.conditionals import Conditional
 from feddbn.model.dbn import DBN
 from feddbn.model.inputs import Rows, segments_of, variable_index
+from feddbn.model.natural_effects import NaturalEffect, natural_effect
 from feddbn.sim import EdgeEffect, System
 
 __all__ = ["TrueNetwork"]
@@ -20,7 +22,7 @@ def _linear_only(name: str) -> Any:
     """A method of `DBN` that is refused where effects are not linear: its formula would be wrong there."""
 
     def method(self: TrueNetwork, *args: Any, **kwargs: Any) -> Any:
-        if not self.is_linear:
+        if not self.is_linear and not self.conditionals:
             raise ParameterError(
                 f"{name} holds for linear effects, but this true network has others; "
                 "use effect(source, target, lag) and residuals(data), or simulate with effects='linear'."
@@ -41,7 +43,8 @@ class TrueNetwork(DBN):
     Attributes
     ----------
     system
-        What was simulated, or None if it has a graph but no functions of single edges (`feddbn.simulate_system`).
+        What was simulated, or None if it has a graph but no functions of single edges (`feddbn.simulate_system`), or
+        variables of other kinds.
     """
 
     system: System | None
@@ -53,23 +56,32 @@ class TrueNetwork(DBN):
         A: FloatArray,
         variables: Sequence[str],
         noise_variances: FloatArray,
+        *,
+        conditionals: Iterable[Conditional] = (),
     ) -> None:
         object.__setattr__(self, "system", system)
-        super().__init__(W, A, variables, noise_variances=noise_variances)
+        super().__init__(W, A, variables, noise_variances=noise_variances, conditionals=conditionals)
+
+    @classmethod
+    def of_kinds(cls, dbn: DBN) -> TrueNetwork:
+        """The truth behind variables of other kinds: all that a `DBN` with `conditionals` tells, it tells."""
+        return cls(None, dbn.W, dbn.A, dbn.variables, dbn.noise_variances, conditionals=dbn.conditionals)
 
     @property
     def is_linear(self) -> bool:
-        """Whether all effects are linear, and no product acts."""
+        """Whether all effects are linear, no product acts, and all variables are continuous."""
         if self.system is None:
             return False
         shapes = self.system.shapes
         return shapes is None or not (shapes.curves or shapes.products)
 
-    def effect(self, source: str | int, target: str | int, lag: int = 0) -> EdgeEffect:  # type: ignore[override]
+    def effect(self, source: str | int, target: str | int, lag: int = 0) -> EdgeEffect | NaturalEffect:  # type: ignore[override]
         """The function of an edge: ``truth.effect("x1", "x3", lag=1)(values)`` is what these values of x1 add to x3.
 
         It is a function of the data as they are before sites change units, offsets or cells of them.
         """
+        if self.conditionals:
+            return natural_effect(self, source, target, lag)
         i, j = (
             variable_index(value, self.variables, name)
             for name, value in (("source", source), ("target", target))
@@ -111,7 +123,7 @@ class TrueNetwork(DBN):
 
     def residuals(self, data: Rows | Sequence[Rows]) -> FloatArray:
         """(n, d) of every usable row: the row less what its causes add. Of data without mess: the noise."""
-        if self.is_linear:
+        if self.is_linear or self.conditionals:
             return super().residuals(data)
         if self.system is None:
             raise ParameterError("residuals need the functions of edges, and this system has none.")

@@ -48,7 +48,7 @@ def write_truth(federation: SimulatedFederation, path: str | Path) -> Path:
 
 
 def _stored(truth: TrueNetwork) -> dict[str, Any]:
-    if truth.is_linear:
+    if truth.is_linear or truth.conditionals:
         return truth.to_dict()
     return {
         **truth.to_dict(),

@@ -2,6 +2,7 @@
 
 from feddbn.metrics.curves import curve_error
 from feddbn.metrics.edges import EdgeScores, edge_scores, mean_scores, skeleton_scores
+from feddbn.metrics.kinds import kind_scores
 from feddbn.metrics.ranking import RankingScores, ranking_scores
 from feddbn.metrics.weights import WeightError, weight_error
 
@@ -11,6 +12,7 @@ __all__ = [
     "WeightError",
     "curve_error",
     "edge_scores",
+    "kind_scores",
     "mean_scores",
     "ranking_scores",
     "skeleton_scores",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.conditionals import Conditional
 
@@ -44,7 +44,7 @@ def weights_of(conditionals: Sequence[Conditional], n_lags: int) -> Weights:
     return Weights(stack[0], stack[1:], intercept, variances)
 
 
-def has_one_sign(conditionals: Sequence[Conditional], n_lags: int) -> np.ndarray:
+def has_one_sign(conditionals: Sequence[Conditional], n_lags: int) -> BoolArray:
     """(p+1, d, d) whether an effect goes one way: it is one coefficient."""
     d = len(conditionals)
     found = np.ones((n_lags + 1, d, d), dtype=bool)

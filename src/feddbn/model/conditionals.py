@@ -14,7 +14,7 @@ Codes are those of `feddbn.core.kinds.Kind.encode`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -76,7 +76,9 @@ class Conditional:
                 f"covariance of {n_numbers} numbers must have shape ({n_numbers}, {n_numbers}), got {covariance.shape}."
             )
         if not all(np.isfinite(array).all() for array in (intercept, covariance, *effects)):
-            raise ParameterError("a conditional distribution needs finite numbers; NaN or infinity was given.")
+            raise ParameterError(
+                "a conditional distribution needs finite numbers; NaN or infinity was given."
+            )
         if self.kind.name == "ordinal" and np.any(np.diff(intercept) <= 0):
             raise ParameterError(f"intercept of an ordinal variable must ascend, got {intercept.tolist()}.")
         dispersion = float(self.dispersion)
@@ -119,8 +121,19 @@ class Conditional:
     @property
     def numbers(self) -> FloatArray:
         """All its numbers, one after the other."""
-        parts = (self.intercept, *(effect.ravel() for effect in self.effects), [self.dispersion])
-        return np.concatenate([*parts, self._covariance.ravel()])
+        return np.concatenate([self.estimates, [self.dispersion], self._covariance.ravel()])
+
+    @property
+    def estimates(self) -> FloatArray:
+        """Intercept and effects, in the order of `covariance`."""
+        return np.concatenate([self.intercept, *(effect.ravel() for effect in self.effects)])
+
+    def with_estimates(self, numbers: FloatArray) -> Conditional:
+        """The same with other numbers for intercept and effects."""
+        ends = np.cumsum([self.n_intercepts, *(effect.size for effect in self.effects)])
+        intercept, *effects = np.split(np.asarray(numbers, dtype=np.float64), ends[:-1])
+        shaped = tuple(new.reshape(old.shape) for new, old in zip(effects, self.effects, strict=True))
+        return replace(self, intercept=intercept, effects=shaped)
 
     @property
     def has_covariance(self) -> bool:
@@ -177,7 +190,9 @@ class Conditional:
 def _place(parent: tuple[int, int]) -> tuple[int, int]:
     try:
         variable, lag = (int(value) for value in parent)
-        is_whole = all(value == given and value >= 0 for value, given in zip((variable, lag), parent, strict=True))
+        is_whole = all(
+            value == given and value >= 0 for value, given in zip((variable, lag), parent, strict=True)
+        )
     except (TypeError, ValueError):
         is_whole = False
     if not is_whole:

@@ -26,6 +26,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.dynamics import require_linear
 from feddbn.model.forecast import Forecast, Held
 from feddbn.model.inputs import Rows, is_number, positive_int, rows_of, variable_index
 
@@ -156,6 +157,8 @@ def forecast_along(
             f"course is one of {', '.join(course.variables[:10])}, but the network has {', '.join(dbn.variables[:10])}."
         )
     steps = positive_int(steps, "steps")
+    if dbn.conditionals:
+        require_linear(dbn, "forecast_along", "dbn.do(held, history, steps)")
     rows = rows_of(history, dbn.variables, "history")
     last = course.span[1] if end is None else float(end)
     rest: Rows = rows - course.at(last - np.arange(len(rows), dtype=np.float64)[::-1])

@@ -33,17 +33,19 @@ from feddbn.model import (
 )
 from feddbn.model.forecast import Forecast, Held, IntervalMethod, forecast, sample_paths
 from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
-from feddbn.model.network import Network, same_parts
+from feddbn.model.kind_questions import KindQuestions
+from feddbn.model.natural_effects import NaturalEffect, natural_effect
+from feddbn.model.network import same_parts
 from feddbn.model.noise import Noise
 
 __all__ = ["DBN"]
 
 
-class DBN(Network):
+class DBN(KindQuestions):
     """A dynamic Bayesian network and what can be asked of it.
 
-    `W`, `A`, `variables`, `intercept`, `noise_variances`, `open_edges`, `curves` and `products` are described at
-    `feddbn.model.network.Network`.
+    `W`, `A`, `variables`, `intercept`, `noise_variances`, `open_edges`, `curves`, `products` and `conditionals` are
+    described at `feddbn.model.network.Network`.
     """
 
     @classmethod
@@ -71,6 +73,8 @@ class DBN(Network):
         Curves and products move along: they bend about a recording's own level. The network's own mean is that of simulated
         rows then.
         """
+        if self.conditionals:
+            dynamics.require_linear(self, "at_level", "dbn.forecast with the recording's rows as history")
         level = np.asarray(mean, dtype=np.float64)
         if level.shape != (self.d,) or not np.isfinite(level).all():
             raise ParameterError(
@@ -198,9 +202,7 @@ class DBN(Network):
     def impulse_responses(
         self, horizon: int, kind: dynamics.ResponseKind = "structural", *, sd: bool = False
     ) -> FloatArray:
-        """(horizon+1, d, d) responses [h, from, to] to a shock; see
-        `feddbn.model.dynamics.impulse_responses`.
-        """
+        """(horizon+1, d, d) responses [h, from, to] to a shock; see `feddbn.model.dynamics.impulse_responses`."""
         return dynamics.impulse_responses(self, horizon, kind, sd=sd)
 
     def fevd(self, horizon: int, kind: Literal["structural", "orthogonalised"] = "structural") -> FloatArray:
@@ -208,9 +210,7 @@ class DBN(Network):
         return dynamics.fevd(self, horizon, kind)
 
     def total_effects(self, horizon: int) -> FloatArray:
-        """(horizon+1, d, d) effects [h, from, to] of raising a variable by 1 for one moment, over every
-        path.
-        """
+        """(horizon+1, d, d) effects [h, from, to] of raising a variable by 1 for one moment, over every path."""
         return effects.total_effects(self, horizon)
 
     def direct_effects(self, horizon: int) -> FloatArray:
@@ -218,9 +218,7 @@ class DBN(Network):
         return effects.direct_effects(self, horizon)
 
     def mediated_effects(self, mediators: Sequence[str | int] | None, horizon: int) -> FloatArray:
-        """(horizon+1, d, d) part of the total effects that passes through `mediators` (None: through
-        anything).
-        """
+        """(horizon+1, d, d) part of the total effects that passes through `mediators` (None: through anything)."""
         return effects.mediated_effects(self, mediators, horizon)
 
     def effects(
@@ -230,17 +228,17 @@ class DBN(Network):
         horizon: int,
         mediators: Sequence[str | int] | None = None,
         *,
-        at: float | None = None,
-        by: float | None = None,
+        at: float | str | None = None,
+        by: float | str | None = None,
         n_paths: int = 2000,
         random_state: RandomState = None,
         history: Rows | None = None,
     ) -> pd.DataFrame:
         """Frame horizon, total, direct, mediated, cumulative for one pair of variables.
 
-        With curves an effect depends on the value: horizon, at, by, total, error, cumulative of setting the source to ``at +
-        by`` instead of `at` for one moment, by `n_paths` pairs of simulated paths. See
-        `feddbn.model.curved_effects.expected_changes`.
+        With curves and other kinds an effect depends on the value: horizon, at, by, total, error, cumulative of setting the
+        source to ``at + by`` instead of `at` (of levels: to `by` instead of `at`, by name) for one moment, by `n_paths` pairs
+        of simulated paths. See `feddbn.model.curved_effects.expected_changes`.
         """
         if not self.bends:
             return effects.effect_table(self, source, target, horizon, mediators, at=at, by=by)
@@ -267,8 +265,12 @@ class DBN(Network):
 
     # What its curves are.
 
-    def effect(self, source: str | int, target: str | int, lag: int) -> edge_effects.EdgeEffect:
+    def effect(
+        self, source: str | int, target: str | int, lag: int
+    ) -> edge_effects.EdgeEffect | NaturalEffect:
         """What one edge does, value by value: ``dbn.effect("x", "y", 1).table()`` or ``.at(values)``, ``.band(values)``."""
+        if self.conditionals:
+            return natural_effect(self, source, target, lag)
         return edge_effects.edge_effect(self, source, target, lag)
 
     def curves_table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
@@ -292,7 +294,7 @@ class DBN(Network):
         return np.concatenate(residuals.residual_segments(self, data))
 
     def log_likelihood(self, data: Rows | Sequence[Rows]) -> float:
-        """Gaussian log-likelihood of the usable rows, each given the n_lags rows before it in its stretch."""
+        """Log-likelihood (Gaussian, or of its distributions) of usable rows, each given the n_lags rows before it."""
         return residuals.log_likelihood(self, data)
 
     def residual_diagnostics(self, data: Rows | Sequence[Rows], n_lags: int = 10) -> pd.DataFrame:

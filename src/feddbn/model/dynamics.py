@@ -46,11 +46,22 @@ def impact(W: FloatArray) -> FloatArray:
 
 
 def require_linear(dbn: Network, what: str, instead: str) -> None:
-    """Refuse a network with curves, and say what to use instead."""
+    """Refuse a network that bends, and say what to use instead."""
     if dbn.bends:
+        has = "variables of other kinds" if dbn.conditionals else "curves or products"
         raise ParameterError(
-            f"{what} is only defined for linear networks, and this one has curves or products; use {instead}."
+            f"{what} is only defined for linear networks, and this one has {has}; use {instead}."
         )
+
+
+def _require_means(dbn: Network, what: str) -> None:
+    """Refuse variables whose positions of levels have no order, and so no mean."""
+    for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
+        if kind.name == "categorical":
+            raise ParameterError(
+                f"{what} needs variables with a mean, and {name!r} is categorical; use dbn.forecast(None, 1), whose mean has"
+                " the probabilities of its levels."
+            )
 
 
 def reduced_coefficients(dbn: Network) -> FloatArray:
@@ -99,6 +110,7 @@ def require_stationary(dbn: Network, what: str) -> None:
 def stationary_mean(dbn: Network) -> FloatArray:
     """(d,) mean m of the process: ``m (I - W - sum_l A_l) = c``; with curves that of simulated rows (`paths.usual`)."""
     if dbn.bends:
+        _require_means(dbn, "the mean of the process")
         return usual(dbn).mean.copy()
     require_stationary(dbn, "the mean of the process")
     return np.asarray(np.linalg.solve((np.eye(dbn.d) - dbn.W - dbn.A.sum(axis=0)).T, dbn.intercept))
@@ -107,6 +119,7 @@ def stationary_mean(dbn: Network) -> FloatArray:
 def stationary_covariance(dbn: Network) -> FloatArray:
     """(d, d) covariance of x_t, from the discrete Lyapunov equation of the companion form; with curves of simulated rows."""
     if dbn.bends:
+        _require_means(dbn, "the covariance of the process")
         return usual(dbn).covariance.copy()
     require_stationary(dbn, "the covariance of the process")
     innovation = innovation_covariance(dbn)

@@ -15,6 +15,7 @@ from feddbn.model.curves import Curve, Product
 from feddbn.model.dynamics import stationary_covariance, stationary_mean
 from feddbn.model.inputs import interval_level, positive_int, variable_index
 from feddbn.model.network import Network
+from feddbn.model.paths import usual
 
 __all__ = ["EdgeEffect", "curves_table", "edge_effect", "origin_and_scale"]
 
@@ -150,7 +151,11 @@ def origin_and_scale(dbn: Network, source: int) -> tuple[float, float]:
             which = int(product.first != source)
             return product.origins[which], product.scales[which]
     try:
-        mean, variance = stationary_mean(dbn)[source], stationary_covariance(dbn)[source, source]
+        if dbn.conditionals:
+            # Of a categorical variable these are numbers without a meaning; nobody asks for them.
+            mean, variance = usual(dbn).mean[source], usual(dbn).covariance[source, source]
+        else:
+            mean, variance = stationary_mean(dbn)[source], stationary_covariance(dbn)[source, source]
     except ParameterError:
-        return 0.0, 1.0
+        return (1.0 if dbn.kinds[source].name == "positive" else 0.0), 1.0
     return float(mean), float(np.sqrt(variance)) if variance > 0 else 1.0

@@ -66,8 +66,8 @@ def effect_table(
     horizon: int,
     mediators: Sequence[str | int] | None = None,
     *,
-    at: float | None = None,
-    by: float | None = None,
+    at: float | str | None = None,
+    by: float | str | None = None,
 ) -> pd.DataFrame:
     """One row per horizon: total, direct, mediated (through `mediators`, or through anything) and
     cumulated total.

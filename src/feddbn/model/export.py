@@ -26,6 +26,7 @@ from feddbn.model.csv_cells import guarded, guarded_frame, unguarded
 from feddbn.model.edge_effects import curves_table
 from feddbn.model.graph import Parts, edge_table, parts_of_edges, parts_of_graph, time_series_graph
 from feddbn.model.network import Network
+from feddbn.model.stored_conditionals import conditionals_of, plain_conditionals
 from feddbn.model.stored_curves import curves_of, plain_curves, plain_products, products_of
 
 __all__ = [
@@ -46,19 +47,25 @@ __all__ = [
     "write_text",
 ]
 
+_DOT_SHAPES = {"count": "box", "binary": "diamond", "ordinal": "hexagon", "categorical": "octagon"}
 FORMAT = "feddbn-dbn"
-VERSION = 3
-"""2 has `open_edges`, 3 `curves` and `products`; a network without them is written as the version that every reader of
-it understands."""
+VERSION = 4
+"""2 has `open_edges`, 3 `curves` and `products`, 4 `conditionals`; a network without them is written as the version that
+every reader of it understands."""
 _ARRAYS = ("W", "A", "intercept", "noise_variances")
-_LISTS = {"open_edges": "a list of pairs of variables", "curves": "a list", "products": "a list"}
+_LISTS = {
+    "open_edges": "a list of pairs of variables",
+    "curves": "a list",
+    "products": "a list",
+    "conditionals": "a list",
+}
 
 
 def plain_dict(dbn: Network) -> dict[str, Any]:
     """The stored form as lists, numbers and text."""
     plain = {
         "format": FORMAT,
-        "version": VERSION if dbn.bends else 2 if dbn.open_edges else 1,
+        "version": 4 if dbn.conditionals else 3 if dbn.bends else 2 if dbn.open_edges else 1,
         "variables": list(dbn.variables),
         "n_lags": dbn.n_lags,
         "W": dbn.W.tolist(),
@@ -72,6 +79,8 @@ def plain_dict(dbn: Network) -> dict[str, Any]:
         plain["curves"] = plain_curves(dbn)
     if dbn.products:
         plain["products"] = plain_products(dbn)
+    if dbn.conditionals:
+        plain["conditionals"] = plain_conditionals(dbn)
     return plain
 
 
@@ -104,8 +113,11 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
         raise FileError(f"{where} is damaged: 'noise_variances' contains a negative number.")
     curves = curves_of(stored.get("curves"), variables, where)
     products = products_of(stored.get("products"), variables, where)
+    nodes = conditionals_of(stored.get("conditionals"), variables, where)
     try:
-        is_edge = Network(arrays["W"], arrays["A"], variables, curves=curves, products=products).is_edge[0]
+        is_edge = Network(
+            **arrays, variables=variables, curves=curves, products=products, conditionals=nodes
+        ).is_edge[0]
     except ParameterError as error:
         raise FileError(f"{where} is damaged: {error}") from None
     return Parts(
@@ -117,6 +129,7 @@ def parts_of_dict(stored: Mapping[str, Any], where: str = "this dict") -> Parts:
         open_edges=_open_edges(stored.get("open_edges"), variables, is_edge, where),
         curves=curves,
         products=products,
+        conditionals=nodes,
     )
 
 
@@ -266,6 +279,10 @@ def parts_of_graphml(source: str | Path) -> Parts:
 def dot_text(dbn: Network) -> str:
     """The time-series graph in Graphviz's DOT language: one column per lag, oldest at the left."""
     lines = ["digraph dbn {", "  rankdir=LR;", "  node [shape=ellipse];"]
+    for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
+        if kind.name in _DOT_SHAPES:
+            nodes = "; ".join(_quoted(f"{name}_lag{lag}") for lag in range(dbn.n_lags + 1))
+            lines.append(f"  {{ node [shape={_DOT_SHAPES[kind.name]}]; {nodes}; }}")
     for lag in range(dbn.n_lags, -1, -1):
         nodes = "; ".join(_quoted(f"{name}_lag{lag}") for name in dbn.variables)
         lines.append(f"  {{ rank=same; {nodes}; }}")

@@ -18,6 +18,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.kinds import Kind
 from feddbn.errors import CurvesWarning, HistoryWarning, ParameterError
 from feddbn.model.dynamics import companion, impact, stationary_mean
 from feddbn.model.inputs import (
@@ -25,24 +26,28 @@ from feddbn.model.inputs import (
     Rows,
     interval_level,
     is_number,
+    level_position,
     positive_int,
     random_generator,
     rows_of,
     variable_index,
 )
 from feddbn.model.network import Network
-from feddbn.model.noise import Noise, draw_noise
+from feddbn.model.noise import Noise
+from feddbn.model.outcomes import Outcome, outcome_columns, outlook
 from feddbn.model.particles import drawn_rows
 from feddbn.model.paths import curved_paths, share_beyond
 from feddbn.model.plausible import check_order, doubts
 from feddbn.model.state import State, known_state, last_state
+from feddbn.model.steps import draw_shocks
 
 __all__ = ["Forecast", "Held", "IntervalMethod", "forecast", "sample_paths"]
 
-Held = Mapping[str | int, float | Sequence[float] | FloatArray | pd.Series]
+Held = Mapping[str | int, float | str | Sequence[float] | FloatArray | pd.Series]
 IntervalMethod = Literal["auto", "analytic", "simulation"]
 # A normal variable is further than 2.4 standard deviations away in 1.6 % of the moments.
 _MANY_BEYOND = 0.2
+_ONLY_LINEAR = "method='analytic' holds for linear networks only; paths of this one were simulated."
 
 
 class _Surgery(NamedTuple):
@@ -62,9 +67,11 @@ class Forecast:
     Attributes
     ----------
     mean
-        (steps, d) frame of expected values.
+        (steps, d) frame of expected values. With variables of other kinds: the probability of 1 of a binary variable, and
+        one column ``variable=level`` with its probability for every level of an ordinal or categorical one.
     lower, upper
-        (steps, d) frames of the bounds of the central interval, or None if none was asked for.
+        Frames of the bounds of the central interval, or None if none was asked for. Those of counts are whole numbers, and
+        cover with at least the probability asked for; levels have none (NaN): their probabilities say all.
     sd
         (steps, d) frame of standard deviations of the forecast error: exact, or with curves those of the paths.
     interval
@@ -75,6 +82,8 @@ class Forecast:
     beyond
         (steps, d) frame, of a network with curves only: the share of simulated paths that are beyond the range in which a
         variable's functions were learned. Straight lines go on there; nothing says that the effects do.
+    outcomes
+        With variables of other kinds only: variable and level (or "") that each column stands for.
     """
 
     mean: pd.DataFrame
@@ -84,9 +93,12 @@ class Forecast:
     interval: float | None
     n_inferred: int = 0
     beyond: pd.DataFrame | None = None
+    outcomes: tuple[Outcome, ...] = ()
 
     def to_frame(self) -> pd.DataFrame:
-        """Tidy frame: step, time, variable, mean, sd and, if asked for, lower and upper; with curves, beyond."""
+        """Tidy frame: step, time, variable, mean, sd and, if asked for, lower and upper; with curves, beyond; with variables
+        of other kinds, level.
+        """
         steps, d = self.mean.shape
         columns: dict[str, object] = {
             "step": np.repeat(np.arange(1, steps + 1), d),
@@ -95,6 +107,9 @@ class Forecast:
             "mean": self.mean.to_numpy().ravel(),
             "sd": self.sd.to_numpy().ravel(),
         }
+        if self.outcomes:
+            columns["variable"] = np.tile(np.array([o.variable for o in self.outcomes], dtype=object), steps)
+            columns["level"] = np.tile(np.array([o.level for o in self.outcomes], dtype=object), steps)
         if self.lower is not None and self.upper is not None:
             columns["lower"] = self.lower.to_numpy().ravel()
             columns["upper"] = self.upper.to_numpy().ravel()
@@ -125,7 +140,7 @@ def forecast(
         Rows in other units, of another level or in another order than the network describes are warned of
         (`HistoryWarning`).
     held
-        Variable -> one value for every step, or one per step (NaN: not held at that step).
+        Variable -> one value for every step, or one per step (NaN: not held at that step); a level by its name.
     interval, method
         Coverage of the central interval. ``"analytic"`` is exact for Gaussian noise; ``"simulation"``
         takes quantiles of `n_paths` sampled paths and so follows whatever `noise` is; ``"auto"`` is analytic unless the
@@ -136,7 +151,7 @@ def forecast(
     steps = positive_int(steps, "steps")
     start = _start(dbn, history)
     if history is not None:
-        for sentence in doubts(dbn, rows_of(history, dbn.variables, "history")):
+        for sentence in doubts(dbn, rows_of(history, dbn.variables, "history", dbn.kinds)):
             warnings.warn(sentence, HistoryWarning, stacklevel=4)
     values = _held_values(dbn, held or {}, steps)
     if method not in ("auto", "analytic", "simulation"):
@@ -147,18 +162,28 @@ def forecast(
     def frame(array: FloatArray) -> pd.DataFrame:
         return pd.DataFrame(array, index=index, columns=list(dbn.variables))
 
-    def simulated() -> FloatArray:
+    def simulated() -> tuple[FloatArray, FloatArray]:
         n, rng = positive_int(n_paths, "n_paths", 2), random_generator(random_state)
-        shocks = draw_noise(noise, dbn.noise_variances, (n, steps), rng)
-        return _run(dbn, drawn_rows(dbn, start, n, rng), values, shocks)
+        shocks = draw_shocks(dbn, noise, (n, steps), rng)
+        rows = drawn_rows(dbn, start, n, rng)
+        return rows, _run(dbn, rows, values, shocks)
 
+    if dbn.conditionals:
+        if method == "analytic":
+            warnings.warn(_ONLY_LINEAR, CurvesWarning, stacklevel=4)
+        outcomes = outcome_columns(dbn)
+        seen = outlook(dbn, *simulated(), values, level)
+        frames = [pd.DataFrame(a, index=index, columns=[o.name for o in outcomes]) for a in seen]
+        expected, spread, low, high = frames
+        lower_frame, upper_frame = (None, None) if level is None else (low, high)
+        return Forecast(expected, lower_frame, upper_frame, spread, level, start.n_inferred, None, outcomes)
     beyond = None
     if not dbn.bends:
         mean, variance = _propagate(dbn, start, values)
         sd = np.sqrt(variance)
-        paths = simulated() if method == "simulation" and level is not None else None
+        paths = simulated()[1] if method == "simulation" and level is not None else None
     else:
-        paths = simulated()
+        paths = simulated()[1]
         mean, sd = paths.mean(axis=0), paths.std(axis=0)
         # The mean of many copies of one number is that number only up to rounding.
         mean, sd = np.where(np.isnan(values), mean, values), np.where(np.isnan(values), sd, 0.0)
@@ -179,9 +204,7 @@ def _remarks(beyond: pd.DataFrame, method: IntervalMethod) -> list[str]:
     """What a forecast of a network with curves has to say."""
     out = []
     if method == "analytic":
-        out.append(
-            "method='analytic' holds for linear networks only; this one has curves, so paths were simulated."
-        )
+        out.append(_ONLY_LINEAR)
     shares = beyond.to_numpy()
     if shares.max(initial=0.0) > _MANY_BEYOND:
         worst = int(shares.max(axis=0).argmax())
@@ -204,17 +227,20 @@ def sample_paths(
 ) -> FloatArray:
     """(n_paths, steps, d) independent futures of one history."""
     start = _start(dbn, history)
-    shocks = draw_noise(noise, dbn.noise_variances, (n_paths, steps), rng)
+    shocks = draw_shocks(dbn, noise, (n_paths, steps), rng)
     return _run(dbn, drawn_rows(dbn, start, n_paths, rng), _held_values(dbn, held or {}, steps), shocks)
 
 
 def _start(dbn: Network, history: Rows | None) -> State:
     """The rows x_{t-p}, ..., x_{t-1} before the first step, and how sure they are."""
     p = dbn.n_lags
+    if history is None and dbn.conditionals:
+        # Levels have no mean to begin at.
+        return known_state(np.full((p, dbn.d), np.nan))
     if history is None:
         return known_state(np.tile(stationary_mean(dbn), (p, 1)) if p else np.zeros((0, dbn.d)))
     check_order(history)
-    return last_state(dbn, rows_of(history, dbn.variables, "history"))
+    return last_state(dbn, rows_of(history, dbn.variables, "history", dbn.kinds))
 
 
 def _held_values(dbn: Network, held: Held, steps: int) -> FloatArray:
@@ -226,8 +252,11 @@ def _held_values(dbn: Network, held: Held, steps: int) -> FloatArray:
         )
     for key, given in held.items():
         column = variable_index(key, dbn.variables, "an intervention")
-        if is_number(given):
-            values[:, column] = float(given)  # type: ignore[arg-type]
+        kind = dbn.kinds[column]
+        position = level_position(given, kind)
+        if is_number(given) or position is not None:
+            values[:, column] = float(given) if position is None else position  # type: ignore[arg-type]
+            _check_held(values[:, column], dbn.variables[column], kind)
             continue
         try:
             series = np.asarray(given, dtype=np.float64)
@@ -236,10 +265,24 @@ def _held_values(dbn: Network, held: Held, steps: int) -> FloatArray:
         if series.shape != (steps,) or np.any(np.isinf(series)):
             raise ParameterError(
                 f"the intervention on {dbn.variables[column]!r} must be one finite number "
-                f"or {steps} of them (NaN: free)."
+                f"or {steps} of them (NaN: free){_or_level(kind)}."
             )
         values[:, column] = series
+        _check_held(series, dbn.variables[column], kind)
     return values
+
+
+def _check_held(values: FloatArray, name: str, kind: Kind) -> None:
+    misfits = kind.misfits(values)
+    if len(misfits):
+        choice = f"; its levels are {', '.join(kind.levels)}" if kind.levels else ""
+        raise ParameterError(
+            f"the intervention on {name!r} has {misfits[0]:g}, which no {kind.name} variable can have{choice}."
+        )
+
+
+def _or_level(kind: Kind) -> str:
+    return f", or one of its levels {', '.join(kind.levels)}" if kind.levels else ""
 
 
 def _surgery(dbn: Network, row: FloatArray) -> _Surgery:

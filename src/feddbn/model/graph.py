@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, FileError, ParameterError
+from feddbn.model.coefficients import link_scale
+from feddbn.model.conditionals import Conditional
 from feddbn.model.curves import Curve, Product
 from feddbn.model.inputs import is_number
 from feddbn.model.network import Network
 from feddbn.model.standardised import standardised_weights
+from feddbn.model.stored_conditionals import conditionals_of, plain_conditionals
 from feddbn.model.stored_curves import curves_of, plain_curves, plain_products, products_of
-from feddbn.model.strength import average_slopes, sizes_by_source
+from feddbn.model.strength import average_slopes, has_sign, sizes_by_source
 
 __all__ = [
     "Parts",
@@ -46,6 +49,7 @@ class Parts(TypedDict):
     open_edges: tuple[tuple[str, str], ...]
     curves: NotRequired[tuple[Curve, ...]]
     products: NotRequired[tuple[Product, ...]]
+    conditionals: NotRequired[tuple[Conditional, ...]]
 
 
 def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
@@ -55,7 +59,10 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     `standardised` is the weight in standard deviations (`feddbn.model.standardised`); `oriented` is False where the
     direction within a moment is open. With curves, `weight` is the average slope, the size of an effect (standard deviation
     of the effect over that of its source) is compared with the threshold, and a column `shape` says linear, curved or
-    product (the source acts together with another, whether or not it has a curve of its own).
+    product (the source acts together with another, whether or not it has a curve of its own). With variables of other
+    kinds, `weight` is a coefficient on the `scale` of the target (value, log value, log rate, log odds) or, for levels, the
+    norm of several, `ratio` its exponential (an odds ratio, a rate ratio, a factor; NaN where there is none), and `kind`
+    the kind of the target; `DBN.coefficients` has them one by one.
     """
     stack, is_there = dbn.adjacency_matrices, np.abs(dbn.adjacency_matrices) > threshold
     if dbn.bends:
@@ -73,14 +80,24 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
             "oriented": dbn.is_oriented[lag, i, j],
         }
     )
-    if dbn.bends:
+    if dbn.conditionals:
+        single = has_sign(dbn)[lag, i, j] & np.array(
+            [dbn.kinds[k].name != "continuous" for k in j], dtype=bool
+        )
+        table["kind"] = [dbn.kinds[k].name for k in j]
+        table["scale"] = [link_scale(dbn.kinds[k]) for k in j]
+        with np.errstate(over="ignore"):
+            table["ratio"] = np.where(single, np.exp(stack[lag, i, j]), np.nan)
+    elif dbn.bends:
         table["shape"] = effect_shapes(dbn)[lag, i, j]
     return table
 
 
 def effect_shapes(dbn: Network) -> NDArray[np.object_]:
-    """(p+1, d, d) linear, curved or product."""
+    """(p+1, d, d) linear, curved or product; with variables of other kinds the scale on which an effect adds up."""
     shapes = np.full(dbn.adjacency_matrices.shape, "linear", dtype=object)
+    if dbn.conditionals:
+        shapes[:] = [link_scale(kind) for kind in dbn.kinds]
     for curve in dbn.curves:
         shapes[curve.lag, curve.source, curve.target] = "curved"
     for product in dbn.products:
@@ -155,9 +172,15 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
                     "intercept": float(dbn.intercept[k]),
                     "noise_variance": float(dbn.noise_variances[k]),
                 }
+            if dbn.conditionals:
+                extra["kind"] = dbn.kinds[k].name
             graph.add_node(f"{name}_lag{lag}", variable=name, lag=lag, position=k, **extra)
     oriented = dbn.is_oriented
-    for key, stored in (("curves", plain_curves(dbn)), ("products", plain_products(dbn))):
+    for key, stored in (
+        ("curves", plain_curves(dbn)),
+        ("products", plain_products(dbn)),
+        ("conditionals", plain_conditionals(dbn)),
+    ):
         if stored:
             graph.graph[key] = json.dumps(stored, ensure_ascii=False)
     for lag, i, j in np.argwhere(dbn.is_edge):
@@ -178,7 +201,8 @@ def summary_graph(dbn: Network) -> nx.DiGraph:
     with its sign; `oriented` is False where the edge within the moment has an open direction.
     """
     graph = nx.DiGraph(n_lags=dbn.n_lags)
-    graph.add_nodes_from(dbn.variables)
+    for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
+        graph.add_node(name, **({"kind": kind.name} if dbn.conditionals else {}))
     stack, is_edge = dbn.adjacency_matrices, dbn.is_edge
     for i, j in np.argwhere(is_edge.any(axis=0)):
         lags = np.flatnonzero(is_edge[:, i, j])
@@ -224,7 +248,8 @@ def parts_of_graph(graph: nx.DiGraph) -> Parts:
                 f"the edge {start} -> {end} has the weight {weight!r}, which is not a finite number."
             )
         stack[lag, index[i], index[j]] = float(weight)
-        if lag == 0 and (weight != 0 or "curves" in graph.graph) and not _truth(data.get("oriented", True)):
+        has_parts = "curves" in graph.graph or "conditionals" in graph.graph
+        if lag == 0 and (weight != 0 or has_parts) and not _truth(data.get("oriented", True)):
             open_edges.append((i, j))
     vectors: dict[str, FloatArray | None] = {}
     for key in ("intercept", "noise_variance"):
@@ -240,6 +265,7 @@ def parts_of_graph(graph: nx.DiGraph) -> Parts:
         open_edges=tuple(open_edges),
         curves=curves_of(_listed(graph, "curves"), list(names), "the graph"),
         products=products_of(_listed(graph, "products"), list(names), "the graph"),
+        conditionals=conditionals_of(_listed(graph, "conditionals"), list(names), "the graph"),
     )
 
 

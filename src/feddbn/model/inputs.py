@@ -9,11 +9,15 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.kinds import Kind
 from feddbn.errors import DataError, ParameterError
 
 __all__ = [
     "RandomState",
     "Rows",
+    "interval_level",
+    "is_number",
+    "level_position",
     "positive_int",
     "random_generator",
     "rows_of",
@@ -25,9 +29,11 @@ Rows = pd.DataFrame | FloatArray
 RandomState = int | np.random.Generator | None
 
 
-def rows_of(data: Rows, variables: tuple[str, ...], argument: str) -> FloatArray:
+def rows_of(data: Rows, variables: tuple[str, ...], argument: str, kinds: Sequence[Kind] = ()) -> FloatArray:
     """(n, d) rows with the columns in the order of `variables`; a frame is matched by name, an array by
     position.
+
+    With `kinds`, names of levels in a frame become positions, and values that a variable cannot have are refused.
     """
     if isinstance(data, pd.DataFrame):
         columns = [str(c) for c in data.columns]
@@ -39,6 +45,8 @@ def rows_of(data: Rows, variables: tuple[str, ...], argument: str) -> FloatArray
         if len(set(columns)) != len(columns):
             raise DataError(f"{argument} has two columns of the same name; give every column its own name.")
         chosen = data.iloc[:, [columns.index(v) for v in variables]]
+        if any(kind.levels for kind in kinds):
+            chosen = _with_positions(chosen, variables, argument, kinds)
         try:
             values = chosen.to_numpy(dtype=np.float64, na_value=np.nan)
         except (TypeError, ValueError):
@@ -50,15 +58,51 @@ def rows_of(data: Rows, variables: tuple[str, ...], argument: str) -> FloatArray
             raise DataError(f"{argument} is not numeric; give a DataFrame or an array of numbers.") from None
         if values.ndim != 2 or values.shape[1] != len(variables):
             raise DataError(f"{argument} must have shape (n, {len(variables)}), got {values.shape}.")
+    for name, kind, column in zip(variables, kinds, values.T, strict=bool(kinds)):
+        misfits = kind.misfits(column) if kind.name != "continuous" else column[:0]
+        if len(misfits):
+            raise DataError(
+                f"{argument} has {misfits[0]:g} in {name!r}, which no {kind.name} variable {_of_levels(kind)}can have."
+            )
     return values
 
 
-def segments_of(data: Rows | Sequence[Rows], variables: tuple[str, ...], n_lags: int) -> list[FloatArray]:
+def _of_levels(kind: Kind) -> str:
+    return f"with {kind.n_levels} levels " if kind.levels else ""
+
+
+def _with_positions(
+    frame: pd.DataFrame, variables: tuple[str, ...], argument: str, kinds: Sequence[Kind]
+) -> pd.DataFrame:
+    """The frame with positions in place of names of levels, in columns that hold text."""
+    columns = {}
+    for k, (name, kind) in enumerate(zip(variables, kinds, strict=True)):
+        column = frame.iloc[:, k]
+        if kind.levels and not pd.api.types.is_numeric_dtype(column.dtype):
+            place = {level: float(position) for position, level in enumerate(kind.levels)}
+            known = column.isna() | column.astype(str).isin(kind.levels)
+            if not known.all():
+                raise DataError(
+                    f"{argument} has {column[~known].iloc[0]!r} in {name!r}, whose levels are {_some(kind.levels)}."
+                )
+            column = column.astype(str).map(place)
+        columns[name] = column
+    return pd.DataFrame(columns)
+
+
+def level_position(value: object, kind: Kind) -> float | None:
+    """Position of a level given by its name; None if it is not the name of one."""
+    return float(kind.levels.index(value)) if isinstance(value, str) and value in kind.levels else None
+
+
+def segments_of(
+    data: Rows | Sequence[Rows], variables: tuple[str, ...], n_lags: int, kinds: Sequence[Kind] = ()
+) -> list[FloatArray]:
     """Uninterrupted stretches of rows longer than `n_lags`; a list is one stretch an item, a lag never
     crosses them.
     """
     items: list[Rows] = [data] if isinstance(data, (pd.DataFrame, np.ndarray)) else list(data)
-    segments = [rows_of(item, variables, "data") for item in items]
+    segments = [rows_of(item, variables, "data", kinds) for item in items]
     for segment in segments:
         if not np.all(np.isfinite(segment)):
             raise DataError(

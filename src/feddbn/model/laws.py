@@ -4,7 +4,7 @@ Every law has
 
     mean          (n,) what is expected; of levels the mean position, 0 or 1 of a binary one
     variance      (n,)
-    driven(z)     (n,) values that standard normal numbers z stand for: rising in z, so that paths with the same z can be compared
+    driven(z)     (n,) values that standard normal numbers z stand for: rising in z, so that paths with the same z compare
     log_density   (n,) of values (of a level or a count: the log of its probability)
     below, upto   (n,) P(x < value) and P(x <= value)
 """
@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import (
     betainc,
     betaln,
+    gammaincinv,
     gammaln,
     log_expit,
     log_softmax,
@@ -31,6 +32,7 @@ from feddbn.core.arrays import FloatArray
 __all__ = ["Law", "Levels", "law_of"]
 
 _HIGHEST = 1.0 - 2.0**-53
+_LARGE = 1e7
 _LOG_ROOT_2_PI = 0.5 * np.log(2 * np.pi)
 
 
@@ -124,14 +126,21 @@ class _Count:
 
     def driven(self, z: FloatArray) -> FloatArray:
         q = np.minimum(ndtr(z), _HIGHEST)
-        if self.dispersion:
-            found = nbdtrik(q, 1 / self.dispersion, self._share)
-        else:
-            found = pdtrik(q, self.mean)
+        if (self.mean > _LARGE).any():
+            is_large = self.mean > _LARGE
+            small = _Count(np.where(is_large, 0.0, self.eta), self.dispersion).driven(z)
+            return np.where(is_large, self._large(q), small)
+        a = self.dispersion
+        found = nbdtrik(q, 1 / a, self._share) if a else pdtrik(q, self.mean)
         # Without a whole number at which the distribution function is exactly q, the next one.
         up = np.ceil(np.where(np.isfinite(found), found, 0.0))
         down = np.maximum(up - 1, 0.0)
         return np.where(self.upto(down) >= q, down, np.where(self.upto(up) >= q, up, up + 1))
+
+    def _large(self, q: FloatArray) -> FloatArray:
+        """The same for large means, where gaps between numbers hardly matter: a gamma number of this mean and variance."""
+        spread = 1 + self.dispersion * self.mean
+        return np.rint(spread * gammaincinv(self.mean / spread, q))
 
     def log_density(self, x: FloatArray) -> FloatArray:
         a = self.dispersion
@@ -140,9 +149,7 @@ class _Count:
         some = np.maximum(x, 1.0)
         # log of Gamma(x + r) / (Gamma(r) x!), without differences of large numbers; 0 at x = 0.
         ways = np.where(x > 0, -betaln(some, 1 / a) - np.log(some), 0.0)
-        return np.asarray(
-            ways - np.log1p(a * self.mean) * (1 / a + x) + x * (self.eta + np.log(a))
-        )
+        return np.asarray(ways - np.log1p(a * self.mean) * (1 / a + x) + x * (self.eta + np.log(a)))
 
     def below(self, x: FloatArray) -> FloatArray:
         return np.where(x > 0, self.upto(np.maximum(x - 1, 0.0)), 0.0)
@@ -189,7 +196,9 @@ class Levels:
 
     def upto(self, x: FloatArray) -> FloatArray:
         """(n,) probability of this position or a lower one."""
-        return np.asarray(np.take_along_axis(np.cumsum(self.probabilities, axis=1), _columns(x), axis=1)[:, 0])
+        return np.asarray(
+            np.take_along_axis(np.cumsum(self.probabilities, axis=1), _columns(x), axis=1)[:, 0]
+        )
 
 
 def _columns(x: FloatArray) -> np.ndarray:
@@ -205,7 +214,11 @@ def law_of(kind: str, intercept: FloatArray, slopes: FloatArray, dispersion: flo
         return Levels(np.asarray(log_softmax(np.concatenate([np.zeros((len(eta), 1)), eta], axis=1), axis=1)))
     if kind == "binary":
         return Levels(np.asarray(np.concatenate([log_expit(-eta), log_expit(eta)], axis=1)))
-    laws = {"continuous": _Normal, "positive": _LogNormal, "count": _Count}
+    laws: dict[str, type[_Normal | _LogNormal | _Count]] = {
+        "continuous": _Normal,
+        "positive": _LogNormal,
+        "count": _Count,
+    }
     return laws[kind](eta[:, 0], dispersion)
 
 

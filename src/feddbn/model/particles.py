@@ -1,6 +1,6 @@
 """Rows to start paths from: those that are known, or draws where cells are missing.
 
-In a linear network missing cells have a normal distribution (`feddbn.model.state`). With curves they are drawn: many rows
+In a linear network missing cells have a normal distribution (`feddbn.model.state`). In others they are drawn: many rows
 are simulated on from where the history was complete, present cells are put in, and rows that explain these badly are
 replaced by copies of rows that explain them well, in proportion to the density of what the noise must have been (a particle
 filter).
@@ -14,11 +14,10 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import CurvesWarning, DataError
-from feddbn.model.additive import additive
 from feddbn.model.network import Network
-from feddbn.model.noise import draw_noise
 from feddbn.model.paths import drawn_windows
 from feddbn.model.state import State, last_complete
+from feddbn.model.steps import draw_shocks, steps_of
 
 __all__ = ["drawn_rows"]
 
@@ -29,6 +28,8 @@ _FEW = 50
 
 def drawn_rows(dbn: Network, start: State, n: int, rng: np.random.Generator) -> FloatArray:
     """(1 or n, p, d) rows to start n paths from: all the same unless some of their cells were missing."""
+    if start.is_anywhere:
+        return drawn_windows(dbn, n, rng)
     if start.n_inferred == 0:
         return start.rows[None]
     if dbn.bends:
@@ -43,18 +44,11 @@ def _filtered(dbn: Network, rows: FloatArray, n: int, rng: np.random.Generator) 
     p, rows = dbn.n_lags, rows[-_MOST_ROWS:]
     begin = last_complete(np.asarray(~np.isnan(rows).any(axis=1)), p)
     past = drawn_windows(dbn, n, rng) if begin is None else np.tile(rows[begin - p : begin], (n, 1, 1))
-    effects, v = additive(dbn), dbn.noise_variances
-    oldest_first = np.ascontiguousarray(dbn.A[::-1]).reshape(-1, dbn.d)
-    log_weights = np.zeros(n)
+    going, log_weights = steps_of(dbn), np.zeros(n)
     for row in rows[0 if begin is None else begin :]:
-        expected = dbn.intercept + effects.of_past(past) + past.reshape(n, -1) @ oldest_first
-        shocks = draw_noise("gaussian", v, (n,), rng)
-        is_free = np.isnan(row)
-        x = effects.moment(np.where(is_free, expected + shocks, row), dbn.W, is_free)
-        # What the noise of present cells must have been, given their causes.
-        noise = x - expected - effects.within(x, dbn.W)
-        seen = ~is_free & (v > 0)
-        log_weights -= (noise[:, seen] ** 2 / (2 * v[seen])).sum(axis=1)
+        x = going.moment(past, draw_shocks(dbn, "gaussian", (n,), rng), row)
+        seen = ~np.isnan(row)
+        log_weights += going.log_weights(past, x, seen)
         past = np.concatenate([past[:, 1:], x[:, None]], axis=1)
         if seen.any():
             log_weights, past = _resampled(log_weights, past, rng)

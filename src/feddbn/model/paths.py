@@ -1,4 +1,4 @@
-"""Simulated paths of networks with curves: how they go on, where they usually are, where they leave the range seen."""
+"""Simulated paths of networks that bend: how they go on, where they usually are, where they leave the range seen."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.additive import additive
 from feddbn.model.network import Network
-from feddbn.model.noise import draw_noise
+from feddbn.model.steps import draw_shocks, steps_of
 
-__all__ = ["Usual", "curved_paths", "drawn_windows", "ranges_seen", "share_beyond", "usual"]
+__all__ = [
+    "Usual",
+    "curved_paths",
+    "drawn_windows",
+    "first_rows",
+    "ranges_seen",
+    "share_beyond",
+    "usual",
+    "usual_lagged",
+]
 
 _BOUND = 1e100
 _N_PATHS, _BURN_IN, _N_ROWS = 50, 200, 200
+_QUIET = 0.05
 
 
 def curved_paths(dbn: Network, start: FloatArray, held: FloatArray, shocks: FloatArray) -> FloatArray:
@@ -26,17 +35,11 @@ def curved_paths(dbn: Network, start: FloatArray, held: FloatArray, shocks: Floa
     """
     p, d = dbn.n_lags, dbn.d
     n_paths, steps = shocks.shape[:2]
-    effects = additive(dbn)
-    oldest_first = np.ascontiguousarray(dbn.A[::-1]).reshape(-1, d)
+    going = steps_of(dbn)
     paths = np.empty((n_paths, p + steps, d))
     paths[:, :p] = start
     for t in range(steps):
-        past = paths[:, t : t + p]
-        known = dbn.intercept + shocks[:, t] + effects.of_past(past)
-        if p:
-            known += past.reshape(n_paths, p * d) @ oldest_first
-        is_free = np.isnan(held[t])
-        x = effects.moment(np.where(is_free, known, held[t]), dbn.W, is_free)
+        x = going.moment(paths[:, t : t + p], shocks[:, t], held[t])
         far = ~(np.abs(x) < _BOUND).all(axis=0)
         if far.any():
             name = dbn.variables[int(np.flatnonzero(far)[0])]
@@ -95,8 +98,8 @@ def usual(dbn: Network) -> Usual:
 def _simulated(dbn: Network) -> Usual:
     # The seed is fixed: what a network implies does not change from call to call.
     rng = np.random.default_rng(0)
-    shocks = draw_noise("gaussian", dbn.noise_variances, (_N_PATHS, _BURN_IN + _N_ROWS), rng)
-    start = np.tile(_origins(dbn), (1, dbn.n_lags, 1))
+    shocks = draw_shocks(dbn, "gaussian", (_N_PATHS, _BURN_IN + _N_ROWS), rng)
+    start = first_rows(dbn)
     free = np.full(shocks.shape[1:], np.nan)
     rows = curved_paths(dbn, start, free, shocks)[:, _BURN_IN:].copy()
     _check_settled(dbn, rows)
@@ -111,7 +114,17 @@ def drawn_windows(dbn: Network, n: int, rng: np.random.Generator) -> FloatArray:
     return np.asarray(rows[path[:, None], last[:, None] + np.arange(-p, 0)])
 
 
+def usual_lagged(dbn: Network, n: int = 1000) -> FloatArray:
+    """(n, (p+1) d) lagged rows ``[x_t, ..., x_{t-p}]`` that the process visits by itself; always the same for a network."""
+    rows, p = usual(dbn).rows, dbn.n_lags
+    rng = np.random.default_rng(0)
+    path, last = rng.integers(rows.shape[0], size=n), rng.integers(p, rows.shape[1], size=n)
+    return np.asarray(rows[path[:, None], last[:, None] - np.arange(p + 1)].reshape(n, -1))
+
+
 def _check_settled(dbn: Network, rows: FloatArray) -> None:
+    if dbn.conditionals:
+        rows = _on_their_scales(dbn, rows)
     early, late = np.split(rows, [_N_ROWS // 2], axis=1)
     spread, later = early.var(axis=(0, 1)), late.var(axis=(0, 1))
     drift = np.abs(late.mean(axis=(0, 1)) - early.mean(axis=(0, 1)))
@@ -125,11 +138,23 @@ def _check_settled(dbn: Network, rows: FloatArray) -> None:
         )
 
 
-def _origins(dbn: Network) -> FloatArray:
-    """(d,) where to begin: the origin of a variable's functions, 0 if it has none."""
-    origins = np.zeros(dbn.d)
+def _on_their_scales(dbn: Network, rows: FloatArray) -> FloatArray:
+    """Rows whose spread can grow without bounds, on the scales on which causes act; levels have none, so they are 0."""
+    shown = np.zeros_like(rows)
+    for j, kind in enumerate(dbn.kinds):
+        if not kind.levels:
+            # Rare counts are all but constant: what is left of their spread is chance.
+            shown[..., j] = kind.encode(rows[..., j])[..., 0]
+            quiet = kind.name == "count" and shown[..., j].var() < _QUIET
+            shown[..., j] *= not quiet
+    return shown
+
+
+def first_rows(dbn: Network) -> FloatArray:
+    """(1, p, d) where to begin: the origin of a variable's functions, 0 if it has none; 1 if it is positive."""
+    origins = np.array([1.0 if kind.name == "positive" else 0.0 for kind in dbn.kinds])
     for product in dbn.products:
         origins[[product.first, product.second]] = product.origins
     for curve in dbn.curves:
         origins[curve.source] = curve.origin
-    return origins
+    return np.tile(origins, (1, dbn.n_lags, 1))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.additive import additive
+from feddbn.model.conditional_residuals import quantile_residuals
 from feddbn.model.dynamics import stationary_covariance, stationary_mean
 from feddbn.model.inputs import Rows
 from feddbn.model.network import Network
@@ -52,7 +53,7 @@ def doubts(dbn: Network, rows: FloatArray) -> list[str]:
     """Return sentences on what speaks against `rows` (n, d) being of the kind that the network describes."""
     rows = rows[-_MOST_ROWS:]
     whole = rows[np.isfinite(rows).all(axis=1)]
-    noise = np.sqrt(dbn.noise_variances)
+    noise = _noise(dbn)
     known = noise > 0
     p = dbn.n_lags
     if not known.any() or len(rows) < p or not len(whole):
@@ -88,8 +89,21 @@ def doubts(dbn: Network, rows: FloatArray) -> list[str]:
     return out
 
 
+def _noise(dbn: Network) -> FloatArray:
+    """(d,) standard deviations of residuals; those of variables of other kinds are standard normal, 0 without any."""
+    if dbn.conditionals:
+        return np.where(dbn.noise_variances > 0, 1.0, 0.0)
+    return np.sqrt(dbn.noise_variances)
+
+
 def _residuals(dbn: Network, rows: FloatArray) -> FloatArray:
     p, n = dbn.n_lags, len(rows)
+    if dbn.conditionals:
+        lagged = np.concatenate([rows[p - lag : n - lag] for lag in range(p + 1)], axis=1)
+        u = np.full((n - p, dbn.d), np.nan)
+        whole = np.isfinite(lagged).all(axis=1)
+        u[whole] = quantile_residuals(dbn, lagged[whole], np.random.default_rng(0))
+        return u
     u = rows[p:] - dbn.intercept - rows[p:] @ dbn.W
     for lag in range(1, p + 1):
         u = u - rows[p - lag : n - lag] @ dbn.A[lag - 1]
@@ -106,6 +120,9 @@ def _far(dbn: Network, rows: FloatArray) -> list[str]:
         mean, sd = stationary_mean(dbn), np.sqrt(np.diag(stationary_covariance(dbn)))
     except ParameterError:
         return []
+    if dbn.conditionals:
+        # Levels are where they can be; of others the mean says little about how far away is far.
+        sd = np.where([kind.name == "continuous" for kind in dbn.kinds], sd, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         off = np.where(sd > 0, np.abs(rows - mean).min(axis=0) / sd, 0.0)
     far = off > _FAR
@@ -121,7 +138,7 @@ def _is_shuffled(dbn: Network, rows: FloatArray, u: FloatArray) -> bool:
     """Whether rows in random order would fit as well, although the network says that order matters."""
     if dbn.n_lags == 0 or len(u) < 3 * _FEW_ROWS:
         return False
-    noise = np.sqrt(dbn.noise_variances)
+    noise = _noise(dbn)
     known = noise > 0
     rng = np.random.default_rng(0)
     mixed = np.mean(

@@ -9,8 +9,10 @@ from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
+from feddbn.model.conditional_strength import standardised_effects
 from feddbn.model.dynamics import innovation_covariance, spectral_radius, stationary_covariance
 from feddbn.model.network import Network
+from feddbn.model.paths import usual
 from feddbn.model.strength import effect_sizes
 
 __all__ = ["standard_deviations", "standardised_weights"]
@@ -23,6 +25,8 @@ def standard_deviations(dbn: Network) -> FloatArray:
     those of one moment given the past; where W has a cycle without a solution or curves, those of the noise.
     """
     variances = dbn.noise_variances
+    if dbn.conditionals:
+        return _of_kinds(dbn)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         # Numbers beyond all bounds are no reason to have no edge table.
         warnings.simplefilter("ignore")
@@ -35,9 +39,20 @@ def standard_deviations(dbn: Network) -> FloatArray:
     return np.sqrt(np.where(variances > 0, variances, 1.0))
 
 
+def _of_kinds(dbn: Network) -> FloatArray:
+    """Those of simulated rows; 1 for a categorical variable, whose positions have none."""
+    try:
+        variances = np.diag(usual(dbn).covariance)
+    except ParameterError:
+        return np.ones(dbn.d)
+    plain = np.array([kind.name != "categorical" for kind in dbn.kinds])
+    return np.sqrt(np.where(plain & (variances > 0), variances, 1.0))
+
+
 def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArray:
     """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of a curved effect its own standard deviation over ``sd_to``
-    (`feddbn.model.strength.effect_sizes`), negative where it falls.
+    (`feddbn.model.strength.effect_sizes`), negative where it falls; with variables of other kinds
+    `feddbn.model.conditional_strength.standardised_effects`.
 
     Parameters
     ----------
@@ -46,6 +61,10 @@ def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArra
     sd
         (d,) standard deviations, for example of the rows it was learned from; those that it implies if None.
     """
+    if dbn.conditionals:
+        if sd is not None:
+            raise ParameterError("sd has no meaning for variables of other kinds; leave it out.")
+        return standardised_effects(dbn)
     if sd is None:
         scale = standard_deviations(dbn)
     else:

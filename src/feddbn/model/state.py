@@ -38,6 +38,11 @@ class State(NamedTuple):
     covariance: FloatArray
     n_inferred: int = 0
 
+    @property
+    def is_anywhere(self) -> bool:
+        """Whether nothing is known, so that paths begin where the process usually is."""
+        return self.rows.size > 0 and bool(np.isnan(self.rows).all())
+
 
 def known_state(rows: FloatArray) -> State:
     """The state of rows (p, d) that lack nothing; without lags there is nothing to know."""

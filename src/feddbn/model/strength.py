@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.model.conditional_weights import has_one_sign
 from feddbn.model.network import Network
 
 __all__ = ["average_slopes", "effect_sizes", "has_sign", "sizes_by_source"]
@@ -56,6 +57,8 @@ def has_sign(dbn: Network) -> BoolArray:
 
     What rises and falls, and what depends on another variable, is neither positive nor negative.
     """
+    if dbn.conditionals:
+        return has_one_sign(dbn.conditionals, dbn.n_lags)
     if not dbn.bends:
         return np.ones(dbn.adjacency_matrices.shape, dtype=bool)
     return np.asarray(np.abs(average_slopes(dbn)) >= np.sqrt(0.5) * sizes_by_source(dbn))

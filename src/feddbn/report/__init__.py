@@ -21,6 +21,7 @@ from feddbn.report.graph_plots import (
     process_graph,
     time_series_edges,
 )
+from feddbn.report.kind_plots import effect_panels, plot_effects, plot_outlook
 from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
 from feddbn.report.page import render_report, write_report
 from feddbn.report.site_plots import plot_site_differences, site_differences
@@ -28,10 +29,13 @@ from feddbn.report.site_plots import plot_site_differences, site_differences
 __all__ = [
     "curve_panels",
     "edge_steps",
+    "effect_panels",
     "plot_changes",
     "plot_convergence",
     "plot_curves",
+    "plot_effects",
     "plot_forecast",
+    "plot_outlook",
     "plot_path",
     "plot_process_graph",
     "plot_responses",

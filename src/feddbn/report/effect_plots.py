@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +15,13 @@ from matplotlib.ticker import MaxNLocator
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.model.edge_effects import EdgeEffect
-from feddbn.report.canvas import LINE_COLOURS, new_axes, shortened
+from feddbn.report.canvas import LINE_COLOURS, shortened
+from feddbn.report.panels import panel_grid, tidy_panel
 
 __all__ = ["CurvePanel", "curve_panels", "plot_curves"]
 
 _EFFECT, _TRUTH = LINE_COLOURS[0], LINE_COLOURS[1]
 _STRAIGHT, _BEYOND = "#777777", "#999999"
-# Inches: the inside of a panel, and the room for its labels.
-_WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 1.75, 1.25, 0.72, 0.7, 0.28
-_COLUMNS = 4
 
 
 @dataclass(frozen=True)
@@ -41,12 +38,14 @@ def curve_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 1
     if isinstance(at_most, bool) or not isinstance(at_most, int) or at_most < 1:
         raise ParameterError(f"at_most must be a whole number of at least 1, got {at_most!r}.")
     edges = dbn.edges()
+    if dbn.conditionals:
+        return []
     if dbn.bends:
         edges = edges[edges["shape"] != "linear"]
     panels = []
     for row in edges.to_dict("records"):
         effect = dbn.effect(row["source"], row["target"], row["lag"])
-        if effect.curve is not None or effect.squares:
+        if isinstance(effect, EdgeEffect) and (effect.curve is not None or effect.squares):
             panels.append(CurvePanel(effect, effect.table(n, level), abs(float(row["standardised"]))))
     strongest = sorted(panels, key=lambda panel: -panel.strength)[:at_most]
     place = {name: k for k, name in enumerate(dbn.variables)}
@@ -79,19 +78,11 @@ def plot_curves(
     panels = curve_panels(dbn, at_most=at_most, level=level)
     if not panels:
         raise ParameterError("dbn has no curved effect to draw; plot_weights shows straight ones.")
-    n_columns = min(_COLUMNS, len(panels))
-    n_rows = math.ceil(len(panels) / n_columns)
-    width, height = n_columns * (_WIDTH + _LEFT), n_rows * (_HEIGHT + _BELOW)
-    ax = new_axes(ax, width + 0.2, height + 0.35)
-    ax.set_axis_off()
+    ax, insets = panel_grid(ax, len(panels))
     limits = _limits(panels, truth)
-    for k, panel in enumerate(panels):
-        row, column = divmod(k, n_columns)
-        left = column * (_WIDTH + _LEFT) + _LEFT / 2
-        bottom = height - row * (_HEIGHT + _BELOW) - _ABOVE - _HEIGHT
-        inset = ax.inset_axes((left / width, bottom / height, _WIDTH / width, _HEIGHT / height))
+    for k, (panel, (inset, is_first)) in enumerate(zip(panels, insets, strict=True)):
         _draw(inset, panel, truth)
-        if column == 0 or panels[k - 1].effect.target != panel.effect.target:
+        if is_first or panels[k - 1].effect.target != panel.effect.target:
             inset.set_ylabel(f"change of {shortened(panel.effect.target, 12)}", fontsize=8, labelpad=2)
         inset.set_ylim(limits[panel.effect.target])
     hidden = _n_curved(dbn) - len(panels)
@@ -116,14 +107,9 @@ def _draw(ax: Axes, panel: CurvePanel, truth: DBN | None) -> None:
         ax.plot(x, true, color=_TRUTH, linewidth=1.2, linestyle=(0, (5, 2)))
     lag = "" if effect.lag == 0 else f", lag {effect.lag}"
     ends = f"{shortened(effect.source, 12)} → {shortened(effect.target, 12)}"
-    ax.set_title(ends + lag, fontsize=8.5, loc="left", pad=3)
-    ax.set_xlabel(shortened(effect.source, 24), fontsize=8, labelpad=1.5)
+    tidy_panel(ax, ends + lag, shortened(effect.source, 24))
     ax.set_xlim(x[0], x[-1])
-    ax.tick_params(labelsize=7.5, length=2.5, pad=2)
     ax.xaxis.set_major_locator(MaxNLocator(4))
-    ax.yaxis.set_major_locator(MaxNLocator(4))
-    ax.spines["top"].set_visible(False)
-    ax.spines["right"].set_visible(False)
 
 
 def _true_effect(effect: EdgeEffect, truth: DBN | None, x: np.ndarray) -> np.ndarray | None:

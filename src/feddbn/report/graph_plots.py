@@ -28,6 +28,7 @@ from feddbn.report.canvas import (
     symmetric_scale,
     weight_name,
 )
+from feddbn.report.kind_marks import draw_nodes
 from feddbn.report.layout import CIRCLE_LIMIT, cluster_order, graph_positions, link_strengths
 
 __all__ = [
@@ -113,7 +114,8 @@ def plot_process_graph(
 
     Arrow colour and width are the weight, a number on an arrow its lags (strongest first; straight arrows without a
     number act within the moment), node colour the variable's effect on its own future. A line without a head is a link
-    whose direction is open. With more than `max_labels` variables only the most connected ones are named.
+    whose direction is open; shapes of nodes are kinds of variables, if there are several. With more than `max_labels`
+    variables only the most connected ones are named.
 
     Parameters
     ----------
@@ -177,10 +179,7 @@ def plot_process_graph(
                 color="#222222",
                 bbox={"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.85},
             )  # fmt: skip
-    ax.scatter(
-        nodes["x"], nodes["y"], s=size, c=nodes["self_effect"], cmap=HEAT_COLOURS, norm=auto,
-        edgecolors="#333333", linewidths=1.0, zorder=3,
-    )  # fmt: skip
+    draw_nodes(ax, nodes, dbn.kinds, size, auto)
     _name_nodes(ax, nodes, on_circle, width, max_labels)
     ax.set_xlim(-0.06, 1.06)
     ax.set_ylim(-0.06, 1.06)
@@ -304,7 +303,8 @@ def _colours(dbn: DBN, norm: Normalize) -> Callable[[dict[Any, Any]], Any]:
 def _explain_lines(ax: Axes, dbn: DBN, is_open: bool, below: int) -> None:
     """Say some points below the picture what a line without a head and a grey one are, if there are any."""
     words = ["line without a head: direction not known"] if is_open else []
-    words += [] if (has_sign(dbn) | ~dbn.is_edge).all() else ["grey: the effect goes both ways"]
+    both = "grey: several levels, no one direction" if dbn.conditionals else "grey: the effect goes both ways"
+    words += [] if (has_sign(dbn) | ~dbn.is_edge).all() else [both]
     if words:
         ax.annotate(
             "; ".join(words), (0.5, 0), xytext=(0, -below), xycoords="axes fraction", ha="center", va="top",

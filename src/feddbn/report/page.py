@@ -27,6 +27,8 @@ from feddbn.report.curve_plots import plot_convergence
 from feddbn.report.effect_plots import curve_panels, plot_curves
 from feddbn.report.figures import inline_svg
 from feddbn.report.held_out_table import held_out_tables
+from feddbn.report.kind_plots import plot_effects
+from feddbn.report.kind_tables import coefficient_rows, kind_rows
 from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
 from feddbn.report.page_data import page_data
 from feddbn.report.record import ReportRecord, read_record
@@ -110,6 +112,8 @@ def render_report(
         verdicts=verdicts(record),
         figures=_figures(record),
         products=_product_rows(record.dbn),
+        kinds=kind_rows(record.dbn),
+        coefficients=coefficient_rows(record.dbn),
         sites=_site_rows(record),
         warnings=[_capitalised(text) for text in record.warnings],
         treatment=treatment_rows(record),
@@ -184,7 +188,10 @@ def _protection(privacy: Mapping[str, Any]) -> str:
 
 
 def _figures(record: ReportRecord) -> dict[str, Markup]:
-    figures = {"convergence": "", "matrices": "", "sites": "", "curves": ""}
+    figures = {"convergence": "", "matrices": "", "sites": "", "curves": "", "effects": ""}
+    if record.dbn.conditionals and record.dbn.is_edge.any():
+        text = "Effects on variables of other kinds: mean or probability against each cause"
+        figures["effects"] = inline_svg(lambda: plot_effects(record.dbn), "effects", text)
     if curve_panels(record.dbn, at_most=1):
         text = "Curved effects: what each adds to its target, value by value, with its band"
         figures["curves"] = inline_svg(lambda: plot_curves(record.dbn, truth=record.truth), "curves", text)

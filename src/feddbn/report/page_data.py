@@ -11,7 +11,7 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.curved_effects import expected_changes
+from feddbn.model.curved_effects import changes_by_variable, expected_changes
 from feddbn.model.dbn import DBN
 from feddbn.model.graph import effect_shapes
 from feddbn.model.standardised import standard_deviations
@@ -59,6 +59,7 @@ def page_data(record: ReportRecord) -> dict[str, Any]:
         "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
         "has_truth": "truth" in edges,
         "is_linear": all(dbn.is_linear for dbn in [record.dbn, *record.personal.values()]),
+        "kinds": [kind.name for kind in record.dbn.kinds] if record.dbn.conditionals else [],
         "horizon": HORIZON,
         "networks": networks,
     }
@@ -98,8 +99,8 @@ def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
 def _simulated_responses(dbn: DBN) -> FloatArray:
     """(horizon+1, d, d) what setting a variable one scale above its origin changes; the same in every report."""
     n = max(_N_PATHS // dbn.d, 50)
-    found = [expected_changes(dbn, i, HORIZON, n_paths=n, random_state=0).mean for i in range(dbn.d)]
-    return np.stack(found, axis=1)
+    found = [expected_changes(dbn, i, HORIZON, n_paths=n, random_state=0) for i in range(dbn.d)]
+    return np.stack([changes_by_variable(dbn, changes) for changes in found], axis=1)
 
 
 def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:

@@ -21,6 +21,7 @@ from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.methods.result import FORMAT, VERSION, Result
 from feddbn.model.dbn import DBN
 from feddbn.model.standardised import standard_deviations
+from feddbn.model.stored_conditionals import conditionals_of, plain_conditionals
 from feddbn.model.stored_curves import curves_of, plain_curves, plain_products, products_of
 from feddbn.report.graph_plots import time_series_edges
 
@@ -201,6 +202,7 @@ def _network(part: Mapping[str, Any], variables: Sequence[str] | None, what: str
             open_edges=[(s, t) for s, t in part.get("open_edges") or ()],
             curves=curves_of(part.get("curves"), own, "the result"),
             products=products_of(part.get("products"), own, "the result"),
+            conditionals=conditionals_of(part.get("conditionals"), own, "the result"),
         )
     except (KeyError, TypeError, ValueError) as error:
         reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
@@ -213,8 +215,14 @@ def _in_order(dbn: DBN, variables: Sequence[str]) -> DBN | None:
     order = [dbn.variables.index(name) for name in variables]
     curves = curves_of(plain_curves(dbn), list(variables), "the truth")
     products = products_of(plain_products(dbn), list(variables), "the truth")
+    nodes = conditionals_of(plain_conditionals(dbn), list(variables), "the truth")
     return DBN(
-        dbn.W[np.ix_(order, order)], dbn.A[:, order][:, :, order], variables, curves=curves, products=products
+        dbn.W[np.ix_(order, order)],
+        dbn.A[:, order][:, :, order],
+        variables,
+        curves=curves,
+        products=products,
+        conditionals=nodes,
     )
 
 
@@ -285,7 +293,7 @@ def _standardised(dbn: DBN, table: pd.DataFrame, scale: FloatArray) -> pd.Series
     factors = [of[s] / of[t] for s, t in zip(table["source"], table["target"], strict=True)]
     found: pd.Series = table["weight"] * factors
     if dbn.bends:
-        sizes = dbn.standardised_weights(scale)
+        sizes = dbn.standardised_weights(None if dbn.conditionals else scale)
         rows = zip(table.index, table["lag"], table["source"], table["target"], strict=True)
         for k, lag, s, t in rows:
             if lag <= dbn.n_lags:

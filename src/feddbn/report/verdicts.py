@@ -15,6 +15,7 @@ from feddbn.core.graphs.constraints import has_cycle
 from feddbn.errors import ParameterError
 from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
+from feddbn.model.paths import usual
 from feddbn.report.record import ReportRecord
 from feddbn.report.residual_verdict import are_contradicted, residuals_verdict
 from feddbn.report.treatment_words import agreement_verdict
@@ -291,7 +292,7 @@ def _stable(dbn: DBN) -> Verdict | None:
 def _settled(dbn: DBN, question: str) -> Verdict:
     """With curves: whether simulated paths stay where they are."""
     try:
-        dbn.stationary_mean()
+        usual(dbn)
     except ParameterError as error:
         return Verdict(
             "stable", question, "bad", "No.", f"{str(error)[:1].upper()}{str(error)[1:]}",

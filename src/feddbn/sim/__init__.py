@@ -2,16 +2,18 @@
 
 from feddbn.sim.curves import EFFECTS, Curve
 from feddbn.sim.differential import Trajectories, lorenz96, lotka_volterra
-from feddbn.sim.federated import SimulatedArrays, simulate_arrays
+from feddbn.sim.federated import SimulatedArrays, draw_systems, simulate_arrays
+from feddbn.sim.kinds import AskedKinds, kinds_asked
 from feddbn.sim.mess import MESSES, Mess, MessNames
 from feddbn.sim.rivers import river_levels
-from feddbn.sim.settings import SimulationSettings, connectivity_degree
+from feddbn.sim.settings import SimulationSettings, connectivity_degree, split_evenly
 from feddbn.sim.shapes import EdgeEffect, Product, Shapes
 from feddbn.sim.systems import System
 
 __all__ = [
     "EFFECTS",
     "MESSES",
+    "AskedKinds",
     "Curve",
     "EdgeEffect",
     "Mess",
@@ -23,8 +25,11 @@ __all__ = [
     "System",
     "Trajectories",
     "connectivity_degree",
+    "draw_systems",
+    "kinds_asked",
     "lorenz96",
     "lotka_volterra",
     "river_levels",
     "simulate_arrays",
+    "split_evenly",
 ]

@@ -14,7 +14,7 @@ from feddbn.sim.series import advance, draw_shocks
 from feddbn.sim.settings import SimulationSettings, connectivity_degree, split_evenly
 from feddbn.sim.systems import System, draw_system, thin_system, vary_system
 
-__all__ = ["SimulatedArrays", "simulate_arrays"]
+__all__ = ["SimulatedArrays", "draw_systems", "simulate_arrays"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ def simulate_arrays(settings: SimulationSettings, rng: np.random.Generator) -> S
     structure_seed, series_seed, mess_seed, shape_seed = seeds
     world = MessyWorld(settings.mess_strengths, mess_seed, settings.variable_names)
     names = [f"site-{k}" for k in range(settings.n_sites)]
-    systems, system_of_site = _draw_systems(settings, np.random.default_rng(structure_seed))
+    systems, system_of_site = draw_systems(settings, np.random.default_rng(structure_seed))
     shape_rng, scales = np.random.default_rng(shape_seed), world.scales(settings.noise_scales)
     systems = bend_systems(world.systems(systems), settings, not _are_independent(settings), shape_rng)
     systems = in_units_of_causes(systems, settings.noise, scales, shape_rng)
@@ -89,7 +89,7 @@ def simulate_arrays(settings: SimulationSettings, rng: np.random.Generator) -> S
     )
 
 
-def _draw_systems(settings: SimulationSettings, rng: np.random.Generator) -> tuple[list[System], list[int]]:
+def draw_systems(settings: SimulationSettings, rng: np.random.Generator) -> tuple[list[System], list[int]]:
     """The different systems and, for every site, the number of the one it follows."""
     heterogeneity = settings.heterogeneity
     if settings.n_clusters is not None:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.kinds import Kind
 from feddbn.errors import ParameterError
 from feddbn.sim.curves import EFFECTS
 from feddbn.sim.graphs import GRAPHS
+from feddbn.sim.kinds import AskedKinds, kinds_asked
 from feddbn.sim.mess.table import MessNames, resolve_mess
 from feddbn.sim.noise import NOISE_FAMILIES
 
@@ -69,6 +71,7 @@ class SimulationSettings:
     mess: MessNames = None
     effects: str = "linear"
     interactions: float = 0
+    kinds: AskedKinds = None
 
     def __post_init__(self) -> None:
         for name, least in (("d", 1), ("n_lags", 0), ("n_sites", 1), ("n_samples", 1)):
@@ -90,6 +93,23 @@ class SimulationSettings:
         object.__setattr__(self, "mess", self.mess_strengths)
         _choice("effects", self.effects, EFFECTS)
         self._check_interactions()
+        self._check_kinds()
+
+    def _check_kinds(self) -> None:
+        if not self.kinds_of_all:
+            return
+        others: tuple[tuple[str, object, object], ...] = (
+            ("effects", self.effects, "linear"),
+            ("interactions", self.interactions, 0),
+            ("mess", self.mess, {}),
+            ("noise", self.noise, "gaussian"),
+        )
+        for name, value, plain in others:
+            if value != plain:
+                raise ParameterError(
+                    f"{name}={value!r} cannot be simulated together with kinds, whose variables have distributions of their"
+                    f" own; leave {name} or kinds out."
+                )
 
     def _check_interactions(self) -> None:
         value = self.interactions
@@ -189,6 +209,11 @@ class SimulationSettings:
             if self.variables is not None
             else tuple(f"x{i}" for i in range(self.d))
         )
+
+    @property
+    def kinds_of_all(self) -> tuple[Kind, ...]:
+        """The kind of each variable; empty if none was asked for."""
+        return kinds_asked(self.kinds, self.variable_names)
 
     @property
     def lag_range(self) -> tuple[float, float]:

@@ -93,7 +93,7 @@ def broken(**changes: object) -> str:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (broken(version=4), "this text has version 4, but this package reads up to 3; update feddbn."),
+        (broken(version=5), "this text has version 5, but this package reads up to 4; update feddbn."),
         (broken(open_edges=[["x0"]]), "'open_edges' is not a list of pairs of variables."),
         (broken(open_edges=[["x0", "y"]]), "'open_edges' is not a list of pairs of variables."),
         (broken(open_edges=[["x0", "x1"]]), "'open_edges' names a pair that is no edge of W."),

@@ -186,7 +186,7 @@ const report = (() => {
   function edgeText(e) {
     const lines = [`${names[e[0]]} ${arrow(e)} ${names[e[1]]}`, `${when(e[EDGE.lag])}, weight ${number(e[EDGE.weight])}`];
     if (e[EDGE.standardised] !== null) lines.push(`${number(e[EDGE.standardised])} in standard deviations`);
-    if (!data.is_linear) lines.push({ linear: "straight", curved: "curved: the weight is its average slope", product: "acts together with another cause" }[e[EDGE.shape] ?? "linear"]);
+    if (!data.is_linear) lines.push({ linear: "straight", curved: "curved: the weight is its average slope", product: "acts together with another cause" }[e[EDGE.shape] ?? "linear"] ?? `on the scale of the ${e[EDGE.shape]}${e[EDGE.signed] ? "" : ", several coefficients together"}`);
     if (!e[EDGE.oriented]) lines.push("direction not known");
     if (e[EDGE.low] !== null) lines.push(`interval ${number(e[EDGE.low])} to ${number(e[EDGE.high])}`);
     if (e[EDGE.presence] !== null) lines.push(`link ${e[EDGE.presence].toFixed(2)}` + (e[EDGE.lag] === 0 && e[EDGE.direction] !== null ? `, direction ${e[EDGE.direction].toFixed(2)}` : ""));
@@ -197,7 +197,7 @@ const report = (() => {
   function nodeText(i, shown, self) {
     const directed = shown.filter(e => e[EDGE.oriented] && e[0] !== e[1]), links = shown.filter(e => !e[EDGE.oriented] && (e[0] === i || e[1] === i)).length;
     const causes = directed.filter(e => e[1] === i).length, effects = directed.filter(e => e[0] === i).length;
-    return `${names[i]}: ${causes} cause${causes === 1 ? "" : "s"}, ${effects} effect${effects === 1 ? "" : "s"}` + (links ? `, ${links} link${links === 1 ? "" : "s"} without direction` : "") + (self === undefined ? "" : `\neffect on its own future ${number(self)}`);
+    return `${names[i]}${data.kinds.length ? ` (${data.kinds[i]})` : ""}: ${causes} cause${causes === 1 ? "" : "s"}, ${effects} effect${effects === 1 ? "" : "s"}` + (links ? `, ${links} link${links === 1 ? "" : "s"} without direction` : "") + (self === undefined ? "" : `\neffect on its own future ${number(self)}`);
   }
   function showTip(event, text) { tip.textContent = text; tip.hidden = false; moveTip(event); }
   function moveTip(event) {
@@ -296,7 +296,7 @@ const report = (() => {
     list("Direct effects", directed.filter(e => e[0] === i), e => e[EDGE.target], "None shown.");
     if (links.length) list("Linked, direction not known", links, e => e[0] === i ? e[1] : e[0], "");
     const effects = data.networks[state.network].effects[i] || [];
-    html("h4", data.is_linear ? "After a shock of one standard deviation" : "After one moment a scale above its usual value", panel);
+    html("h4", data.is_linear ? "After a shock of one standard deviation" : data.kinds.length ? "After one moment a step above its usual value, or at its second level" : "After one moment a scale above its usual value", panel);
     if (!effects.length) { html("p", "Nothing else moves noticeably.", panel, "note"); return; }
     const ul = html("ul", "", panel);
     for (const [j, peak, step, values] of effects) {
@@ -330,6 +330,7 @@ const report = (() => {
     $("probability-control").hidden = !data.has_probability;
     $("open-legend").hidden = !data.has_open;
     $("both-legend").hidden = data.is_linear;
+    if (data.kinds.length) $("both-legend").lastChild.textContent = "several levels";
     $("standardised").addEventListener("change", event => { state.standardised = event.target.checked; fitWeight(); redraw(); });
     $("network").addEventListener("change", event => { state.network = Number(event.target.value); fitWeight(); redraw(); });
     $("min-weight").addEventListener("input", event => { state.weight = Number(event.target.value); redraw(); });

@@ -10,7 +10,7 @@
     { key: "weight", title: "Weight", value: e => e[EDGE.weight], kind: "num", signed: true },
     { key: "standardised", title: "In sd", value: e => e[EDGE.standardised], kind: "num", signed: true },
   ];
-  if (!data.is_linear) columns.push({ key: "shape", title: "Shape", value: e => e[EDGE.shape] ?? "linear", kind: "text" });
+  if (!data.is_linear) columns.push({ key: "shape", title: data.kinds.length ? "Scale" : "Shape", value: e => e[EDGE.shape] ?? "linear", kind: "text" });
   if (data.has_interval) {
     columns.push({ key: "ci_low", title: "Low", value: e => e[EDGE.low], kind: "num", signed: true });
     columns.push({ key: "ci_high", title: "High", value: e => e[EDGE.high], kind: "num", signed: true });

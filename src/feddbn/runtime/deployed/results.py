@@ -15,6 +15,7 @@ from feddbn.federation.protocol.study import Study, StudyResult
 from feddbn.model.csv_cells import guarded
 from feddbn.model.dbn import DBN
 from feddbn.model.export import json_text
+from feddbn.model.stored_conditionals import conditionals_of
 from feddbn.model.stored_curves import curves_of, products_of
 
 __all__ = ["export_result", "read_outcome"]
@@ -75,6 +76,7 @@ def export_result(directory: Path) -> StudyResult | None:
             [(str(source), str(target)) for source, target in stored.get("open_edges") or ()],
             curves=curves_of(stored.get("curves"), list(names), "the result"),
             products=products_of(stored.get("products"), list(names), "the result"),
+            conditionals=conditionals_of(stored.get("conditionals"), list(names), "the result"),
         )
         path.with_name("dbn.json").write_text(json_text(dbn), encoding="utf-8")
     edges = result.summary.get("edges")

@@ -1,0 +1,380 @@
+"""Several modules: networks with variables of any kind, against formulas, Markov chains, linear networks and scipy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from feddbn.core.kinds import Kind
+from feddbn.errors import DataError, ParameterError
+from feddbn.model.conditionals import Conditional
+from feddbn.model.curves import Curve
+from feddbn.model.dbn import DBN
+from support.mixed_networks import VARIABLES, effect, mixed_network
+
+
+def logistic(x):
+    return 1 / (1 + np.exp(-x))
+
+
+@pytest.fixture(scope="module")
+def dbn() -> DBN:
+    return mixed_network(covariance=True)
+
+
+@pytest.fixture(scope="module")
+def rows(dbn) -> pd.DataFrame:
+    return dbn.simulate(300, 1, burn_in=20)
+
+
+@pytest.fixture(scope="module")
+def chain() -> DBN:
+    """Two binary variables: a goes on by itself, b follows a within the moment and itself."""
+    a = Conditional(Kind("binary"), ((0, 1),), -1.0, (effect((2.0,)),))
+    b = Conditional(Kind("binary"), ((0, 0), (1, 1)), -0.5, (effect((1.5,)), effect((-1.0,))))
+    return DBN.from_conditionals([a, b], ["a", "b"])
+
+
+def transitions() -> np.ndarray:
+    """(4, 4) probabilities from (a, b) to (a, b) of `chain`, states in the order 00, 01, 10, 11."""
+    P = np.zeros((4, 4))
+    for s in range(4):
+        a, b = divmod(s, 2)
+        for t in range(4):
+            a1, b1 = divmod(t, 2)
+            pa, pb = logistic(-1 + 2 * a), logistic(-0.5 + 1.5 * a1 - b)
+            P[s, t] = (pa if a1 else 1 - pa) * (pb if b1 else 1 - pb)
+    return P
+
+
+A_IS_1, B_IS_1 = np.array([0, 0, 1, 1.0]), np.array([0, 1, 0, 1.0])
+
+
+def test_weights_stand_for_effects(dbn):
+    assert dbn.W[3, 0] == 0.8
+    assert dbn.A[0, 2, 3] == -0.4
+    assert dbn.A[0, 5, 0] == pytest.approx(np.hypot(0.6, 0.7))
+    assert dbn.A[0, 5, 5] == pytest.approx(np.sqrt(1.5**2 + 0.2**2 + 0.1**2 + 1.2**2))
+    assert [kind.name for kind in dbn.kinds] == [
+        "continuous",
+        "positive",
+        "count",
+        "binary",
+        "ordinal",
+        "categorical",
+    ]
+    assert not dbn.is_linear
+    assert dbn.bends
+    assert replace(dbn).equals(dbn)
+    assert DBN(np.zeros((2, 2)), np.zeros((0, 2, 2))).kinds == (Kind(), Kind())
+
+
+def test_a_cause_without_an_effect_is_an_edge():
+    node = Conditional(Kind("binary"), ((0, 1),), 0.0, (effect((0.0,)),))
+    dbn = DBN.from_conditionals([node])
+    assert dbn.is_edge[1, 0, 0]
+    assert len(dbn.edges()) == 1
+
+
+def test_what_does_not_belong_together_is_refused(dbn):
+    nodes = dbn.conditionals
+    with pytest.raises(ParameterError, match="one for each variable"):
+        DBN(dbn.W, dbn.A, VARIABLES, conditionals=nodes[:2])
+    with pytest.raises(ParameterError, match="W is not what conditionals say"):
+        DBN(2 * dbn.W, dbn.A, VARIABLES, conditionals=nodes)
+    with pytest.raises(ParameterError, match="noise_variances is not"):
+        DBN(dbn.W, dbn.A, VARIABLES, dbn.intercept, 2 * dbn.noise_variances, conditionals=nodes)
+    with pytest.raises(ParameterError, match="not both"):
+        DBN(dbn.W, dbn.A, VARIABLES, conditionals=nodes, curves=[Curve(0, 1, 1, 0.0, 1.0, (1.0,))])
+    b = Kind("binary")
+    with pytest.raises(ParameterError, match="without a cycle"):
+        DBN.from_conditionals([Conditional(b, ((1 - j, 0),), 0.0, (effect((1.0,)),)) for j in range(2)])
+    with pytest.raises(ParameterError, match="itself"):
+        DBN.from_conditionals([Conditional(b, ((0, 0),), 0.0, (effect((1.0,)),))])
+    with pytest.raises(ParameterError, match="1 variables and 1 lags"):
+        DBN.from_conditionals([Conditional(b, ((3, 1),), 0.0, (effect((1.0,)),))])
+    with pytest.raises(ParameterError, match="a binary cause has 1 columns"):
+        DBN.from_conditionals([Conditional(b, ((0, 1),), 0.0, (effect((1.0,), (2.0,)),))])
+    with pytest.raises(ParameterError, match="Conditional"):
+        DBN.from_conditionals([1])
+
+
+def test_normal_distributions_are_a_linear_network():
+    rng = np.random.default_rng(0)
+    W, A = np.zeros((3, 3)), 0.3 * rng.normal(size=(1, 3, 3))
+    W[0, 1], W[1, 2] = 0.8, -0.5
+    linear = DBN(W, A, None, [0.3, -1.0, 2.0], [0.5, 1.0, 2.0])
+    nodes = []
+    for j in range(3):
+        parents = [(i, 0) for i in range(3) if W[i, j]] + [(i, 1) for i in range(3)]
+        effects = tuple(effect((A[0, i, j] if lag else W[i, j],)) for i, lag in parents)
+        nodes.append(
+            Conditional(Kind(), tuple(parents), linear.intercept[j], effects, linear.noise_variances[j])
+        )
+    dbn = DBN.from_conditionals(nodes)
+    assert np.array_equal(dbn.W, W)
+    assert np.array_equal(dbn.A, A)
+    assert np.array_equal(dbn.noise_variances, linear.noise_variances)
+    data = linear.simulate(60, 0)
+    assert dbn.log_likelihood(data) == pytest.approx(linear.log_likelihood(data), rel=1e-12)
+    np.testing.assert_allclose(dbn.quantile_residuals(data), linear.quantile_residuals(data), rtol=1e-9)
+    ours, theirs = dbn.forecast(data, 3, 0.9, random_state=0, n_paths=4000), linear.forecast(data, 3, 0.9)
+    assert np.abs((ours.mean - theirs.mean) / theirs.sd).to_numpy().max() < 0.07
+    np.testing.assert_allclose(ours.sd, theirs.sd, rtol=0.06)
+    assert np.abs((ours.lower - theirs.lower) / theirs.sd).to_numpy().max() < 0.15
+    np.testing.assert_allclose(
+        dbn.stationary_covariance(), linear.stationary_covariance(), rtol=0.2, atol=0.1
+    )
+
+
+def test_forecasts_are_those_of_the_markov_chain(chain):
+    history = pd.DataFrame({"a": [0.0, 1.0], "b": [1.0, 0.0]})
+    ahead = chain.forecast(history, 4, 0.9, random_state=0, n_paths=8000)
+    state, P = np.array([0, 0, 1.0, 0]), transitions()
+    for t in range(4):
+        state = state @ P
+        wanted = [state @ A_IS_1, state @ B_IS_1]
+        np.testing.assert_allclose(ahead.mean.iloc[t], wanted, atol=0.02)
+        np.testing.assert_allclose(
+            ahead.sd.iloc[t], np.sqrt(np.multiply(wanted, np.subtract(1, wanted))), atol=0.02
+        )
+    # The first step of a rests on known causes only: exact.
+    assert ahead.mean["a"].iloc[0] == pytest.approx(logistic(1.0), abs=1e-12)
+    assert ahead.lower.isna().all().all()
+
+
+def test_without_a_history_the_chain_is_where_it_usually_is(chain):
+    values, vectors = np.linalg.eig(transitions().T)
+    usual = np.real(vectors[:, np.argmax(np.real(values))])
+    usual /= usual.sum()
+    mean = chain.forecast(None, 1, random_state=0, n_paths=4000).mean.iloc[0]
+    np.testing.assert_allclose(mean, [usual @ A_IS_1, usual @ B_IS_1], atol=0.03)
+
+
+def test_missing_cells_are_inferred_as_bayes_says(chain):
+    history = pd.DataFrame({"a": [0.0, np.nan, np.nan], "b": [0.0, 1.0, 1.0]})
+    state, P = np.array([1.0, 0, 0, 0]), transitions()
+    for _ in range(2):
+        state = state @ P * B_IS_1
+        state /= state.sum()
+    wanted = state @ P
+    ahead = chain.forecast(history, 1, random_state=0, n_paths=8000)
+    assert ahead.n_inferred == 1
+    np.testing.assert_allclose(ahead.mean.iloc[0], [wanted @ A_IS_1, wanted @ B_IS_1], atol=0.02)
+
+
+def test_interventions_cut_what_comes_in(chain):
+    history = pd.DataFrame({"a": [0.0], "b": [0.0]})
+    ahead = chain.do({"a": 1}, history, 2, random_state=0, n_paths=8000).mean
+    first = logistic(1.0)
+    assert ahead["a"].tolist() == [1.0, 1.0]
+    assert ahead["b"].iloc[0] == pytest.approx(first, abs=1e-12)
+    assert ahead["b"].iloc[1] == pytest.approx(first * logistic(0.0) + (1 - first) * first, abs=0.01)
+
+
+def test_levels_are_held_by_name(dbn, rows):
+    one = dbn.do({"ward": "south", "alarm": [1, np.nan]}, rows, 2, 0.9, random_state=0)
+    other = dbn.do({"ward": 1, "alarm": [1, np.nan]}, rows, 2, 0.9, random_state=0)
+    pd.testing.assert_frame_equal(one.mean, other.mean)
+    assert one.mean["ward=south"].tolist() == [1.0, 1.0]
+    assert one.sd["ward=south"].tolist() == [0.0, 0.0]
+    last = rows.iloc[-1]
+    code = [0, 0] if last["ward"] == 0 else [1, 0] if last["ward"] == 1 else [0, 1]
+    wanted = 0.2 + 0.5 * last["temp"] + 0.8 + 0.6 * code[0] - 0.7 * code[1]
+    assert one.mean["temp"].iloc[0] == pytest.approx(wanted, rel=1e-9)
+    assert 0 < one.mean["alarm"].iloc[1] < 1
+    with pytest.raises(
+        ParameterError, match=r"'ward' has 7, which no categorical.*levels are north, south, west"
+    ):
+        dbn.do({"ward": 7}, rows, 1)
+    with pytest.raises(ParameterError, match="one of its levels north, south, west"):
+        dbn.do({"ward": "nort"}, rows, 1)
+    with pytest.raises(ParameterError, match="'visits' has -1"):
+        dbn.do({"visits": -1}, rows, 1)
+    with pytest.raises(ParameterError, match="noise has no meaning"):
+        dbn.forecast(rows, 1, noise="laplace")
+
+
+def test_bounds_of_counts_are_whole_and_right():
+    node = Conditional(Kind("count"), ((0, 1),), 0.5, (effect((0.3,)),), 0.0)
+    dbn = DBN.from_conditionals([node], ["visits"])
+    ahead = dbn.forecast(pd.DataFrame({"visits": [4.0]}), 2, 0.8, random_state=0, n_paths=20000)
+    mean = np.exp(0.5 + 0.3 * np.log(5.0))
+    assert ahead.mean["visits"].iloc[0] == pytest.approx(mean, rel=1e-12)
+    assert ahead.lower["visits"].iloc[0] == stats.poisson.ppf(0.1, mean)
+    assert ahead.upper["visits"].iloc[0] == stats.poisson.ppf(0.9, mean)
+    # Two steps: a mixture of Poisson distributions.
+    x, k = np.arange(60), np.arange(60)
+    mixed = stats.poisson.pmf(x, mean) @ stats.poisson.cdf(k, np.exp(0.5 + 0.3 * np.log1p(x))[:, None])
+    assert ahead.lower["visits"].iloc[1] == np.argmax(mixed >= 0.1)
+    assert ahead.upper["visits"].iloc[1] == np.argmax(mixed >= 0.9)
+
+
+def test_forecast_frames(dbn, rows):
+    ahead = dbn.forecast(rows, 2, 0.9, random_state=0)
+    assert list(ahead.mean.columns)[-6:] == [
+        "pain=no", "pain=some", "pain=bad", "ward=north", "ward=south", "ward=west",
+    ]  # fmt: skip
+    np.testing.assert_allclose(ahead.mean.filter(like="ward=").sum(axis=1), 1.0)
+    tidy = ahead.to_frame()
+    assert set(tidy["variable"]) == set(VARIABLES)
+    assert tidy.loc[tidy["variable"] == "ward", "level"].tolist() == ["north", "south", "west"] * 2
+    assert ahead.lower["visits"].map(float.is_integer).all()
+
+
+def test_histories_may_name_levels(dbn, rows):
+    named = rows.assign(ward=[("north", "south", "west")[int(k)] for k in rows["ward"]])
+    pd.testing.assert_frame_equal(
+        dbn.forecast(named, 1, random_state=0).mean, dbn.forecast(rows, 1, random_state=0).mean
+    )
+    with pytest.raises(DataError, match=r"history has 'east' in 'ward', whose levels are north, south, west"):
+        dbn.forecast(named.assign(ward="east"), 1)
+    with pytest.raises(DataError, match="history has -3 in 'visits', which no count variable can have"):
+        dbn.forecast(rows.assign(visits=-3), 1)
+    with pytest.raises(DataError, match="data has 3 in 'ward', which no categorical variable with 3 levels"):
+        dbn.log_likelihood(rows.assign(ward=3))
+
+
+def test_effects_over_time_are_those_of_the_chain(chain):
+    table = chain.effects(
+        "a", "b", 3, at=0, by=1, random_state=0, n_paths=8000, history=np.array([[0.0, 0.0]])
+    )
+    P = transitions()
+    one, other = np.zeros(4), np.zeros(4)
+    for a, state in ((0, one), (1, other)):
+        pb = logistic(-0.5 + 1.5 * a)
+        state[2 * a], state[2 * a + 1] = 1 - pb, pb
+    wanted = []
+    for _ in range(4):
+        wanted.append((other - one) @ B_IS_1)
+        one, other = one @ P, other @ P
+    np.testing.assert_allclose(table["total"], wanted, atol=0.025)
+    assert (np.abs(table["total"] - wanted) < 4 * table["error"] + 1e-3).all()
+    np.testing.assert_allclose(table["cumulative"], np.cumsum(table["total"]))
+
+
+def test_effects_from_level_to_level(dbn):
+    table = dbn.effects("ward", "temp", 1, at="north", by="west", random_state=0)
+    assert table["total"].iloc[0] == 0
+    assert table["total"].iloc[1] == pytest.approx(-0.7, abs=0.03)
+    levels = dbn.effects("pain", "ward", 1, random_state=0)
+    assert levels["level"].tolist() == ["north", "south", "west"] * 2
+    np.testing.assert_allclose(levels.groupby("horizon")["total"].sum(), 0.0, atol=1e-12)
+    assert dbn.effects("visits", "dose", 1, random_state=0)["by"].eq(1).all()
+    with pytest.raises(ParameterError, match="levels are north, south, west"):
+        dbn.effects("ward", "temp", 1, at="west", by=1.0)
+    with pytest.raises(ParameterError, match="one of its levels"):
+        dbn.effects("ward", "temp", 1, at="east")
+
+
+def test_residuals_are_standard_normal_if_the_network_holds(dbn):
+    data = dbn.simulate(800, 3, burn_in=20)
+    z = dbn.quantile_residuals(data, 0)
+    for j in range(dbn.d):
+        assert stats.kstest(z[:, j], "norm").pvalue > 1e-3
+    wrong = replace(dbn.conditionals[3], intercept=[0.5])
+    other = DBN.from_conditionals([*dbn.conditionals[:3], wrong, *dbn.conditionals[4:]], VARIABLES)
+    assert stats.kstest(other.quantile_residuals(data, 0)[:, 3], "norm").pvalue < 1e-6
+    table = dbn.residual_diagnostics(data)
+    assert table["variance_ratio"].between(0.85, 1.15).all()
+    with pytest.raises(ParameterError, match="quantile_residuals"):
+        dbn.residuals(data)
+
+
+def test_log_likelihood_adds_up(dbn, rows):
+    x = rows.to_numpy()
+    ward = np.stack([x[:-1, 5] == 1, x[:-1, 5] == 2], axis=1)
+    temp = 0.2 + 0.5 * x[:-1, 0] + 0.8 * x[1:, 3] + ward @ [0.6, -0.7]
+    total = stats.norm.logpdf(x[1:, 0], temp, np.sqrt(0.5)).sum()
+    dose = 0.3 + 0.4 * np.log(x[:-1, 1]) + 0.2 * np.log1p(x[:-1, 2])
+    total += stats.lognorm.logpdf(x[1:, 1], np.sqrt(0.1), scale=np.exp(dose)).sum()
+    visits = np.exp(0.5 + 0.3 * x[:-1, 0] + 0.5 * x[:-1, 3])
+    total += stats.nbinom.logpmf(x[1:, 2], 5, 1 / (1 + 0.2 * visits)).sum()
+    total += stats.bernoulli.logpmf(
+        x[1:, 3], logistic(-0.8 + 0.9 * x[:-1, 0] - 0.4 * np.log1p(x[:-1, 2]))
+    ).sum()
+    slope = 0.6 * x[:-1, 4] + 0.5 * np.log(x[1:, 1])
+    upto = np.stack(
+        [np.zeros_like(slope), logistic(0.5 - slope), logistic(2.0 - slope), np.ones_like(slope)], axis=1
+    )
+    k = x[1:, 4].astype(int)
+    total += np.log(upto[np.arange(len(k)), k + 1] - upto[np.arange(len(k)), k]).sum()
+    eta = [-0.2, -0.5] + ward @ np.array([[1.5, 0.2], [0.1, 1.2]]) + x[1:, 4, None] * [0.3, -0.4]
+    odds = np.exp(np.concatenate([np.zeros((len(eta), 1)), eta], axis=1))
+    total += np.log(odds[np.arange(len(eta)), x[1:, 5].astype(int)] / odds.sum(axis=1)).sum()
+    assert dbn.log_likelihood(rows) == pytest.approx(total, rel=1e-10)
+    assert dbn.scores(rows)["log_score"].sum() * (len(rows) - 1) == pytest.approx(total, rel=1e-10)
+
+
+def test_true_probabilities_are_calibrated_and_wrong_ones_are_not(dbn):
+    data = dbn.simulate(1200, 5, burn_in=20)
+    table = dbn.calibration(data, 5)
+    assert set(table["variable"]) == {"alarm", "pain", "ward"}
+    assert table.groupby(["variable", "level"])["n"].sum().eq(1199).all()
+    assert (np.abs(table["seen"] - table["predicted"]) < 4 * table["error"])[table["n"] > 20].all()
+    bold = replace(dbn.conditionals[3], effects=tuple(3 * e for e in dbn.conditionals[3].effects))
+    other = DBN.from_conditionals([*dbn.conditionals[:3], bold, *dbn.conditionals[4:]], VARIABLES)
+    wrong = other.calibration(data, 5).query("variable == 'alarm' and n > 50")
+    assert (np.abs(wrong["seen"] - wrong["predicted"]) > 4 * wrong["error"]).any()
+    ours, theirs = dbn.scores(data).loc["alarm"], other.scores(data).loc["alarm"]
+    assert ours["brier"] < theirs["brier"]
+    assert ours["log_score"] > theirs["log_score"]
+    x = data.to_numpy()
+    p = logistic(-0.8 + 0.9 * x[:-1, 0] - 0.4 * np.log1p(x[:-1, 2]))
+    assert ours["brier"] == pytest.approx(((p - x[1:, 3]) ** 2).mean())
+    with pytest.raises(ParameterError, match="needs a variable with levels"):
+        DBN(np.zeros((1, 1)), np.zeros((0, 1, 1))).calibration(np.zeros((5, 1)))
+
+
+def test_linear_formulas_are_refused_in_a_sentence(dbn, rows):
+    for ask in (
+        lambda: dbn.spectral_radius,
+        lambda: dbn.reduced_intercept,
+        lambda: dbn.impulse_responses(3),
+        lambda: dbn.fevd(3),
+        lambda: dbn.total_effects(3),
+        lambda: dbn.mediated_effects(None, 3),
+        lambda: dbn.effects("temp", "dose", 3, ["visits"]),
+        lambda: dbn.at_level(np.ones(6)),
+        lambda: dbn.to_lingam(),
+        lambda: dbn.to_tigramite(),
+    ):
+        with pytest.raises(ParameterError, match="this one has variables of other kinds; use "):
+            ask()
+    with pytest.raises(ParameterError, match=r"'ward' is categorical; use dbn\.forecast"):
+        dbn.stationary_mean()
+    with pytest.raises(ParameterError, match="sd has no meaning"):
+        dbn.standardised_weights(np.ones(6))
+    with pytest.raises(ParameterError, match=r"use dbn\.edges"):
+        DBN(np.zeros((1, 1)), np.zeros((0, 1, 1))).coefficients()
+    with pytest.warns(UserWarning, match="linear networks only"):
+        dbn.forecast(rows, 1, 0.9, "analytic", random_state=0)
+
+
+def test_histories_in_other_units_are_warned_of(dbn, rows):
+    with pytest.warns(UserWarning, match="'temp'"):
+        dbn.forecast(rows.assign(temp=rows["temp"] * 10), 1, random_state=0)
+
+
+def test_paths_that_explode_are_named():
+    node = Conditional(Kind("count"), ((0, 1),), 0.5, (effect((1.6,)),), 0.0)
+    dbn = DBN.from_conditionals([node], ["visits"])
+    with pytest.raises(ParameterError, match="'visits' leave all bounds"):
+        dbn.forecast(pd.DataFrame({"visits": [50.0]}), 30, random_state=0)
+    assert dbn.edges()["standardised"].iloc[0] == 1.6
+
+
+def test_equals_sees_every_number(dbn):
+    node = dbn.conditionals[2]
+    for other in (
+        replace(node, dispersion=0.21),
+        replace(node, covariance=None),
+        replace(node, covariance=2 * node.covariance),
+    ):
+        assert not DBN.from_conditionals(
+            [*dbn.conditionals[:2], other, *dbn.conditionals[3:]], VARIABLES
+        ).equals(dbn)

@@ -1,0 +1,179 @@
+"""Effects on natural scales, coefficients and stored forms, against closed forms and statsmodels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feddbn.core.kinds import Kind
+from feddbn.errors import FileError, ParameterError
+from feddbn.model.conditionals import Conditional
+from feddbn.model.dbn import DBN
+from feddbn.model.natural_effects import natural_effect
+from support.mixed_networks import VARIABLES, effect, mixed_network
+
+Z = 1.959963984540054
+
+
+def logistic(x):
+    return 1 / (1 + np.exp(-x))
+
+
+@pytest.fixture(scope="module")
+def dbn() -> DBN:
+    return mixed_network(covariance=True)
+
+
+@pytest.fixture(scope="module")
+def rows(dbn) -> pd.DataFrame:
+    return dbn.simulate(200, 2, burn_in=50)
+
+
+def test_a_probability_against_its_cause(dbn, rows):
+    found = natural_effect(dbn, "temp", "alarm", 1, rows)
+    x, visits = rows["temp"].to_numpy()[:-1], np.log1p(rows["visits"].to_numpy()[:-1])
+    p = logistic(-0.8 + 0.9 * 1.3 - 0.4 * visits)
+    assert found.at([1.3])[0, 0] == pytest.approx(p.mean(), rel=1e-10)
+    # The delta method by hand.
+    slope = p * (1 - p)
+    gradient = np.array([slope.mean(), 1.3 * slope.mean(), (visits * slope).mean()])
+    error = np.sqrt(gradient @ dbn.conditionals[3].covariance @ gradient)
+    lower, upper = found.band([1.3])
+    assert lower[0, 0] == pytest.approx(p.mean() - Z * error, rel=1e-6)
+    assert upper[0, 0] == pytest.approx(p.mean() + Z * error, rel=1e-6)
+    moved = logistic(-0.8 + 0.9 * (x + 1) - 0.4 * visits) - logistic(-0.8 + 0.9 * x - 0.4 * visits)
+    assert found.change_by(1.0)[0][0] == pytest.approx(moved.mean(), rel=1e-10)
+
+
+def test_a_rate_from_level_to_level(dbn, rows):
+    found = natural_effect(dbn, "alarm", "visits", 1, rows)
+    base = np.exp(0.5 + 0.3 * rows["temp"].to_numpy()[:-1])
+    middle, lower, upper = found.change(0, "1")
+    assert middle[0] == pytest.approx(((np.exp(0.5) - 1) * base).mean(), rel=1e-10)
+    temp = rows["temp"].to_numpy()[:-1]
+    gradient = np.array([middle[0], ((np.exp(0.5) - 1) * base * temp).mean(), (np.exp(0.5) * base).mean()])
+    error = np.sqrt(gradient @ dbn.conditionals[2].covariance @ gradient)
+    assert upper[0] - lower[0] == pytest.approx(2 * Z * error, rel=1e-6)
+
+
+def test_average_effects_of_linear_targets_are_coefficients(dbn, rows):
+    table = dbn.average_effects(rows).query("target == 'temp'").set_index("source")
+    assert table.loc["temp", "change"] == pytest.approx(0.5)
+    assert table.loc["ward", "change"].tolist() == pytest.approx([0.6, -0.7])
+    assert table.loc["ward", "from"].tolist() == ["north", "north"]
+    assert list(table.loc["ward", "to"]) == [
+        "south",
+        "west",
+    ]
+    by_sd = dbn.average_effects(rows, by="sd").query("target == 'temp' and source == 'temp'")
+    assert by_sd["change"].iloc[0] == pytest.approx(0.5 * rows["temp"].iloc[:-1].std(ddof=0), rel=1e-9)
+    pain = dbn.average_effects(rows).query("source == 'pain' and target == 'ward'")
+    assert pain.groupby("from")["change"].sum().abs().max() < 1e-12
+    assert list(zip(pain["from"], pain["to"], strict=True))[::3] == [("no", "some"), ("some", "bad")]
+
+
+def test_as_statsmodels_says():
+    sm = pytest.importorskip("statsmodels.api")
+    rng = np.random.default_rng(0)
+    flag = rng.integers(0, 2, size=400) * 1.0
+    x = rng.normal(size=400)
+    y = np.concatenate([[0.0], (rng.random(399) < logistic(-0.3 + 0.8 * flag[:-1] + 0.5 * x[:-1])) * 1.0])
+    design = sm.add_constant(np.stack([flag, x], axis=1)[:-1])
+    fit = sm.Logit(y[1:], design).fit(disp=0)
+    b, V = fit.params, fit.cov_params()
+    nodes = [
+        Conditional(Kind("binary"), (), 0.0, ()),
+        Conditional(Kind(), (), 0.0, (), 1.0),
+        Conditional(Kind("binary"), ((0, 1), (1, 1)), b[0], (effect((b[1],)), effect((b[2],))), 1.0, V),
+    ]
+    dbn = DBN.from_conditionals(nodes, ["flag", "x", "y"])
+    margins = fit.get_margeff(dummy=True)
+    rows = pd.DataFrame({"flag": flag, "x": x, "y": y})
+    middle, lower, upper = natural_effect(dbn, "flag", "y", 1, rows).change(0, 1)
+    assert middle[0] == pytest.approx(margins.margeff[0], rel=1e-6)
+    assert (upper[0] - lower[0]) / (2 * Z) == pytest.approx(margins.margeff_se[0], rel=1e-5)
+    table = dbn.coefficients().query("target == 'y'")
+    np.testing.assert_allclose(table["error"], fit.bse[1:], rtol=1e-9)
+    np.testing.assert_allclose(table[["lower", "upper"]], fit.conf_int()[1:], rtol=1e-6)
+    np.testing.assert_allclose(table["ratio"], np.exp(b[1:]))
+    assert dbn.scores(rows).loc["y", "log_score"] * 399 == pytest.approx(fit.llf)
+
+
+def test_tables_and_words(dbn):
+    found = dbn.effect("ward", "temp", 1)
+    table = found.table()
+    assert table["value"].tolist() == ["north", "south", "west"]
+    assert set(table["outcome"]) == {"mean"}
+    assert table["expected"].diff().iloc[1] == pytest.approx(0.6)
+    counts = dbn.effect("visits", "alarm", 1).table(21)
+    assert counts["value"].map(float.is_integer).all()
+    assert (counts["upper"] > counts["lower"]).all()
+    words = dbn.coefficients().set_index(["source", "target"])["meaning"]
+    assert words["temp", "visits"] == "log of the rate ratio of visits per unit of temp"
+    assert words["dose", "pain"] == "log odds ratio of a higher pain per factor e of dose"
+    assert (
+        words["ward", "ward"].iloc[1]
+        == "log odds ratio of ward=west against north for ward=south against north"
+    )
+    edges = dbn.edges().set_index(["source", "target"])
+    assert edges.loc[("temp", "alarm"), "ratio"] == pytest.approx(np.exp(0.9))
+    assert np.isnan(edges.loc[("ward", "temp"), "ratio"])
+    assert np.isnan(edges.loc[("alarm", "temp"), "ratio"])
+    assert edges.loc[("visits", "alarm"), "standardised"] < 0 < edges.loc[("ward", "ward"), "standardised"]
+    assert (edges["standardised"].abs() < 1).all()
+    assert "shape=diamond" in dbn.to_dot()
+    assert dbn.to_networkx("summary").nodes["ward"]["kind"] == "categorical"
+
+
+def test_a_higher_slope_means_a_higher_level():
+    """The sign of an ordinal effect: what its words say."""
+    node = Conditional(Kind("ordinal", ("a", "b", "c")), ((0, 1),), (0.0, 1.0), (effect((0.7,)),))
+    low, high = (node.probabilities(np.array([[x]]))[0] for x in (0.0, 1.0))
+    odds = [(1 - p[0]) / p[0] for p in (low, high)]
+    assert odds[1] / odds[0] == pytest.approx(np.exp(0.7))
+
+
+def test_bad_requests(dbn):
+    with pytest.raises(ParameterError, match="no edge ward -> dose at lag=1"):
+        dbn.effect("ward", "dose", 1)
+    with pytest.raises(ParameterError, match="has levels; use change"):
+        dbn.effect("ward", "temp", 1).change_by(1.0)
+    with pytest.raises(ParameterError, match="which 'ward' cannot have"):
+        dbn.effect("ward", "temp", 1).at(["east"])
+    with pytest.raises(ParameterError, match="categorical variable"):
+        dbn.effect("ward", "temp", 1).at([9])
+    with pytest.raises(ParameterError, match="'unit' or 'sd'"):
+        dbn.average_effects(by="two")
+    bare = mixed_network()
+    assert bare.average_effects()["lower"].isna().all()
+    assert bare.coefficients()["error"].isna().all()
+
+
+def test_damaged_files_are_named(dbn):
+    good = dbn.to_dict()
+
+    def damaged(change) -> dict:
+        copy = DBN.from_dict(good).to_dict()
+        change(copy["conditionals"])
+        return copy
+
+    for change, words in (
+        (lambda c: c.pop(), "not one for each variable"),
+        (lambda c: c[0].pop("kind"), "lacks a key"),
+        (lambda c: c[0]["causes"][0].update(source="nobody"), "lacks a key, or not"),
+        (lambda c: c[4].update(intercept=[1.0, 0.0]), "must ascend"),
+        (lambda c: c[3].update(kind="colour"), "kind 'colour' is not known"),
+        (lambda c: c[0]["causes"][0].update(effects=[[9.0]]), "A is not what conditionals say"),
+        (lambda c: c.append(c[0]), "one entry for each"),
+    ):
+        with pytest.raises(FileError, match=words):
+            DBN.from_dict(damaged(change))
+    with pytest.raises(FileError, match="'conditionals' is not a list"):
+        DBN.from_dict({**good, "conditionals": "x"})
+    plain = DBN(np.zeros((2, 2)), np.zeros((1, 2, 2))).to_dict()
+    assert plain["version"] == 1
+    assert "conditionals" not in plain
+    edges = DBN.from_csv(dbn.to_csv(), VARIABLES)
+    assert np.array_equal(edges.W, dbn.W)
+    assert np.array_equal(edges.A, dbn.A)

@@ -1,0 +1,126 @@
+"""Pictures and tables of variables of other kinds show the numbers of the network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from feddbn.core.kinds import Kind
+from feddbn.errors import ParameterError
+from feddbn.model.conditionals import Conditional
+from feddbn.model.dbn import DBN
+from feddbn.report import (
+    effect_panels,
+    plot_effects,
+    plot_outlook,
+    plot_process_graph,
+    render_report,
+)
+from feddbn.report.kind_tables import coefficient_rows, kind_rows
+from feddbn.report.page_data import page_data
+from feddbn.report.record import read_record
+from support.mixed_networks import VARIABLES, effect, mixed_network
+
+
+@pytest.fixture(scope="module")
+def dbn() -> DBN:
+    return mixed_network(covariance=True)
+
+
+@pytest.fixture(scope="module")
+def small() -> DBN:
+    nodes = [
+        Conditional(Kind("count"), ((1, 1),), 0.5, (effect((0.4,)),), 0.2),
+        Conditional(Kind("ordinal", ("no", "some", "bad")), ((1, 1),), (0.0, 1.0), (effect((0.6,)),)),
+    ]
+    return DBN.from_conditionals(nodes, ["visits", "pain"])
+
+
+@pytest.fixture(scope="module")
+def linear() -> DBN:
+    return DBN(np.zeros((2, 2)), np.array([[[0.5, 0.2], [0.0, 0.3]]]))
+
+
+def test_panels_are_the_effects_of_the_network(dbn):
+    panels = effect_panels(dbn, at_most=4)
+    assert len(panels) == 4
+    place = [VARIABLES.index(panel.effect.target) for panel in panels]
+    assert place == sorted(place)
+    two = effect_panels(dbn, at_most=2)
+    assert {(p.effect.source, p.effect.target) for p in two} == {("temp", "alarm"), ("temp", "temp")}
+    panel = next(p for p in panels if (p.effect.source, p.effect.target) == ("temp", "alarm"))
+    np.testing.assert_allclose(
+        panel.table["expected"], dbn.effect("temp", "alarm", 1).at(panel.table["value"].to_numpy())[:, 0]
+    )
+    with pytest.raises(ParameterError, match="at_most"):
+        effect_panels(dbn, at_most=0)
+
+
+def test_the_picture_has_a_panel_per_effect(dbn, linear):
+    ax = plot_effects(dbn, at_most=7)
+    assert len(ax.child_axes) == 7
+    titles = [inset.get_title(loc="left") for inset in ax.child_axes]
+    assert "temp → alarm, lag 1" in titles
+    assert "alarm → temp" in titles
+    assert "6 weaker not shown" in ax.texts[0].get_text()
+    panel = ax.child_axes[titles.index("temp → alarm, lag 1")]
+    (line,) = panel.lines
+    table = dbn.effect("temp", "alarm", 1).table()
+    np.testing.assert_allclose(line.get_ydata(), table["expected"])
+    with pytest.raises(ParameterError, match="plot_weights"):
+        plot_effects(linear)
+
+
+def test_forecasts_of_every_kind(dbn):
+    rows = dbn.simulate(30, 1, burn_in=20)
+    ahead = dbn.forecast(rows, 3, 0.9, random_state=0, n_paths=200)
+    for name in VARIABLES:
+        ax = plot_outlook(ahead, name, history=rows[name].tail(10))
+        assert name in ax.get_ylabel()
+    bars = plot_outlook(ahead, "visits").patches
+    low, high = ahead.lower["visits"].to_numpy(), ahead.upper["visits"].to_numpy()
+    np.testing.assert_allclose([bar.get_y() + 0.5 for bar in bars], low)
+    np.testing.assert_allclose([bar.get_y() + bar.get_height() - 0.5 for bar in bars], high)
+    shares = plot_outlook(ahead, "ward").patches
+    np.testing.assert_allclose([bar.get_height() for bar in shares[:3]], ahead.mean["ward=north"])
+    line = plot_outlook(ahead, "alarm").lines[-1]
+    np.testing.assert_allclose(line.get_ydata(), ahead.mean["alarm"])
+    with pytest.raises(
+        ParameterError, match="variable='nobody' is not in this forecast, which has temp, dose"
+    ):
+        plot_outlook(ahead, "nobody")
+
+
+def test_linear_forecasts_are_drawn_as_ever(linear):
+    ahead = linear.forecast(np.zeros((3, 2)), 2, 0.9)
+    assert plot_outlook(ahead, "x1").get_ylabel() == "x1"
+
+
+def test_graphs_mark_kinds(dbn, linear):
+    legend = plot_process_graph(dbn).get_legend()
+    words = [text.get_text() for text in legend.get_texts()]
+    assert words == ["continuous", "positive", "count", "binary", "ordinal", "categorical"]
+    assert plot_process_graph(linear).get_legend() is None
+
+
+def test_the_report_has_a_section(dbn, small):
+    text = render_report(small)
+    assert "Variables of other kinds" in text
+    assert "negative binomial (overdispersion 0.2)" in text
+    assert "log of the rate ratio of visits per level of pain" in text
+    assert "built-in method" not in text
+    kinds = {row["variable"]: row for row in kind_rows(dbn)}
+    assert kinds["ward"]["usual"].startswith("north ")
+    assert len(coefficient_rows(dbn)) == len(dbn.coefficients())
+
+
+def test_linear_networks_have_no_such_section(linear):
+    assert kind_rows(linear) == coefficient_rows(linear) == []
+    assert "Variables of other kinds" not in render_report(linear)
+
+
+def test_what_moves_after_a_step_is_in_the_page(small):
+    data = page_data(read_record(small, {}))
+    effects = data["networks"][0]["effects"]
+    assert [j for j, *_ in effects["1"]] == [0]
+    assert data["kinds"] == ["count", "ordinal"]
