@@ -126,8 +126,8 @@ _ROWS = (
         summary="counts, yes and no, levels and continuous values in one network",
         assumes="every variable depends on its causes by a generalised linear model of its kind (`kinds`); one network for "
         "all sites, and one level for all recordings",
-        reveals="its part of counts of levels in whole tens, of one sum of products of columns that stand for values, and of 4 "
-        "to 12 of gradients and curvatures of likelihoods",
+        reveals="its part of counts of levels in whole tens, of one sum of products of columns that stand for values, and of "
+        "4 to 12 of gradients and curvatures of likelihoods",
         rounds="5 to 14",
         gives="one network of distributions (`conditionals_`): coefficients with standard errors, probabilities, counts",
         citation="this package; docs/mixed.md",

@@ -15,7 +15,7 @@ from support.rig import Rig
 
 TASKS = {
     task
-    for name in ("oneshot", "changing", "fdbnl", "pfdbnl")
+    for name in ("oneshot", "changing", "mixed", "fdbnl", "pfdbnl")
     for task in (*METHODS[name].tasks, *METHODS[name].further_tasks)
 }
 POLICY = "\n".join(
@@ -49,6 +49,13 @@ def recording(kind, site, rng):
         x[rng.random(x.shape) < 0.03] = np.nan
     if kind == "few" and site == 1:
         x[50, 1] = np.nan
+    if kind.startswith("kinds"):
+        x[:, 1], x[:, 2] = x[:, 1] > 0, rng.poisson(np.exp(0.3 + 0.3 * np.clip(x[:, 2], -3, 3)))
+        x[:, 3] = np.digitize(x[:, 3], [-1.0, 0.5])
+        if kind == "kinds and rare levels":
+            x[:, 3] += (rng.random(N) < 0.02) * (x[:, 3] == 2)
+        if kind == "kinds and empty":
+            x[rng.random(x.shape) < 0.01] = np.nan
     if kind == "spikes":
         x[rng.random(x.shape) < 0.01] += 80.0
     return x
@@ -81,6 +88,10 @@ CASES = [
     ),
     *(("changing", {}, kind, {}) for kind in ("memory", "gains", "trend", "levels", "empty", "spikes")),
     ("changing", {"block_rows": 16, **AS_THEY_ARE}, "plain", {}),
+    ("mixed", {"kinds": {"x1": "binary", "x2": "count", "x3": {"ordinal": 3}}}, "kinds", {}),
+    ("mixed", {"kinds": {"x1": "binary", "x2": "count", "x3": {"categorical": 3}}}, "kinds and empty", {}),
+    ("mixed", {"kinds": {"x2": "count", "x3": {"categorical": 4}}}, "kinds and rare levels", {}),
+    ("mixed", {}, "plain", {}),
     ("fdbnl", QUICK, "gains", {}),
     ("fdbnl", {**QUICK, "schedule": "paper", "weighting": "sites"}, "empty", {}),
     ("fdbnl", {**QUICK, "n_lags": "auto"}, "trend", {}),

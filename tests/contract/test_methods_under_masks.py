@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import FDBNL, PFDBNL, ChangingDBN, OneShotDBN
+from feddbn import FDBNL, PFDBNL, ChangingDBN, MixedDBN, OneShotDBN
 from feddbn.data import read_sites
 from feddbn.errors import ProtocolError, UnitsWarning
 from feddbn.federation.programs.bootstrap import bootstrap_program
@@ -23,11 +23,24 @@ METHODS = {
     "PFDBNL": PFDBNL(mu=0.5, max_rounds=40),
     "OneShotDBN": OneShotDBN(),
     "ChangingDBN": ChangingDBN(),
+    "MixedDBN": MixedDBN(),
+    "MixedDBN with kinds": MixedDBN(kinds={"x1": "binary", "x3": {"categorical": 3}}),
 }
 
 
+def with_kinds(recordings):
+    """Two variables cut into levels."""
+    return [
+        frame.assign(x1=(frame["x1"] > 0) * 1.0, x3=np.digitize(frame["x3"], [-0.5, 0.5]) * 1.0)
+        for frame in recordings
+    ]
+
+
 def fitted(method, make):
-    federation = make({name: Site(name, data) for name, data in read_sites(MADE.sites).items()})
+    rows = MADE.sites
+    if getattr(method, "kinds", None):
+        rows = {name: with_kinds(recordings) for name, recordings in rows.items()}
+    federation = make({name: Site(name, data) for name, data in read_sites(rows).items()})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnitsWarning)
         return method.set_params(federation=federation).fit(None)

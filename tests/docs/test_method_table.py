@@ -96,15 +96,23 @@ def test_a_method_asks_for_the_tasks_of_its_row_and_no_others(name):
         METHODS[name].load()().fit(made.sites, observer=lambda task, answer: asked.add(task.name), **extra)
     # Only a study with noise asks for norms, and only one whose center is given for a summary; sites of one process are
     # compared by default and tell the shape of their noise, those of a study only if it says so.
-    # Blocks of rows are asked for by the one method that needs them, and owners allow them by name.
-    at_home = {"agreement", "residual-features", "block-moments"} & set(METHODS[name].further_tasks)
+    # Blocks of rows, and columns of kinds, are asked for by the one method that needs them, and owners allow them by name;
+    # steps of models only where a variable is no continuous one.
+    at_home = {"agreement", "residual-features", "block-moments", "mixed-moments"} & set(METHODS[name].further_tasks)
     assert asked == set(METHODS[name].tasks) - {"unit-norms", "summary"} | at_home
 
 
 def test_the_default_policy_allows_the_methods_of_studies_and_their_tasks():
     policy = SitePolicy()
-    assert [method.name for method in STUDY_METHODS] == ["oneshot", "changing", "fdbnl", "pfdbnl", "summary"]
-    assert policy.methods == ("OneShotDBN", "ChangingDBN", "FDBNL", "PFDBNL", "MomentSummary")
+    assert [method.name for method in STUDY_METHODS] == [
+        "oneshot",
+        "changing",
+        "mixed",
+        "fdbnl",
+        "pfdbnl",
+        "summary",
+    ]
+    assert policy.methods == ("OneShotDBN", "ChangingDBN", "MixedDBN", "FDBNL", "PFDBNL", "MomentSummary")
     assert set(policy.tasks) == {task for method in STUDY_METHODS for task in method.tasks}
     for method in STUDY_METHODS:
         policy.check_study(method.name, 3, True, None)

@@ -39,9 +39,9 @@ class RowTerms:
     gradient, information
         (m,) and (m, m), of theta.
     weight
-        (n,) what a row adds to the information about a linear predictor.
+        (n, k) how much each row decides about each linear predictor: the variance of what it predicts. Levels have one each.
     predictor
-        (n,) the largest linear predictor of each row in size.
+        (n, k) the linear predictors.
     dispersion
         Sums of (y - m)^2 - y and of m^2 for Poisson rows: their ratio tells how much wider than Poisson counts are.
     """
@@ -94,23 +94,28 @@ def _bounded(eta: FloatArray) -> FloatArray:
 
 
 def _logistic(y: FloatArray, Z: FloatArray, theta: FloatArray) -> RowTerms:
-    eta = _bounded(Z @ theta)
+    predictor = Z @ theta
+    eta = _bounded(predictor)
     p = expit(eta)
     weight = p * expit(-eta)
     value = float((y * eta - np.logaddexp(0.0, eta)).sum())
-    return RowTerms(value, Z.T @ (y - p), (Z * weight[:, None]).T @ Z, weight, eta)
+    return RowTerms(value, Z.T @ (y - p), (Z * weight[:, None]).T @ Z, weight[:, None], predictor[:, None])
 
 
 def _poisson(y: FloatArray, Z: FloatArray, theta: FloatArray) -> RowTerms:
-    eta = _bounded(Z @ theta)
+    predictor = Z @ theta
+    eta = _bounded(predictor)
     mean = np.exp(eta)
     value = float((y * eta - mean - gammaln(y + 1)).sum())
     spread = (float(((y - mean) ** 2 - y).sum()), float((mean**2).sum()))
-    return RowTerms(value, Z.T @ (y - mean), (Z * mean[:, None]).T @ Z, mean, eta, spread)
+    return RowTerms(
+        value, Z.T @ (y - mean), (Z * mean[:, None]).T @ Z, mean[:, None], predictor[:, None], spread
+    )
 
 
 def _negative_binomial(y: FloatArray, Z: FloatArray, theta: FloatArray) -> RowTerms:
-    eta = _bounded(Z @ theta[:-1])
+    predictor = Z @ theta[:-1]
+    eta = _bounded(predictor)
     mean, r = np.exp(eta), float(np.exp(-theta[-1]))
     both = r + mean
     value = gammaln(y + r) - gammaln(r) - gammaln(y + 1) - r * np.log1p(mean / r) + y * (eta - np.log(both))
@@ -123,13 +128,14 @@ def _negative_binomial(y: FloatArray, Z: FloatArray, theta: FloatArray) -> RowTe
     information[:-1, :-1] = (Z * (r * mean * (r + y) / both**2)[:, None]).T @ Z
     information[:-1, -1] = information[-1, :-1] = Z.T @ (r * mean * (y - mean) / both**2)
     information[-1, -1] = -(r * by_r + r * r * by_rr).sum()
-    return RowTerms(float(value.sum()), gradient, information, r * mean / both, eta)
+    weight = (r * mean / both)[:, None]
+    return RowTerms(float(value.sum()), gradient, information, weight, predictor[:, None])
 
 
 def _multinomial(y: FloatArray, X: FloatArray, theta: FloatArray, n_levels: int) -> RowTerms:
     Z, k = _with_one(X), n_levels - 1
-    eta = _bounded(Z @ theta.reshape(-1, k))
-    full = np.concatenate([np.zeros((len(eta), 1)), eta], axis=1)
+    predictor = np.concatenate([np.zeros((len(Z), 1)), Z @ theta.reshape(-1, k)], axis=1)
+    full = _bounded(predictor)
     top = full.max(axis=1, keepdims=True)
     log_p = full - top - np.log(np.exp(full - top).sum(axis=1, keepdims=True))
     seen = y.astype(np.int64)
@@ -143,9 +149,10 @@ def _multinomial(y: FloatArray, X: FloatArray, theta: FloatArray, n_levels: int)
             part = (Z * (p[:, a] * ((a == b) - p[:, b]))[:, None]).T @ Z
             information[:, a, :, b] = part
             information[:, b, :, a] = part
-    weight = 1.0 - (np.exp(log_p) ** 2).sum(axis=1)
-    largest = np.abs(eta).max(axis=1)
-    return RowTerms(value, gradient, information.reshape(theta.size, theta.size), weight, largest)
+    # The reference is a level like the others: rows decide about it, too.
+    every = np.exp(log_p)
+    square = information.reshape(theta.size, theta.size)
+    return RowTerms(value, gradient, square, every * (1.0 - every), predictor)
 
 
 def _cumulative(y: FloatArray, X: FloatArray, theta: FloatArray, n_levels: int) -> RowTerms:
@@ -169,6 +176,6 @@ def _cumulative(y: FloatArray, X: FloatArray, theta: FloatArray, n_levels: int) 
     gradient = Zs[0].T @ f[0] - Zs[1].T @ f[1]
     cross = (Zs[0] * mixed[:, None]).T @ Zs[1]
     information = -((Zs[0] * upper[:, None]).T @ Zs[0] + (Zs[1] * lower[:, None]).T @ Zs[1] + cross + cross.T)
-    weight = np.maximum(-(upper + lower + 2 * mixed), 0.0)
-    reach = np.abs(theta[:k]).max() + np.abs(slope)
-    return RowTerms(float(np.log(p).sum()), gradient, information, weight, reach)
+    predictor = theta[:k] - slope[:, None]
+    weight = expit(predictor) * expit(-predictor)
+    return RowTerms(float(np.log(p).sum()), gradient, information, weight, predictor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -68,26 +68,28 @@ class ModelSums:
 
     Attributes
     ----------
-    log_likelihood, gradient, information, dispersion
+    log_likelihood, gradient, information
         As in `RowTerms`.
+    dispersion
+        The same, or empty where nobody asks.
     """
 
     log_likelihood: float
     gradient: FloatArray
     information: FloatArray
-    dispersion: FloatArray = field(default_factory=lambda: np.zeros(2))
+    dispersion: FloatArray
 
     @classmethod
-    def empty(cls, m: int) -> ModelSums:
+    def empty(cls, m: int, is_poisson: bool) -> ModelSums:
         """Sums over no rows."""
-        return cls(0.0, np.zeros(m), np.zeros((m, m)))
+        return cls(0.0, np.zeros(m), np.zeros((m, m)), np.zeros(2 * is_poisson))
 
     def add(self, terms: RowTerms) -> None:
         """Add the terms of some rows."""
         self.log_likelihood += terms.log_likelihood
         self.gradient = self.gradient + terms.gradient
         self.information = self.information + terms.information
-        self.dispersion = self.dispersion + np.array(terms.dispersion)
+        self.dispersion = self.dispersion + np.array(terms.dispersion)[: len(self.dispersion)]
 
     def to_sums(self) -> FloatArray:
         """One vector that adds up."""
@@ -96,13 +98,15 @@ class ModelSums:
         )
 
     @staticmethod
-    def length(m: int) -> int:
+    def length(m: int, is_poisson: bool) -> int:
         """Length of `to_sums` for m parameters."""
-        return 1 + m + m * (m + 1) // 2 + 2
+        return 1 + m + m * (m + 1) // 2 + 2 * is_poisson
 
     @classmethod
-    def from_sums(cls, vector: FloatArray, m: int) -> ModelSums:
+    def from_sums(cls, vector: FloatArray, m: int, is_poisson: bool) -> ModelSums:
         """Inverse of `to_sums`."""
+        if len(vector) != cls.length(m, is_poisson):
+            raise ValueError(f"{len(vector)} sums do not belong to {m} parameters")
         triangle = m * (m + 1) // 2
         return cls(
             float(vector[0]),

@@ -3,8 +3,8 @@
     theta <- theta + I^-1 g      halved if the likelihood fell, bounded so that no step goes far
 
 Columns are standardised, so 1 is a natural size of a coefficient. Where a combination of columns tells values apart without
-an error, the likelihood has no maximum: it hardly rises any more while coefficients still grow. Such a model gets a ridge,
-that is a normal prior of standard deviation `SEPARATED_SD` on its slopes; all others have none.
+an error, the likelihood has no maximum: it hardly rises any more while coefficients still grow, or slopes pass `STEEPEST`.
+Such a model gets a ridge, that is a normal prior of standard deviation `SEPARATED_SD` on its slopes; all others have none.
 """
 
 from __future__ import annotations
@@ -14,11 +14,16 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.glm.models import ModelSums
 
-__all__ = ["SEPARATED_SD", "Climb"]
+__all__ = ["SEPARATED_SD", "STEEPEST", "Climb"]
 
 SEPARATED_SD = 2.5
 """Standard deviation of slopes, per standard deviation or level, where values are told apart without an error."""
-_CLOSE = 1e-10
+STEEPEST = 8.0
+"""No slope is steeper without a prior: from one standard deviation, or level, to the next the odds change 3000 times."""
+_CLOSE = 1e-8
+"""Expected rise of twice the likelihood below which one more step ends at the maximum, up to rounding."""
+_NEAR = 1e-2
+"""The same below which the likelihood at the maximum is known well enough to compare models."""
 _LONGEST_STEP = 3.0
 _FLAT, _STILL_MOVES, _FIRST_LOOK = 0.1, 0.3, 3
 _MOST_HALVINGS = 12
@@ -39,7 +44,7 @@ class Climb:
 
     def __init__(self, theta: FloatArray, is_slope: BoolArray, n_thresholds: int = 0) -> None:
         self.theta: FloatArray = np.asarray(theta, dtype=np.float64)
-        self.is_done = False
+        self.is_done = self.is_near = False
         self.has_ridge = False
         self.n_taken = 0
         self.log_likelihood = -np.inf
@@ -69,14 +74,15 @@ class Climb:
         step, decrement = self._newton(sums)
         moves = float(np.abs(step[self._is_slope]).max(initial=0.0))
         is_flat = decrement < _FLAT and moves > _STILL_MOVES and self.n_taken >= _FIRST_LOOK
-        if is_flat and not self.has_ridge:
+        is_steep = bool((np.abs((self.theta + self._bounded(step))[self._is_slope]) > STEEPEST).any())
+        if (is_flat or is_steep) and not self.has_ridge:
             self.has_ridge = True
             step, decrement = self._newton(sums)
             value = sums.log_likelihood - self._penalty(self.theta)
         self._best, self._halvings, self._from = value, 0, self.theta
         self.log_likelihood = sums.log_likelihood + (0.0 if self.has_ridge else decrement / 2)
         self.dispersion = sums.dispersion
-        self.is_done = decrement < _CLOSE
+        self.is_done, self.is_near = decrement < _CLOSE, decrement < _NEAR
         self._step = step if self.is_done else self._bounded(step)
         self.theta = self._from + self._step
 

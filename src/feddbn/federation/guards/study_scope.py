@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from feddbn.core.kinds import read_kinds
 from feddbn.core.statistics.cycles import MOST_CYCLES
 from feddbn.errors import SiteRefused
 from feddbn.federation.programs.pfdbnl.questions import MOST_PULLS
@@ -76,7 +75,7 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     wanted += blocks
     if "mixed-moments" in further:
         # Levels are counted where a variable has more than two of them.
-        has_more = any(kind.n_levels > 2 for kind in read_kinds(given.get("kinds"), study.variables))
+        has_more = any(kind.n_levels > 2 for kind in study.kinds.values())
         wanted += [task for task in further if task != "level-counts" or has_more]
     if study.goal == "confidence":
         return *wanted, "bootstrap-moments"

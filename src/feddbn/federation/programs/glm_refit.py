@@ -6,7 +6,7 @@ wider than that (score test against BIC's price of one parameter), a negative bi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,11 +41,11 @@ class Refit:
     Attributes
     ----------
     estimates
-        One for each model, in their order.
+        One for each model that was chosen.
     n_sums
         Number of sums.
     is_exact
-        Whether every model arrived.
+        Whether every one of them arrived.
     """
 
     estimates: tuple[NodeEstimate, ...]
@@ -59,6 +59,7 @@ def refit_program(
     models: Sequence[NodeModel],
     counts: Sequence[Sequence[float]],
     constant: BoolArray,
+    choose: Callable[[Sequence[NodeEstimate]], Sequence[int]] | None = None,
 ) -> ServerProgram[Refit]:
     """Fit models.
 
@@ -68,65 +69,102 @@ def refit_program(
         The known numbers of rows with each level of each variable.
     constant
         (d,) which variables do not vary: their largest likelihood lies at infinity, so they keep what moments say.
+    choose
+        Which models to keep, once all are near their largest likelihood; the others are not asked about any further.
     """
-    origin, scale = column_units(moments, design)
-    found: dict[int, NodeEstimate] = {}
-    asked = []
-    for k, model in enumerate(models):
-        if model.family == NORMAL:
-            found[k] = least_squares(model, design, moments)
-        elif constant[model.node]:
-            theta = starting_theta(model, design, moments, scale, counts[model.node])
-            unknown = np.zeros((len(theta), len(theta)))
-            dispersion = 0.0 if model.family == "poisson" else 1.0
-            found[k] = NodeEstimate(model, theta, unknown, dispersion, 0.0, len(theta))
-        else:
-            asked.append(k)
-    if not asked:
-        return Refit(tuple(found[k] for k in range(len(models))), 0, True)
-    now = {k: models[k] for k in asked}
-    climbs = {
-        k: _climb(model, design, starting_theta(model, design, moments, scale, counts[model.node]))
-        for k, model in now.items()
-    }
-    n_sums, widened = 0, False
-    while n_sums < MOST_STEPS and not all(climb.is_done for climb in climbs.values()):
-        question = GlmStepQuestion(
-            n_lags=design.n_lags,
-            variables=design.variables,
-            kinds=design.kinds,
-            models=tuple(model_text(now[k]) for k in asked),
-            theta=np.concatenate([climbs[k].theta for k in asked]),
-            origin=origin,
-            scale=scale,
+    climber = _Climber(moments, design, models, counts, constant)
+    yield from climber.ask(lambda climb: climb.is_near)
+    climber.widen()
+    yield from climber.ask(lambda climb: climb.is_near)
+    kept = range(len(models)) if choose is None else choose([climber.estimate(k) for k in range(len(models))])
+    climber.keep(kept)
+    yield from climber.ask(lambda climb: climb.is_done)
+    estimates = tuple(climber.estimate(k) for k in kept)
+    return Refit(estimates, climber.n_sums, all(climb.is_done for climb in climber.climbs.values()))
+
+
+class _Climber:
+    """All models on their way together."""
+
+    def __init__(
+        self,
+        moments: Moments,
+        design: Design,
+        models: Sequence[NodeModel],
+        counts: Sequence[Sequence[float]],
+        constant: BoolArray,
+    ) -> None:
+        self._moments, self._design = moments, design
+        self._origin, self._scale = column_units(moments, design)
+        self._settled: dict[int, NodeEstimate] = {}
+        self._models: dict[int, NodeModel] = {}
+        self.climbs: dict[int, Climb] = {}
+        self.n_sums = 0
+        for k, model in enumerate(models):
+            if model.family == NORMAL:
+                self._settled[k] = least_squares(model, design, moments)
+                continue
+            theta = starting_theta(model, design, moments, self._scale, counts[model.node])
+            if constant[model.node]:
+                unknown = np.zeros((len(theta), len(theta)))
+                dispersion = 0.0 if model.family == "poisson" else 1.0
+                self._settled[k] = NodeEstimate(model, theta, unknown, dispersion, 0.0, len(theta))
+                continue
+            self._models[k] = model
+            self.climbs[k] = self._climb(model, theta)
+
+    def _climb(self, model: NodeModel, theta: FloatArray) -> Climb:
+        kind = self._design.codings[model.node].kind
+        n_thresholds = kind.n_levels - 1 if kind.name == "ordinal" else 0
+        return Climb(theta, slopes_of(model, self._design), n_thresholds)
+
+    def ask(self, has_arrived: Callable[[Climb], bool]) -> ServerProgram[None]:
+        """Take steps until every model has arrived, or there are no more steps."""
+        places = {k: place for place, k in enumerate(self._models)}
+        while self.n_sums < MOST_STEPS:
+            on_the_way = [k for k, climb in self.climbs.items() if not has_arrived(climb)]
+            if not on_the_way:
+                return
+            question = GlmStepQuestion(
+                n_lags=self._design.n_lags,
+                variables=self._design.variables,
+                kinds=self._design.kinds,
+                models=tuple(model_text(model) for model in self._models.values()),
+                asked=tuple(places[k] for k in on_the_way),
+                theta=np.concatenate([self.climbs[k].theta for k in on_the_way]),
+                origin=self._origin,
+                scale=self._scale,
+            )
+            answer = yield Task(question, note={"step": float(self.n_sums)})
+            self.n_sums += 1
+            for k, sums in zip(on_the_way, question.from_sums(answer.value), strict=True):
+                self.climbs[k].take(sums)
+
+    def widen(self) -> None:
+        """Let counts be negative binomial where they are wider than Poisson ones."""
+        for k, model in self._models.items():
+            width = _width(self.climbs[k], self._moments.n) if model.family == "poisson" else 0.0
+            if width > 0:
+                self._models[k] = replace(model, family="negative-binomial")
+                self.climbs[k] = self._climb(self._models[k], np.append(self.climbs[k].theta, np.log(width)))
+
+    def keep(self, kept: Sequence[int]) -> None:
+        """Go on with these only; what a run fits stays listed."""
+        self.climbs = {k: climb for k, climb in self.climbs.items() if k in kept}
+
+    def estimate(self, k: int) -> NodeEstimate:
+        """What a model has come to."""
+        if k in self._settled:
+            return self._settled[k]
+        model, climb = self._models[k], self.climbs[k]
+        theta, covariance = in_code_units(
+            model, self._design, climb.theta, climb.covariance, self._origin, self._scale
         )
-        answer = yield Task(question, note={"step": float(n_sums)})
-        n_sums += 1
-        for k, sums in zip(asked, question.from_sums(answer.value), strict=True):
-            climbs[k].take(sums)
-        if not widened and all(climb.is_done for climb in climbs.values()):
-            widened = True
-            for k in asked:
-                width = _width(climbs[k], moments.n)
-                if now[k].family == "poisson" and width > 0:
-                    now[k] = replace(now[k], family="negative-binomial")
-                    climbs[k] = _climb(now[k], design, np.append(climbs[k].theta, np.log(width)))
-    for k, climb in climbs.items():
-        theta, covariance = in_code_units(now[k], design, climb.theta, climb.covariance, origin, scale)
         dispersion = {"poisson": 0.0, "negative-binomial": float(np.exp(climb.theta[-1]))}.get(
-            now[k].family, 1.0
+            model.family, 1.0
         )
-        found[k] = NodeEstimate(
-            now[k], theta, covariance, dispersion, climb.log_likelihood, len(climb.theta), climb.has_ridge
-        )
-    arrived = all(climb.is_done for climb in climbs.values())
-    return Refit(tuple(found[k] for k in range(len(models))), n_sums, arrived)
-
-
-def _climb(model: NodeModel, design: Design, theta: FloatArray) -> Climb:
-    kind = design.codings[model.node].kind
-    n_thresholds = kind.n_levels - 1 if kind.name == "ordinal" else 0
-    return Climb(theta, slopes_of(model, design), n_thresholds)
+        value, m = climb.log_likelihood, len(climb.theta)
+        return NodeEstimate(model, theta, covariance, dispersion, value, m, climb.has_ridge)
 
 
 def _width(climb: Climb, n: float) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import starmap
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from feddbn.core.glm.families import FAMILIES, RowTerms
 from feddbn.core.glm.models import ModelSums, NodeModel, model_rows
 from feddbn.core.orders.review import MOST_OPEN_OF_A_NODE
 from feddbn.federation.programs.mixed_moments import CodedQuestion
-from feddbn.federation.protocol.question import Constant, array, texts
+from feddbn.federation.protocol.question import Constant, array, texts, wholes
 from feddbn.federation.protocol.site import (
     Here,
     SiteData,
@@ -48,15 +49,17 @@ def model_text(model: NodeModel) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class GlmStepQuestion(CodedQuestion):
-    """Terms of models of nodes at `theta`, which holds the coefficients of one model after the other.
+    """Terms of some models of nodes at `theta`, which holds the coefficients of one after the other.
 
-    `origin` and `scale` (columns within a moment) standardise the columns of parents, at every lag.
+    `models` are all that a run fits, `asked` the places of those that have not arrived yet; `origin` and `scale` (columns
+    within a moment) standardise the columns of parents, at every lag.
     """
 
     name = "glm-step"
     purpose = "likelihood, gradient and information of models of variables given others, at coefficients of the server's"
 
     models: tuple[str, ...] = texts()
+    asked: tuple[int, ...] = wholes(0, 1_000_000)
     theta: FloatArray = array("m")
     origin: FloatArray = array("c")
     scale: FloatArray = array("c")
@@ -70,7 +73,10 @@ class GlmStepQuestion(CodedQuestion):
             )
         if not self.models:
             raise self.wrong("'models' must name at least one model")
-        nodes = [model.node for model in self.node_models]
+        is_rising = list(self.asked) == sorted(set(self.asked))
+        if not self.asked or not is_rising or self.asked[-1] >= len(self.models):
+            raise self.wrong("'asked' must be places of models, ascending")
+        nodes = [self._model(text).node for text in self.models]
         if len(set(self.models)) < len(nodes) or max(map(nodes.count, nodes)) > MOST_OF_A_NODE:
             raise self.wrong(f"'models' must be different, at most {MOST_OF_A_NODE} of a variable")
         if len(self.theta) != sum(self.lengths):
@@ -80,8 +86,8 @@ class GlmStepQuestion(CodedQuestion):
 
     @cached_property
     def node_models(self) -> tuple[NodeModel, ...]:
-        """The models; anything that is none is refused."""
-        return tuple(self._model(text) for text in self.models)
+        """The models that are asked about; anything that is none is refused."""
+        return tuple(self._model(self.models[k]) for k in self.asked)
 
     def _model(self, text: str) -> NodeModel:
         parts = text.split(":")
@@ -118,7 +124,7 @@ class GlmStepQuestion(CodedQuestion):
     @property
     def n_told(self) -> int:
         """How many numbers an answer has."""
-        return sum(map(ModelSums.length, self.lengths))
+        return sum(starmap(ModelSums.length, self.forms))
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -127,7 +133,7 @@ class GlmStepQuestion(CodedQuestion):
             *super().constants,
             Constant("units of columns of models", (self.origin, self.scale)),
             Constant("models of variables", self.models, MOST_MODEL_LISTS),
-            Constant("steps of models", (self.theta,), MOST_STEPS, self.n_told),
+            Constant("steps of models", (self.asked, self.theta), MOST_STEPS, self.n_told),
         )
 
     def to_sums(self, sums: Sequence[ModelSums]) -> FloatArray:
@@ -136,8 +142,13 @@ class GlmStepQuestion(CodedQuestion):
 
     def from_sums(self, vector: FloatArray) -> list[ModelSums]:
         """Inverse of `to_sums`."""
-        parts = np.split(vector, np.cumsum([ModelSums.length(m) for m in self.lengths])[:-1])
-        return [ModelSums.from_sums(part, m) for part, m in zip(parts, self.lengths, strict=True)]
+        parts = np.split(vector, np.cumsum(list(starmap(ModelSums.length, self.forms)))[:-1])
+        return [ModelSums.from_sums(part, *form) for part, form in zip(parts, self.forms, strict=True)]
+
+    @property
+    def forms(self) -> list[tuple[int, bool]]:
+        """How many coefficients each model has, and whether it is asked how wide counts are."""
+        return [(m, one.family == "poisson") for m, one in zip(self.lengths, self.node_models, strict=True)]
 
 
 def model_terms(data: SiteData, question: GlmStepQuestion) -> Iterator[list[RowTerms]]:
@@ -155,7 +166,7 @@ def model_terms(data: SiteData, question: GlmStepQuestion) -> Iterator[list[RowT
 
 def _answer(here: Here, question: GlmStepQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
-    total = [ModelSums.empty(m) for m in question.lengths]
+    total = [ModelSums.empty(*form) for form in question.forms]
     for terms in model_terms(here.data, question):
         for one, more in zip(total, terms, strict=True):
             one.add(more)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from feddbn.core.designs.coded import merged_kind
 from feddbn.core.designs.design import Design
 from feddbn.core.glm.families import family_of
 from feddbn.core.glm.models import NodeModel
+from feddbn.core.glm.standard import NodeEstimate
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.kinds import Kind
 from feddbn.core.orders.learn_groups import GroupLearned, learn_groups
@@ -98,17 +100,20 @@ def mixed_program(
     constant = np.array([not (spread[list(group)] > 0).all() for group in columns[:d]])
     review = Review(learned.network.support, learned.orientation if options.review else ())
     models = [NodeModel(j, parents, family_of(kinds[j]) or NORMAL) for j, parents in review.models]
-    refit = yield from refit_program(moments, design, models, _known_counts(levels), constant)
-    known = {(one.model.node, one.model.parents): one for one in refit.estimates}
-    if review.edges:
-        learned = _reviewed(learned, review.decide(lambda j, parents: known[j, parents].bic(moments.n)))
-    chosen = tuple(known[j, parents] for j, parents in enumerate(learned.network.parents))
+    places = {(model.node, model.parents): k for k, model in enumerate(models)}
+
+    def choose(estimates: Sequence[NodeEstimate]) -> list[int]:
+        nonlocal learned
+        if review.edges:
+            found = review.decide(lambda j, parents: estimates[places[j, parents]].bic(moments.n))
+            learned = _reviewed(learned, found)
+        return [places[j, parents] for j, parents in enumerate(learned.network.parents)]
+
+    counts = _known_counts(levels)
+    refit = yield from refit_program(moments, design, models, counts, constant, choose)
     merged = tuple(merged_kind(kind, coding) for kind, coding in zip(kinds, levels.codings, strict=True))
     n_sums = 1 + refit.n_sums + any(levels.counts)
-    refit = replace(refit, estimates=chosen)
-    return MixedOutcome(
-        merged, levels, moments, design, learned, refit, len(review.edges), constant, n_sums
-    )
+    return MixedOutcome(merged, levels, moments, design, learned, refit, len(review.edges), constant, n_sums)
 
 
 def _reviewed(learned: GroupLearned, found: Reviewed) -> GroupLearned:
@@ -120,7 +125,10 @@ def _reviewed(learned: GroupLearned, found: Reviewed) -> GroupLearned:
         if e is not before:
             both = min(float(probability[e.source, e.target] + probability[e.target, e.source]), 1.0)
             share = 1.0 / (1.0 + float(np.exp(-min(e.score_difference, 700.0) / 2)))
-            probability[e.source, e.target], probability[e.target, e.source] = both * share, both * (1 - share)
+            probability[e.source, e.target], probability[e.target, e.source] = (
+                both * share,
+                both * (1 - share),
+            )
     posterior = replace(learned.posterior, probability=probability)
     return replace(learned, network=network, orientation=found.orientation, posterior=posterior)
 

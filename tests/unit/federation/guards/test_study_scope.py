@@ -47,6 +47,8 @@ def study(method="oneshot", parameters=None, **more):
         ("changing", {}, {}, "survey spikes moments block-moments"),
         ("changing", PLAIN, {}, "survey moments block-moments"),
         ("changing", {"on_disagreement": "warn"}, {}, "survey spikes moments agreement block-moments"),
+        ("mixed", {"kinds": {"a": "count"}}, {}, "mixed-moments glm-step"),
+        ("mixed", {"kinds": {"a": {"ordinal": 3}}}, {}, "level-counts mixed-moments glm-step"),
         ("fdbnl", PLAIN, {}, "moments summary fdbnl-step"),
         (
             "fdbnl",

@@ -1,0 +1,132 @@
+"""Columns that stand for values of kinds: how they are written, made and summed."""
+
+import numpy as np
+import pytest
+
+from feddbn.core.designs.coded import Coding, coding_of, merged_kind, merged_levels, read_coding
+from feddbn.core.designs.design import Design
+from feddbn.core.designs.gram import gram_of
+from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.rows import design_rows
+from feddbn.core.kinds import Kind, encode_columns
+from feddbn.core.statistics.moments import Moments
+from feddbn.errors import DataError, ParameterError
+
+WARD = Kind("categorical", ("north", "south", "east", "west"))
+PAIN = Kind("ordinal", ("none", "some", "much", "worst"))
+
+
+class Held:
+    def __init__(self, *pieces):
+        self.name, self.pieces = "r", pieces
+
+    def blocks(self):
+        for k, piece in enumerate(self.pieces):
+            yield Block(piece, starts_segment=k == 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["count", "continuous", "binary:0,1", "categorical:0,1,1,2", "ordinal:0,0,1"]
+)
+def test_a_coding_is_what_its_text_says(text):
+    assert read_coding(text).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("counts", "kind 'counts' is not known"),
+        ("count:0,1", "have no meaning"),
+        ("categorical:0,2", "without gaps"),
+        ("categorical:0,x", "such as 'categorical:0,1,2'"),
+        ("categorical:0, 1", "must be written 'categorical:0,1'"),
+        ("ordinal:0,1,0", "must keep their order"),
+        ("categorical:0", "must be 2 to 50 different names"),
+        (3, "must be a short text"),
+        ("binary:" + "0,1," * 400, "must be a short text"),
+    ],
+)
+def test_what_is_no_coding_is_refused(text, why):
+    with pytest.raises(ParameterError, match=why):
+        read_coding(text)
+
+
+def test_levels_that_count_as_one_are_one():
+    coding = Coding("categorical", (0, 1, 1, 2))
+    values = np.array([0.0, 1.0, 2.0, 3.0, np.nan])
+    np.testing.assert_array_equal(coding.values(values, "ward"), [0, 1, 1, 2, np.nan])
+    np.testing.assert_array_equal(
+        coding.encode(values, "ward"), [[0, 0], [1, 0], [1, 0], [0, 1], [np.nan, np.nan]]
+    )
+    assert merged_kind(WARD, coding).levels == ("north", "south, east", "west")
+    assert merged_kind(Kind("count"), coding_of(Kind("count"))) == Kind("count")
+
+
+@pytest.mark.parametrize(
+    ("coding", "value", "why"),
+    [
+        ("count", -1.0, "variable 'v' has the value -1, which is not a count value"),
+        ("count", 0.5, "has the value 0.5"),
+        ("positive", 0.0, "which is not a positive value"),
+        ("categorical:0,1,1", 3.0, "has the value 3, which is not a level from 0 to 2"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_by_name(coding, value, why):
+    with pytest.raises(DataError, match=why):
+        read_coding(coding).encode(np.array([1.0, value]), "v")
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts", "groups"),
+    [
+        (WARD, (100, 50, 30, 20), (0, 1, 2, 3)),
+        # Two rare ones together are frequent enough, each of them is not.
+        (WARD, (100, 5, 50, 5), (0, 1, 2, 1)),
+        # One that is rare alone counts as the most frequent.
+        (WARD, (100, 0, 50, 40), (0, 0, 1, 2)),
+        # Two levels stay, whatever happens.
+        (WARD, (100, 0, 0, 0), (0, 1, 0, 0)),
+        (WARD, (0, 0, 0, 100), (0, 1, 1, 1)),
+        (PAIN, (100, 50, 30, 0), (0, 1, 2, 2)),
+        (PAIN, (0, 50, 30, 20), (0, 0, 1, 2)),
+        (PAIN, (60, 0, 30, 40), (0, 1, 1, 2)),
+        (PAIN, (100, 0, 0, 0), (0, 1, 1, 1)),
+        (Kind("binary"), (), (0, 1)),
+        (Kind("count"), (), ()),
+    ],
+)
+def test_rare_levels_are_put_together(kind, counts, groups):
+    assert merged_levels(kind, counts, 10).groups == groups
+
+
+def test_rows_of_a_design_are_the_encoded_values_at_each_lag_in_any_blocks():
+    rng = np.random.default_rng(0)
+    kinds = (Kind(), Kind("count"), WARD)
+    x = np.c_[rng.normal(size=50), rng.poisson(2.0, 50), rng.integers(0, 4, 50)]
+    design = Design.coded(("a", "b", "c"), 2, [coding_of(kind).text for kind in kinds])
+    assert design.q == 3 * 5
+    assert [group.columns for group in design.groups][:4] == [(0,), (1,), (2, 3, 4), (5,)]
+    code = encode_columns(x, kinds)
+    expected = np.concatenate([code[2:], code[1:-1], code[:-2]], axis=1)
+    for cut in (50, 1, 17):
+        recording = Held(x[:cut], x[cut:])
+        rows = np.concatenate([chunk.values for chunk in design_rows(design, recording.blocks())])
+        np.testing.assert_array_equal(rows, expected)
+        moments, direct = gram_of(design, [recording]).moments, Moments.of_rows(expected)
+        np.testing.assert_allclose(moments.scatter, direct.scatter, atol=1e-10)
+        np.testing.assert_allclose(moments.mean, direct.mean, atol=1e-12)
+
+
+def test_a_design_of_kinds_travels_and_others_keep_their_digest():
+    design = Design.coded(("a", "b"), 1, ["count", "binary:0,1"])
+    assert Design.from_dict(design.to_dict()) == design
+    assert "kinds" not in Design.linear(("a", "b"), 1).to_dict()
+    assert design.digest != Design.coded(("a", "b"), 1, ["count", "count"]).digest
+
+
+@pytest.mark.parametrize(
+    ("kinds", "why"), [(["count"], "has 1 entries for 2 variables"), (["count", "no"], "'no' is not known")]
+)
+def test_a_design_needs_a_kind_for_each_variable(kinds, why):
+    with pytest.raises(ParameterError, match=why):
+        Design.coded(("a", "b"), 1, kinds)

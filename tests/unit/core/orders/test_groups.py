@@ -1,0 +1,113 @@
+"""Regressions of several columns on several: determinants of residual covariances, made directly and by updates."""
+
+import numpy as np
+import pytest
+
+from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.orders.groups import GroupRegressions, group_subset_fits
+from feddbn.core.orders.learn_groups import edge_prices, learn_groups
+from feddbn.core.orders.parents import ParentRegressions
+from feddbn.core.statistics.moments import Moments
+
+COLUMNS = [(0,), (1, 2), (3,), (4,), (5, 6), (7,)]
+"""Three variables, the second with two columns, now and a moment before."""
+
+
+def made(seed=0, n=400):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 8))
+    x[:, 1] += 0.8 * x[:, 0] - 0.5 * x[:, 4]
+    x[:, 2] -= 0.6 * x[:, 0]
+    x[:, 3] += 0.7 * x[:, 1] + 0.4 * x[:, 6]
+    return Moments.of_rows(x * np.arange(1, 9)), x
+
+
+def determinant(x, node, parents):
+    """Of the residual covariance of a node's columns, over that without parents; by least squares."""
+    y = x[:, COLUMNS[node]] - x[:, COLUMNS[node]].mean(axis=0)
+    X = np.concatenate([np.ones((len(x), 1)), *(x[:, COLUMNS[m]] for m in parents)], axis=1)
+    rest = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
+    return np.linalg.det(rest.T @ rest) / np.linalg.det(y.T @ y)
+
+
+@pytest.mark.parametrize(("node", "parents"), [(0, ()), (1, ()), (1, (0, 3)), (2, (1, 4)), (0, (1, 2, 5))])
+def test_fits_are_determinants_of_least_squares(node, parents):
+    moments, x = made()
+    regressions = GroupRegressions(moments.scatter, moments.n, 3, COLUMNS)
+    fit = regressions.fit(node, parents)
+    assert fit.rss == pytest.approx(determinant(x, node, parents), rel=1e-9)
+    for m in range(6):
+        if m != node and m not in parents:
+            joined = determinant(x, node, (*parents, m))
+            assert fit.gain[m] == pytest.approx(fit.rss - joined, rel=1e-7, abs=1e-12)
+    for m, loss in zip(parents, fit.loss, strict=True):
+        rest = tuple(k for k in parents if k != m)
+        assert loss == pytest.approx(determinant(x, node, rest) - fit.rss, rel=1e-7)
+    assert fit.gain[node] == 0
+    assert not fit.gain[list(parents)].any()
+
+
+def test_all_subsets_by_sweeps_are_the_fits_one_by_one():
+    moments, _ = made()
+    regressions = GroupRegressions(moments.scatter, moments.n, 3, COLUMNS)
+    parents = [0, 2, 3, 4]
+    found = group_subset_fits(regressions, parents, 1)
+    for mask in range(16):
+        chosen = tuple(m for b, m in enumerate(parents) if mask >> b & 1)
+        assert found[mask] == pytest.approx(regressions.fit(1, chosen).rss, rel=1e-9)
+
+
+def test_single_columns_are_the_usual_regressions():
+    moments, _ = made()
+    groups = GroupRegressions(moments.scatter, moments.n, 4, [(k,) for k in range(8)])
+    usual = ParentRegressions(moments.scatter, moments.n, 4)
+    for node, parents in ((0, ()), (1, (0, 4)), (3, (1, 2, 6))):
+        one, other = groups.fit(node, parents), usual.fit(node, parents)
+        assert one.rss == pytest.approx(other.rss, rel=1e-10)
+        np.testing.assert_allclose(one.gain, other.gain, atol=1e-12)
+        np.testing.assert_allclose(one.loss, other.loss, atol=1e-12)
+
+
+def test_a_copy_of_a_parent_adds_nothing_and_constants_have_no_edges():
+    moments, x = made()
+    x = np.c_[x[:, :7], x[:, 4] * 2 + 1]
+    x[:, 3] = 5.0
+    moments = Moments.of_rows(x)
+    regressions = GroupRegressions(moments.scatter, moments.n, 3, COLUMNS)
+    assert regressions.fit(1, (3,)).gain[5] == 0
+    assert regressions.fit(1, (3, 5)).rss == pytest.approx(regressions.fit(1, (3,)).rss)
+    assert not regressions.fit(2, ()).gain.any()
+    assert regressions.fit(0, ()).gain[2] == 0
+
+
+def test_an_edge_between_groups_costs_the_same_both_ways():
+    moments, _ = made()
+    regressions = GroupRegressions(moments.scatter, moments.n, 3, COLUMNS)
+    price = edge_prices(regressions, 1.0)
+    np.testing.assert_allclose(price[:3], price[:3].T)
+    assert price[1, 1] - price[0, 0] == pytest.approx(3 * np.log(moments.n))
+    both = [np.log(regressions.fit(j, (i,)).rss) for i, j in ((0, 1), (1, 0))]
+    assert both[0] == pytest.approx(both[1], rel=1e-9)
+
+
+def test_a_network_of_groups_is_found_with_its_open_edges():
+    rng = np.random.default_rng(3)
+    moments, _ = made(3, 2000)
+    learned = learn_groups(moments, 3, 1, COLUMNS, EdgeConstraints.none(3, 1), rng)
+    support = np.zeros((6, 3), dtype=bool)
+    support[0, 1] = support[3, 1] = support[1, 2] = support[4, 2] = True
+    np.testing.assert_array_equal(learned.network.support, support)
+    assert {(e.source, e.target): e.oriented for e in learned.orientation} == {(0, 1): True, (1, 2): True}
+    assert (learned.posterior.probability[support] > 0.9).all()
+    assert learned.posterior.probability[~support].max() < 0.2
+
+
+def test_what_is_forbidden_or_required_is_so():
+    moments, _ = made()
+    names = ("a", "b", "c")
+    limits = EdgeConstraints.from_edges(names, 1, [("a", "b", 0), ("b", "a", 0)], [("c", "a", 1)])
+    learned = learn_groups(moments, 3, 1, COLUMNS, limits, np.random.default_rng(0))
+    support = learned.network.support
+    assert not support[0, 1]
+    assert not support[1, 0]
+    assert support[5, 0]
