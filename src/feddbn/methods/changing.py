@@ -12,15 +12,18 @@ from feddbn.core.changes.learn import ChangeOptions
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions
-from feddbn.data import SiteData
+from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.block_moments import is_block_length
 from feddbn.federation.programs.changing import changing_program
 from feddbn.federation.programs.oneshot import OneShotOptions
+from feddbn.federation.programs.wishes import Wishes
+from feddbn.federation.protocol.block_wish import BlockWish
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
+from feddbn.methods.changing_blocks import first_block
 from feddbn.methods.changing_report import report_changes
-from feddbn.methods.parameters import Rule, a_federation, edges, nothing, number, whole, word
+from feddbn.methods.parameters import Rule, a_federation, edges, flag, nothing, number, whole, word
+from feddbn.methods.residuals import ResidualSummary, are_looked_at, say_residuals
 from feddbn.methods.treated import TREATMENT_RULES, wishes_of
 from feddbn.model.dbn import DBN
 
@@ -33,17 +36,19 @@ class ChangingDBN(DBNEstimator):
     minimise over cuts, orders and differences    sum_j sum_r n_r log(RSS_r / n_r) + prices
 
     Every weight is the same in all segments unless the evidence is for a difference; r are runs of segments with one
-    noise variance of node j. A row's time is its place in its recording: all sites change at the same row. See
-    docs/changing.md.
+    noise variance of node j. A row's time is its place in its recording, its date or a label: all sites change at the
+    same time. See docs/changing.md.
 
     Parameters
     ----------
     n_lags
         Number of lags.
-    block_rows
-        Rows of a recording in a block, a power of two (so that no two studies differ by a few rows), or "auto": about 24
-        blocks, fewer where sites of a given `federation` would have too few rows in a block to tell them. Changes are
-        found to within a block.
+    blocks
+        How time is cut into blocks; changes are found to within one. A number of rows of a recording, a power of two (so
+        that no two studies differ by a few rows); "auto": about 24 blocks of rows, fewer where sites of a given
+        `federation` would have too few rows in a block to tell them; "year", "month", "week", "day", "hour" or "minute" of
+        the rows' times (UTC where these have a time zone), with a `federation` with the first one, such as
+        "month from 2024-01"; or "column:NAME", a column of whole numbers 0, 1, ... that is no variable.
     max_changes
         Most changes that are looked for.
     noise_variance
@@ -62,6 +67,9 @@ class ChangingDBN(DBNEstimator):
         "drop": rows with an empty cell are left out.
     on_disagreement
         "exclude", "warn" or "ignore": what is done about a site that does not fit the others.
+    check_residuals
+        Ask for one more sum, which tells whether residuals contradict the model (`residuals_`, `warnings_`); the networks
+        stay as they are. "auto": yes, unless rows are used as they are or sites do not answer such questions.
     random_state
         Seed of the search.
     federation
@@ -70,7 +78,8 @@ class ChangingDBN(DBNEstimator):
     Attributes
     ----------
     segments_
-        DataFrame start, stop, rows: first row and the row after the last, in a recording; rows over all sites.
+        DataFrame start, stop, rows: first row and the row after the last, in a recording, or the labels or dates of these
+        blocks; rows over all sites.
     dbns_by_segment_
         One network per segment, in time order.
     dbn_, W_, A_
@@ -83,7 +92,9 @@ class ChangingDBN(DBNEstimator):
     change_scores_
         Total score for 0, 1, 2, ... changes, less that for none; the lowest is taken.
     block_rows_, n_blocks_
-        Length and number of the blocks.
+        Rows of a recording in a block (0 with a calendar or a column), and number of the blocks.
+    residuals_
+        What residuals say about the model (`methods.residuals.ResidualSummary`); None if they were not looked at.
     order_
         The variables, causes first, in all segments.
     noise_variance_
@@ -100,10 +111,13 @@ class ChangingDBN(DBNEstimator):
     changes_: pd.DataFrame
     variance_changes_: pd.DataFrame
     dbns_by_segment_: list[DBN]
+    residuals_: ResidualSummary | None
 
     rules: ClassVar[Mapping[str, Rule]] = {
         "n_lags": whole(0),
-        "block_rows": whole(1) | word("auto"),
+        "blocks": Rule(
+            lambda value: isinstance(value, (int, str, Mapping, np.integer)), ("a way to cut time",)
+        ),
         "max_changes": whole(0),
         "noise_variance": word("auto", "equal", "free"),
         "penalty": number(above=0),
@@ -117,6 +131,7 @@ class ChangingDBN(DBNEstimator):
         "spikes": TREATMENT_RULES["spikes"],
         "missing": word("drop"),
         "on_disagreement": word("exclude", "warn", "ignore"),
+        "check_residuals": flag() | word("auto"),
         "random_state": whole(0) | nothing(),
         "federation": a_federation(),
     }
@@ -125,7 +140,7 @@ class ChangingDBN(DBNEstimator):
         self,
         n_lags: int = 1,
         *,
-        block_rows: int | str = "auto",
+        blocks: int | str | Mapping[str, str] = "auto",
         max_changes: int = 5,
         noise_variance: str = "auto",
         penalty: float = 2.0,
@@ -139,11 +154,12 @@ class ChangingDBN(DBNEstimator):
         spikes: str = "auto",
         missing: str = "drop",
         on_disagreement: str = "exclude",
+        check_residuals: bool | str = "auto",
         random_state: int | None = 0,
         federation: Federation | None = None,
     ) -> None:
         self.n_lags = n_lags
-        self.block_rows = block_rows
+        self.blocks = blocks
         self.max_changes = max_changes
         self.noise_variance = noise_variance
         self.penalty = penalty
@@ -157,17 +173,23 @@ class ChangingDBN(DBNEstimator):
         self.spikes = spikes
         self.missing = missing
         self.on_disagreement = on_disagreement
+        self.check_residuals = check_residuals
         self.random_state = random_state
         self.federation = federation
 
     def check_parameters(self) -> None:
         """Refuse arguments that cannot be."""
         super().check_parameters()
-        if not isinstance(self.block_rows, str) and not is_block_length(int(self.block_rows)):
-            near = 2 ** round(float(np.log2(self.block_rows)))
+        BlockWish.of(self.blocks)
+
+    def _label_column(self, label: str | None) -> str | None:
+        wish = BlockWish.of(self.blocks)
+        needed = {"calendar": ROW_TIMES, "column": wish.column}.get(wish.kind, label)
+        if label not in (None, needed):
             raise ParameterError(
-                f"block_rows={self.block_rows} must be a power of two, for example {near}, or 'auto'."
+                f"label={label!r} must be left out, or be the column of blocks={self.blocks!r}."
             )
+        return needed
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
@@ -186,10 +208,14 @@ class ChangingDBN(DBNEstimator):
         changes = ChangeOptions(
             int(self.max_changes), criterion, kind, change_price=float(self.change_penalty)
         )
-        size = None if isinstance(self.block_rows, str) else int(self.block_rows)
+        wish = first_block(BlockWish.of(self.blocks), sites)
         rng = np.random.default_rng(self.random_state)
         # In one process nobody has to be asked whether a block of few rows may be told.
         n_sites = None if sites is not None else len(federation.sites)
-        program = changing_program(self._variables, constraints, options, changes, size, n_sites, rng)
+        checks = are_looked_at(self, federation, by_default=not Wishes.of(self).is_settled)
+        program = changing_program(
+            self._variables, constraints, options, changes, wish, n_sites, rng, checks=checks
+        )
         outcome, _ = self._run(program, federation, observer)
         report_changes(self, outcome, constraints, criterion)
+        say_residuals(self, outcome.report)

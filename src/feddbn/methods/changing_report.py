@@ -45,7 +45,7 @@ def report_changes(
         estimator.noise_variance_ = "free"
     estimator.dbns_by_segment_ = networks
     estimator._set_network(networks[-1], networks[-1])
-    estimator.block_rows_, estimator.n_blocks_ = outcome.block_rows, len(outcome.blocks)
+    estimator.block_rows_, estimator.n_blocks_ = outcome.blocks.rows, outcome.blocks.n
     estimator.segments_ = _segments(outcome)
     estimator.changes_ = _changes(outcome, names, constraints, criterion)
     estimator.variance_changes_ = _variance_changes(outcome, networks, names, constraints, criterion)
@@ -68,16 +68,10 @@ def _constant(outcome: OneShotOutcome, names: tuple[str, ...]) -> DBN:
 
 
 def _network(found: Changing, s: int, mean: FloatArray, names: tuple[str, ...]) -> DBN:
-    """The network of a segment in the units of the data."""
-    d, grams = len(names), found.grams
-    q = len(grams.scale)
-    level = grams.origin + np.tile(mean, q // d)
-    C, constant, variances = np.zeros((q, d)), np.zeros(d), np.zeros(d)
-    for j, node in enumerate(found.nodes):
-        C[:, j] = node.weights[s, :-1] * grams.scale[j] / grams.scale
-        constant[j] = node.weights[s, -1] * grams.scale[j]
-        variances[j] = node.variances[s] * grams.scale[j] ** 2
-    intercept = level[:d] + constant - level @ C
+    """The network of a segment in the units of the data; `mean` was taken off recordings."""
+    C, intercept, variances = found.network(s)
+    d = len(names)
+    intercept = intercept + mean - np.tile(mean, len(C) // d) @ C
     support = C != 0
     loose = support[:d] & ~compelled_edges(support)
     is_open = [(names[i], names[j]) for i, j in np.argwhere(loose)]
@@ -85,12 +79,11 @@ def _network(found: Changing, s: int, mean: FloatArray, names: tuple[str, ...]) 
 
 
 def _segments(outcome: ChangingOutcome) -> pd.DataFrame:
-    edges = [0, *outcome.changing.cuts, len(outcome.blocks)]
-    starts = [edge * outcome.block_rows for edge in edges[:-1]]
+    starts = [outcome.blocks.start(block) for block in (0, *outcome.changing.cuts)]
     return pd.DataFrame(
         {
             "start": starts,
-            "stop": [*starts[1:], max(round(outcome.length), starts[-1] + 1)],
+            "stop": [*starts[1:], outcome.blocks.stop],
             "rows": [round(float(n)) for n in outcome.changing.grams.n],
         }
     )
@@ -111,7 +104,7 @@ def _changes(
                 unit = found.grams.scale[j] / found.grams.scale[m]
                 before, after = (float(node.weights[k, m] * unit) for k in (s - 1, s))
                 loss = fit_without(found, j, m, s, constraints, criterion).score - node.score
-                start = cut * outcome.block_rows
+                start = outcome.blocks.start(cut)
                 rows.append((names[m % d], names[j], m // d, start, before, after, _probability(loss)))
     return pd.DataFrame(rows, columns=list(CHANGES))
 
@@ -126,7 +119,7 @@ def _variance_changes(
     found, rows = outcome.changing, []
     price = criterion.c * float(np.log(found.grams.n.sum()))
     for s, cut in enumerate(found.cuts, start=1):
-        start = cut * outcome.block_rows
+        start = outcome.blocks.start(cut)
         for j, node in enumerate(found.nodes):
             if s in node.variance_cuts:
                 before, after = (float(network.noise_variances[j]) for network in networks[s - 1 : s + 1])
@@ -159,28 +152,38 @@ def _one_variance(found: Changing, j: int, s: int) -> float:
 
 
 def _sentences(outcome: ChangingOutcome, changes: pd.DataFrame) -> list[str]:
-    found, told = outcome.changing, []
+    found, blocks, told = outcome.changing, outcome.blocks, []
     if found.cuts:
-        rows = ", ".join(str(cut * outcome.block_rows) for cut in found.cuts)
         what = (
             f"{len(changes)} edges differ between neighbouring segments"
             if len(changes)
             else "no edge differs, only levels or noise variances"
         )
         told.append(
-            f"the network changes at row{'s' if len(found.cuts) > 1 else ''} {rows} of the recordings, give or take "
-            f"{outcome.block_rows} rows; {what} (`changes_`, `variance_changes_`). `dbn_`, and so every forecast and effect, "
-            "is that of the last segment; `dbns_by_segment_` has the others."
+            f"the network changes at {_places(outcome)}; {what} (`changes_`, `variance_changes_`). `dbn_`, and so every "
+            "forecast and effect, is that of the last segment; `dbns_by_segment_` has the others."
         )
     if not outcome.could_change:
         told.append(
             "there are too few rows for two segments, so one network was learned for all of them; use longer recordings or "
             "more sites."
         )
-    counts = np.array([block.n for block in outcome.blocks])
-    if len(counts) > 1 and counts[-1] > _LONG_LAST * np.median(counts[:-1]):
+    counts = np.array([block.n for block in outcome.moments_by_block])
+    if blocks.rows and len(counts) > 1 and counts[-1] > _LONG_LAST * np.median(counts[:-1]):
         told.append(
             f"the last block has {counts[-1]:.0f} rows, the others about {np.median(counts[:-1]):.0f}, since recordings have "
             "different lengths or gaps; changes late in the longest recordings cannot be seen."
         )
     return told
+
+
+def _places(outcome: ChangingOutcome) -> str:
+    """Where the changes are, in words."""
+    blocks, cuts = outcome.blocks, outcome.changing.cuts
+    names = ", ".join(str(blocks.start(cut)) for cut in cuts)
+    many = "s" if len(cuts) > 1 else ""
+    if blocks.rows:
+        return f"row{many} {names} of the recordings, give or take {blocks.rows} rows"
+    if blocks.wish.kind == "calendar":
+        return f"{names}, give or take a {blocks.wish.period}"
+    return f"block{many} {names} of column {blocks.wish.column!r}"

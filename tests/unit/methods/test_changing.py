@@ -133,6 +133,7 @@ def test_rows_as_they_are_cost_three_sums():
     assert len(fit.segments_) == 2
 
 
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
 def test_constraints_hold_in_every_segment():
     fit = ChangingDBN(forbidden_edges=[("x2", "x3", 1)], required_edges=[("x3", "x2", 1)]).fit(
         sites(network(), changed())
@@ -144,10 +145,10 @@ def test_constraints_hold_in_every_segment():
 
 def test_blocks_that_cannot_be_get_a_sentence():
     data = sites(network(), changed(), n_sites=2)
-    with pytest.raises(ParameterError, match=r"block_rows=2 makes 150 blocks .* use 8 or more, or 'auto'"):
-        ChangingDBN(block_rows=2).fit(data)
-    with pytest.raises(DataError, match="block_rows=256 is more than half of a recording"):
-        ChangingDBN(block_rows=256).fit(data)
+    with pytest.raises(ParameterError, match=r"blocks=2 makes 150 blocks .* use 8 or more, or 'auto'"):
+        ChangingDBN(blocks=2).fit(data)
+    with pytest.raises(DataError, match="blocks=256 is more than half of a recording"):
+        ChangingDBN(blocks=256).fit(data)
 
 
 def test_few_rows_are_one_network_and_said():
@@ -173,3 +174,29 @@ def test_a_federation_that_does_not_answer_blocks_is_told_so():
         ParameterError, match="needs the task 'block-moments', which this federation does not answer"
     ):
         ChangingDBN(federation=Noisy(held)).fit(None)
+
+
+def test_residuals_of_a_network_that_changes_say_what_contradicts_it(fit):
+    assert fit.residuals_.violations == ()
+    assert fit.residuals_.n_rows == fit.n_samples_
+    data = sites(network(), changed())
+    curved = {name: rows.copy() for name, rows in data.items()}
+    for rows in curved.values():
+        rows[:, 2] += 0.5 * rows[:, 0] ** 2
+    with pytest.warns(feddbn.errors.ResidualsWarning, match="squares or cubes"):
+        found = ChangingDBN().fit(curved)
+    assert len(found.segments_) == 2
+    assert "curvature" in found.residuals_.violations
+    late = {name: rows.copy() for name, rows in data.items()}
+    for rows in late.values():
+        # An effect at lag 2, where the network has one lag.
+        rows[2:, 3] += 0.6 * rows[:-2, 1]
+    with pytest.warns(feddbn.errors.ResidualsWarning, match="residuals"):
+        assert "memory" in ChangingDBN().fit(late).residuals_.violations
+    assert ChangingDBN(check_residuals=False).fit(data).residuals_ is None
+
+
+def test_without_lags_residuals_are_looked_at_with_one():
+    rng = np.random.default_rng(0)
+    data = {f"s{k}": rng.normal(size=(200, 3)) for k in range(3)}
+    assert ChangingDBN(n_lags=0).fit(data).residuals_.violations == ()

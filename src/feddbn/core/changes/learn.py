@@ -90,6 +90,16 @@ class Changing:
     score: float
     scores: tuple[float, ...] = ()
 
+    def network(self, s: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(q, d) weights, (d,) intercepts and (d,) noise variances of a segment, in the units of the rows."""
+        grams, d = self.grams, len(self.nodes)
+        C, constant, variances = np.zeros((len(grams.scale), d)), np.zeros(d), np.zeros(d)
+        for j, node in enumerate(self.nodes):
+            C[:, j] = node.weights[s, :-1] * grams.scale[j] / grams.scale
+            constant[j] = node.weights[s, -1] * grams.scale[j]
+            variances[j] = node.variances[s] * grams.scale[j] ** 2
+        return C, grams.origin[:d] + constant - grams.origin @ C, variances
+
 
 def merged(blocks: Sequence[Moments]) -> Moments:
     """The moments of several blocks together."""

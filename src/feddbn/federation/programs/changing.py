@@ -2,6 +2,7 @@
 
     as every method begins    what has to be done to the rows, and their moments
     ``block-moments``         the same of consecutive blocks of rows
+    ``block-checks``          what the residuals say, each row's by the network of its segment
 
 Where nothing changes, the network is the one that OneShotDBN learns from the same moments.
 """
@@ -14,13 +15,12 @@ import numpy as np
 
 from feddbn.core.changes.learn import ChangeOptions, Changing, learn_changes
 from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.block_moments import (
-    MOST_TIME_BLOCKS,
-    BlockMomentsQuestion,
-    block_moments_program,
-)
+from feddbn.federation.programs.block_checks import SegmentNetwork, block_checks_program
+from feddbn.federation.programs.block_moments import BlockMomentsQuestion, block_moments_program
+from feddbn.federation.programs.network_checks import ResidualReport
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
@@ -30,10 +30,11 @@ from feddbn.federation.programs.oneshot import (
 )
 from feddbn.federation.programs.survey import survey_program
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
+from feddbn.federation.protocol.block_wish import MOST_TIME_BLOCKS, BlockWish
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram
 
-__all__ = ["USUAL_BLOCKS", "ChangingOutcome", "changing_program"]
+__all__ = ["USUAL_BLOCKS", "ChangingOutcome", "TimeBlocks", "changing_program"]
 
 USUAL_BLOCKS = 24
 """About so many blocks, 17 to 34, are made where their length is left to the data."""
@@ -46,6 +47,44 @@ _SHORTEST_ROWS = 4.0
 
 
 @dataclass(frozen=True)
+class TimeBlocks:
+    """Which blocks there are, and how their beginnings are called.
+
+    Attributes
+    ----------
+    wish
+        How time is cut.
+    n
+        Number of blocks.
+    rows
+        Rows of a recording in a block; 0 where labels say in which block a row is.
+    first
+        Label of the first block.
+    length
+        Mean number of rows of a recording.
+    """
+
+    wish: BlockWish
+    n: int
+    rows: int
+    first: int = 0
+    length: float = 0.0
+
+    def start(self, block: int) -> int | str:
+        """Where a block begins: its first row, its label, or its date."""
+        if self.rows:
+            return block * self.rows
+        number = self.first + block
+        return self.wish.name(number) if self.wish.kind == "calendar" else number
+
+    @property
+    def stop(self) -> int | str:
+        """Where the last one ends."""
+        last = (self.n - 1) * self.rows
+        return max(round(self.length), last + 1) if self.rows else self.start(self.n)
+
+
+@dataclass(frozen=True)
 class ChangingOutcome:
     """What the server ends with.
 
@@ -55,12 +94,8 @@ class ChangingOutcome:
         Cuts and differences.
     constant
         The one network of all rows; None if there are changes.
-    blocks
-        Moments of each block.
-    block_rows
-        Rows of a recording in a block.
-    length
-        Mean number of rows of a recording.
+    moments_by_block, blocks
+        Moments of each block, and which blocks these are.
     moments
         Of all rows.
     asked
@@ -69,17 +104,19 @@ class ChangingOutcome:
         Number of sums.
     could_change
         Whether there are rows enough for two segments.
+    report
+        What residuals say; None if they were not looked at.
     """
 
     changing: Changing
     constant: OneShotOutcome | None
-    blocks: tuple[Moments, ...]
-    block_rows: int
-    length: float
+    moments_by_block: tuple[Moments, ...]
+    blocks: TimeBlocks
     moments: Moments
     asked: AskedMoments
     n_sums: int
     could_change: bool
+    report: ResidualReport | None = None
 
 
 def changing_program(
@@ -87,14 +124,16 @@ def changing_program(
     constraints: EdgeConstraints,
     options: OneShotOptions,
     changes: ChangeOptions,
-    block_rows: int | None,
+    wish: BlockWish,
     n_sites: int | None,
     rng: np.random.Generator,
+    *,
+    checks: bool = False,
 ) -> ServerProgram[ChangingOutcome]:
     """Ask, find the changes, and learn one network for all segments if there are none.
 
-    `block_rows` is None where it is left to the data; blocks then hold enough rows of an average of `n_sites` sites for
-    them to be told by a usual policy, or any number if it is None.
+    Where the length of blocks is left to the data, they hold enough rows of an average of `n_sites` sites for them to be
+    told by a usual policy, or any number if it is None. With `checks` residuals are looked at.
     """
     d, n_lags = len(variables), options.n_lags
     asked, n_sums = yield from counted(asked_moments_program(variables, n_lags, options.wishes))
@@ -109,41 +148,75 @@ def changing_program(
         # Of the rows in a block some have empty cells or no predecessor.
         share = asked.moments.n / (n_sites * length)
         fewest = max(fewest, _TOLD_ROWS * asked.moments.q / share)
-    size, n_blocks = _blocks(length, block_rows, fewest)
+    blocks = _blocks(length, wish, fewest)
     question = BlockMomentsQuestion(
         n_lags=n_lags,
         variables=variables,
         center=asked.center,
-        block_rows=size,
-        n_blocks=n_blocks,
+        block_rows=blocks.rows,
+        n_blocks=blocks.n,
+        unit=wish.unit,
+        first=blocks.first,
         # Sums about a point near the means keep their digits.
         origin=None if asked.center == "recording" else asked.moments.mean,
     )
-    blocks = yield from treated(block_moments_program(question), asked.treatment)
-    n = sum(block.n for block in blocks)
-    shortest = max(0.9 * _SHORTEST_BLOCKS * n / n_blocks, _SHORTEST_ROWS * asked.moments.q)
-    found = learn_changes(blocks, d, constraints, replace(changes, shortest=shortest), rng)
+    by_block = yield from treated(block_moments_program(question), asked.treatment)
+    if not blocks.rows:
+        blocks, by_block = _trimmed(blocks, by_block)
+    n = sum(block.n for block in by_block)
+    shortest = max(0.9 * _SHORTEST_BLOCKS * n / blocks.n, _SHORTEST_ROWS * asked.moments.q)
+    found = learn_changes(by_block, d, constraints, replace(changes, shortest=shortest), rng)
     constant = None
     if not found.cuts:
         constant = learn_from_moments(asked.moments, variables, constraints, options, rng)
-    return ChangingOutcome(
-        found, constant, blocks, size, length, asked.moments, asked, n_sums + 1, n >= 2 * shortest
+    outcome = ChangingOutcome(
+        found, constant, by_block, blocks, asked.moments, asked, n_sums + 1, n >= 2 * shortest
+    )
+    if checks:
+        report = yield from treated(_checks(outcome, question), asked.treatment)
+        outcome = replace(outcome, report=report, n_sums=outcome.n_sums + 1)
+    return outcome
+
+
+def _checks(outcome: ChangingOutcome, question: BlockMomentsQuestion) -> ServerProgram[ResidualReport]:
+    """Look at the residuals of what was found."""
+    found, asked, d = outcome.changing, outcome.asked, question.d
+    if outcome.constant is None:
+        networks = [SegmentNetwork(*found.network(s), n=float(n)) for s, n in enumerate(found.grams.n)]
+        order = found.order
+    else:
+        C, level, variances = refit(outcome.moments, outcome.constant.learned.support)
+        level = np.zeros(d) if question.center == "recording" else level
+        networks = [SegmentNetwork(C, level, variances, outcome.moments.n)]
+        order = outcome.constant.learned.order
+    own_share = asked.rank / asked.n_rows if asked.rank and asked.n_rows else None
+    return (
+        yield from block_checks_program(question, found.cuts, networks, order, outcome.moments, own_share)
     )
 
 
-def _blocks(length: float, given: int | None, fewest: float) -> tuple[int, int]:
-    """Rows of a block, and how many blocks there are."""
+def _blocks(length: float, wish: BlockWish, fewest: float) -> TimeBlocks:
+    """Which blocks to ask for."""
+    if wish.kind != "rows":
+        return TimeBlocks(wish, MOST_TIME_BLOCKS, 0, wish.first or 0, length)
+    given = wish.rows
     usual = 2 ** max(round(np.log2(length / USUAL_BLOCKS)), int(np.ceil(np.log2(fewest))))
     size = usual if given is None else given
     # What is left at the end belongs to the last block.
     n_blocks = max(int(length / size + 1e-6), 1)
     if n_blocks > MOST_TIME_BLOCKS:
         raise ParameterError(
-            f"block_rows={size} makes {n_blocks} blocks of recordings of {length:.0f} rows; at most {MOST_TIME_BLOCKS} are "
+            f"blocks={size} makes {n_blocks} blocks of recordings of {length:.0f} rows; at most {MOST_TIME_BLOCKS} are "
             f"possible, so use {2 ** int(np.ceil(np.log2(length / MOST_TIME_BLOCKS)))} or more, or 'auto'."
         )
     if given is not None and n_blocks < 2:
         raise DataError(
-            f"block_rows={size} is more than half of a recording, which has {length:.0f} rows; use fewer, or 'auto'."
+            f"blocks={size} is more than half of a recording, which has {length:.0f} rows; use fewer, or 'auto'."
         )
-    return size, n_blocks
+    return TimeBlocks(wish, n_blocks, size, length=length)
+
+
+def _trimmed(blocks: TimeBlocks, found: tuple[Moments, ...]) -> tuple[TimeBlocks, tuple[Moments, ...]]:
+    """The same without blocks after the last that anybody has rows in."""
+    n = max((b for b, one in enumerate(found) if one.n > 0.5), default=0) + 1
+    return replace(blocks, n=n), found[:n]

@@ -44,9 +44,15 @@ def study(method="oneshot", parameters=None, **more):
             {"goal": "confidence"},
             "moments residual-checks curved-moments curved-checks bootstrap-moments",
         ),
-        ("changing", {}, {}, "survey spikes moments block-moments"),
+        ("changing", {}, {}, "survey spikes moments block-moments block-checks"),
+        ("changing", {"check_residuals": False}, {}, "survey spikes moments block-moments"),
         ("changing", PLAIN, {}, "survey moments block-moments"),
-        ("changing", {"on_disagreement": "warn"}, {}, "survey spikes moments agreement block-moments"),
+        (
+            "changing",
+            {"on_disagreement": "warn"},
+            {},
+            "survey spikes moments agreement block-moments block-checks",
+        ),
         ("fdbnl", PLAIN, {}, "moments summary fdbnl-step"),
         (
             "fdbnl",

@@ -96,7 +96,9 @@ def test_a_short_recording_has_no_rows_in_late_blocks():
         ({"fold": (0, 2, 500)}, "'fold' has no meaning"),
         ({"row_model": np.zeros((10, 9))}, "'row_model' has no meaning"),
         ({"n_blocks": 61}, "n_blocks"),
-        ({"block_rows": 0}, "block_rows"),
+        ({"block_rows": -1}, "block_rows"),
+        ({"unit": "M"}, "have no meaning: blocks are by 'block_rows'"),
+        ({"first": 3}, "have no meaning"),
         ({"block_rows": 20}, "must be a power of two"),
     ],
 )
