@@ -33,6 +33,7 @@ class Kind(Enum):
     sites = "sites"
     responses = "responses"
     curves = "curves"
+    changes = "changes"
 
 
 def plot(
@@ -42,7 +43,7 @@ def plot(
         typer.Argument(
             help="graph: variables and arrows. time-series: unrolled. weights: heat maps. truth: above the "
             "estimate. convergence. sites: shared and specific edges. responses: to a shock. curves: effects that are no "
-            "straight lines."
+            "straight lines. changes: edges over time."
         ),
     ] = Kind.graph,
     out: Annotated[
@@ -105,6 +106,7 @@ def _axes(
         Kind.convergence: lambda: _convergence(result),
         Kind.sites: lambda: _sites(result),
         Kind.responses: lambda: _responses(result, shock, horizon),
+        Kind.changes: lambda: _changes(result),
         Kind.curves: lambda: report.plot_curves(dbn, truth=result.truth if truth is None else _truth(truth)),
     }
     return draw[kind]()
@@ -143,6 +145,18 @@ def _sites(result: Result) -> Axes:
             f"a plot of sites needs a network per site, which {result.method} does not learn."
         )
     return plot_site_differences(site_differences(result.dbn, result.personal))
+
+
+def _changes(result: Result) -> Axes:
+    from feddbn.methods.stored_changes import stored_changes
+    from feddbn.report import plot_changes
+
+    found = stored_changes(result.diagnostics, result.parameters)
+    if found is None:
+        raise ParameterError(
+            f"a plot of changes needs segments, which {result.method} does not have; use feddbn fit --method changing."
+        )
+    return plot_changes(found.networks, found.segments, unit=found.unit)
 
 
 def _responses(result: Result, shock: str | None, horizon: int) -> Axes:

@@ -87,6 +87,11 @@ class ChangingDBN(DBNEstimator):
     changes_
         DataFrame source, target, lag, row, before, after, probability: the edges that appear (before is 0), vanish
         (after is 0) or change their weight at a row. The probability is that by BIC, given the other changes.
+    segment_edges_
+        DataFrame segment, source, target, lag, weight, probability: the edges of every segment, and the probability by BIC
+        that each is there, given the order and the changes.
+    edge_probabilities_
+        The same of the last segment; without changes that of `OneShotDBN`.
     variance_changes_
         DataFrame target, what, row, before, after, probability: noise variances and levels (intercepts) that change.
     change_scores_

@@ -9,20 +9,23 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.changes.learn import Changing, fit_without
+from feddbn.core.changes.learn import Changing, fit_lacking, fit_without
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import refit
 from feddbn.core.orders.orientation import compelled_edges
+from feddbn.core.orders.strength import explained_shares
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.federation.programs.changing import ChangingOutcome
 from feddbn.federation.programs.oneshot import OneShotOutcome
-from feddbn.methods.link_table import open_edges
+from feddbn.methods.edge_table import edge_table
+from feddbn.methods.link_table import open_edges, with_links
 from feddbn.model.dbn import DBN
 
-__all__ = ["CHANGES", "VARIANCE_CHANGES", "report_changes"]
+__all__ = ["CHANGES", "SEGMENT_EDGES", "VARIANCE_CHANGES", "report_changes"]
 
+SEGMENT_EDGES = ("segment", "source", "target", "lag", "weight", "probability")
 CHANGES = ("source", "target", "lag", "row", "before", "after", "probability")
 VARIANCE_CHANGES = ("target", "what", "row", "before", "after", "probability")
 _LONG_LAST = 2.0
@@ -49,6 +52,8 @@ def report_changes(
     estimator.segments_ = _segments(outcome)
     estimator.changes_ = _changes(outcome, names, constraints, criterion)
     estimator.variance_changes_ = _variance_changes(outcome, networks, names, constraints, criterion)
+    estimator.segment_edges_ = _segment_edges(outcome, networks, names, constraints, criterion)
+    estimator.edge_probabilities_ = _edge_probabilities(outcome, names, estimator.segment_edges_)
     estimator.change_scores_ = [score - found.scores[0] for score in found.scores]
     estimator.order_ = [names[j] for j in order]
     estimator.standard_deviations_ = safe_roots(np.diag(outcome.moments.scatter)[:d] / outcome.moments.n)
@@ -107,6 +112,43 @@ def _changes(
                 start = outcome.blocks.start(cut)
                 rows.append((names[m % d], names[j], m // d, start, before, after, _probability(loss)))
     return pd.DataFrame(rows, columns=list(CHANGES))
+
+
+def _segment_edges(
+    outcome: ChangingOutcome,
+    networks: Sequence[DBN],
+    names: Sequence[str],
+    constraints: EdgeConstraints,
+    criterion: Criterion,
+) -> pd.DataFrame:
+    """The edges of every segment, with the probability by BIC that they are there, given the order and the cuts."""
+    found, d, rows = outcome.changing, len(names), []
+    posterior = None if outcome.constant is None else outcome.constant.learned.posterior.probability
+    for s, network in enumerate(networks):
+        C = network.adjacency_matrices.reshape(-1, d)
+        for m, j in np.argwhere(C != 0).tolist():
+            if posterior is not None:
+                probability = float(posterior[m, j])
+            elif constraints.required[m, j]:
+                probability = 1.0
+            else:
+                loss = fit_lacking(found, j, m, s, constraints, criterion).score - found.nodes[j].score
+                probability = _probability(loss)
+            rows.append((s, names[m % d], names[j], m // d, float(C[m, j]), probability))
+    return pd.DataFrame(rows, columns=list(SEGMENT_EDGES))
+
+
+def _edge_probabilities(
+    outcome: ChangingOutcome, names: tuple[str, ...], by_segment: pd.DataFrame
+) -> pd.DataFrame:
+    """Those of the last segment; without changes of all edges that could be, as `OneShotDBN` has them."""
+    if outcome.constant is None:
+        last = by_segment[by_segment["segment"] == len(outcome.changing.cuts)]
+        return last.drop(columns="segment").reset_index(drop=True)
+    learned = outcome.constant.learned
+    C = refit(outcome.constant.moments, learned.support)[0]
+    shares = explained_shares(outcome.constant.moments.scatter, C)
+    return with_links(edge_table(learned.posterior.probability, C, shares, names), names, learned)
 
 
 def _variance_changes(

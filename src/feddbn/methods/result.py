@@ -59,6 +59,7 @@ _FACTS = {
     "segments_": "segments",
     "changes_": "changes",
     "variance_changes_": "variance_changes",
+    "segment_edges_": "segment_edges",
     "block_rows_": "block_rows",
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.dates import date2num
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import DataError
@@ -30,16 +31,17 @@ class EdgeSteps:
         "source -> target", with the lag if there is one.
     weights
         (edges, segments).
-    edges
-        (segments + 1,) rows at which segments begin, and where the last ends.
+    edges, places
+        (segments + 1,) rows at which segments begin, and where the last ends; dates as days since 1970. How they are called.
     n_constant
         Edges that never change.
     """
 
     names: tuple[str, ...]
     weights: FloatArray
-    edges: tuple[int, ...]
+    edges: tuple[float, ...]
     n_constant: int
+    places: tuple[str, ...] = ()
 
 
 def edge_steps(networks: Sequence[DBN], segments: Any) -> EdgeSteps:
@@ -59,14 +61,15 @@ def edge_steps(networks: Sequence[DBN], segments: Any) -> EdgeSteps:
     found = [stacked[:, lag, i, j] for lag, i, j in places]
     weights = np.array(found).reshape(len(places), len(networks))
     n_edges = int(np.count_nonzero(np.abs(stacked).max(axis=0)))
-    edges = (*(int(start) for start in segments["start"]), int(segments["stop"].iloc[-1]))
-    return EdgeSteps(names, weights, edges, n_edges - len(places))
+    ends = [*segments["start"], segments["stop"].iloc[-1]]
+    edges = tuple(float(date2num(np.datetime64(end))) if isinstance(end, str) else float(end) for end in ends)
+    return EdgeSteps(names, weights, edges, n_edges - len(places), tuple(map(str, ends)))
 
 
 def plot_changes(
-    networks: Sequence[DBN], segments: Any, *, at_most: int = 12, ax: Axes | None = None
+    networks: Sequence[DBN], segments: Any, *, at_most: int = 12, unit: str = "row", ax: Axes | None = None
 ) -> Axes:
-    """The axes with one line per edge that changes, over the rows of a recording: where it is, and how strong.
+    """The axes with one line per edge that changes, over the rows of a recording or over dates: where it is, and how strong.
 
     Parameters
     ----------
@@ -74,6 +77,8 @@ def plot_changes(
         ``dbns_by_segment_`` and ``segments_`` of a fitted `ChangingDBN`.
     at_most
         How many edges to draw, those that change most first.
+    unit
+        What segments are counted in, if not in rows: the name of a column; dates are seen.
     ax
         Where to draw; a new figure if None.
     """
@@ -93,10 +98,11 @@ def plot_changes(
                 (start + stop) / 2, k, f"{weight:+.2f}", ha="center", va="center", fontsize=9,
                 color="white" if strong else "#222222",
             )  # fmt: skip
-    for row in data.edges[1:-1]:
+    has_dates = isinstance(segments["start"].iloc[0], str)
+    for row, place in zip(data.edges[1:-1], data.places[1:-1], strict=True):
         ax.axvline(row, color="#444444", linewidth=1.0, linestyle=(0, (2, 2)))
         ax.annotate(
-            f"row {row}",
+            place if has_dates else f"{unit} {place}",
             (row, 1.01),
             xycoords=("data", "axes fraction"),
             ha="center",
@@ -112,7 +118,10 @@ def plot_changes(
     hidden = len(data.names) - len(names)
     told = [f"{hidden} more change"] if hidden else []
     told += [f"{data.n_constant} other edges stay as they are"] if data.n_constant else []
-    ax.set_xlabel("row of a recording" + (f" ({', '.join(told)})" if told else ""))
+    if has_dates:
+        ax.xaxis_date()
+    axis = "date" if has_dates else "row of a recording" if unit == "row" else unit
+    ax.set_xlabel(axis + (f" ({', '.join(told)})" if told else ""))
     if not names:
         ax.text(0.5, 0.5, "no edge changes", transform=ax.transAxes, ha="center", color="#555555")
     return ax

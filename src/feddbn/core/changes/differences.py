@@ -107,6 +107,7 @@ def fit_node(
     required: Sequence[int],
     price: float,
     unchanged: tuple[int, int] | None = None,
+    absent: tuple[int, int] | None = None,
 ) -> NodeSteps:
     """Return the best steps of one node that are found.
 
@@ -120,8 +121,10 @@ def fit_node(
         Of every column and every further variance; a column that acts in some segments only costs more.
     unchanged
         (column, segment): no difference of that column at the beginning of that segment.
+    absent
+        (column, segment): that column does not act in that segment.
     """
-    pool = _Pool(grams, node, candidates, required, price, unchanged)
+    pool = _Pool(grams, node, candidates, required, price, unchanged, absent)
     variances = np.full(len(grams.n), grams.products[:, node, node].sum() / grams.n.sum())
     chosen = list(pool.always)
     best: NodeSteps | None = None
@@ -146,6 +149,7 @@ class _Pool:
         required: Sequence[int],
         price: float,
         unchanged: tuple[int, int] | None,
+        absent: tuple[int, int] | None,
     ) -> None:
         self.grams, self.node = grams, node
         n_segments, constant = len(grams.n), grams.products.shape[1] - 1
@@ -155,6 +159,9 @@ class _Pool:
         if unchanged is not None:
             still, start = unchanged
             self.columns = [(m, a, b) for m, a, b in self.columns if m != still or start not in (a, b)]
+        if absent is not None:
+            lacks, place = absent
+            self.columns = [(m, a, b) for m, a, b in self.columns if m != lacks or not a <= place < b]
         is_partial = np.array([(a, b) != (0, n_segments) for _, a, b in self.columns])
         # A difference is one of many that could be: any node's, in any run of segments (as in the extended BIC).
         self.price, further = price, 2.0 * float(np.log(grams.n_nodes * len(runs)))

@@ -28,7 +28,7 @@ from feddbn.core.orders.orientation import STRONG_EVIDENCE
 from feddbn.core.orders.search import NoiseVariance, OrderSearch
 from feddbn.core.statistics.moments import Moments
 
-__all__ = ["ChangeOptions", "Changing", "fit_without", "learn_changes", "merged", "range_costs"]
+__all__ = ["ChangeOptions", "Changing", "fit_lacking", "fit_without", "learn_changes", "merged", "range_costs"]
 
 _MOST_DEALS = 4
 _KINDS: tuple[NoiseVariance, ...] = ("equal", "free")
@@ -166,10 +166,24 @@ def fit_without(
     found: Changing, node: int, column: int, segment: int, constraints: EdgeConstraints, criterion: Criterion
 ) -> NodeSteps:
     """What a node has if one column may not be different at the beginning of a segment."""
-    d = len(found.nodes)
+    return _fit_otherwise(found, node, constraints, criterion, unchanged=(column, segment))
+
+
+def fit_lacking(
+    found: Changing, node: int, column: int, segment: int, constraints: EdgeConstraints, criterion: Criterion
+) -> NodeSteps:
+    """What a node has if one column may not act in a segment."""
+    return _fit_otherwise(found, node, constraints, criterion, absent=(column, segment))
+
+
+def _fit_otherwise(
+    found: Changing, node: int, constraints: EdgeConstraints, criterion: Criterion, **limits: tuple[int, int]
+) -> NodeSteps:
     earlier = frozenset(found.order[: found.order.index(node)])
     price = criterion.c * float(np.log(found.grams.n.sum()))
-    return fit_node(found.grams, node, *_candidates(node, earlier, d, constraints), price, (column, segment))
+    return fit_node(
+        found.grams, node, *_candidates(node, earlier, len(found.nodes), constraints), price, **limits
+    )
 
 
 def _candidates(
