@@ -18,7 +18,9 @@ def folder(tmp_path_factory):
         x = rng.normal(size=(len(days), 2))
         sign = np.where(days >= "2024-07-01", 1.0, -1.0)
         x[:, 1] += 0.8 * sign * x[:, 0]
-        frame = pd.DataFrame({"day": days, "phase": (days >= "2024-04-01").astype(int), "a": x[:, 0], "b": x[:, 1]})
+        frame = pd.DataFrame(
+            {"day": days, "phase": (days >= "2024-04-01").astype(int), "a": x[:, 0], "b": x[:, 1]}
+        )
         frame["phase"] += days >= "2024-07-01"
         frame.iloc[20 * k :].to_csv(path / f"s{k}.csv", index=False)
     return path
@@ -63,7 +65,9 @@ def test_a_column_says_the_blocks_and_is_no_variable(fitted):
 def test_results_without_segments_have_no_picture_of_changes(run, refuses, folder, tmp_path):
     out = tmp_path / "one.json"
     assert run("fit", folder, "--variables", "a,b", "--time", "day", "-o", out).exit_code == 0
-    assert "a plot of changes needs segments, which OneShotDBN does not have" in refuses("plot", out, "changes")
+    assert "a plot of changes needs segments, which OneShotDBN does not have" in refuses(
+        "plot", out, "changes"
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,5 +86,7 @@ def test_blocks_that_cannot_be_get_one_sentence(refuses, folder, tmp_path, block
 
 def test_rows_without_dates_have_no_calendar(refuses, tmp_path):
     pd.DataFrame(np.zeros((9, 2)), columns=["a", "b"]).to_csv(tmp_path / "s.csv", index=False)
-    sentence = refuses("fit", tmp_path, "-m", "changing", "--param", "blocks=month", "-o", tmp_path / "r.json")
+    sentence = refuses(
+        "fit", tmp_path, "-m", "changing", "--param", "blocks=month", "-o", tmp_path / "r.json"
+    )
     assert "has no dates to tell the calendar by; name the column of dates with" in sentence

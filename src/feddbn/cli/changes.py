@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from feddbn.cli.terminal import number, print_table, say, short
 
@@ -29,8 +29,7 @@ def print_changes(found: StoredChanges) -> None:
         print_table(
             ["from", "to", "lag", "at", "before", "after", "probability"],
             [
-                [row["source"], row["target"], str(row["lag"]), str(row["row"]), short(row["before"])]
-                + [short(row["after"]), number(row["probability"], 2)]
+                [row["source"], row["target"], str(row["lag"]), *_cells(row)]
                 for row in found.changes[:_MOST_CHANGES]
             ],
             "edges that change",
@@ -39,11 +38,7 @@ def print_changes(found: StoredChanges) -> None:
     if found.variances:
         print_table(
             ["variable", "what", "at", "before", "after", "probability"],
-            [
-                [row["target"], row["what"], str(row["row"]), short(row["before"]), short(row["after"])]
-                + [number(row["probability"], 2)]
-                for row in found.variances[:_MOST_CHANGES]
-            ],
+            [[row["target"], row["what"], *_cells(row)] for row in found.variances[:_MOST_CHANGES]],
             "noise variances and levels that change",
             n_text=2,
         )
@@ -51,3 +46,7 @@ def print_changes(found: StoredChanges) -> None:
     if hidden:
         say(f"... and {hidden} more changes, in the result file.")
     say(found.sentence)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [str(row["row"]), short(row["before"]), short(row["after"]), number(row["probability"], 2)]

@@ -57,9 +57,13 @@ def stored_changes(diagnostics: Mapping[str, Any], parameters: Mapping[str, Any]
     try:
         networks = [DBN.from_dict(one) for one in stored]
         segments = pd.DataFrame(diagnostics["segments"])[list(_SEGMENTS)]
-        tables = [[dict(row) for row in diagnostics.get(name) or ()] for name in ("changes", "variance_changes")]
+        tables = [
+            [dict(row) for row in diagnostics.get(name) or ()] for name in ("changes", "variance_changes")
+        ]
     except (InputError, KeyError, TypeError, ValueError, AttributeError):
-        raise FileError("the segments of this result are damaged; write it again with `feddbn fit`.") from None
+        raise FileError(
+            "the segments of this result are damaged; write it again with `feddbn fit`."
+        ) from None
     if len(networks) != len(segments):
         raise FileError(
             f"this result is damaged: it has {len(networks)} networks and {len(segments)} segments; write it again with "

@@ -57,9 +57,7 @@ def _edges(found: StoredChanges) -> dict[str, Any]:
 
 
 def _variances(found: StoredChanges) -> dict[str, Any]:
-    rows = [
-        [row["target"], row["what"], found.place(row["row"]), *_numbers(row)] for row in found.variances
-    ]
+    rows = [[row["target"], row["what"], found.place(row["row"]), *_numbers(row)] for row in found.variances]
     heads = ["Variable", "What", "At", "Before", "After", "Probability"]
     return {"title": "Noise variances and levels that change", "heads": heads, "rows": rows}
 

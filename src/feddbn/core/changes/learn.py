@@ -28,7 +28,15 @@ from feddbn.core.orders.orientation import STRONG_EVIDENCE
 from feddbn.core.orders.search import NoiseVariance, OrderSearch
 from feddbn.core.statistics.moments import Moments
 
-__all__ = ["ChangeOptions", "Changing", "fit_lacking", "fit_without", "learn_changes", "merged", "range_costs"]
+__all__ = [
+    "ChangeOptions",
+    "Changing",
+    "fit_lacking",
+    "fit_without",
+    "learn_changes",
+    "merged",
+    "range_costs",
+]
 
 _MOST_DEALS = 4
 _KINDS: tuple[NoiseVariance, ...] = ("equal", "free")
