@@ -42,7 +42,24 @@ def print_changes(found: StoredChanges) -> None:
             "noise variances and levels that change",
             n_text=2,
         )
-    hidden = sum(max(len(table) - _MOST_CHANGES, 0) for table in (found.changes, found.variances))
+    if found.drift:
+        print_table(
+            ["from", "to", "lag", "at first", "in the middle", "at last", "probability"],
+            [
+                [
+                    row["source"] or "(level)",
+                    row["target"],
+                    str(row["lag"]),
+                    *(short(row[place]) for place in ("start", "middle", "end")),
+                    number(row["probability"], 2),
+                ]
+                for row in found.drift[:_MOST_CHANGES]
+            ],
+            "weights and levels that drift",
+            n_text=2,
+        )
+    tables = (found.changes, found.variances, found.drift)
+    hidden = sum(max(len(table) - _MOST_CHANGES, 0) for table in tables)
     if hidden:
         say(f"... and {hidden} more changes, in the result file.")
     say(found.sentence)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from feddbn.methods.result import Result
+    from feddbn.methods.stored_changes import StoredChanges
     from feddbn.model.dbn import DBN
 
 __all__ = ["plot"]
@@ -34,6 +35,7 @@ class Kind(Enum):
     responses = "responses"
     curves = "curves"
     changes = "changes"
+    drift = "drift"
 
 
 def plot(
@@ -43,7 +45,7 @@ def plot(
         typer.Argument(
             help="graph: variables and arrows. time-series: unrolled. weights: heat maps. truth: above the "
             "estimate. convergence. sites: shared and specific edges. responses: to a shock. curves: effects that are no "
-            "straight lines. changes: edges over time."
+            "straight lines. changes: edges over time. drift: weights over time."
         ),
     ] = Kind.graph,
     out: Annotated[
@@ -107,6 +109,7 @@ def _axes(
         Kind.sites: lambda: _sites(result),
         Kind.responses: lambda: _responses(result, shock, horizon),
         Kind.changes: lambda: _changes(result),
+        Kind.drift: lambda: _drift(result),
         Kind.curves: lambda: report.plot_curves(dbn, truth=result.truth if truth is None else _truth(truth)),
     }
     return draw[kind]()
@@ -148,15 +151,30 @@ def _sites(result: Result) -> Axes:
 
 
 def _changes(result: Result) -> Axes:
-    from feddbn.methods.stored_changes import stored_changes
     from feddbn.report import plot_changes
+
+    found = _segments(result, "changes")
+    return plot_changes(found.networks, found.segments, unit=found.unit)
+
+
+def _drift(result: Result) -> Axes:
+    from feddbn.report import plot_drift
+
+    found = _segments(result, "drift")
+    if not len(found.courses):
+        raise ParameterError("a plot of drift needs weights that drift, and in this result none does.")
+    return plot_drift(found.courses, unit=found.unit)
+
+
+def _segments(result: Result, kind: str) -> StoredChanges:
+    from feddbn.methods.stored_changes import stored_changes
 
     found = stored_changes(result.diagnostics, result.parameters)
     if found is None:
         raise ParameterError(
-            f"a plot of changes needs segments, which {result.method} does not have; use feddbn fit --method changing."
+            f"a plot of {kind} needs segments, which {result.method} does not have; use feddbn fit --method changing."
         )
-    return plot_changes(found.networks, found.segments, unit=found.unit)
+    return found
 
 
 def _responses(result: Result, shock: str | None, horizon: int) -> Axes:

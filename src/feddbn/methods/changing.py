@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from feddbn.core.changes.learn import ChangeOptions
+from feddbn.core.changes.fits import ChangeOptions
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions
@@ -51,6 +51,9 @@ class ChangingDBN(DBNEstimator):
         "month from 2024-01"; or "column:NAME", a column of whole numbers 0, 1, ... that is no variable.
     max_changes
         Most changes that are looked for.
+    drift
+        "auto": weights and levels may drift slowly instead, where that explains the blocks better than changes do (BIC);
+        True: they may drift, and nothing changes at once; False: slow drift is cut into steps.
     noise_variance
         By which noise variances the order of the variables is found: "equal", "free" or "auto" (see `OneShotDBN`).
     penalty
@@ -83,10 +86,15 @@ class ChangingDBN(DBNEstimator):
     dbns_by_segment_
         One network per segment, in time order.
     dbn_, W_, A_
-        That of the last segment, which forecasts use.
+        That of the last segment, which forecasts use; of weights that drift the last values.
     changes_
         DataFrame source, target, lag, row, before, after, probability: the edges that appear (before is 0), vanish
         (after is 0) or change their weight at a row. The probability is that by BIC, given the other changes.
+    drift_
+        DataFrame what, source, target, lag, start, middle, end, probability: weights ("edge") and levels (intercepts) that
+        drift, in the first block, in the middle and in the last one.
+    drift_courses_
+        DataFrame what, source, target, lag, start, weight: the same in every block.
     segment_edges_
         DataFrame segment, source, target, lag, weight, probability: the edges of every segment, and the probability by BIC
         that each is there, given the order and the changes.
@@ -115,6 +123,7 @@ class ChangingDBN(DBNEstimator):
     segments_: pd.DataFrame
     changes_: pd.DataFrame
     variance_changes_: pd.DataFrame
+    drift_: pd.DataFrame
     dbns_by_segment_: list[DBN]
     residuals_: ResidualSummary | None
 
@@ -124,6 +133,7 @@ class ChangingDBN(DBNEstimator):
             lambda value: isinstance(value, (int, str, Mapping, np.integer)), ("a way to cut time",)
         ),
         "max_changes": whole(0),
+        "drift": flag() | word("auto"),
         "noise_variance": word("auto", "equal", "free"),
         "penalty": number(above=0),
         "change_penalty": number(0),
@@ -147,6 +157,7 @@ class ChangingDBN(DBNEstimator):
         *,
         blocks: int | str | Mapping[str, str] = "auto",
         max_changes: int = 5,
+        drift: bool | str = "auto",
         noise_variance: str = "auto",
         penalty: float = 2.0,
         change_penalty: float = 2.0,
@@ -166,6 +177,7 @@ class ChangingDBN(DBNEstimator):
         self.n_lags = n_lags
         self.blocks = blocks
         self.max_changes = max_changes
+        self.drift = drift
         self.noise_variance = noise_variance
         self.penalty = penalty
         self.change_penalty = change_penalty
@@ -211,7 +223,11 @@ class ChangingDBN(DBNEstimator):
         learn = LearnOptions(kind, criterion, average="auto" if self.penalty == Criterion().c else False)
         options = OneShotOptions(int(self.n_lags), wishes=wishes_of(self, federation), learn=learn)
         changes = ChangeOptions(
-            int(self.max_changes), criterion, kind, change_price=float(self.change_penalty)
+            0 if self.drift is True else int(self.max_changes),
+            criterion,
+            kind,
+            change_price=float(self.change_penalty),
+            drift=bool(self.drift),
         )
         wish = first_block(BlockWish.of(self.blocks), sites)
         rng = np.random.default_rng(self.random_state)

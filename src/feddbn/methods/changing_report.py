@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.changes.learn import Changing, fit_lacking, fit_without
+from feddbn.core.changes.fits import Changing, fit_lacking, fit_steady, fit_without
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.criterion import Criterion
@@ -23,11 +23,13 @@ from feddbn.methods.edge_table import edge_table
 from feddbn.methods.link_table import open_edges, with_links
 from feddbn.model.dbn import DBN
 
-__all__ = ["CHANGES", "SEGMENT_EDGES", "VARIANCE_CHANGES", "report_changes"]
+__all__ = ["CHANGES", "COURSES", "DRIFT", "SEGMENT_EDGES", "VARIANCE_CHANGES", "report_changes"]
 
 SEGMENT_EDGES = ("segment", "source", "target", "lag", "weight", "probability")
 CHANGES = ("source", "target", "lag", "row", "before", "after", "probability")
 VARIANCE_CHANGES = ("target", "what", "row", "before", "after", "probability")
+COURSES = ("what", "source", "target", "lag", "start", "weight")
+DRIFT = ("what", "source", "target", "lag", "start", "middle", "end", "probability")
 _LONG_LAST = 2.0
 
 
@@ -43,15 +45,20 @@ def report_changes(
         order = outcome.constant.learned.order
         estimator.noise_variance_ = outcome.constant.learned.noise.kind
     else:
-        networks = [_network(found, s, mean, names) for s in range(len(found.cuts) + 1)]
+        networks = [_network(found.network(s), mean, names) for s in range(len(found.cuts) + 1)]
         order = found.order
         estimator.noise_variance_ = "free"
     estimator.dbns_by_segment_ = networks
-    estimator._set_network(networks[-1], networks[-1])
+    last = networks[-1]
+    if found.functions is not None:
+        last = _network(found.network_at(outcome.blocks.n - 1), mean, names)
+    estimator._set_network(last, last)
     estimator.block_rows_, estimator.n_blocks_ = outcome.blocks.rows, outcome.blocks.n
     estimator.segments_ = _segments(outcome)
     estimator.changes_ = _changes(outcome, names, constraints, criterion)
     estimator.variance_changes_ = _variance_changes(outcome, networks, names, constraints, criterion)
+    estimator.drift_courses_ = _courses(outcome, mean, names)
+    estimator.drift_ = _drift(outcome, estimator.drift_courses_, names, constraints, criterion)
     estimator.segment_edges_ = _segment_edges(outcome, networks, names, constraints, criterion)
     estimator.edge_probabilities_ = _edge_probabilities(outcome, names, estimator.segment_edges_)
     estimator.change_scores_ = [score - found.scores[0] for score in found.scores]
@@ -60,7 +67,7 @@ def report_changes(
     estimator.status_, estimator.n_rounds_ = Status.EXACT, outcome.n_sums
     estimator.n_samples_ = int(outcome.moments.n)
     estimator._say_moments(outcome.asked)
-    estimator.warnings_ += _sentences(outcome, estimator.changes_)
+    estimator.warnings_ += _sentences(outcome, estimator.changes_, estimator.drift_)
 
 
 def _constant(outcome: OneShotOutcome, names: tuple[str, ...]) -> DBN:
@@ -72,9 +79,11 @@ def _constant(outcome: OneShotOutcome, names: tuple[str, ...]) -> DBN:
     return DBN(C[:d], A, names, intercept, variances, is_open)
 
 
-def _network(found: Changing, s: int, mean: FloatArray, names: tuple[str, ...]) -> DBN:
-    """The network of a segment in the units of the data; `mean` was taken off recordings."""
-    C, intercept, variances = found.network(s)
+def _network(
+    numbers: tuple[FloatArray, FloatArray, FloatArray], mean: FloatArray, names: tuple[str, ...]
+) -> DBN:
+    """The network in the units of the data; `mean` was taken off recordings."""
+    C, intercept, variances = numbers
     d = len(names)
     intercept = intercept + mean - np.tile(mean, len(C) // d) @ C
     support = C != 0
@@ -105,9 +114,9 @@ def _changes(
     found, d, rows = outcome.changing, len(names), []
     for s, cut in enumerate(found.cuts, start=1):
         for j, node in enumerate(found.nodes):
-            for m in np.flatnonzero(node.weights[s, :-1] != node.weights[s - 1, :-1]).tolist():
-                unit = found.grams.scale[j] / found.grams.scale[m]
-                before, after = (float(node.weights[k, m] * unit) for k in (s - 1, s))
+            steps = node.weights[:, : node.width - 1]
+            for m in np.flatnonzero(steps[s] != steps[s - 1]).tolist():
+                before, after = (float(found.network_at(block)[0][m, j]) for block in (cut - 1, cut))
                 loss = fit_without(found, j, m, s, constraints, criterion).score - node.score
                 start = outcome.blocks.start(cut)
                 rows.append((names[m % d], names[j], m // d, start, before, after, _probability(loss)))
@@ -175,12 +184,48 @@ def _variance_changes(
                         _probability(_one_variance(found, j, s) - price),
                     )
                 )
-            if node.weights[s, -1] != node.weights[s - 1, -1]:
+            constant = node.width - 1
+            if node.weights[s, constant] != node.weights[s - 1, constant]:
                 before, after = (float(network.intercept[j]) for network in networks[s - 1 : s + 1])
-                constant = node.weights.shape[1] - 1
                 loss = fit_without(found, j, constant, s, constraints, criterion).score - node.score
                 rows.append((names[j], "level", start, before, after, _probability(loss)))
     return pd.DataFrame(rows, columns=list(VARIANCE_CHANGES))
+
+
+def _courses(outcome: ChangingOutcome, mean: FloatArray, names: tuple[str, ...]) -> pd.DataFrame:
+    """Weights and levels that drift, in every block."""
+    found, d, rows = outcome.changing, len(names), []
+    for block in range(outcome.blocks.n) if found.functions is not None else ():
+        dbn = _network(found.network_at(block), mean, names)
+        weights, start = dbn.adjacency_matrices.reshape(-1, d), outcome.blocks.start(block)
+        for j, node in enumerate(found.nodes):
+            for m in sorted(node.drifting):
+                if m == node.width - 1:
+                    rows.append(("level", "", names[j], 0, start, float(dbn.intercept[j])))
+                else:
+                    rows.append(("edge", names[m % d], names[j], m // d, start, float(weights[m, j])))
+    return pd.DataFrame(rows, columns=list(COURSES))
+
+
+def _drift(
+    outcome: ChangingOutcome,
+    courses: pd.DataFrame,
+    names: Sequence[str],
+    constraints: EdgeConstraints,
+    criterion: Criterion,
+) -> pd.DataFrame:
+    """The beginning, the middle and the end of these courses, and the probability by BIC that each drifts."""
+    found, rows, place = outcome.changing, [], list(names).index
+    by_edge: Any = courses.groupby(["what", "source", "target", "lag"], sort=False)
+    for (what, source, target, lag), course in by_edge:
+        j = place(target)
+        node = found.nodes[j]
+        m = node.width - 1 if what == "level" else lag * len(names) + place(source)
+        loss = fit_steady(found, j, m, constraints, criterion).score - node.score
+        weights = course["weight"].to_numpy()
+        ends = weights[[0, (len(weights) - 1) // 2, -1]].tolist()
+        rows.append((what, source, target, lag, *ends, _probability(loss)))
+    return pd.DataFrame(rows, columns=list(DRIFT))
 
 
 def _one_variance(found: Changing, j: int, s: int) -> float:
@@ -193,7 +238,7 @@ def _one_variance(found: Changing, j: int, s: int) -> float:
     return float(n[here] @ np.log(one / node.variances[here]))
 
 
-def _sentences(outcome: ChangingOutcome, changes: pd.DataFrame) -> list[str]:
+def _sentences(outcome: ChangingOutcome, changes: pd.DataFrame, drift: pd.DataFrame) -> list[str]:
     found, blocks, told = outcome.changing, outcome.blocks, []
     if found.cuts:
         what = (
@@ -204,6 +249,12 @@ def _sentences(outcome: ChangingOutcome, changes: pd.DataFrame) -> list[str]:
         told.append(
             f"the network changes at {_places(outcome)}; {what} (`changes_`, `variance_changes_`). `dbn_`, and so every "
             "forecast and effect, is that of the last segment; `dbns_by_segment_` has the others."
+        )
+    if len(drift):
+        n_edges = int((drift["what"] == "edge").sum())
+        told.append(
+            f"the weights of {n_edges} edges and {len(drift) - n_edges} levels drift slowly (`drift_`). `dbn_`, and so every "
+            "forecast and effect, has their last values, and networks of segments those in the middle of their segment."
         )
     if not outcome.could_change:
         told.append(

@@ -14,6 +14,8 @@ from feddbn.model.dbn import DBN
 __all__ = ["StoredChanges", "stored_changes"]
 
 _SEGMENTS = ("start", "stop", "rows")
+_TABLES = ("changes", "variance_changes", "drift")
+_COURSES = ("what", "source", "target", "lag", "start", "weight")
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,10 @@ class StoredChanges:
     ----------
     networks, segments
         ``dbns_by_segment_`` and ``segments_`` of a fitted `ChangingDBN`.
-    changes, variances
-        Rows of ``changes_`` and ``variance_changes_``.
+    changes, variances, drift
+        Rows of ``changes_``, ``variance_changes_`` and ``drift_``.
+    courses
+        ``drift_courses_``.
     unit
         What segments are counted in: "row", "date", or the name of a column.
     """
@@ -34,15 +38,19 @@ class StoredChanges:
     segments: pd.DataFrame
     changes: list[dict[str, Any]]
     variances: list[dict[str, Any]]
+    drift: list[dict[str, Any]]
+    courses: pd.DataFrame
     unit: str
 
     @property
     def sentence(self) -> str:
         """What follows for whoever uses the network."""
+        drift = " Of weights that drift they use the last values." if self.drift else ""
         if len(self.networks) < 2:
-            return "One network for all rows: nothing changes."
+            told = "Nothing changes at once." if drift else "One network for all rows: nothing changes."
+            return told + drift.replace("they", "forecasts, effects and graph")
         where = self.place(self.segments["start"].iloc[-1])
-        return f"Forecasts, effects and graph are those of the last segment, from {where} on."
+        return f"Forecasts, effects and graph are those of the last segment, from {where} on.{drift}"
 
     def place(self, start: object) -> str:
         """Where something begins, in words."""
@@ -57,9 +65,8 @@ def stored_changes(diagnostics: Mapping[str, Any], parameters: Mapping[str, Any]
     try:
         networks = [DBN.from_dict(one) for one in stored]
         segments = pd.DataFrame(diagnostics["segments"])[list(_SEGMENTS)]
-        tables = [
-            [dict(row) for row in diagnostics.get(name) or ()] for name in ("changes", "variance_changes")
-        ]
+        tables = [[dict(row) for row in diagnostics.get(name) or ()] for name in _TABLES]
+        courses = pd.DataFrame(diagnostics.get("drift_courses") or [], columns=list(_COURSES))
     except (InputError, KeyError, TypeError, ValueError, AttributeError):
         raise FileError(
             "the segments of this result are damaged; write it again with `feddbn fit`."
@@ -69,7 +76,10 @@ def stored_changes(diagnostics: Mapping[str, Any], parameters: Mapping[str, Any]
             f"this result is damaged: it has {len(networks)} networks and {len(segments)} segments; write it again with "
             "`feddbn fit`."
         )
-    return StoredChanges(networks, segments, *tables, _unit(segments, parameters.get("blocks")))
+    changes, variances, drift = tables
+    return StoredChanges(
+        networks, segments, changes, variances, drift, courses, _unit(segments, parameters.get("blocks"))
+    )
 
 
 def _unit(segments: pd.DataFrame, blocks: object) -> str:

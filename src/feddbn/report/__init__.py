@@ -6,7 +6,7 @@ Every plot takes ``ax=None`` and returns the axes; ``ax.figure.savefig("figure.p
 
 from __future__ import annotations
 
-from feddbn.report.change_plots import edge_steps, plot_changes
+from feddbn.report.change_plots import edge_steps, plot_changes, plot_drift
 from feddbn.report.curve_plots import (
     plot_convergence,
     plot_forecast,
@@ -31,6 +31,7 @@ __all__ = [
     "plot_changes",
     "plot_convergence",
     "plot_curves",
+    "plot_drift",
     "plot_forecast",
     "plot_path",
     "plot_process_graph",

@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from feddbn.methods.stored_changes import StoredChanges, stored_changes
-from feddbn.report.change_plots import plot_changes
+from feddbn.report.change_plots import plot_changes, plot_drift
 from feddbn.report.figures import inline_svg
 from feddbn.report.record import ReportRecord
 
@@ -19,17 +19,21 @@ def changes_section(record: ReportRecord) -> dict[str, Any] | None:
     found = stored_changes(record.diagnostics, record.parameters)
     if found is None:
         return None
-    figure = ""
+    figure = drift = ""
     if found.changes:
         text = "Edges that change: where each is there, and with which weight"
         figure = inline_svg(
             lambda: plot_changes(found.networks, found.segments, unit=found.unit), "changes", text
         )
-    tables = [table for table in (_edges(found), _variances(found)) if table["rows"]]
+    if len(found.courses):
+        text = "Weights that drift, over time"
+        drift = inline_svg(lambda: plot_drift(found.courses, unit=found.unit), "drift", text)
+    tables = [table for table in (_edges(found), _variances(found), _drift(found)) if table["rows"]]
     return {
         "sentence": found.sentence,
         "segments": _segments(found),
         "figure": Markup(figure),
+        "drift": Markup(drift),
         "tables": tables,
     }
 
@@ -60,6 +64,21 @@ def _variances(found: StoredChanges) -> dict[str, Any]:
     rows = [[row["target"], row["what"], found.place(row["row"]), *_numbers(row)] for row in found.variances]
     heads = ["Variable", "What", "At", "Before", "After", "Probability"]
     return {"title": "Noise variances and levels that change", "heads": heads, "rows": rows}
+
+
+def _drift(found: StoredChanges) -> dict[str, Any]:
+    rows = [
+        [
+            row["source"] or "(level)",
+            row["target"],
+            row["lag"],
+            *(f"{row[place]:.4g}" for place in ("start", "middle", "end")),
+            f"{row['probability']:.3f}",
+        ]
+        for row in found.drift
+    ]
+    heads = ["Cause", "Effect", "Lag", "At first", "In the middle", "At last", "Probability"]
+    return {"title": "Weights and levels that drift", "heads": heads, "rows": rows}
 
 
 def _numbers(row: dict[str, Any]) -> list[str]:

@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feddbn.core.changes.learn import ChangeOptions, Changing, learn_changes
+from feddbn.core.changes.drift import learn_drift
+from feddbn.core.changes.fits import ChangeOptions, Changing
+from feddbn.core.changes.learn import learn_changes
+from feddbn.core.changes.partitions import ranges_of
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments
@@ -44,6 +47,8 @@ _TOLD_ROWS = 4.5
 """Rows of an average site in a block for each column; a usual policy asks for 3 of every site."""
 _SHORTEST_ROWS = 4.0
 """Fewest rows of a segment for each column of a row."""
+_DRIFT_BLOCKS = 3
+"""Residuals of weights that drift are those of their values in the middle of so many blocks."""
 
 
 @dataclass(frozen=True)
@@ -165,9 +170,13 @@ def changing_program(
         blocks, by_block = _trimmed(blocks, by_block)
     n = sum(block.n for block in by_block)
     shortest = max(0.9 * _SHORTEST_BLOCKS * n / blocks.n, _SHORTEST_ROWS * asked.moments.q)
-    found = learn_changes(by_block, d, constraints, replace(changes, shortest=shortest), rng)
+    changes = replace(changes, shortest=shortest)
+    found = learn_changes(by_block, d, constraints, changes, rng)
+    if changes.drift:
+        drifting = learn_drift(by_block, d, found, constraints, changes)
+        found = found if drifting is None else replace(drifting, scores=found.scores)
     constant = None
-    if not found.cuts:
+    if not found.cuts and found.functions is None:
         constant = learn_from_moments(asked.moments, variables, constraints, options, rng)
     outcome = ChangingOutcome(
         found, constant, by_block, blocks, asked.moments, asked, n_sums + 1, n >= 2 * shortest
@@ -181,8 +190,17 @@ def changing_program(
 def _checks(outcome: ChangingOutcome, question: BlockMomentsQuestion) -> ServerProgram[ResidualReport]:
     """Look at the residuals of what was found."""
     found, asked, d = outcome.changing, outcome.asked, question.d
+    cuts = found.cuts
     if outcome.constant is None:
-        networks = [SegmentNetwork(*found.network(s), n=float(n)) for s, n in enumerate(found.grams.n)]
+        if found.functions is not None:
+            # Weights that drift are looked at step by step.
+            cuts = tuple(sorted({*cuts, *range(_DRIFT_BLOCKS, outcome.blocks.n, _DRIFT_BLOCKS)}))
+        ranges = ranges_of(cuts, outcome.blocks.n)
+        rows = [sum(block.n for block in outcome.moments_by_block[a:b]) for a, b in ranges]
+        networks = [
+            SegmentNetwork(*found.network_at((a + b - 1) // 2), n=n)
+            for (a, b), n in zip(ranges, rows, strict=True)
+        ]
         order = found.order
     else:
         C, level, variances = refit(outcome.moments, outcome.constant.learned.support)
@@ -190,9 +208,7 @@ def _checks(outcome: ChangingOutcome, question: BlockMomentsQuestion) -> ServerP
         networks = [SegmentNetwork(C, level, variances, outcome.moments.n)]
         order = outcome.constant.learned.order
     own_share = asked.rank / asked.n_rows if asked.rank and asked.n_rows else None
-    return (
-        yield from block_checks_program(question, found.cuts, networks, order, outcome.moments, own_share)
-    )
+    return (yield from block_checks_program(question, cuts, networks, order, outcome.moments, own_share))
 
 
 def _blocks(length: float, wish: BlockWish, fewest: float) -> TimeBlocks:
