@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.changing import changing_program
 from feddbn.federation.programs.oneshot import OneShotOptions
+from feddbn.federation.programs.site_clocks import site_clocks_program
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.block_wish import BlockWish
 from feddbn.federation.protocol.task import Federation, Observer
@@ -49,6 +51,9 @@ class ChangingDBN(DBNEstimator):
         `federation` would have too few rows in a block to tell them; "year", "month", "week", "day", "hour" or "minute" of
         the rows' times (UTC where these have a time zone), with a `federation` with the first one, such as
         "month from 2024-01"; or "column:NAME", a column of whole numbers 0, 1, ... that is no variable.
+    clock
+        "common": all sites change at the same time. "site": every site goes through the same networks, and changes at times
+        of its own (`site_changes_`); only where all sites are in this process, without drift and a look at residuals.
     max_changes
         Most changes that are looked for.
     drift
@@ -95,6 +100,9 @@ class ChangingDBN(DBNEstimator):
         drift, in the first block, in the middle and in the last one.
     drift_courses_
         DataFrame what, source, target, lag, start, weight: the same in every block.
+    site_changes_
+        With ``clock="site"`` a DataFrame site, row, before, after: where each site goes from which regime to which, counted
+        from 1 as in ``segments_``; None with a common clock.
     segment_edges_
         DataFrame segment, source, target, lag, weight, probability: the edges of every segment, and the probability by BIC
         that each is there, given the order and the changes.
@@ -132,6 +140,7 @@ class ChangingDBN(DBNEstimator):
         "blocks": Rule(
             lambda value: isinstance(value, (int, str, Mapping, np.integer)), ("a way to cut time",)
         ),
+        "clock": word("common", "site"),
         "max_changes": whole(0),
         "drift": flag() | word("auto"),
         "noise_variance": word("auto", "equal", "free"),
@@ -156,6 +165,7 @@ class ChangingDBN(DBNEstimator):
         n_lags: int = 1,
         *,
         blocks: int | str | Mapping[str, str] = "auto",
+        clock: str = "common",
         max_changes: int = 5,
         drift: bool | str = "auto",
         noise_variance: str = "auto",
@@ -176,6 +186,7 @@ class ChangingDBN(DBNEstimator):
     ) -> None:
         self.n_lags = n_lags
         self.blocks = blocks
+        self.clock = clock
         self.max_changes = max_changes
         self.drift = drift
         self.noise_variance = noise_variance
@@ -198,6 +209,10 @@ class ChangingDBN(DBNEstimator):
         """Refuse arguments that cannot be."""
         super().check_parameters()
         BlockWish.of(self.blocks)
+        if self.clock == "site":
+            for name, value in (("drift", self.drift), ("check_residuals", self.check_residuals)):
+                if value is True:
+                    raise ParameterError(f"{name}=True needs clock='common'; leave one of the two out.")
 
     def _label_column(self, label: str | None) -> str | None:
         wish = BlockWish.of(self.blocks)
@@ -229,14 +244,26 @@ class ChangingDBN(DBNEstimator):
             change_price=float(self.change_penalty),
             drift=bool(self.drift),
         )
+        if self.clock == "site" and sites is None:
+            raise ParameterError(
+                "clock='site' needs data in this process: sums over sites in which sites cut their own rows would show the "
+                "rows of single sites; use clock='common' with a federation."
+            )
         wish = first_block(BlockWish.of(self.blocks), sites)
         rng = np.random.default_rng(self.random_state)
         # In one process nobody has to be asked whether a block of few rows may be told.
         n_sites = None if sites is not None else len(federation.sites)
         checks = are_looked_at(self, federation, by_default=not Wishes.of(self).is_settled)
-        program = changing_program(
-            self._variables, constraints, options, changes, wish, n_sites, rng, checks=checks
-        )
+        if sites is not None and self.clock == "site":
+            # Sites that change at different times differ.
+            options = replace(options, wishes=replace(options.wishes, on_disagreement="ignore"))
+            program = site_clocks_program(
+                self._variables, constraints, options, changes, wish, tuple(sites), rng
+            )
+        else:
+            program = changing_program(
+                self._variables, constraints, options, changes, wish, n_sites, rng, checks=checks
+            )
         outcome, _ = self._run(program, federation, observer)
         report_changes(self, outcome, constraints, criterion)
         say_residuals(self, outcome.report)

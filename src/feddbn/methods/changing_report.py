@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,20 @@ from feddbn.methods.edge_table import edge_table
 from feddbn.methods.link_table import open_edges, with_links
 from feddbn.model.dbn import DBN
 
-__all__ = ["CHANGES", "COURSES", "DRIFT", "SEGMENT_EDGES", "VARIANCE_CHANGES", "report_changes"]
+__all__ = [
+    "CHANGES",
+    "COURSES",
+    "DRIFT",
+    "SEGMENT_EDGES",
+    "SITE_CHANGES",
+    "VARIANCE_CHANGES",
+    "report_changes",
+]
 
 SEGMENT_EDGES = ("segment", "source", "target", "lag", "weight", "probability")
 CHANGES = ("source", "target", "lag", "row", "before", "after", "probability")
 VARIANCE_CHANGES = ("target", "what", "row", "before", "after", "probability")
+SITE_CHANGES = ("site", "row", "before", "after")
 COURSES = ("what", "source", "target", "lag", "start", "weight")
 DRIFT = ("what", "source", "target", "lag", "start", "middle", "end", "probability")
 _LONG_LAST = 2.0
@@ -53,8 +63,10 @@ def report_changes(
     if found.functions is not None:
         last = _network(found.network_at(outcome.blocks.n - 1), mean, names)
     estimator._set_network(last, last)
-    estimator.block_rows_, estimator.n_blocks_ = outcome.blocks.rows, outcome.blocks.n
+    blocks = outcome.site_blocks or outcome.blocks
+    estimator.block_rows_, estimator.n_blocks_ = blocks.rows, blocks.n
     estimator.segments_ = _segments(outcome)
+    estimator.site_changes_ = _site_changes(outcome)
     estimator.changes_ = _changes(outcome, names, constraints, criterion)
     estimator.variance_changes_ = _variance_changes(outcome, networks, names, constraints, criterion)
     estimator.drift_courses_ = _courses(outcome, mean, names)
@@ -101,6 +113,19 @@ def _segments(outcome: ChangingOutcome) -> pd.DataFrame:
             "rows": [round(float(n)) for n in outcome.changing.grams.n],
         }
     )
+
+
+def _site_changes(outcome: ChangingOutcome) -> pd.DataFrame | None:
+    """Where each site goes from one regime to another; regimes that it does not go through are left out."""
+    if outcome.site_cuts is None or outcome.site_blocks is None:
+        return None
+    rows = []
+    for site, cuts in outcome.site_cuts.items():
+        edges = (0, *cuts, outcome.site_blocks.n)
+        own = [(r, a) for r, (a, b) in enumerate(pairwise(edges), start=1) if b > a]
+        for (before, _), (after, start) in pairwise(own):
+            rows.append((site, outcome.site_blocks.start(start), before, after))
+    return pd.DataFrame(rows, columns=list(SITE_CHANGES))
 
 
 def _probability(difference: float) -> float:
@@ -277,6 +302,8 @@ def _places(outcome: ChangingOutcome) -> str:
     many = "s" if len(cuts) > 1 else ""
     if blocks.rows:
         return f"row{many} {names} of the recordings, give or take {blocks.rows} rows"
+    if outcome.site_cuts is not None:
+        return "rows of each site's own (`site_changes_`)"
     if blocks.wish.kind == "calendar":
         return f"{names}, give or take a {blocks.wish.period}"
     return f"block{many} {names} of column {blocks.wish.column!r}"

@@ -31,7 +31,7 @@ class StoredChanges:
     courses
         ``drift_courses_``.
     unit
-        What segments are counted in: "row", "date", or the name of a column.
+        What segments are counted in: "row", "date", the name of a column, or "regime" where sites have their own clocks.
     """
 
     networks: list[DBN]
@@ -50,6 +50,8 @@ class StoredChanges:
             told = "Nothing changes at once." if drift else "One network for all rows: nothing changes."
             return told + drift.replace("they", "forecasts, effects and graph")
         where = self.place(self.segments["start"].iloc[-1])
+        if self.unit == "regime":
+            return f"Forecasts, effects and graph are those of {where}, the last one, which some sites may not have reached."
         return f"Forecasts, effects and graph are those of the last segment, from {where} on.{drift}"
 
     def place(self, start: object) -> str:
@@ -77,9 +79,8 @@ def stored_changes(diagnostics: Mapping[str, Any], parameters: Mapping[str, Any]
             "`feddbn fit`."
         )
     changes, variances, drift = tables
-    return StoredChanges(
-        networks, segments, changes, variances, drift, courses, _unit(segments, parameters.get("blocks"))
-    )
+    unit = "regime" if parameters.get("clock") == "site" else _unit(segments, parameters.get("blocks"))
+    return StoredChanges(networks, segments, changes, variances, drift, courses, unit)
 
 
 def _unit(segments: pd.DataFrame, blocks: object) -> str:

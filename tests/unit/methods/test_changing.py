@@ -254,3 +254,43 @@ def test_a_result_draws_and_reports_drift(drifting):
         "Nothing changes at once. Of weights that drift forecasts, effects and graph use the last values."
         in page
     )
+
+
+def own_clocks(starts, seed=0):
+    """Sites that change from one network to the other at rows of their own; None: not at all."""
+    found = {}
+    for k, start in enumerate(starts):
+        rng, x, rows = np.random.default_rng([seed, k]), np.zeros(D), []
+        for t in range(-50, ROWS):
+            W, A = changed() if start is not None and t >= start else network()
+            x = (x @ A + rng.normal(size=D)) @ np.linalg.inv(np.eye(D) - W)
+            rows.append(x)
+        found[f"s{k}"] = np.array(rows[50:])
+    return found
+
+
+def test_sites_with_clocks_of_their_own_change_each_at_its_own_row():
+    starts = [60, 120, 180, 240, None]
+    fit = ChangingDBN(clock="site", blocks=32, max_changes=2).fit(own_clocks(starts))
+    assert fit.site_changes_["site"].tolist() == ["s0", "s1", "s2", "s3"]
+    assert (np.abs(fit.site_changes_["row"] - starts[:4]) <= fit.block_rows_).all()
+    assert set(zip(fit.site_changes_["before"], fit.site_changes_["after"], strict=True)) == {(1, 2)}
+    edges = {(row.source, row.target, row.lag) for row in fit.changes_.itertuples()}
+    assert edges == {("x1", "x2", 0), ("x0", "x3", 1), ("x2", "x3", 1)}
+    assert fit.segments_["start"].tolist() == [1, 2]
+    assert fit.segments_["rows"].sum() == fit.n_samples_
+    np.testing.assert_allclose(fit.dbn_.A[0], changed()[1], atol=0.12)
+    assert fit.residuals_ is None
+    assert any("rows of each site's own" in sentence for sentence in fit.warnings_)
+    still = ChangingDBN(clock="site", blocks=32, max_changes=1).fit(own_clocks([None] * 3, seed=1))
+    assert not len(still.site_changes_)
+    assert len(still.segments_) == 1
+
+
+def test_clocks_of_their_own_are_for_sites_in_this_process():
+    held = {name: Site(name, site) for name, site in read_sites(own_clocks([60, 90])).items()}
+    with pytest.raises(ParameterError, match="clock='site' needs data in this process"):
+        ChangingDBN(clock="site", federation=InProcessFederation(held)).fit(None)
+    for given in ({"drift": True}, {"check_residuals": True}):
+        with pytest.raises(ParameterError, match="=True needs clock='common'"):
+            ChangingDBN(clock="site", **given).fit(own_clocks([60]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.changes.differences import NodeSteps, SegmentGrams, fit_node
+from feddbn.core.changes.differences import NodeSteps, SegmentGrams, fit_node, scaled_products
 from feddbn.core.changes.partitions import Cuts, ranges_of
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.criterion import Criterion
@@ -92,6 +92,19 @@ class Changing:
         """The same of a block."""
         s = sum(cut <= block for cut in self.cuts)
         return self._network(s, np.ones(1) if self.functions is None else self.functions[:, block])
+
+    def losses(self, blocks: Sequence[Moments]) -> FloatArray:
+        """(S, B) twice the negative log-likelihood of each block in each segment; weights that drift are not meant."""
+        grams = self.grams
+        loss = np.zeros((len(grams.n), len(blocks)))
+        for b, block in enumerate(blocks):
+            products = scaled_products(block, grams.origin, grams.scale)
+            for j, node in enumerate(self.nodes):
+                full = -node.weights.copy()
+                full[:, j] += 1.0
+                rss = np.einsum("sm,mk,sk->s", full, products, full)
+                loss[:, b] += rss / node.variances + block.n * np.log(node.variances)
+        return loss
 
     def _network(self, s: int, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         grams, d = self.grams, len(self.nodes)

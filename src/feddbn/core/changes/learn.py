@@ -174,17 +174,8 @@ def _orders(fits: SegmentFits, rng: np.random.Generator) -> list[tuple[int, ...]
 
 def _dealt(blocks: Sequence[Moments], found: Changing, shortest: float) -> Cuts:
     """The best cuts given what every segment has."""
-    grams, n_segments, n_blocks = found.grams, len(found.cuts) + 1, len(blocks)
-    loss = np.zeros((n_segments, n_blocks))
-    for k, block in enumerate(blocks):
-        products = block.about(grams.origin) / np.outer(grams.scale, grams.scale)
-        totals = block.n * (block.mean - grams.origin) / grams.scale
-        whole = np.block([[products, totals[:, None]], [totals[None], np.array([[block.n]])]])
-        for j, node in enumerate(found.nodes):
-            full = -node.weights.copy()
-            full[:, j] += 1.0
-            rss = np.einsum("sm,mk,sk->s", full, whole, full)
-            loss[:, k] += rss / node.variances + block.n * np.log(node.variances)
+    n_segments, n_blocks = len(found.cuts) + 1, len(blocks)
+    loss = found.losses(blocks)
     n = np.concatenate([[0.0], np.cumsum([block.n for block in blocks])])
     sums = np.concatenate([np.zeros((n_segments, 1)), np.cumsum(loss, axis=1)], axis=1)
     too_short = (n[None, :] - n[:, None]) < max(shortest, 1e-9)

@@ -9,6 +9,7 @@ Where nothing changes, the network is the one that OneShotDBN learns from the sa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from feddbn.core.changes.drift import learn_drift
 from feddbn.core.changes.fits import ChangeOptions, Changing
 from feddbn.core.changes.learn import learn_changes
-from feddbn.core.changes.partitions import ranges_of
+from feddbn.core.changes.partitions import Cuts, ranges_of
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments
@@ -37,7 +38,15 @@ from feddbn.federation.protocol.block_wish import MOST_TIME_BLOCKS, BlockWish
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram
 
-__all__ = ["USUAL_BLOCKS", "ChangingOutcome", "TimeBlocks", "changing_program"]
+__all__ = [
+    "USUAL_BLOCKS",
+    "ChangingOutcome",
+    "TimeBlocks",
+    "changing_program",
+    "first_sums_program",
+    "shortest_segment",
+    "trimmed",
+]
 
 USUAL_BLOCKS = 24
 """About so many blocks, 17 to 34, are made where their length is left to the data."""
@@ -111,6 +120,9 @@ class ChangingOutcome:
         Whether there are rows enough for two segments.
     report
         What residuals say; None if they were not looked at.
+    site_cuts, site_blocks
+        Where sites have clocks of their own: in which of its blocks each begins the second, third, ... segment, and which
+        blocks these are; `blocks` then counts segments.
     """
 
     changing: Changing
@@ -122,6 +134,8 @@ class ChangingOutcome:
     n_sums: int
     could_change: bool
     report: ResidualReport | None = None
+    site_cuts: Mapping[str, Cuts] | None = None
+    site_blocks: TimeBlocks | None = None
 
 
 def changing_program(
@@ -140,7 +154,35 @@ def changing_program(
     Where the length of blocks is left to the data, they hold enough rows of an average of `n_sites` sites for them to be
     told by a usual policy, or any number if it is None. With `checks` residuals are looked at.
     """
-    d, n_lags = len(variables), options.n_lags
+    d = len(variables)
+    asked, n_sums, blocks, question = yield from first_sums_program(variables, options, wish, n_sites)
+    by_block = yield from treated(block_moments_program(question), asked.treatment)
+    if not blocks.rows:
+        blocks, by_block = trimmed(blocks, by_block)
+    n = sum(block.n for block in by_block)
+    shortest = shortest_segment(n, blocks, asked.moments.q)
+    changes = replace(changes, shortest=shortest)
+    found = learn_changes(by_block, d, constraints, changes, rng)
+    if changes.drift:
+        drifting = learn_drift(by_block, d, found, constraints, changes)
+        found = found if drifting is None else replace(drifting, scores=found.scores)
+    constant = None
+    if not found.cuts and found.functions is None:
+        constant = learn_from_moments(asked.moments, variables, constraints, options, rng)
+    outcome = ChangingOutcome(
+        found, constant, by_block, blocks, asked.moments, asked, n_sums + 1, n >= 2 * shortest
+    )
+    if checks:
+        report = yield from treated(_checks(outcome, question), asked.treatment)
+        outcome = replace(outcome, report=report, n_sums=outcome.n_sums + 1)
+    return outcome
+
+
+def first_sums_program(
+    variables: tuple[str, ...], options: OneShotOptions, wish: BlockWish, n_sites: int | None
+) -> ServerProgram[tuple[AskedMoments, int, TimeBlocks, BlockMomentsQuestion]]:
+    """Ask as every method begins; return what was told, by how many sums, and what to ask about blocks."""
+    n_lags = options.n_lags
     asked, n_sums = yield from counted(asked_moments_program(variables, n_lags, options.wishes))
     survey = asked.survey
     if survey is None:
@@ -165,26 +207,7 @@ def changing_program(
         # Sums about a point near the means keep their digits.
         origin=None if asked.center == "recording" else asked.moments.mean,
     )
-    by_block = yield from treated(block_moments_program(question), asked.treatment)
-    if not blocks.rows:
-        blocks, by_block = _trimmed(blocks, by_block)
-    n = sum(block.n for block in by_block)
-    shortest = max(0.9 * _SHORTEST_BLOCKS * n / blocks.n, _SHORTEST_ROWS * asked.moments.q)
-    changes = replace(changes, shortest=shortest)
-    found = learn_changes(by_block, d, constraints, changes, rng)
-    if changes.drift:
-        drifting = learn_drift(by_block, d, found, constraints, changes)
-        found = found if drifting is None else replace(drifting, scores=found.scores)
-    constant = None
-    if not found.cuts and found.functions is None:
-        constant = learn_from_moments(asked.moments, variables, constraints, options, rng)
-    outcome = ChangingOutcome(
-        found, constant, by_block, blocks, asked.moments, asked, n_sums + 1, n >= 2 * shortest
-    )
-    if checks:
-        report = yield from treated(_checks(outcome, question), asked.treatment)
-        outcome = replace(outcome, report=report, n_sums=outcome.n_sums + 1)
-    return outcome
+    return asked, n_sums, blocks, question
 
 
 def _checks(outcome: ChangingOutcome, question: BlockMomentsQuestion) -> ServerProgram[ResidualReport]:
@@ -211,6 +234,11 @@ def _checks(outcome: ChangingOutcome, question: BlockMomentsQuestion) -> ServerP
     return (yield from block_checks_program(question, cuts, networks, order, outcome.moments, own_share))
 
 
+def shortest_segment(n: float, blocks: TimeBlocks, q: int) -> float:
+    """Fewest rows of a segment, of `n` rows of all sites with q columns."""
+    return max(0.9 * _SHORTEST_BLOCKS * n / blocks.n, _SHORTEST_ROWS * q)
+
+
 def _blocks(length: float, wish: BlockWish, fewest: float) -> TimeBlocks:
     """Which blocks to ask for."""
     if wish.kind != "rows":
@@ -232,7 +260,7 @@ def _blocks(length: float, wish: BlockWish, fewest: float) -> TimeBlocks:
     return TimeBlocks(wish, n_blocks, size, length=length)
 
 
-def _trimmed(blocks: TimeBlocks, found: tuple[Moments, ...]) -> tuple[TimeBlocks, tuple[Moments, ...]]:
+def trimmed(blocks: TimeBlocks, found: tuple[Moments, ...]) -> tuple[TimeBlocks, tuple[Moments, ...]]:
     """The same without blocks after the last that anybody has rows in."""
     n = max((b for b, one in enumerate(found) if one.n > 0.5), default=0) + 1
     return replace(blocks, n=n), found[:n]

@@ -60,7 +60,7 @@ class BlockWish:
     Attributes
     ----------
     kind
-        "rows", "calendar" or "column".
+        "rows", "calendar" or "column"; "regime" where every site has its own clock.
     rows
         Rows in a block, None where the data decide.
     period
