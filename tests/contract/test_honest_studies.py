@@ -80,7 +80,7 @@ CASES = [
         )
     ),
     *(("changing", {}, kind, {}) for kind in ("memory", "gains", "trend", "levels", "empty", "spikes")),
-    ("changing", {"block_rows": 16, **AS_THEY_ARE}, "plain", {}),
+    ("changing", {"blocks": 16, **AS_THEY_ARE}, "plain", {}),
     ("fdbnl", QUICK, "gains", {}),
     ("fdbnl", {**QUICK, "schedule": "paper", "weighting": "sites"}, "empty", {}),
     ("fdbnl", {**QUICK, "n_lags": "auto"}, "trend", {}),

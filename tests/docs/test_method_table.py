@@ -86,7 +86,7 @@ def test_sites_know_every_task_of_the_table(name):
         assert site_task(task).name == task
 
 
-@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning", "ignore::feddbn.errors.ResidualsWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_asks_for_the_tasks_of_its_row_and_no_others(name):
     asked = set()
@@ -97,7 +97,9 @@ def test_a_method_asks_for_the_tasks_of_its_row_and_no_others(name):
     # Only a study with noise asks for norms, and only one whose center is given for a summary; sites of one process are
     # compared by default and tell the shape of their noise, those of a study only if it says so.
     # Blocks of rows are asked for by the one method that needs them, and owners allow them by name.
-    at_home = {"agreement", "residual-features", "block-moments"} & set(METHODS[name].further_tasks)
+    at_home = {"agreement", "residual-features", "block-moments", "block-checks"} & set(
+        METHODS[name].further_tasks
+    )
     assert asked == set(METHODS[name].tasks) - {"unit-norms", "summary"} | at_home
 
 
