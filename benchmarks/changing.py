@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,13 +25,27 @@ LOW, HIGH, LAG_SCALE = 0.3, 0.6, 0.7
 
 @dataclass(frozen=True)
 class Switching:
-    """Networks one after the other: (S, d, d) within a moment and at lag 1; first rows; (S, d) variances and levels."""
+    """Networks one after the other: (S, d, d) within a moment and at lag 1; first rows; (S, d) variances and levels.
+
+    If it drifts, the first becomes the second little by little, at an even pace over all rows.
+    """
 
     W: FloatArray
     A: FloatArray
     variances: FloatArray
     starts: tuple[int, ...]
     levels: FloatArray
+    drifts: bool = False
+
+    def at(self, t: int) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Weights within a moment and at lag 1, variances and levels at a row."""
+        if self.drifts:
+            share = min(max(t / ROWS, 0.0), 1.0)
+            return tuple(
+                (1 - share) * x[0] + share * x[1] for x in (self.W, self.A, self.variances, self.levels)
+            )
+        s = int(np.searchsorted(self.starts, max(t, 0), side="right")) - 1
+        return self.W[s], self.A[s], self.variances[s], self.levels[s]
 
 
 def draw_switching(
@@ -42,6 +56,7 @@ def draw_switching(
     variances: bool = False,
     levels: bool = False,
     strength: float = 1.0,
+    drifts: bool = False,
 ) -> Switching:
     """Draw networks of which `n_edges` edges, or only noise variances or levels, change at each of `n_changes` rows."""
     order = rng.permutation(D)
@@ -66,7 +81,7 @@ def draw_switching(
     shifts = np.zeros((n_changes + 1, D))
     if levels:
         shifts[1:, :3] = rng.choice([-1.0, 1.0], (n_changes, 3))
-    return Switching(stack[:, 0], stack[:, 1], np.stack(spread), tuple(starts), shifts)
+    return Switching(stack[:, 0], stack[:, 1], np.stack(spread), tuple(starts), shifts, drifts)
 
 
 def _weights(rng: np.random.Generator, present: np.ndarray) -> FloatArray:
@@ -101,11 +116,11 @@ def draw_sites(
     x = np.zeros((n_sites, D))
     rows = np.empty((n_sites, ROWS, D))
     for t in range(-BURN, ROWS):
-        s = int(np.searchsorted(system.starts, max(t, 0), side="right")) - 1
+        W, A, variances, levels = system.at(t)
         size = (n_sites, D)
         noise = rng.laplace(size=size) / np.sqrt(2) if has_tails else rng.standard_normal(size)
-        noise = noise * np.sqrt(system.variances[s]) + system.levels[s]
-        x = (x @ system.A[s] + noise) @ np.linalg.inv(np.eye(D) - system.W[s])
+        noise = noise * np.sqrt(variances) + levels
+        x = (x @ A + noise) @ np.linalg.inv(np.eye(D) - W)
         if t >= 0:
             rows[:, t] = x
     return {f"site{k + 1}": rows[k] for k in range(n_sites)}
@@ -123,6 +138,8 @@ class Kind:
     levels: bool = False
     has_tails: bool = False
     strength: float = 1.0
+    drifts: bool = False
+    own_clocks: bool = False
 
 
 KINDS = {
@@ -133,6 +150,10 @@ KINDS = {
     "weak-1": Kind("the same with weights half as large, 1 site", 2, 1, 0.4, strength=0.5),
     "variances": Kind("only three noise variances change once, 4 sites", 1, 4, variances=True),
     "levels": Kind("only three levels change once, 4 sites", 1, 4, 0.5, levels=True),
+    "drift-4": Kind("four edges drift from the first row to the last, 4 sites", 1, 4, drifts=True),
+    "drift-1": Kind("four edges drift from the first row to the last, 1 site", 1, 1, drifts=True),
+    "clocks-4": Kind("four edges change once, at each of 4 sites at its own row", 1, 4, 0.4, own_clocks=True),
+    "clocks-0": Kind("nothing changes, 4 sites with clocks of their own", 0, 4, own_clocks=True),
     "constant": Kind("nothing changes, 4 sites", 0, 4),
     "constant-1": Kind("nothing changes, 1 site", 0, 1),
     "tails": Kind("nothing changes, Laplacian noise, 4 sites", 0, 4, has_tails=True),
@@ -145,27 +166,42 @@ def measured(kind: Kind, n_series: int, first: int) -> list[float]:
     for seed in range(first, first + n_series):
         rng = np.random.default_rng(seed)
         system = draw_switching(
-            rng, kind.n_changes, variances=kind.variances, levels=kind.levels, strength=kind.strength
+            rng,
+            kind.n_changes,
+            variances=kind.variances,
+            levels=kind.levels,
+            strength=kind.strength,
+            drifts=kind.drifts,
         )
+        if kind.own_clocks:
+            total += _own_clocks(kind, system, rng)
+            continue
         rows = draw_sites(system, kind.n_sites, rng, has_tails=kind.has_tails)
-        begun = time.perf_counter()
+        begun = time.process_time()
         fit = ChangingDBN().fit(rows)
-        seconds = time.perf_counter() - begun
-        true, found = list(system.starts[1:]), fit.segments_["start"].tolist()[1:]
+        seconds = time.process_time() - begun
+        true = [] if kind.drifts else list(system.starts[1:])
+        found = fit.segments_["start"].tolist()[1:]
         hit = [any(abs(row - start) <= fit.block_rows_ for row in found) for start in true]
         false = [row for row in found if all(abs(row - start) > fit.block_rows_ for start in true)]
         changed = set()
-        for s, start in enumerate(true):
+        for s, start in enumerate(system.starts[1:]):
             for lag, C in enumerate((system.W, system.A)):
-                changed |= {(int(i), int(j), lag, start) for i, j in np.argwhere(C[s] != C[s + 1])}
+                # What drifts has no row.
+                row = 0 if kind.drifts else start
+                changed |= {(int(i), int(j), lag, row) for i, j in np.argwhere(C[s] != C[s + 1])}
         edges = [
             (int(row.source[1:]), int(row.target[1:]), row.lag, row.row) for row in fit.changes_.itertuples()
         ]
+        drifting = fit.drift_[fit.drift_["what"] == "edge"]
+        drifted = [(int(row.source[1:]), int(row.target[1:]), row.lag, 0) for row in drifting.itertuples()]
+        told = drifted if kind.drifts else edges
         right = [
             edge
-            for edge in edges
+            for edge in told
             if any(edge[:3] == one[:3] and abs(edge[3] - one[3]) <= fit.block_rows_ for one in changed)
         ]
+        edges += drifted
         total += [
             1,
             len(true),
@@ -177,6 +213,35 @@ def measured(kind: Kind, n_series: int, first: int) -> list[float]:
             seconds,
         ]
     return [*total[:-1].astype(int).tolist(), float(total[-1] / n_series)]
+
+
+def _own_clocks(kind: Kind, system: Switching, rng: np.random.Generator) -> FloatArray:
+    """The same numbers for one series whose sites change at rows of their own."""
+    starts = {
+        f"site{k + 1}": sorted(rng.integers(100, 500, kind.n_changes).tolist()) for k in range(kind.n_sites)
+    }
+    rows = {
+        name: draw_sites(replace(system, starts=(0, *own)), 1, rng)["site1"] for name, own in starts.items()
+    }
+    begun = time.process_time()
+    fit = ChangingDBN(clock="site").fit(rows)
+    seconds = time.process_time() - begun
+    told = [(row.site, row.row) for row in fit.site_changes_.itertuples()]
+    true = [(name, row) for name, own in starts.items() for row in own]
+
+    def near(one: tuple[str, int], others: list[tuple[str, int]]) -> bool:
+        return any(one[0] == name and abs(one[1] - row) <= fit.block_rows_ for name, row in others)
+
+    changed = {
+        (int(i), int(j), lag)
+        for lag, C in enumerate((system.W, system.A))
+        for s in range(kind.n_changes)
+        for i, j in np.argwhere(C[s] != C[s + 1])
+    }
+    edges = [(int(row.source[1:]), int(row.target[1:]), row.lag) for row in fit.changes_.itertuples()]
+    right = sum(edge in changed for edge in edges)
+    hits, false = sum(near(one, told) for one in true), sum(not near(one, true) for one in told)
+    return np.array([1, len(true), hits, false, len(changed), right, len(edges) - right, seconds])
 
 
 def main(n_series: int = 20, first: int = 1000, kinds: Sequence[str] = ()) -> None:

@@ -101,17 +101,18 @@ _ROWS = (
         module="feddbn.methods.changing",
         label="ChangingDBN",
         summary="one network that changes at some moments",
-        assumes="linear effects; one network for all sites at every moment; few changes, in all recordings at the same "
-        "row; one order of causes throughout",
+        assumes="linear effects; one network for all sites at every moment; few changes or slow drift, at all sites at the "
+        "same time; one order of causes throughout",
         reveals="its part of a first look and of sums of second moments, one over all rows and one for each of about 24 "
-        "blocks",
-        rounds="4",
-        gives="one network per segment (`dbns_by_segment_`), `changes_` (which edges, when, from, to), `variance_changes_`; "
+        "blocks" + _RESIDUALS,
+        rounds="5",
+        gives="one network per segment (`dbns_by_segment_`), `changes_` (which edges, when, from, to), `variance_changes_`, "
+        "`drift_`; "
         "`dbn_` is that of the last segment",
         citation="this package; docs/changing.md",
         aliases=("changingdbn",),
         tasks=("survey", "spikes", "moments"),
-        further_tasks=(*_COMPARE, "block-moments"),
+        further_tasks=(*_COMPARE, "block-moments", "block-checks"),
         in_studies=True,
         plain_messages=(
             "Its second moments, by blocks of time.",

@@ -87,7 +87,7 @@ CASES = [
         )
     ),
     *(("changing", {}, kind, {}) for kind in ("memory", "gains", "trend", "levels", "empty", "spikes")),
-    ("changing", {"block_rows": 16, **AS_THEY_ARE}, "plain", {}),
+    ("changing", {"blocks": 16, **AS_THEY_ARE}, "plain", {}),
     ("mixed", {"kinds": {"x1": "binary", "x2": "count", "x3": {"ordinal": 3}}}, "kinds", {}),
     ("mixed", {"kinds": {"x1": "binary", "x2": "count", "x3": {"categorical": 3}}}, "kinds and empty", {}),
     ("mixed", {"kinds": {"x2": "count", "x3": {"categorical": 4}}}, "kinds and rare levels", {}),

@@ -86,7 +86,7 @@ def test_sites_know_every_task_of_the_table(name):
         assert site_task(task).name == task
 
 
-@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
+@pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning", "ignore::feddbn.errors.ResidualsWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_asks_for_the_tasks_of_its_row_and_no_others(name):
     asked = set()
@@ -98,7 +98,8 @@ def test_a_method_asks_for_the_tasks_of_its_row_and_no_others(name):
     # compared by default and tell the shape of their noise, those of a study only if it says so.
     # Blocks of rows, and columns of kinds, are asked for by the one method that needs them, and owners allow them by name;
     # steps of models only where a variable is no continuous one.
-    at_home = {"agreement", "residual-features", "block-moments", "mixed-moments"} & set(METHODS[name].further_tasks)
+    by_name = {"agreement", "residual-features", "block-moments", "block-checks", "mixed-moments"}
+    at_home = by_name & set(METHODS[name].further_tasks)
     assert asked == set(METHODS[name].tasks) - {"unit-norms", "summary"} | at_home
 
 

@@ -16,7 +16,7 @@ def make_rig(place, listed=True, n_last=N):
     data = {f"s{i}": [rng.normal(size=(n_last if i == 0 else N, D))] for i in range(3)}
     text = default_policy_text()
     if listed:
-        text = text.replace('"residual-checks"', '"residual-checks", "block-moments"')
+        text = text.replace('"residual-checks"', '"residual-checks", "block-moments", "block-checks"')
     return Rig(place, data, text)
 
 
@@ -98,7 +98,7 @@ def test_a_site_without_rows_in_late_blocks_answers_and_one_with_few_there_does_
 
 def test_the_length_of_blocks_is_the_studys(tmp_path):
     rig = make_rig(tmp_path)
-    server = Server(rig, rig.study("changing", {"block_rows": 64}))
+    server = Server(rig, rig.study("changing", {"blocks": 64}))
     refused(server, blocks(rig), "'block_rows' is 32")
 
 
@@ -111,6 +111,7 @@ def test_only_a_study_of_changes_asks_for_blocks_and_only_where_an_owner_lists_t
     )
     rig = make_rig(tmp_path / "b", listed=False)
     with pytest.raises(
-        SiteRefused, match="will ask for the task block-moments, which this site's policy does not list"
+        SiteRefused,
+        match="will ask for the tasks block-moments, block-checks, which this site's policy does not list",
     ):
         Server(rig, rig.study("changing"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feddbn.cli.changes import print_changes
 from feddbn.cli.kinds import give_kinds
 from feddbn.cli.options import (
     Data,
@@ -138,6 +139,8 @@ def print_result(result: Result) -> None:
     """Print what was learned: size, how the fit ended, the strongest edges, warnings."""
     import numpy as np
 
+    from feddbn.methods.stored_changes import stored_changes
+
     dbn = result.dbn
     n_rows = sum(site.get("usable_rows") or 0 for site in result.sites)
     rows = f", {n_rows} usable rows" if n_rows else ""
@@ -149,6 +152,9 @@ def print_result(result: Result) -> None:
     within, lagged = np.count_nonzero(dbn.is_edge[0]), np.count_nonzero(dbn.is_edge[1:])
     say(f"{within} edges within a moment, {lagged} lagged.")
     _print_edges(result)
+    changes = stored_changes(result.diagnostics, result.parameters)
+    if changes is not None:
+        print_changes(changes)
     for warning in result.warnings:
         remark(f"note: {as_options(warning)}")
 

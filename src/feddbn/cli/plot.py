@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from feddbn.methods.result import Result
+    from feddbn.methods.stored_changes import StoredChanges
     from feddbn.model.dbn import DBN
 
 __all__ = ["plot"]
@@ -34,6 +35,8 @@ class Kind(Enum):
     responses = "responses"
     curves = "curves"
     effects = "effects"
+    changes = "changes"
+    drift = "drift"
 
 
 def plot(
@@ -43,7 +46,8 @@ def plot(
         typer.Argument(
             help="graph: variables and arrows. time-series: unrolled. weights: heat maps. truth: above the "
             "estimate. convergence. sites: shared and specific edges. responses: to a shock. curves: effects that are no "
-            "straight lines. effects: on means and probabilities of variables of other kinds."
+            "straight lines. effects: on means and probabilities of variables of other kinds. changes: edges over time. drift: "
+            "weights over time."
         ),
     ] = Kind.graph,
     out: Annotated[
@@ -106,6 +110,8 @@ def _axes(
         Kind.convergence: lambda: _convergence(result),
         Kind.sites: lambda: _sites(result),
         Kind.responses: lambda: _responses(result, shock, horizon),
+        Kind.changes: lambda: _changes(result),
+        Kind.drift: lambda: _drift(result),
         Kind.curves: lambda: report.plot_curves(dbn, truth=result.truth if truth is None else _truth(truth)),
         Kind.effects: lambda: report.plot_effects(dbn),
     }
@@ -145,6 +151,33 @@ def _sites(result: Result) -> Axes:
             f"a plot of sites needs a network per site, which {result.method} does not learn."
         )
     return plot_site_differences(site_differences(result.dbn, result.personal))
+
+
+def _changes(result: Result) -> Axes:
+    from feddbn.report import plot_changes
+
+    found = _segments(result, "changes")
+    return plot_changes(found.networks, found.segments, unit=found.unit)
+
+
+def _drift(result: Result) -> Axes:
+    from feddbn.report import plot_drift
+
+    found = _segments(result, "drift")
+    if not len(found.courses):
+        raise ParameterError("a plot of drift needs weights that drift, and in this result none does.")
+    return plot_drift(found.courses, unit=found.unit)
+
+
+def _segments(result: Result, kind: str) -> StoredChanges:
+    from feddbn.methods.stored_changes import stored_changes
+
+    found = stored_changes(result.diagnostics, result.parameters)
+    if found is None:
+        raise ParameterError(
+            f"a plot of {kind} needs segments, which {result.method} does not have; use feddbn fit --method changing."
+        )
+    return found
 
 
 def _responses(result: Result, shock: str | None, horizon: int) -> Axes:

@@ -2,11 +2,13 @@
 
 from feddbn.core.designs.recordings import Recording, SiteData
 from feddbn.data.checks import check_sites, check_variances, missing_cells, summary
+from feddbn.data.layout import ROW_TIMES
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.data.read import read_sites
 from feddbn.data.streaming import CsvSite, ParquetSite
 
 __all__ = [
+    "ROW_TIMES",
     "ArrayRecording",
     "CsvSite",
     "MemorySite",

@@ -19,9 +19,22 @@ from feddbn.data.clock import Clock, Freq, parse_freq
 from feddbn.data.grid import check_jitter
 from feddbn.data.levels import declared_kinds, level_values, refuse_misfits, with_levels
 from feddbn.data.segments import MISSING
+from feddbn.data.times import parse_times
 from feddbn.errors import DataError, ParameterError
 
-__all__ = ["Layout", "frame_values", "names_of_keys", "quoted", "row_labels", "tidy_frame", "unnamed"]
+__all__ = [
+    "ROW_TIMES",
+    "Layout",
+    "frame_values",
+    "names_of_keys",
+    "quoted",
+    "row_labels",
+    "tidy_frame",
+    "unnamed",
+]
+
+ROW_TIMES = "@time"
+"""As a label: the times of rows, from whichever column or index they come; they have to be dates."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +88,8 @@ class Layout:
     @property
     def keys(self) -> dict[str, str | None]:
         """Argument name -> column name."""
-        return {"site": self.site, "series": self.series, "time": self.time, "label": self.label}
+        label = None if self.label == ROW_TIMES else self.label
+        return {"site": self.site, "series": self.series, "time": self.time, "label": label}
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -223,13 +237,22 @@ def _numbers(frame: pd.DataFrame, variables: Sequence[str], where: str) -> Float
 
 
 def row_labels(
-    frame: pd.DataFrame, label: str | None
+    frame: pd.DataFrame, layout: Layout, where: str
 ) -> tuple[NDArray[np.generic] | None, NDArray[np.bool_] | None]:
-    """Labels per row and which of them are missing, or (None, None)."""
-    if label is None:
+    """Labels per row and which of them are missing, or (None, None); times are dates without a zone, or in UTC."""
+    if layout.label is None:
         return None, None
-    absent = frame[label].isna().to_numpy()
-    return frame[label].to_numpy(), absent if absent.any() else None
+    if layout.label == ROW_TIMES:
+        times = None if layout.time is None else parse_times(frame[layout.time], where, layout.day_first)
+        if not isinstance(times, pd.DatetimeIndex):
+            raise DataError(
+                f"{where} has no dates to tell the calendar by; name the column of dates with time=, or use a DataFrame with "
+                "dates as its index."
+            )
+        zoneless = times if times.tz is None else times.tz_convert("UTC").tz_localize(None)
+        return zoneless.to_numpy(), None
+    absent = frame[layout.label].isna().to_numpy()
+    return frame[layout.label].to_numpy(), absent if absent.any() else None
 
 
 def names_of_keys(column: pd.Series, argument: str, where: str) -> NDArray[np.object_]:

@@ -87,7 +87,7 @@ def read_sites(
         common step of each site, which must then be the same for all. A larger step starts a new segment; a
         smaller one is an error.
     label
-        Column with a label per row, kept beside the variables.
+        Column with a label per row, kept beside the variables; "@time" for the times of rows, if these are dates.
     missing
         "drop" leaves out rows with missing values and starts a new segment after them; "error" refuses them.
         "keep" leaves them in, NaN where a cell is missing, so that present cells can be used; rows of which no
@@ -296,7 +296,7 @@ class _Reader:
             if clock is not None and has_time:
                 raw = clock.ticks(item.frame[item.layout.time], at)
                 ticks = Grid(step, layout.tolerance).snap(raw)
-            labels, unlabelled = row_labels(item.frame, item.layout.label)
+            labels, unlabelled = row_labels(item.frame, item.layout, at)
             values = frame_values(item.frame, variables, at, layout.kinds)
             blocks = tuple(cutter.feed(values, ticks, labels, unlabelled))
             items.append(ArrayRecording(item.name, blocks))

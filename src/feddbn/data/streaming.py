@@ -215,8 +215,8 @@ class FileSite(ABC):
 
     def recordings(self) -> Iterator[FileRecording]:
         """Yield the recordings in the order of the files and their rows."""
-        label = self.layout.label
-        keys = [name for name in (self.layout.time, label) if name is not None]
+        named = self.layout.keys
+        keys = [name for name in (named["time"], named["label"]) if name is not None]
         cursors = [Cursor(table, [*self.variables, *keys], self.batch_rows) for table in self._tables]
         for run in self.index.runs:
             yield FileRecording(self, run, cursors[run.table])
@@ -257,7 +257,7 @@ class FileRecording:
             ticks = None
             if layout.time is not None and clock is not None:
                 ticks = grid.snap(clock.ticks(frame[layout.time], segmenter.where))
-            labels, unlabelled = row_labels(frame, layout.label)
+            labels, unlabelled = row_labels(frame, layout, segmenter.where)
             row += len(frame)
             yield from segmenter.feed(values, ticks, labels, unlabelled)
 

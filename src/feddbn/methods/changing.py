@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from feddbn.core.changes.learn import ChangeOptions
+from feddbn.core.changes.fits import ChangeOptions
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions
-from feddbn.data import SiteData
+from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.block_moments import is_block_length
 from feddbn.federation.programs.changing import changing_program
 from feddbn.federation.programs.oneshot import OneShotOptions
+from feddbn.federation.programs.site_clocks import site_clocks_program
+from feddbn.federation.programs.wishes import Wishes
+from feddbn.federation.protocol.block_wish import BlockWish
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
+from feddbn.methods.changing_blocks import first_block
 from feddbn.methods.changing_report import report_changes
-from feddbn.methods.parameters import Rule, a_federation, edges, nothing, number, whole, word
+from feddbn.methods.parameters import Rule, a_federation, edges, flag, nothing, number, whole, word
+from feddbn.methods.residuals import ResidualSummary, are_looked_at, say_residuals
 from feddbn.methods.treated import TREATMENT_RULES, wishes_of
 from feddbn.model.dbn import DBN
 
@@ -33,19 +38,27 @@ class ChangingDBN(DBNEstimator):
     minimise over cuts, orders and differences    sum_j sum_r n_r log(RSS_r / n_r) + prices
 
     Every weight is the same in all segments unless the evidence is for a difference; r are runs of segments with one
-    noise variance of node j. A row's time is its place in its recording: all sites change at the same row. See
-    docs/changing.md.
+    noise variance of node j. A row's time is its place in its recording, its date or a label: all sites change at the
+    same time. See docs/changing.md.
 
     Parameters
     ----------
     n_lags
         Number of lags.
-    block_rows
-        Rows of a recording in a block, a power of two (so that no two studies differ by a few rows), or "auto": about 24
-        blocks, fewer where sites of a given `federation` would have too few rows in a block to tell them. Changes are
-        found to within a block.
+    blocks
+        How time is cut into blocks; changes are found to within one. A number of rows of a recording, a power of two (so
+        that no two studies differ by a few rows); "auto": about 24 blocks of rows, fewer where sites of a given
+        `federation` would have too few rows in a block to tell them; "year", "month", "week", "day", "hour" or "minute" of
+        the rows' times (UTC where these have a time zone), with a `federation` with the first one, such as
+        "month from 2024-01"; or "column:NAME", a column of whole numbers 0, 1, ... that is no variable.
+    clock
+        "common": all sites change at the same time. "site": every site goes through the same networks, and changes at times
+        of its own (`site_changes_`); only where all sites are in this process, without drift and a look at residuals.
     max_changes
         Most changes that are looked for.
+    drift
+        "auto": weights and levels may drift slowly instead, where that explains the blocks better than changes do (BIC);
+        True: they may drift, and nothing changes at once; False: slow drift is cut into steps.
     noise_variance
         By which noise variances the order of the variables is found: "equal", "free" or "auto" (see `OneShotDBN`).
     penalty
@@ -62,6 +75,9 @@ class ChangingDBN(DBNEstimator):
         "drop": rows with an empty cell are left out.
     on_disagreement
         "exclude", "warn" or "ignore": what is done about a site that does not fit the others.
+    check_residuals
+        Ask for one more sum, which tells whether residuals contradict the model (`residuals_`, `warnings_`); the networks
+        stay as they are. "auto": yes, unless rows are used as they are or sites do not answer such questions.
     random_state
         Seed of the search.
     federation
@@ -70,20 +86,36 @@ class ChangingDBN(DBNEstimator):
     Attributes
     ----------
     segments_
-        DataFrame start, stop, rows: first row and the row after the last, in a recording; rows over all sites.
+        DataFrame start, stop, rows: first row and the row after the last, in a recording, or the labels or dates of these
+        blocks; rows over all sites.
     dbns_by_segment_
         One network per segment, in time order.
     dbn_, W_, A_
-        That of the last segment, which forecasts use.
+        That of the last segment, which forecasts use; of weights that drift the last values.
     changes_
         DataFrame source, target, lag, row, before, after, probability: the edges that appear (before is 0), vanish
         (after is 0) or change their weight at a row. The probability is that by BIC, given the other changes.
+    drift_
+        DataFrame what, source, target, lag, start, middle, end, probability: weights ("edge") and levels (intercepts) that
+        drift, in the first block, in the middle and in the last one.
+    drift_courses_
+        DataFrame what, source, target, lag, start, weight: the same in every block.
+    site_changes_
+        With ``clock="site"`` a DataFrame site, row, before, after: where each site goes from which regime to which, counted
+        from 1 as in ``segments_``; None with a common clock.
+    segment_edges_
+        DataFrame segment, source, target, lag, weight, probability: the edges of every segment, and the probability by BIC
+        that each is there, given the order and the changes.
+    edge_probabilities_
+        The same of the last segment; without changes that of `OneShotDBN`.
     variance_changes_
         DataFrame target, what, row, before, after, probability: noise variances and levels (intercepts) that change.
     change_scores_
         Total score for 0, 1, 2, ... changes, less that for none; the lowest is taken.
     block_rows_, n_blocks_
-        Length and number of the blocks.
+        Rows of a recording in a block (0 with a calendar or a column), and number of the blocks.
+    residuals_
+        What residuals say about the model (`methods.residuals.ResidualSummary`); None if they were not looked at.
     order_
         The variables, causes first, in all segments.
     noise_variance_
@@ -99,12 +131,17 @@ class ChangingDBN(DBNEstimator):
     segments_: pd.DataFrame
     changes_: pd.DataFrame
     variance_changes_: pd.DataFrame
+    drift_: pd.DataFrame
     dbns_by_segment_: list[DBN]
+    residuals_: ResidualSummary | None
 
     rules: ClassVar[Mapping[str, Rule]] = {
         "n_lags": whole(0),
-        "block_rows": whole(1) | word("auto"),
+        # Reading it is the check.
+        "blocks": Rule(lambda value: True, ("a way to cut time into blocks",)),
+        "clock": word("common", "site"),
         "max_changes": whole(0),
+        "drift": flag() | word("auto"),
         "noise_variance": word("auto", "equal", "free"),
         "penalty": number(above=0),
         "change_penalty": number(0),
@@ -117,6 +154,7 @@ class ChangingDBN(DBNEstimator):
         "spikes": TREATMENT_RULES["spikes"],
         "missing": word("drop"),
         "on_disagreement": word("exclude", "warn", "ignore"),
+        "check_residuals": flag() | word("auto"),
         "random_state": whole(0) | nothing(),
         "federation": a_federation(),
     }
@@ -125,8 +163,10 @@ class ChangingDBN(DBNEstimator):
         self,
         n_lags: int = 1,
         *,
-        block_rows: int | str = "auto",
+        blocks: int | str | Mapping[str, str] = "auto",
+        clock: str = "common",
         max_changes: int = 5,
+        drift: bool | str = "auto",
         noise_variance: str = "auto",
         penalty: float = 2.0,
         change_penalty: float = 2.0,
@@ -139,12 +179,15 @@ class ChangingDBN(DBNEstimator):
         spikes: str = "auto",
         missing: str = "drop",
         on_disagreement: str = "exclude",
+        check_residuals: bool | str = "auto",
         random_state: int | None = 0,
         federation: Federation | None = None,
     ) -> None:
         self.n_lags = n_lags
-        self.block_rows = block_rows
+        self.blocks = blocks
+        self.clock = clock
         self.max_changes = max_changes
+        self.drift = drift
         self.noise_variance = noise_variance
         self.penalty = penalty
         self.change_penalty = change_penalty
@@ -157,17 +200,27 @@ class ChangingDBN(DBNEstimator):
         self.spikes = spikes
         self.missing = missing
         self.on_disagreement = on_disagreement
+        self.check_residuals = check_residuals
         self.random_state = random_state
         self.federation = federation
 
     def check_parameters(self) -> None:
         """Refuse arguments that cannot be."""
         super().check_parameters()
-        if not isinstance(self.block_rows, str) and not is_block_length(int(self.block_rows)):
-            near = 2 ** round(float(np.log2(self.block_rows)))
+        BlockWish.of(self.blocks)
+        if self.clock == "site":
+            for name, value in (("drift", self.drift), ("check_residuals", self.check_residuals)):
+                if value is True:
+                    raise ParameterError(f"{name}=True needs clock='common'; leave one of the two out.")
+
+    def _label_column(self, label: str | None) -> str | None:
+        wish = BlockWish.of(self.blocks)
+        needed = {"calendar": ROW_TIMES, "column": wish.column}.get(wish.kind, label)
+        if label not in (None, needed):
             raise ParameterError(
-                f"block_rows={self.block_rows} must be a power of two, for example {near}, or 'auto'."
+                f"label={label!r} must be left out, or be the column of blocks={self.blocks!r}."
             )
+        return needed
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
@@ -184,12 +237,32 @@ class ChangingDBN(DBNEstimator):
         learn = LearnOptions(kind, criterion, average="auto" if self.penalty == Criterion().c else False)
         options = OneShotOptions(int(self.n_lags), wishes=wishes_of(self, federation), learn=learn)
         changes = ChangeOptions(
-            int(self.max_changes), criterion, kind, change_price=float(self.change_penalty)
+            0 if self.drift is True else int(self.max_changes),
+            criterion,
+            kind,
+            change_price=float(self.change_penalty),
+            drift=bool(self.drift),
         )
-        size = None if isinstance(self.block_rows, str) else int(self.block_rows)
+        if self.clock == "site" and sites is None:
+            raise ParameterError(
+                "clock='site' needs data in this process: sums over sites in which sites cut their own rows would show the "
+                "rows of single sites; use clock='common' with a federation."
+            )
+        wish = first_block(BlockWish.of(self.blocks), sites)
         rng = np.random.default_rng(self.random_state)
         # In one process nobody has to be asked whether a block of few rows may be told.
         n_sites = None if sites is not None else len(federation.sites)
-        program = changing_program(self._variables, constraints, options, changes, size, n_sites, rng)
+        checks = are_looked_at(self, federation, by_default=not Wishes.of(self).is_settled)
+        if sites is not None and self.clock == "site":
+            # Sites that change at different times differ.
+            options = replace(options, wishes=replace(options.wishes, on_disagreement="ignore"))
+            program = site_clocks_program(
+                self._variables, constraints, options, changes, wish, tuple(sites), rng
+            )
+        else:
+            program = changing_program(
+                self._variables, constraints, options, changes, wish, n_sites, rng, checks=checks
+            )
         outcome, _ = self._run(program, federation, observer)
         report_changes(self, outcome, constraints, criterion)
+        say_residuals(self, outcome.report)

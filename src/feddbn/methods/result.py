@@ -59,6 +59,10 @@ _FACTS = {
     "segments_": "segments",
     "changes_": "changes",
     "variance_changes_": "variance_changes",
+    "site_changes_": "site_changes",
+    "segment_edges_": "segment_edges",
+    "drift_": "drift",
+    "drift_courses_": "drift_courses",
     "block_rows_": "block_rows",
 }
 

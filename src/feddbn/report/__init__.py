@@ -6,7 +6,7 @@ Every plot takes ``ax=None`` and returns the axes; ``ax.figure.savefig("figure.p
 
 from __future__ import annotations
 
-from feddbn.report.change_plots import edge_steps, plot_changes
+from feddbn.report.change_plots import edge_steps, plot_changes, plot_drift
 from feddbn.report.curve_plots import (
     plot_convergence,
     plot_forecast,
@@ -33,6 +33,7 @@ __all__ = [
     "plot_changes",
     "plot_convergence",
     "plot_curves",
+    "plot_drift",
     "plot_effects",
     "plot_forecast",
     "plot_outlook",

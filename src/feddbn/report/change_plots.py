@@ -14,7 +14,7 @@ from feddbn.errors import DataError
 from feddbn.model.dbn import DBN
 from feddbn.report.canvas import HEAT_COLOURS, new_axes, symmetric_scale
 
-__all__ = ["EdgeSteps", "edge_steps", "plot_changes"]
+__all__ = ["EdgeSteps", "edge_steps", "plot_changes", "plot_drift"]
 
 _PALE = 0.3
 """Colours this near to the middle of the scale need dark letters."""
@@ -30,16 +30,17 @@ class EdgeSteps:
         "source -> target", with the lag if there is one.
     weights
         (edges, segments).
-    edges
-        (segments + 1,) rows at which segments begin, and where the last ends.
+    edges, places
+        (segments + 1,) rows at which segments begin, and where the last ends; dates as days since 1970. How they are called.
     n_constant
         Edges that never change.
     """
 
     names: tuple[str, ...]
     weights: FloatArray
-    edges: tuple[int, ...]
+    edges: tuple[float, ...]
     n_constant: int
+    places: tuple[str, ...] = ()
 
 
 def edge_steps(networks: Sequence[DBN], segments: Any) -> EdgeSteps:
@@ -59,14 +60,20 @@ def edge_steps(networks: Sequence[DBN], segments: Any) -> EdgeSteps:
     found = [stacked[:, lag, i, j] for lag, i, j in places]
     weights = np.array(found).reshape(len(places), len(networks))
     n_edges = int(np.count_nonzero(np.abs(stacked).max(axis=0)))
-    edges = (*(int(start) for start in segments["start"]), int(segments["stop"].iloc[-1]))
-    return EdgeSteps(names, weights, edges, n_edges - len(places))
+    ends = [*segments["start"], segments["stop"].iloc[-1]]
+    edges = tuple(_days(end) if isinstance(end, str) else float(end) for end in ends)
+    return EdgeSteps(names, weights, edges, n_edges - len(places), tuple(map(str, ends)))
+
+
+def _days(date: str) -> float:
+    """Days since 1970, which is how axes count dates."""
+    return float((np.datetime64(date, "ns") - np.datetime64("1970-01-01", "ns")) / np.timedelta64(1, "D"))
 
 
 def plot_changes(
-    networks: Sequence[DBN], segments: Any, *, at_most: int = 12, ax: Axes | None = None
+    networks: Sequence[DBN], segments: Any, *, at_most: int = 12, unit: str = "row", ax: Axes | None = None
 ) -> Axes:
-    """The axes with one line per edge that changes, over the rows of a recording: where it is, and how strong.
+    """The axes with one line per edge that changes, over the rows of a recording or over dates: where it is, and how strong.
 
     Parameters
     ----------
@@ -74,6 +81,8 @@ def plot_changes(
         ``dbns_by_segment_`` and ``segments_`` of a fitted `ChangingDBN`.
     at_most
         How many edges to draw, those that change most first.
+    unit
+        What segments are counted in, if not in rows: the name of a column; dates are seen.
     ax
         Where to draw; a new figure if None.
     """
@@ -93,10 +102,11 @@ def plot_changes(
                 (start + stop) / 2, k, f"{weight:+.2f}", ha="center", va="center", fontsize=9,
                 color="white" if strong else "#222222",
             )  # fmt: skip
-    for row in data.edges[1:-1]:
+    has_dates = isinstance(segments["start"].iloc[0], str)
+    for row, place in zip(data.edges[1:-1], data.places[1:-1], strict=True):
         ax.axvline(row, color="#444444", linewidth=1.0, linestyle=(0, (2, 2)))
         ax.annotate(
-            f"row {row}",
+            place if has_dates else f"{unit} {place}",
             (row, 1.01),
             xycoords=("data", "axes fraction"),
             ha="center",
@@ -112,7 +122,58 @@ def plot_changes(
     hidden = len(data.names) - len(names)
     told = [f"{hidden} more change"] if hidden else []
     told += [f"{data.n_constant} other edges stay as they are"] if data.n_constant else []
-    ax.set_xlabel("row of a recording" + (f" ({', '.join(told)})" if told else ""))
+    ax.set_xlabel(_time_axis(ax, has_dates, unit) + (f" ({', '.join(told)})" if told else ""))
     if not names:
         ax.text(0.5, 0.5, "no edge changes", transform=ax.transAxes, ha="center", color="#555555")
     return ax
+
+
+def plot_drift(courses: Any, *, at_most: int = 8, unit: str = "row", ax: Axes | None = None) -> Axes:
+    """The axes with the weights that drift as lines over time, those that drift most first.
+
+    Parameters
+    ----------
+    courses
+        ``drift_courses_`` of a fitted `ChangingDBN`.
+    at_most
+        How many to draw.
+    unit
+        What blocks are counted in, if not in rows: the name of a column; dates are seen.
+    ax
+        Where to draw; a new figure if None.
+    """
+    if not len(courses):
+        raise DataError("no weight drifts, so there is nothing to draw.")
+    ax = new_axes(ax, 7.2, 3.6)
+    lines = [
+        (_name(what, source, target, lag), course)
+        for (what, source, target, lag), course in courses.groupby(
+            ["what", "source", "target", "lag"], sort=False
+        )
+    ]
+    lines.sort(key=lambda line: -float(np.ptp(line[1]["weight"])))
+    has_dates = isinstance(courses["start"].iloc[0], str)
+    for name, course in lines[:at_most]:
+        times = [_days(start) if has_dates else float(start) for start in course["start"]]
+        ax.plot(times, course["weight"], label=name, linewidth=1.8)
+    ax.axhline(0.0, color="#999999", linewidth=0.8)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    hidden = len(lines) - at_most
+    ax.set_xlabel(_time_axis(ax, has_dates, unit) + (f" ({hidden} more drift)" if hidden > 0 else ""))
+    ax.set_ylabel("weight")
+    ax.legend(frameon=False, fontsize=9)
+    return ax
+
+
+def _name(what: str, source: str, target: str, lag: int) -> str:
+    if what == "level":
+        return f"level of {target}"
+    return f"{source} \u2192 {target}" + (f", lag {lag}" if lag else "")
+
+
+def _time_axis(ax: Axes, has_dates: bool, unit: str) -> str:
+    """What the axis of time is called; dates are written as such."""
+    if has_dates:
+        ax.xaxis_date()
+    return "date" if has_dates else "row of a recording" if unit == "row" else unit

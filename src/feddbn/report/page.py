@@ -23,6 +23,7 @@ from feddbn._version import __version__
 from feddbn.errors import FileError
 from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
+from feddbn.report.changes_section import changes_section
 from feddbn.report.curve_plots import plot_convergence
 from feddbn.report.effect_plots import curve_panels, plot_curves
 from feddbn.report.figures import inline_svg
@@ -114,6 +115,7 @@ def render_report(
         products=_product_rows(record.dbn),
         kinds=kind_rows(record.dbn),
         coefficients=coefficient_rows(record.dbn),
+        changes=changes_section(record),
         sites=_site_rows(record),
         warnings=[_capitalised(text) for text in record.warnings],
         treatment=treatment_rows(record),

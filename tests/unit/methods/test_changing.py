@@ -133,6 +133,7 @@ def test_rows_as_they_are_cost_three_sums():
     assert len(fit.segments_) == 2
 
 
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResidualsWarning")
 def test_constraints_hold_in_every_segment():
     fit = ChangingDBN(forbidden_edges=[("x2", "x3", 1)], required_edges=[("x3", "x2", 1)]).fit(
         sites(network(), changed())
@@ -144,10 +145,10 @@ def test_constraints_hold_in_every_segment():
 
 def test_blocks_that_cannot_be_get_a_sentence():
     data = sites(network(), changed(), n_sites=2)
-    with pytest.raises(ParameterError, match=r"block_rows=2 makes 150 blocks .* use 8 or more, or 'auto'"):
-        ChangingDBN(block_rows=2).fit(data)
-    with pytest.raises(DataError, match="block_rows=256 is more than half of a recording"):
-        ChangingDBN(block_rows=256).fit(data)
+    with pytest.raises(ParameterError, match=r"blocks=2 makes 150 blocks .* use 8 or more, or 'auto'"):
+        ChangingDBN(blocks=2).fit(data)
+    with pytest.raises(DataError, match="blocks=256 is more than half of a recording"):
+        ChangingDBN(blocks=256).fit(data)
 
 
 def test_few_rows_are_one_network_and_said():
@@ -173,3 +174,123 @@ def test_a_federation_that_does_not_answer_blocks_is_told_so():
         ParameterError, match="needs the task 'block-moments', which this federation does not answer"
     ):
         ChangingDBN(federation=Noisy(held)).fit(None)
+
+
+def test_residuals_of_a_network_that_changes_say_what_contradicts_it(fit):
+    assert fit.residuals_.violations == ()
+    assert fit.residuals_.n_rows == fit.n_samples_
+    data = sites(network(), changed())
+    curved = {name: rows.copy() for name, rows in data.items()}
+    for rows in curved.values():
+        rows[:, 2] += 0.5 * rows[:, 0] ** 2
+    with pytest.warns(feddbn.errors.ResidualsWarning, match="squares or cubes"):
+        found = ChangingDBN().fit(curved)
+    assert len(found.segments_) == 2
+    assert "curvature" in found.residuals_.violations
+    late = {name: rows.copy() for name, rows in data.items()}
+    for rows in late.values():
+        # An effect at lag 2, where the network has one lag.
+        rows[2:, 3] += 0.6 * rows[:-2, 1]
+    with pytest.warns(feddbn.errors.ResidualsWarning, match="residuals"):
+        assert "memory" in ChangingDBN().fit(late).residuals_.violations
+    assert ChangingDBN(check_residuals=False).fit(data).residuals_ is None
+
+
+def test_without_lags_residuals_are_looked_at_with_one():
+    rng = np.random.default_rng(0)
+    data = {f"s{k}": rng.normal(size=(200, 3)) for k in range(3)}
+    assert ChangingDBN(n_lags=0).fit(data).residuals_.violations == ()
+
+
+def drifting_sites(n_sites=4, seed=0):
+    """An effect that grows from 0 to .8, and one that turns from .5 to -.5, little by little."""
+    rng, found = np.random.default_rng(seed), {}
+    for k in range(n_sites):
+        x = rng.normal(size=(ROWS, 3))
+        share = np.linspace(0, 1, ROWS)
+        x[:, 1] += 0.8 * share * x[:, 0]
+        x[1:, 2] += ((0.5 - share)[:, None] * x[:, :1])[:-1, 0]
+        found[f"s{k}"] = x
+    return found
+
+
+@pytest.fixture(scope="module")
+def drifting():
+    return ChangingDBN().fit(drifting_sites())
+
+
+def test_slow_drift_is_said_to_be_drift_with_its_course(drifting):
+    assert len(drifting.segments_) == 1
+    assert not len(drifting.changes_)
+    found = {(row.source, row.target, row.lag): row for row in drifting.drift_.itertuples()}
+    assert set(found) == {("x0", "x1", 0), ("x0", "x2", 1)}
+    for edge, ends in {("x0", "x1", 0): (0.0, 0.4, 0.8), ("x0", "x2", 1): (0.5, 0.0, -0.5)}.items():
+        row = found[edge]
+        np.testing.assert_allclose([row.start, row.middle, row.end], ends, atol=0.12)
+        assert row.probability > 0.99
+    # What forecasts use is the end of it, and a sentence says so.
+    assert drifting.W_[0, 1] == pytest.approx(found["x0", "x1", 0].end)
+    assert any("has their last values" in sentence for sentence in drifting.warnings_)
+    assert drifting.residuals_.violations == ()
+
+
+def test_drift_can_be_all_that_is_looked_for_or_left_out(drifting):
+    assert len(ChangingDBN(drift=False).fit(drifting_sites()).segments_) > 1
+    alone = ChangingDBN(drift=True).fit(drifting_sites())
+    assert set(alone.drift_["target"]) == {"x1", "x2"}
+    assert len(ChangingDBN(drift=True).fit(sites(network(), changed())).segments_) == 1
+
+
+def test_a_result_draws_and_reports_drift(drifting):
+    from feddbn.methods.stored_changes import stored_changes
+    from feddbn.report import plot_drift, render_report
+
+    result = Result.from_estimator(drifting)
+    found = stored_changes(result.diagnostics, result.parameters)
+    assert len(plot_drift(found.courses).lines) == 3
+    page = render_report(result.to_dict())
+    assert "Weights and levels that drift" in page
+    assert (
+        "Nothing changes at once. Of weights that drift forecasts, effects and graph use the last values."
+        in page
+    )
+
+
+def own_clocks(starts, seed=0):
+    """Sites that change from one network to the other at rows of their own; None: not at all."""
+    found = {}
+    for k, start in enumerate(starts):
+        rng, x, rows = np.random.default_rng([seed, k]), np.zeros(D), []
+        for t in range(-50, ROWS):
+            W, A = changed() if start is not None and t >= start else network()
+            x = (x @ A + rng.normal(size=D)) @ np.linalg.inv(np.eye(D) - W)
+            rows.append(x)
+        found[f"s{k}"] = np.array(rows[50:])
+    return found
+
+
+def test_sites_with_clocks_of_their_own_change_each_at_its_own_row():
+    starts = [60, 120, 180, 240, None]
+    fit = ChangingDBN(clock="site", blocks=32, max_changes=2).fit(own_clocks(starts))
+    assert fit.site_changes_["site"].tolist() == ["s0", "s1", "s2", "s3"]
+    assert (np.abs(fit.site_changes_["row"] - starts[:4]) <= fit.block_rows_).all()
+    assert set(zip(fit.site_changes_["before"], fit.site_changes_["after"], strict=True)) == {(1, 2)}
+    edges = {(row.source, row.target, row.lag) for row in fit.changes_.itertuples()}
+    assert edges == {("x1", "x2", 0), ("x0", "x3", 1), ("x2", "x3", 1)}
+    assert fit.segments_["start"].tolist() == [1, 2]
+    assert fit.segments_["rows"].sum() == fit.n_samples_
+    np.testing.assert_allclose(fit.dbn_.A[0], changed()[1], atol=0.12)
+    assert fit.residuals_ is None
+    assert any("rows of each site's own" in sentence for sentence in fit.warnings_)
+    still = ChangingDBN(clock="site", blocks=32, max_changes=1).fit(own_clocks([None] * 3, seed=1))
+    assert not len(still.site_changes_)
+    assert len(still.segments_) == 1
+
+
+def test_clocks_of_their_own_are_for_sites_in_this_process():
+    held = {name: Site(name, site) for name, site in read_sites(own_clocks([60, 90])).items()}
+    with pytest.raises(ParameterError, match="clock='site' needs data in this process"):
+        ChangingDBN(clock="site", federation=InProcessFederation(held)).fit(None)
+    for given in ({"drift": True}, {"check_residuals": True}):
+        with pytest.raises(ParameterError, match="=True needs clock='common'"):
+            ChangingDBN(clock="site", **given).fit(own_clocks([60]))

@@ -3,7 +3,8 @@
     minimise   sum_r n_r log(RSS_r / n_r) + price (columns + variances) + 2 log(d runs) (columns that differ)
 
 Theory of operation: the columns that a node may have are ``z_m 1[a <= segment < b]``: a variable at a lag, acting in some
-consecutive segments. An edge that never changes is one column, one that appears or vanishes is one, one that changes its
+consecutive segments; where weights may drift also ``z_m f_k(t)``, f_k smooth functions of time that are public and take one
+value in each block. An edge that never changes is one column, one that appears or vanishes is one, one that changes its
 weight is two. Noise variances have runs of segments, too (r above), and so has the level: columns of the constant. Columns
 are selected with the variances fixed (weighted least squares), by adding, removing and exchanging them; then the
 variances and their runs follow, until nothing changes.
@@ -17,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.changes.partitions import ranges_of
+from feddbn.core.changes.partitions import Cuts, ranges_of
 from feddbn.core.statistics.moments import Moments
 
-__all__ = ["NodeSteps", "SegmentGrams", "fit_node"]
+__all__ = ["NodeSteps", "SegmentGrams", "fit_node", "scaled_products"]
 
 _MOST_TURNS = 8
 _MOST_MOVES = 200
@@ -37,11 +38,13 @@ class SegmentGrams:
     n
         (S,) rows.
     products
-        (S, q + 1, q + 1).
+        (S, K (q + 1), K (q + 1)): first those of the columns themselves, then of the columns times each function of time.
     origin, scale
         (q,).
     n_nodes
         Number of variables that may change.
+    n_functions
+        K, the constant among them.
     """
 
     n: FloatArray
@@ -49,6 +52,12 @@ class SegmentGrams:
     origin: FloatArray
     scale: FloatArray
     n_nodes: int
+    n_functions: int = 1
+
+    @property
+    def width(self) -> int:
+        """Number of columns ``[z, 1]``."""
+        return len(self.scale) + 1
 
     @classmethod
     def of(cls, segments: Sequence[Moments], n_nodes: int) -> SegmentGrams:
@@ -57,13 +66,37 @@ class SegmentGrams:
         for one in segments[1:]:
             whole = whole.merge(one)
         scale = np.sqrt(np.maximum(np.diag(whole.scatter) / whole.n, 1e-300))
-        products = np.empty((len(segments), whole.q + 1, whole.q + 1))
-        for s, one in enumerate(segments):
-            totals = one.n * (one.mean - whole.mean) / scale
-            products[s, :-1, :-1] = one.about(whole.mean) / np.outer(scale, scale)
-            products[s, :-1, -1] = products[s, -1, :-1] = totals
-            products[s, -1, -1] = one.n
+        products = np.stack([scaled_products(one, whole.mean, scale) for one in segments])
         return cls(np.array([one.n for one in segments]), products, whole.mean, scale, n_nodes)
+
+    @classmethod
+    def drifting(
+        cls, blocks: Sequence[Moments], cuts: Cuts, n_nodes: int, functions: FloatArray
+    ) -> SegmentGrams:
+        """Of the moments of each block, with (K, B) values of functions of time, of which the first is 1."""
+        whole = cls.of(blocks, n_nodes)
+        ranges = ranges_of(cuts, len(blocks))
+        products = np.stack(
+            [
+                sum(
+                    np.kron(np.outer(functions[:, k], functions[:, k]), whole.products[k])
+                    for k in range(a, b)
+                )
+                for a, b in ranges
+            ]
+        )
+        n = np.array([whole.n[a:b].sum() for a, b in ranges])
+        return cls(n, products, whole.origin, whole.scale, n_nodes, len(functions))
+
+
+def scaled_products(moments: Moments, origin: FloatArray, scale: FloatArray) -> FloatArray:
+    """(q + 1, q + 1) products of ``[z, 1]``, z about an origin and in a scale."""
+    q = moments.q
+    products = np.empty((q + 1, q + 1))
+    products[:-1, :-1] = moments.about(origin) / np.outer(scale, scale)
+    products[:-1, -1] = products[-1, :-1] = moments.n * (moments.mean - origin) / scale
+    products[-1, -1] = moments.n
+    return products
 
 
 @dataclass(frozen=True)
@@ -73,7 +106,7 @@ class NodeSteps:
     Attributes
     ----------
     weights
-        (S, q + 1) weights of the columns, the last that of the constant.
+        (S, K (q + 1)) weights of the columns, the last of each q + 1 that of the constant.
     columns
         (m, a, b): which columns act in the segments a..b-1.
     variances
@@ -92,6 +125,22 @@ class NodeSteps:
     variance_cuts: tuple[int, ...]
     rss: FloatArray
     score: float
+    n_functions: int = 1
+
+    @property
+    def width(self) -> int:
+        """Number of columns ``[z, 1]``."""
+        return int(self.weights.shape[1]) // self.n_functions
+
+    @property
+    def drifting(self) -> set[int]:
+        """The columns of ``[z, 1]`` whose weights drift."""
+        return {m % self.width for m, _, _ in self.columns if m >= self.width}
+
+    @property
+    def differs(self) -> bool:
+        """Whether anything of this node changes or drifts."""
+        return bool(self.changes or self.drifting)
 
     @property
     def changes(self) -> set[int]:
@@ -107,6 +156,8 @@ def fit_node(
     required: Sequence[int],
     price: float,
     unchanged: tuple[int, int] | None = None,
+    absent: tuple[int, int] | None = None,
+    steady: int | None = None,
 ) -> NodeSteps:
     """Return the best steps of one node that are found.
 
@@ -120,8 +171,13 @@ def fit_node(
         Of every column and every further variance; a column that acts in some segments only costs more.
     unchanged
         (column, segment): no difference of that column at the beginning of that segment.
+    absent
+        (column, segment): that column does not act in that segment.
+    steady
+        A column that does not drift.
     """
-    pool = _Pool(grams, node, candidates, required, price, unchanged)
+    pool = _Pool(grams, node, candidates, required, price)
+    pool.restrict(unchanged, absent, steady)
     variances = np.full(len(grams.n), grams.products[:, node, node].sum() / grams.n.sum())
     chosen = list(pool.always)
     best: NodeSteps | None = None
@@ -145,22 +201,39 @@ class _Pool:
         candidates: Sequence[int],
         required: Sequence[int],
         price: float,
-        unchanged: tuple[int, int] | None,
     ) -> None:
-        self.grams, self.node = grams, node
-        n_segments, constant = len(grams.n), grams.products.shape[1] - 1
+        self.grams, self.node, self.price = grams, node, price
+        n_segments, width = len(grams.n), grams.width
+        constant = width - 1
         runs = [(a, b) for a in range(n_segments) for b in range(a + 1, n_segments + 1)]
         self.columns = [(constant, a, n_segments) for a in range(n_segments)]
         self.columns += [(m, a, b) for m in candidates for a, b in runs]
+        self.columns += [
+            (k * width + m, 0, n_segments)
+            for k in range(1, grams.n_functions)
+            for m in (constant, *candidates)
+        ]
+        # A difference is one of many that could be: any node's, in any run of segments (as in the extended BIC).
+        n_ways = len(runs) + grams.n_functions - 1
+        self.further = 2.0 * float(np.log(grams.n_nodes * n_ways))
+        self.whole = {(m, 0, n_segments) for m in (constant, *required)}
+
+    def restrict(
+        self, unchanged: tuple[int, int] | None, absent: tuple[int, int] | None, steady: int | None
+    ) -> None:
+        """Leave columns out, and settle the rest."""
+        width, n_segments = self.grams.width, len(self.grams.n)
         if unchanged is not None:
             still, start = unchanged
             self.columns = [(m, a, b) for m, a, b in self.columns if m != still or start not in (a, b)]
-        is_partial = np.array([(a, b) != (0, n_segments) for _, a, b in self.columns])
-        # A difference is one of many that could be: any node's, in any run of segments (as in the extended BIC).
-        self.price, further = price, 2.0 * float(np.log(grams.n_nodes * len(runs)))
-        self.costs = price + further * is_partial
-        whole = {(m, 0, n_segments) for m in (constant, *required)}
-        self.always = [k for k, column in enumerate(self.columns) if column in whole]
+        if absent is not None:
+            lacks, place = absent
+            self.columns = [(m, a, b) for m, a, b in self.columns if m % width != lacks or not a <= place < b]
+        if steady is not None:
+            self.columns = [(m, a, b) for m, a, b in self.columns if m < width or m % width != steady]
+        is_partial = np.array([(a, b) != (0, n_segments) or m >= width for m, a, b in self.columns])
+        self.costs = self.price + self.further * is_partial
+        self.always = [k for k, column in enumerate(self.columns) if column in self.whole]
         self.m = np.array([m for m, _, _ in self.columns])
         self.acts = np.array(
             [[a <= s < b for s in range(n_segments)] for _, a, b in self.columns], dtype=float
@@ -224,7 +297,7 @@ class _Pool:
         fit = float(self.grams.n @ np.log(then))
         score = fit + float(self.costs[chosen].sum()) + self.price * len(cuts)
         columns = tuple(sorted(self.columns[k] for k in chosen))
-        return NodeSteps(weights, columns, then, cuts, rss, score)
+        return NodeSteps(weights, columns, then, cuts, rss, score, self.grams.n_functions)
 
     def _rss(self, weights: FloatArray) -> FloatArray:
         full = -weights

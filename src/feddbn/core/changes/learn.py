@@ -12,15 +12,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.changes.differences import NodeSteps, SegmentGrams, fit_node
-from feddbn.core.changes.partitions import Cuts, best_partitions, ranges_of
+from feddbn.core.changes.fits import ChangeOptions, Changing, SegmentFits, merged
+from feddbn.core.changes.partitions import Cuts, best_partitions
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.noise_choice import choose_noise
@@ -28,7 +28,7 @@ from feddbn.core.orders.orientation import STRONG_EVIDENCE
 from feddbn.core.orders.search import NoiseVariance, OrderSearch
 from feddbn.core.statistics.moments import Moments
 
-__all__ = ["ChangeOptions", "Changing", "fit_without", "learn_changes", "merged", "range_costs"]
+__all__ = ["learn_changes", "range_costs"]
 
 _MOST_DEALS = 4
 _KINDS: tuple[NoiseVariance, ...] = ("equal", "free")
@@ -36,67 +36,6 @@ _SHORT = 4
 """Segments of at most this many blocks are looked at for a block that is a mixture."""
 _HOPELESS = 2
 """So many changes more without a better score end the search."""
-
-
-@dataclass(frozen=True)
-class ChangeOptions:
-    """How changes are looked for.
-
-    Attributes
-    ----------
-    max_changes
-        Most changes.
-    criterion
-        Price of edges, of differences between segments, and of further variances: ``c log(n)`` each.
-    noise_variance
-        "equal", "free" or "auto": by which noise the order of the variables is found.
-    shortest
-        Fewest rows of a segment.
-    change_price
-        What each change costs besides, in units of ``log(n)``.
-    """
-
-    max_changes: int = 5
-    criterion: Criterion = Criterion()
-    noise_variance: str = "auto"
-    shortest: float = 0.0
-    change_price: float = 2.0
-
-
-@dataclass(frozen=True)
-class Changing:
-    """Segments of blocks and what every node has in each of them.
-
-    Attributes
-    ----------
-    cuts
-        First blocks of the second, third, ... segment.
-    order
-        The variables, causes first, in all segments.
-    nodes
-        What each node has.
-    grams
-        The products of the segments that they were fitted to.
-    score
-        Total criterion.
-    scores
-        The best total for 0, 1, 2, ... changes.
-    """
-
-    cuts: Cuts
-    order: tuple[int, ...]
-    nodes: tuple[NodeSteps, ...]
-    grams: SegmentGrams
-    score: float
-    scores: tuple[float, ...] = ()
-
-
-def merged(blocks: Sequence[Moments]) -> Moments:
-    """The moments of several blocks together."""
-    total = blocks[0]
-    for one in blocks[1:]:
-        total = total.merge(one)
-    return total
 
 
 def range_costs(
@@ -148,27 +87,8 @@ def learn_changes(
         best = _settled(blocks, d, used, constraints, options, rng)
     best = _without_mixed(blocks, d, best, constraints, options)
     if best.cuts:
-        best = _Fits(blocks, d, best.cuts, constraints, options).improved(best, thorough=True)
+        best = SegmentFits(blocks, d, best.cuts, constraints, options).improved(best, thorough=True)
     return replace(best, scores=tuple(scores))
-
-
-def fit_without(
-    found: Changing, node: int, column: int, segment: int, constraints: EdgeConstraints, criterion: Criterion
-) -> NodeSteps:
-    """What a node has if one column may not be different at the beginning of a segment."""
-    d = len(found.nodes)
-    earlier = frozenset(found.order[: found.order.index(node)])
-    price = criterion.c * float(np.log(found.grams.n.sum()))
-    return fit_node(found.grams, node, *_candidates(node, earlier, d, constraints), price, (column, segment))
-
-
-def _candidates(
-    j: int, earlier: frozenset[int], d: int, constraints: EdgeConstraints
-) -> tuple[list[int], list[int]]:
-    """Columns that may be parents of a node after others, and those that must be."""
-    allowed, required = constraints.allowed[:, j], constraints.required[:, j]
-    may = [m for m in np.flatnonzero(allowed).tolist() if m >= d or m in earlier]
-    return may, np.flatnonzero(required).tolist()
 
 
 def _used(found: Changing) -> Cuts:
@@ -196,11 +116,11 @@ def _without_mixed(
             kept = (
                 np.inf
                 if last - first == 1
-                else _Fits(rest, d, best.cuts, constraints, options).of(best.order).score
+                else SegmentFits(rest, d, best.cuts, constraints, options).of(best.order).score
             )
-            if _Fits(rest, d, fewer, constraints, options).of(best.order).score < kept:
+            if SegmentFits(rest, d, fewer, constraints, options).of(best.order).score < kept:
                 found = [
-                    _Fits(blocks, d, tuple(sorted([*others, cut])), constraints, options).of(best.order)
+                    SegmentFits(blocks, d, tuple(sorted([*others, cut])), constraints, options).of(best.order)
                     for cut in (b, b + 1)
                 ]
                 merged_once = min(found, key=lambda one: one.score)
@@ -217,7 +137,7 @@ def _settled(
     rng: np.random.Generator,
 ) -> Changing:
     """The best fit with that many cuts, from these on."""
-    fits = _Fits(blocks, d, cuts, constraints, options)
+    fits = SegmentFits(blocks, d, cuts, constraints, options)
     preferred, *others = _orders(fits, rng)
     best = fits.of(preferred)
     other = min((fits.of(order) for order in others), key=lambda one: one.score, default=best)
@@ -228,7 +148,7 @@ def _settled(
         dealt = _dealt(blocks, best, options.shortest) if best.cuts else best.cuts
         if dealt == best.cuts:
             break
-        again = _Fits(blocks, d, dealt, constraints, options)
+        again = SegmentFits(blocks, d, dealt, constraints, options)
         moved = again.improved(again.of(best.order))
         if moved.score > best.score - 1e-6:
             break
@@ -236,81 +156,7 @@ def _settled(
     return best
 
 
-class _Fits:
-    """Fits of one segmentation in any order; what a node has depends on who comes before it alone."""
-
-    def __init__(
-        self,
-        blocks: Sequence[Moments],
-        d: int,
-        cuts: Cuts,
-        constraints: EdgeConstraints,
-        options: ChangeOptions,
-    ) -> None:
-        self.d, self.cuts, self.constraints, self.options = d, cuts, constraints, options
-        self.segments = [merged(blocks[a:b]) for a, b in ranges_of(cuts, len(blocks))]
-        self.grams = SegmentGrams.of(self.segments, d)
-        self._known: dict[tuple[int, frozenset[int]], NodeSteps] = {}
-
-    def of(self, order: tuple[int, ...]) -> Changing:
-        """The fit within an order."""
-        log_n = float(np.log(self.grams.n.sum()))
-        nodes = [self._node(j, frozenset(order[: order.index(j)]), log_n) for j in range(self.d)]
-        score = sum(node.score for node in nodes) + len(self.cuts) * self.options.change_price * log_n
-        return Changing(self.cuts, order, tuple(nodes), self.grams, score)
-
-    def _node(self, j: int, earlier: frozenset[int], log_n: float) -> NodeSteps:
-        if (j, earlier) not in self._known:
-            given = _candidates(j, earlier, self.d, self.constraints)
-            self._known[j, earlier] = fit_node(self.grams, j, *given, self.options.criterion.c * log_n)
-        return self._known[j, earlier]
-
-    def improved(self, best: Changing, *, thorough: bool = False) -> Changing:
-        """Move to neighbouring orders while the evidence for it is strong.
-
-        Neighbours have two neighbours exchanged; if it is to be thorough, also the ends of an edge, wherever they are.
-        """
-        is_better = len(self.segments) > 1
-        while is_better:
-            is_better = False
-            moves = [_exchanged(best.order, place) for place in range(self.d - 1)]
-            if thorough:
-                moves += self._turned(best)
-            for order in moves:
-                if not self._may_be(order):
-                    continue
-                other = self.of(order)
-                if other.score < best.score - STRONG_EVIDENCE:
-                    best, is_better = other, True
-                    break
-        return best
-
-    def _turned(self, found: Changing) -> list[tuple[int, ...]]:
-        """Orders in which an edge to or from a node that changes would go the other way."""
-        moves = []
-        for j, node in enumerate(found.nodes):
-            for i in np.flatnonzero(node.weights[:, : self.d].any(axis=0)).tolist():
-                if node.changes or found.nodes[i].changes:
-                    rest = [k for k in found.order if k != j]
-                    place = rest.index(i)
-                    moves.append((*rest[:place], j, *rest[place:]))
-                    rest = [k for k in found.order if k != i]
-                    place = rest.index(j) + 1
-                    moves.append((*rest[:place], i, *rest[place:]))
-        return moves
-
-    def _may_be(self, order: tuple[int, ...]) -> bool:
-        """Whether all required edges go forward in an order."""
-        rank = np.argsort(order)
-        causes, effects = np.nonzero(self.constraints.required[: self.d])
-        return bool((rank[causes] < rank[effects]).all())
-
-
-def _exchanged(order: tuple[int, ...], place: int) -> tuple[int, ...]:
-    return (*order[:place], order[place + 1], order[place], *order[place + 2 :])
-
-
-def _orders(fits: _Fits, rng: np.random.Generator) -> list[tuple[int, ...]]:
+def _orders(fits: SegmentFits, rng: np.random.Generator) -> list[tuple[int, ...]]:
     """Orders to try, the one that the noise of the longest segment is for first."""
     options, limits, d = fits.options, fits.constraints, fits.d
     n_lags = len(fits.grams.scale) // d - 1
@@ -328,17 +174,8 @@ def _orders(fits: _Fits, rng: np.random.Generator) -> list[tuple[int, ...]]:
 
 def _dealt(blocks: Sequence[Moments], found: Changing, shortest: float) -> Cuts:
     """The best cuts given what every segment has."""
-    grams, n_segments, n_blocks = found.grams, len(found.cuts) + 1, len(blocks)
-    loss = np.zeros((n_segments, n_blocks))
-    for k, block in enumerate(blocks):
-        products = block.about(grams.origin) / np.outer(grams.scale, grams.scale)
-        totals = block.n * (block.mean - grams.origin) / grams.scale
-        whole = np.block([[products, totals[:, None]], [totals[None], np.array([[block.n]])]])
-        for j, node in enumerate(found.nodes):
-            full = -node.weights.copy()
-            full[:, j] += 1.0
-            rss = np.einsum("sm,mk,sk->s", full, whole, full)
-            loss[:, k] += rss / node.variances + block.n * np.log(node.variances)
+    n_segments, n_blocks = len(found.cuts) + 1, len(blocks)
+    loss = found.losses(blocks)
     n = np.concatenate([[0.0], np.cumsum([block.n for block in blocks])])
     sums = np.concatenate([np.zeros((n_segments, 1)), np.cumsum(loss, axis=1)], axis=1)
     too_short = (n[None, :] - n[:, None]) < max(shortest, 1e-9)

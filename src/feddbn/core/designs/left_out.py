@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.recordings import Recording, SiteData
 
-__all__ = ["RowNumbers", "SiteRows", "WithoutRows", "site_rows"]
+__all__ = ["RowNumbers", "SiteRows", "WithoutRows", "numbered", "site_rows"]
 
 RowNumbers = NDArray[np.int64]
 _ROWS = 2**40
@@ -53,7 +53,7 @@ def site_rows(site: SiteData, order: Mapping[str, int]) -> SiteRows:
     """Return the rows of a site; `order` has the number of each recording."""
     found: list[list[RowNumbers]] = [[], [], [], []]
     for recording in site.recordings():
-        for numbers, block in _numbered(recording, order):
+        for numbers, block in numbered(recording, order):
             is_empty = np.isnan(block.values)
             starts = numbers[:1] if block.starts_segment else numbers[:0]
             parts = (numbers, numbers[~is_empty.all(axis=1)], numbers[~is_empty.any(axis=1)], starts)
@@ -63,7 +63,7 @@ def site_rows(site: SiteData, order: Mapping[str, int]) -> SiteRows:
     return SiteRows(*(np.unique(np.concatenate([none, *parts])) for parts in found))
 
 
-def _numbered(recording: Recording, order: Mapping[str, int]) -> Iterator[tuple[RowNumbers, Block]]:
+def numbered(recording: Recording, order: Mapping[str, int]) -> Iterator[tuple[RowNumbers, Block]]:
     """Each block with the numbers of its rows; it says its time, so that a part of it keeps its numbers."""
     first, clock = order[recording.name] * _ROWS, 0
     for block in recording.blocks():
@@ -109,7 +109,7 @@ class _Emptied:
         return self.recording.name
 
     def blocks(self) -> Iterator[Block]:
-        for numbers, block in _numbered(self.recording, self.order):
+        for numbers, block in numbered(self.recording, self.order):
             goes = np.isin(numbers, self.left_out)
             yield (
                 replace(block, values=np.where(goes[:, None], np.nan, block.values)) if goes.any() else block

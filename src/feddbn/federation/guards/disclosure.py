@@ -22,19 +22,23 @@ from dataclasses import replace
 
 import numpy as np
 
+from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.complete import CompleteSite
 from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.recordings import Recording, SiteData
+from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.scope_guard import Asked
-from feddbn.federation.programs.block_moments import BlockMomentsQuestion, rows_of_blocks
+from feddbn.federation.programs.block_checks import BlockChecksQuestion
+from feddbn.federation.programs.block_moments import local_block_moments
 from feddbn.federation.programs.curved_moments import CurvedMomentsQuestion, local_curved_moments
 from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
 from feddbn.federation.programs.folds import held_out_part, training_part
 from feddbn.federation.programs.held_out import HeldOutQuestion
 from feddbn.federation.programs.residual_features import ResidualsQuestion
 from feddbn.federation.programs.statistics import local_moments
+from feddbn.federation.programs.time_blocks import BlocksQuestion, rows_of_labels
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.site import Guard, Here
 from feddbn.federation.protocol.study import Study
@@ -98,12 +102,27 @@ class DisclosureGuard(Guard):
         policy.check_share(n_rows, self._study.rows if question.told_rows is None else question.told_rows)
         self._check_projections(here, question, n_rows)
         self._check_units(here, question)
-        if isinstance(question, BlockMomentsQuestion):
-            # Every block is a sum of its own; one without any row of this site shows none.
-            for n_block in rows_of_blocks(here.data, question):
+        if isinstance(question, BlocksQuestion):
+            # Every block is a sum of its own; one without any row of this site shows none. With labels every label is
+            # counted by itself: where the first block begins is the study's choice.
+            for n_block in rows_of_labels(here.data, question):
                 if n_block:
                     policy.check_rows(int(n_block), q)
+        if isinstance(question, BlockChecksQuestion) and not question.abstains(here.state):
+            self._check_segments(here, question)
         return here, task
+
+    def _check_segments(self, here: Here, question: BlockChecksQuestion) -> None:
+        """Refuse residuals that have single rows of a segment in view."""
+        blocks = local_block_moments(here.data, question)
+        segments = question.segment_of(np.arange(question.n_blocks))
+        for s in range(len(question.cuts) + 1):
+            moments = Moments.empty(question.q)
+            for b in np.flatnonzero(segments == s).tolist():
+                moments = moments.merge(blocks[b])
+            if moments.n:
+                coefficients, offset = question.residuals_of(s)
+                _check_sizes(question, moments, coefficients, moments.mean @ coefficients - offset)
 
     def _check_held(self, here: Here) -> None:
         """Hold the study to what it says about who holds which variables: others rely on it."""
@@ -139,18 +158,9 @@ class DisclosureGuard(Guard):
             moments = local_curved_moments(here, question)
         else:
             moments = local_moments(here, question)[1]
-        square = np.sum(coefficients * (moments.scatter @ coefficients), axis=0) / moments.n
         # Where recordings lose their own means, so do residuals.
         mean = 0.0 * offset if question.center == "recording" else moments.mean @ coefficients - offset
-        for what, found, most in (
-            ("a variance", square, MOST_VARIANCE),
-            ("a mean", np.abs(mean), MOST_SHIFT),
-        ):
-            if np.any(found > most):
-                raise SiteRefused(
-                    f"task {question.name!r}: residuals have {what} of up to {found.max():.3g} here, and this site answers "
-                    f"up to {most:g}; those of a network have mean 0 and variance 1 over all sites."
-                )
+        _check_sizes(question, moments, coefficients, mean)
 
     def _check_units(self, here: Here, question: RowsQuestion) -> None:
         """Refuse functions that are steps, or change only where few rows are, as seen from this site."""
@@ -169,6 +179,22 @@ class DisclosureGuard(Guard):
                     f"task {question.name!r}: in the units of its functions a variable has {what} of {found.max():.3g} here, "
                     f"and this site answers up to {most:g}; those of all sites have mean 0 and standard deviation 1."
                 )
+
+
+def _check_sizes(
+    question: RowsQuestion, moments: Moments, coefficients: FloatArray, mean: FloatArray
+) -> None:
+    """Refuse residuals that are much larger here than standardised ones are."""
+    square = np.sum(coefficients * (moments.scatter @ coefficients), axis=0) / moments.n
+    for what, found, most in (
+        ("a variance", square, MOST_VARIANCE),
+        ("a mean", np.abs(mean), MOST_SHIFT),
+    ):
+        if np.any(found > most):
+            raise SiteRefused(
+                f"task {question.name!r}: residuals have {what} of up to {found.max():.3g} here, and this site answers "
+                f"up to {most:g}; those of a network have mean 0 and variance 1 over all sites."
+            )
 
 
 def counted_rows(recordings: Iterable[Recording], n_lags: int) -> tuple[int, int]:

@@ -29,10 +29,12 @@ from feddbn.federation.protocol.site import Guard, Here
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.row_sets import too_few
 
-__all__ = ["MOST_SETS", "RowBook", "RowSetGuard", "UsedRows"]
+__all__ = ["BLOCK", "MOST_SETS", "RowBook", "RowSetGuard", "UsedRows", "lagged_sets", "seen_cells"]
 
 MOST_SETS = 64
 """Sets of rows that one version of the data may be asked about."""
+BLOCK = "block "
+"""Begins the digest of rows that are one block of several; its number comes last."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class UsedRows:
     Attributes
     ----------
     cells
-        Digest of what decides which cells are empty: the variables and the limits.
+        Digest of what decides which cells are empty: the variables and the limits. For a block of rows `BLOCK`, the digest of
+        what decides about all blocks, and its number.
     n_lags
         How many predecessors a row needs to have.
     rows
@@ -55,6 +58,21 @@ class UsedRows:
     n_lags: int
     rows: RowNumbers
     left_out: RowNumbers
+
+    @property
+    def partition(self) -> str:
+        """Which blocks these rows are one of; empty if they are all rows."""
+        return self.cells.rpartition(" ")[0] if self.cells.startswith(BLOCK) else ""
+
+
+def lagged_sets(rows: SiteRows, used: Sequence[UsedRows], n_lags: int) -> list[RowNumbers]:
+    """The different sets of rows with `n_lags` predecessors that sums were made of; lags reach over the ends of blocks."""
+    found = [rows.lagged(one, n_lags) for one in _different([one.rows for one in used if not one.partition])]
+    for name in dict.fromkeys(one.partition for one in used if one.partition):
+        parts = [one.rows for one in used if one.partition == name]
+        every = rows.lagged(np.unique(np.concatenate(parts)), n_lags)
+        found += [np.intersect1d(part, every, assume_unique=True) for part in parts]
+    return found
 
 
 class RowBook(Protocol):
@@ -111,7 +129,7 @@ class RowSetGuard(Guard):
         if key not in self._settled:
             with self._book.hold():
                 if self._earlier is None:
-                    self._earlier = _different([one.rows for one in self._book.used()])
+                    self._earlier = _different([one.rows for one in self._book.used() if not one.partition])
                 left_out = self._left_out(here.data, about)
                 self._check_fold(WithoutRows(here.data, left_out, self._book.order()), about)
             self._settled[key] = left_out
@@ -132,7 +150,7 @@ class RowSetGuard(Guard):
         for one in same:
             if one.n_lags == about.n_lags:
                 return one.left_out
-        known = _different([one.rows for one in used])
+        known = _different([one.rows for one in used if not one.partition])
         if len(known) >= MOST_SETS:
             raise SiteRefused(
                 f"sums over {len(known)} different sets of this site's rows were made; ask about variables and limits "
@@ -146,7 +164,7 @@ class RowSetGuard(Guard):
                 # Too few rows for any sum, which is the next guard's business; nothing is used.
                 return left_out
             found = [rows.complete, *([rows.present] if about.is_filled else [])]
-            goes = self._goes(rows, found, known, lags)
+            goes = self._goes(rows, found, used, lags)
             if not len(goes):
                 break
             left_out = np.union1d(left_out, goes)
@@ -154,14 +172,13 @@ class RowSetGuard(Guard):
         return left_out
 
     def _goes(
-        self, rows: SiteRows, found: list[RowNumbers], known: list[RowNumbers], lags: Sequence[int]
+        self, rows: SiteRows, found: list[RowNumbers], used: Sequence[UsedRows], lags: Sequence[int]
     ) -> RowNumbers:
         """Rows to leave out next; empty if no combination of sums would show few."""
         for k, new in enumerate(found):
             for p in lags:
-                goes = too_few(
-                    rows.lagged(new, p), [rows.lagged(one, p) for one in (*known, *found[:k])], self._least
-                )
+                others = [*lagged_sets(rows, used, p), *(rows.lagged(one, p) for one in found[:k])]
+                goes = too_few(rows.lagged(new, p), others, self._least)
                 if len(goes):
                     return _without_neighbours(goes, p)
         return np.zeros(0, dtype=np.int64)
@@ -186,6 +203,18 @@ class RowSetGuard(Guard):
                 )
 
 
+def seen_cells(question: object, data: SiteData) -> str:
+    """A digest of what decides which cells are empty for a question."""
+    digest = hashlib.sha256(repr(tuple(data.variables)).encode())
+    if isinstance(question, RowsQuestion):
+        if question.limits is not None:
+            common = [question.variables.index(name) for name in data.variables]
+            digest.update(f" {question.far!r} {question.own_limits} ".encode())
+            digest.update(np.ascontiguousarray(question.limits[common]).tobytes())
+        digest.update(b" filled" if question.reads_incomplete_rows else b"")
+    return digest.hexdigest()
+
+
 @dataclass(frozen=True)
 class _About:
     """What a question says about which rows it is about."""
@@ -198,16 +227,10 @@ class _About:
 
     @classmethod
     def of(cls, question: object, data: SiteData) -> _About:
-        digest = hashlib.sha256(repr(tuple(data.variables)).encode())
+        cells = seen_cells(question, data)
         if not isinstance(question, RowsQuestion):
-            return cls(None, digest.hexdigest(), int(getattr(question, "reach", 0)), (), False)
-        if question.limits is not None:
-            common = [question.variables.index(name) for name in data.variables]
-            digest.update(f" {question.far!r} {question.own_limits} ".encode())
-            digest.update(np.ascontiguousarray(question.limits[common]).tobytes())
-        digest.update(b" filled" if question.reads_incomplete_rows else b"")
-        found = digest.hexdigest()
-        return cls(question, found, question.n_lags, question.fold, question.reads_incomplete_rows)
+            return cls(None, cells, int(getattr(question, "reach", 0)), (), False)
+        return cls(question, cells, question.n_lags, question.fold, question.reads_incomplete_rows)
 
     def rows(self, data: SiteData, order: Mapping[str, int]) -> SiteRows:
         """The rows of a site as this question sees them."""

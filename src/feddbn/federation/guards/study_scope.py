@@ -68,6 +68,7 @@ def tasks_of(study: Study) -> tuple[str, ...]:
         left_out.discard("survey")
     if not _checks_residuals(method.name, given):
         left_out.add("residual-checks")
+        blocks = [task for task in blocks if task != "block-checks"]
     wanted = [task for task in method.tasks if task not in left_out]
     wanted += ["agreement"] if compares and "agreement" in further else []
     if given.get("features", "linear") != "linear":
@@ -173,7 +174,9 @@ def _lags(study: Study, max_lags: int) -> range:
     given = _values(study, "n_lags", None)
     is_fixed = all(isinstance(n, int) and not isinstance(n, bool) for n in given)
     first, last = (min(given), max(given)) if is_fixed else (0, max_lags)
-    looks_further = "residual-checks" in tasks_of(study)
+    tasks = tasks_of(study)
+    # Networks without lags are looked at with one, others also with one lag more.
+    looks_further = "residual-checks" in tasks or (last == 0 and "block-checks" in tasks)
     return range(first, last + 1 + looks_further)
 
 

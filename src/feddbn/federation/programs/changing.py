@@ -2,25 +2,29 @@
 
     as every method begins    what has to be done to the rows, and their moments
     ``block-moments``         the same of consecutive blocks of rows
+    ``block-checks``          what the residuals say, each row's by the network of its segment
 
 Where nothing changes, the network is the one that OneShotDBN learns from the same moments.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from feddbn.core.changes.learn import ChangeOptions, Changing, learn_changes
+from feddbn.core.changes.drift import learn_drift
+from feddbn.core.changes.fits import ChangeOptions, Changing
+from feddbn.core.changes.learn import learn_changes
+from feddbn.core.changes.partitions import Cuts, ranges_of
 from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.block_moments import (
-    MOST_TIME_BLOCKS,
-    BlockMomentsQuestion,
-    block_moments_program,
-)
+from feddbn.federation.programs.block_checks import SegmentNetwork, block_checks_program
+from feddbn.federation.programs.block_moments import BlockMomentsQuestion, block_moments_program
+from feddbn.federation.programs.network_checks import ResidualReport
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
@@ -30,10 +34,19 @@ from feddbn.federation.programs.oneshot import (
 )
 from feddbn.federation.programs.survey import survey_program
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
+from feddbn.federation.protocol.block_wish import MOST_TIME_BLOCKS, BlockWish
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram
 
-__all__ = ["USUAL_BLOCKS", "ChangingOutcome", "changing_program"]
+__all__ = [
+    "USUAL_BLOCKS",
+    "ChangingOutcome",
+    "TimeBlocks",
+    "changing_program",
+    "first_sums_program",
+    "shortest_segment",
+    "trimmed",
+]
 
 USUAL_BLOCKS = 24
 """About so many blocks, 17 to 34, are made where their length is left to the data."""
@@ -43,6 +56,46 @@ _TOLD_ROWS = 4.5
 """Rows of an average site in a block for each column; a usual policy asks for 3 of every site."""
 _SHORTEST_ROWS = 4.0
 """Fewest rows of a segment for each column of a row."""
+_DRIFT_BLOCKS = 3
+"""Residuals of weights that drift are those of their values in the middle of so many blocks."""
+
+
+@dataclass(frozen=True)
+class TimeBlocks:
+    """Which blocks there are, and how their beginnings are called.
+
+    Attributes
+    ----------
+    wish
+        How time is cut.
+    n
+        Number of blocks.
+    rows
+        Rows of a recording in a block; 0 where labels say in which block a row is.
+    first
+        Label of the first block.
+    length
+        Mean number of rows of a recording.
+    """
+
+    wish: BlockWish
+    n: int
+    rows: int
+    first: int = 0
+    length: float = 0.0
+
+    def start(self, block: int) -> int | str:
+        """Where a block begins: its first row, its label, or its date."""
+        if self.rows:
+            return block * self.rows
+        number = self.first + block
+        return self.wish.name(number) if self.wish.kind == "calendar" else number
+
+    @property
+    def stop(self) -> int | str:
+        """Where the last one ends."""
+        last = (self.n - 1) * self.rows
+        return max(round(self.length), last + 1) if self.rows else self.start(self.n)
 
 
 @dataclass(frozen=True)
@@ -55,12 +108,8 @@ class ChangingOutcome:
         Cuts and differences.
     constant
         The one network of all rows; None if there are changes.
-    blocks
-        Moments of each block.
-    block_rows
-        Rows of a recording in a block.
-    length
-        Mean number of rows of a recording.
+    moments_by_block, blocks
+        Moments of each block, and which blocks these are.
     moments
         Of all rows.
     asked
@@ -69,17 +118,24 @@ class ChangingOutcome:
         Number of sums.
     could_change
         Whether there are rows enough for two segments.
+    report
+        What residuals say; None if they were not looked at.
+    site_cuts, site_blocks
+        Where sites have clocks of their own: in which of its blocks each begins the second, third, ... segment, and which
+        blocks these are; `blocks` then counts segments.
     """
 
     changing: Changing
     constant: OneShotOutcome | None
-    blocks: tuple[Moments, ...]
-    block_rows: int
-    length: float
+    moments_by_block: tuple[Moments, ...]
+    blocks: TimeBlocks
     moments: Moments
     asked: AskedMoments
     n_sums: int
     could_change: bool
+    report: ResidualReport | None = None
+    site_cuts: Mapping[str, Cuts] | None = None
+    site_blocks: TimeBlocks | None = None
 
 
 def changing_program(
@@ -87,16 +143,46 @@ def changing_program(
     constraints: EdgeConstraints,
     options: OneShotOptions,
     changes: ChangeOptions,
-    block_rows: int | None,
+    wish: BlockWish,
     n_sites: int | None,
     rng: np.random.Generator,
+    *,
+    checks: bool = False,
 ) -> ServerProgram[ChangingOutcome]:
     """Ask, find the changes, and learn one network for all segments if there are none.
 
-    `block_rows` is None where it is left to the data; blocks then hold enough rows of an average of `n_sites` sites for
-    them to be told by a usual policy, or any number if it is None.
+    Where the length of blocks is left to the data, they hold enough rows of an average of `n_sites` sites for them to be
+    told by a usual policy, or any number if it is None. With `checks` residuals are looked at.
     """
-    d, n_lags = len(variables), options.n_lags
+    d = len(variables)
+    asked, n_sums, blocks, question = yield from first_sums_program(variables, options, wish, n_sites)
+    by_block = yield from treated(block_moments_program(question), asked.treatment)
+    if not blocks.rows:
+        blocks, by_block = trimmed(blocks, by_block)
+    n = sum(block.n for block in by_block)
+    shortest = shortest_segment(n, blocks, asked.moments.q)
+    changes = replace(changes, shortest=shortest)
+    found = learn_changes(by_block, d, constraints, changes, rng)
+    if changes.drift:
+        drifting = learn_drift(by_block, d, found, constraints, changes)
+        found = found if drifting is None else replace(drifting, scores=found.scores)
+    constant = None
+    if not found.cuts and found.functions is None:
+        constant = learn_from_moments(asked.moments, variables, constraints, options, rng)
+    outcome = ChangingOutcome(
+        found, constant, by_block, blocks, asked.moments, asked, n_sums + 1, n >= 2 * shortest
+    )
+    if checks:
+        report = yield from treated(_checks(outcome, question), asked.treatment)
+        outcome = replace(outcome, report=report, n_sums=outcome.n_sums + 1)
+    return outcome
+
+
+def first_sums_program(
+    variables: tuple[str, ...], options: OneShotOptions, wish: BlockWish, n_sites: int | None
+) -> ServerProgram[tuple[AskedMoments, int, TimeBlocks, BlockMomentsQuestion]]:
+    """Ask as every method begins; return what was told, by how many sums, and what to ask about blocks."""
+    n_lags = options.n_lags
     asked, n_sums = yield from counted(asked_moments_program(variables, n_lags, options.wishes))
     survey = asked.survey
     if survey is None:
@@ -109,41 +195,72 @@ def changing_program(
         # Of the rows in a block some have empty cells or no predecessor.
         share = asked.moments.n / (n_sites * length)
         fewest = max(fewest, _TOLD_ROWS * asked.moments.q / share)
-    size, n_blocks = _blocks(length, block_rows, fewest)
+    blocks = _blocks(length, wish, fewest)
     question = BlockMomentsQuestion(
         n_lags=n_lags,
         variables=variables,
         center=asked.center,
-        block_rows=size,
-        n_blocks=n_blocks,
+        block_rows=blocks.rows,
+        n_blocks=blocks.n,
+        unit=wish.unit,
+        first=blocks.first,
         # Sums about a point near the means keep their digits.
         origin=None if asked.center == "recording" else asked.moments.mean,
     )
-    blocks = yield from treated(block_moments_program(question), asked.treatment)
-    n = sum(block.n for block in blocks)
-    shortest = max(0.9 * _SHORTEST_BLOCKS * n / n_blocks, _SHORTEST_ROWS * asked.moments.q)
-    found = learn_changes(blocks, d, constraints, replace(changes, shortest=shortest), rng)
-    constant = None
-    if not found.cuts:
-        constant = learn_from_moments(asked.moments, variables, constraints, options, rng)
-    return ChangingOutcome(
-        found, constant, blocks, size, length, asked.moments, asked, n_sums + 1, n >= 2 * shortest
-    )
+    return asked, n_sums, blocks, question
 
 
-def _blocks(length: float, given: int | None, fewest: float) -> tuple[int, int]:
-    """Rows of a block, and how many blocks there are."""
+def _checks(outcome: ChangingOutcome, question: BlockMomentsQuestion) -> ServerProgram[ResidualReport]:
+    """Look at the residuals of what was found."""
+    found, asked, d = outcome.changing, outcome.asked, question.d
+    cuts = found.cuts
+    if outcome.constant is None:
+        if found.functions is not None:
+            # Weights that drift are looked at step by step.
+            cuts = tuple(sorted({*cuts, *range(_DRIFT_BLOCKS, outcome.blocks.n, _DRIFT_BLOCKS)}))
+        ranges = ranges_of(cuts, outcome.blocks.n)
+        rows = [sum(block.n for block in outcome.moments_by_block[a:b]) for a, b in ranges]
+        networks = [
+            SegmentNetwork(*found.network_at((a + b - 1) // 2), n=n)
+            for (a, b), n in zip(ranges, rows, strict=True)
+        ]
+        order = found.order
+    else:
+        C, level, variances = refit(outcome.moments, outcome.constant.learned.support)
+        level = np.zeros(d) if question.center == "recording" else level
+        networks = [SegmentNetwork(C, level, variances, outcome.moments.n)]
+        order = outcome.constant.learned.order
+    own_share = asked.rank / asked.n_rows if asked.rank and asked.n_rows else None
+    return (yield from block_checks_program(question, cuts, networks, order, outcome.moments, own_share))
+
+
+def shortest_segment(n: float, blocks: TimeBlocks, q: int) -> float:
+    """Fewest rows of a segment, of `n` rows of all sites with q columns."""
+    return max(0.9 * _SHORTEST_BLOCKS * n / blocks.n, _SHORTEST_ROWS * q)
+
+
+def _blocks(length: float, wish: BlockWish, fewest: float) -> TimeBlocks:
+    """Which blocks to ask for."""
+    if wish.kind != "rows":
+        return TimeBlocks(wish, MOST_TIME_BLOCKS, 0, wish.first or 0, length)
+    given = wish.rows
     usual = 2 ** max(round(np.log2(length / USUAL_BLOCKS)), int(np.ceil(np.log2(fewest))))
     size = usual if given is None else given
     # What is left at the end belongs to the last block.
     n_blocks = max(int(length / size + 1e-6), 1)
     if n_blocks > MOST_TIME_BLOCKS:
         raise ParameterError(
-            f"block_rows={size} makes {n_blocks} blocks of recordings of {length:.0f} rows; at most {MOST_TIME_BLOCKS} are "
+            f"blocks={size} makes {n_blocks} blocks of recordings of {length:.0f} rows; at most {MOST_TIME_BLOCKS} are "
             f"possible, so use {2 ** int(np.ceil(np.log2(length / MOST_TIME_BLOCKS)))} or more, or 'auto'."
         )
     if given is not None and n_blocks < 2:
         raise DataError(
-            f"block_rows={size} is more than half of a recording, which has {length:.0f} rows; use fewer, or 'auto'."
+            f"blocks={size} is more than half of a recording, which has {length:.0f} rows; use fewer, or 'auto'."
         )
-    return size, n_blocks
+    return TimeBlocks(wish, n_blocks, size, length=length)
+
+
+def trimmed(blocks: TimeBlocks, found: tuple[Moments, ...]) -> tuple[TimeBlocks, tuple[Moments, ...]]:
+    """The same without blocks after the last that anybody has rows in."""
+    n = max((b for b, one in enumerate(found) if one.n > 0.5), default=0) + 1
+    return replace(blocks, n=n), found[:n]

@@ -45,8 +45,10 @@ __all__ = [
     "FittedNetwork",
     "ResidualReport",
     "checks_program",
+    "curvature_of",
     "network_checks_program",
     "own_checks_program",
+    "share_of_means",
 ]
 
 FEWEST_COMPLETE = 200
@@ -176,16 +178,17 @@ def checks_program(
     )
     C, _, variances = refit(moments, support)
     weights = echo_weights(C[:d], C[d:].reshape(p, d, d), variances, p + 1)[:, outputs][:, :, outputs]
-    share = _share_of_means(sums, center) if own_share is None else own_share
+    share = share_of_means(sums, center) if own_share is None else own_share
     checks = check_residuals(sums.of(outputs), weights, share)
     if curvature is not None:
-        checks = replace(checks, curvature_p=_curvature_p(curvature, support, order, outputs))
+        checks = replace(checks, curvature_p=curvature_of(curvature, support, order, outputs))
     return checks, may_add
 
 
-def _curvature_p(
+def curvature_of(
     sums: CurvatureSums, support: BoolArray, order: Sequence[int], outputs: Sequence[int]
 ) -> float:
+    """P-value that no effect on the outputs is curved, given the variables in order, causes first."""
     d, q = support.shape[1], sums.products.shape[1]
     rank = np.empty(d, dtype=int)
     rank[list(order)] = np.arange(d)
@@ -197,7 +200,7 @@ def _curvature_p(
     return curvature_p(sums, edges, before)
 
 
-def _share_of_means(sums: ResidualSums, center: str) -> float:
+def share_of_means(sums: ResidualSums, center: str) -> float:
     """Number of recordings' own means per row."""
     return float(sums.recordings[0] / max(sums.counts[0], 1.0)) if center == "recording" else 0.0
 
@@ -261,7 +264,7 @@ def _looked_at_own(network: FittedNetwork) -> ServerProgram[ResidualReport | Non
     W, A = network.weights[:d], network.weights[d:].reshape(p, d, d)
     weights = echo_weights(W, A, network.variances, p + 1)[:, outputs][:, :, outputs]
     # Every site takes off a mean of its own at least.
-    own_share = max(network.own_share or _share_of_means(sums, network.center), n_sites / n)
+    own_share = max(network.own_share or share_of_means(sums, network.center), n_sites / n)
     return _report(check_residuals(sums.of(outputs), weights, own_share), network, is_own=True)
 
 

@@ -199,7 +199,8 @@ def own_nuisances(
 ) -> Iterator[_Piece]:
     """Yield residuals of a recording without what is its own: the one place that knows every nuisance of a design.
 
-    `read` yields the residuals as (time of the first row, rows), `runs` are (time, number) of consecutive rows.
+    `read` yields the residuals, or any other columns, as (time of the first row, rows); `runs` are (time, number) of
+    consecutive rows.
     """
     nuisance = design.nuisance
     if nuisance.scope == "all":
@@ -214,10 +215,10 @@ def own_nuisances(
     def columns(time: int, m: int) -> FloatArray:
         return np.zeros((m, 0)) if basis is None else basis.at(time + np.arange(m, dtype=np.float64))
 
-    d = design.d
-    joint = Moments.empty(d if basis is None else d + basis.mix.shape[1])
+    joint, d = Moments.empty(0), 0
     for time, u in read():
-        joint = joint.merge(Moments.of_rows(np.concatenate([u, columns(time, len(u))], axis=1)))
+        part = Moments.of_rows(np.concatenate([u, columns(time, len(u))], axis=1))
+        joint, d = (joint.merge(part), d) if joint.n else (part, u.shape[1])
     cross = joint.scatter[d:, :d]
     weights = np.linalg.lstsq(joint.scatter[d:, d:], cross, rcond=None)[0] if len(cross) else cross
     for time, u in read():

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 
 from feddbn.core.kinds import Kind
 from feddbn.data.checks import summary
+from feddbn.data.layout import ROW_TIMES
 from feddbn.data.levels import declared_kinds
 from feddbn.data.read import read_sites
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_scope import check_tasks, scope_of
+from feddbn.federation.protocol.block_wish import BlockWish
 from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCheck
 from feddbn.federation.protocol.greeting import kind_differences, unit_differences
 from feddbn.federation.protocol.site import Site, SiteData
@@ -114,6 +116,20 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
                 'can change the others; say it in the site\'s settings (freq, for example "1h").'
             )
 
+    def blocks(study: Study) -> None:
+        wish = BlockWish.of(study.parameters.get("blocks", "auto"))
+        needed = {"calendar": ROW_TIMES, "column": wish.column}.get(wish.kind)
+        if needed is not None and settings.label != needed:
+            raise SiteRefused(
+                f"the study cuts time into blocks by {'dates' if wish.unit else f'the column {needed!r}'}, and rows of this "
+                f"site have other labels; put label = {needed!r} into the site's settings to take part."
+            )
+        if wish.kind == "calendar" and wish.first is None:
+            raise SiteRefused(
+                f"the study does not say which {wish.period} is the first; use for example blocks = '{wish.period} from "
+                "2024-01-01'."
+            )
+
     return [
         lags,
         rules,
@@ -124,6 +140,7 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
         units,
         kinds,
         clock,
+        blocks,
     ]
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import FileError, SiteRefused
+from feddbn.federation.guards.block_set_guard import BlockSetGuard
 from feddbn.federation.guards.bounds import BoundsGuard
 from feddbn.federation.guards.disclosure import DisclosureGuard
 from feddbn.federation.guards.mixed_guard import MixedGuard
@@ -129,22 +130,24 @@ class Protection:
         asked = self._asked(run_id)
         scope = ScopeGuard(scope_of(study, self._max_lags), self._policy, asked)
         # Noise hides single rows; rules about numbers of rows would tell what no noise covers.
-        rows = (
-            [noise]
-            if noise
-            else [*self._books_of_rows(run_id, study), DisclosureGuard(study, self._policy, asked)]
-        )
+        rows: list[Guard] = [noise] if noise else self._rules_of_rows(run_id, study, asked)
         bounds = BoundsGuard(len(study.sites), study.privacy.max_norm)
         return [policy, scope, HeldOutGuard(study), *rows, bounds, audit]
 
-    def _books_of_rows(self, run_id: str, study: Study) -> list[Guard]:
-        """Return what keeps the sums of all runs together from showing rows; nothing without data to number them by."""
+    def _rules_of_rows(self, run_id: str, study: Study, asked: Asked) -> list[Guard]:
+        """Return what keeps sums, also those of all runs together, from showing rows."""
+        disclosure, least = DisclosureGuard(study, self._policy, asked), self._policy.min_rows
         if self._data is None:
-            return []
+            return [disclosure]
         about = (self._state / REGISTER, self._data, run_id, study.digest)
-        rows = RowSetGuard(FileRowBook(*about), self._policy.min_rows, self._tell)
-        steps = MixedGuard(self._policy, FileStepBook(*about))
-        return [rows, ResampleGuard(self._policy, FileResampleBook(*about)), steps]
+        rows, resamples = FileRowBook(*about), FileResampleBook(*about)
+        return [
+            RowSetGuard(rows, least, self._tell),
+            ResampleGuard(self._policy, resamples),
+            disclosure,
+            BlockSetGuard(rows, least),
+            MixedGuard(self._policy, FileStepBook(*about)),
+        ]
 
     def _asked(self, run_id: str) -> Asked:
         """Return what a run has been asked so far; a restart or a second greeting forgets nothing."""

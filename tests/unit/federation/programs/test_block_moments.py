@@ -5,7 +5,7 @@ import pytest
 
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
-from feddbn.errors import ProtocolError
+from feddbn.errors import DataError, ProtocolError
 from feddbn.federation.programs.block_moments import BlockMomentsQuestion, block_moments_program
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.site import Site
@@ -96,10 +96,92 @@ def test_a_short_recording_has_no_rows_in_late_blocks():
         ({"fold": (0, 2, 500)}, "'fold' has no meaning"),
         ({"row_model": np.zeros((10, 9))}, "'row_model' has no meaning"),
         ({"n_blocks": 61}, "n_blocks"),
-        ({"block_rows": 0}, "block_rows"),
+        ({"block_rows": -1}, "block_rows"),
+        ({"unit": "M"}, "have no meaning: blocks are by 'block_rows'"),
+        ({"first": 3}, "have no meaning"),
         ({"block_rows": 20}, "must be a power of two"),
     ],
 )
 def test_a_question_that_cannot_be_is_none(wrong, why):
     with pytest.raises(ProtocolError, match=why):
         BlockMomentsQuestion(**{"n_lags": 2, "variables": NAMES, "block_rows": 16, "n_blocks": 5, **wrong})
+
+
+def dated(n_rows, begins, step="D"):
+    import pandas as pd
+
+    rng = np.random.default_rng(len(begins) + n_rows)
+    frame = pd.DataFrame(rng.normal(size=(n_rows, 3)), columns=list(NAMES))
+    return frame.set_index(pd.date_range(begins, periods=n_rows, freq=step))
+
+
+@pytest.mark.parametrize(
+    ("unit", "first", "step", "key"),
+    [
+        ("M", 648, "D", lambda day: (day.year - 1970) * 12 + day.month - 1),
+        ("W", 2818, "D", lambda day: (day.toordinal() - 719160) // 7),
+        ("h", 473352, "20min", lambda day: int(day.timestamp() // 3600)),
+    ],
+)
+def test_blocks_of_the_calendar_are_rows_by_their_dates_wherever_recordings_begin(unit, first, step, key):
+    # The first of January 2024 is a Monday, the 2818th since that of the week in which 1970 began.
+    frames = {
+        "a": dated(90, "2024-01-01", step),
+        "b": dated(70, "2024-01-20" if step == "D" else "2024-01-01 05:00", step),
+    }
+    sites = {name: Site(name, one) for name, one in read_sites(frames, label="@time", missing="keep").items()}
+    question = BlockMomentsQuestion(
+        n_lags=1, variables=NAMES, block_rows=0, n_blocks=30, unit=unit, first=first
+    )
+    blocks = run_program(block_moments_program(question), InProcessFederation(sites))
+    assert key(frames["a"].index[0]) == first
+    for b, found in enumerate(blocks):
+        rows = [
+            np.concatenate([x[t], x[t - 1]])
+            for frame in frames.values()
+            for x in [frame.to_numpy()]
+            for t in range(1, len(x))
+            if key(frame.index[t]) - first == b
+        ]
+        assert found.n == len(rows)
+        if rows:
+            same(found, Moments.of_rows(np.array(rows)))
+    assert sum(block.n for block in blocks) == 158
+
+
+def test_times_with_a_zone_are_told_in_utc_and_streamed_files_like_frames(tmp_path):
+    frame = dated(60, "2024-01-30", "8h")
+    frame.index = frame.index.tz_localize("America/New_York")
+    path = tmp_path / "s.csv"
+    frame.rename_axis("t").reset_index().to_csv(path, index=False)
+    read = {"time": "t", "label": "@time", "variables": list(NAMES), "missing": "keep"}
+    question = BlockMomentsQuestion(n_lags=0, variables=NAMES, block_rows=0, n_blocks=3, unit="M", first=648)
+    counts = []
+    for size in (0, 1 << 20):
+        sites = {name: Site(name, one) for name, one in read_sites(path, stream_bytes=size, **read).items()}
+        blocks = run_program(block_moments_program(question), InProcessFederation(sites))
+        counts.append([block.n for block in blocks])
+    # Midnight in New York is five o'clock in UTC: the row of 31 January, 16 h, is of that day, the next one of February.
+    utc = frame.index.tz_convert("UTC")
+    assert counts == [[int((utc.month == m).sum()) for m in (1, 2, 3)]] * 2
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], [0.5, 1.0], [-1, 0], [0, 60]])
+def test_a_column_of_blocks_holds_small_whole_numbers(labels):
+    frame = dated(20, "2024-01-01").reset_index(drop=True)
+    frame["phase"] = np.repeat(np.array(labels, dtype=object if isinstance(labels[0], str) else float), 10)
+    sites = {
+        name: Site(name, one) for name, one in read_sites({"a": frame}, label="phase", missing="keep").items()
+    }
+    question = BlockMomentsQuestion(n_lags=1, variables=NAMES, block_rows=0, n_blocks=9)
+    with pytest.raises(DataError, match="must hold whole numbers from 0 to 59"):
+        run_program(block_moments_program(question), InProcessFederation(sites))
+
+
+def test_blocks_in_pieces_are_those_of_whole_recordings(monkeypatch):
+    data = recordings(5)
+    treatment = {"center": "recording", "degree": 2, "periods": (12.0,)}
+    whole = asked(data, **treatment)
+    monkeypatch.setattr("feddbn.core.designs.rows.CHUNK_ROWS", 7)
+    for one, other in zip(asked(data, **treatment), whole, strict=True):
+        same(one, other)

@@ -1,0 +1,91 @@
+"""How a network changes, read back from the facts of a stored result: for tables, pictures and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from feddbn.errors import FileError, InputError
+from feddbn.model.dbn import DBN
+
+__all__ = ["StoredChanges", "stored_changes"]
+
+_SEGMENTS = ("start", "stop", "rows")
+_TABLES = ("changes", "variance_changes", "drift")
+_COURSES = ("what", "source", "target", "lag", "start", "weight")
+
+
+@dataclass(frozen=True)
+class StoredChanges:
+    """Segments of a result and what differs between them.
+
+    Attributes
+    ----------
+    networks, segments
+        ``dbns_by_segment_`` and ``segments_`` of a fitted `ChangingDBN`.
+    changes, variances, drift
+        Rows of ``changes_``, ``variance_changes_`` and ``drift_``.
+    courses
+        ``drift_courses_``.
+    unit
+        What segments are counted in: "row", "date", the name of a column, or "regime" where sites have their own clocks.
+    """
+
+    networks: list[DBN]
+    segments: pd.DataFrame
+    changes: list[dict[str, Any]]
+    variances: list[dict[str, Any]]
+    drift: list[dict[str, Any]]
+    courses: pd.DataFrame
+    unit: str
+
+    @property
+    def sentence(self) -> str:
+        """What follows for whoever uses the network."""
+        drift = " Of weights that drift they use the last values." if self.drift else ""
+        if len(self.networks) < 2:
+            told = "Nothing changes at once." if drift else "One network for all rows: nothing changes."
+            return told + drift.replace("they", "forecasts, effects and graph")
+        where = self.place(self.segments["start"].iloc[-1])
+        if self.unit == "regime":
+            return f"Forecasts, effects and graph are those of {where}, the last one, which some sites may not have reached."
+        return f"Forecasts, effects and graph are those of the last segment, from {where} on.{drift}"
+
+    def place(self, start: object) -> str:
+        """Where something begins, in words."""
+        return str(start) if self.unit == "date" else f"{self.unit} {start}"
+
+
+def stored_changes(diagnostics: Mapping[str, Any], parameters: Mapping[str, Any]) -> StoredChanges | None:
+    """Return what a result says about changes; None if it is of a method without segments."""
+    stored = diagnostics.get("networks_by_segment")
+    if not stored or not diagnostics.get("segments"):
+        return None
+    try:
+        networks = [DBN.from_dict(one) for one in stored]
+        segments = pd.DataFrame(diagnostics["segments"])[list(_SEGMENTS)]
+        tables = [[dict(row) for row in diagnostics.get(name) or ()] for name in _TABLES]
+        courses = pd.DataFrame(diagnostics.get("drift_courses") or [], columns=list(_COURSES))
+    except (InputError, KeyError, TypeError, ValueError, AttributeError):
+        raise FileError(
+            "the segments of this result are damaged; write it again with `feddbn fit`."
+        ) from None
+    if len(networks) != len(segments):
+        raise FileError(
+            f"this result is damaged: it has {len(networks)} networks and {len(segments)} segments; write it again with "
+            "`feddbn fit`."
+        )
+    changes, variances, drift = tables
+    unit = "regime" if parameters.get("clock") == "site" else _unit(segments, parameters.get("blocks"))
+    return StoredChanges(networks, segments, changes, variances, drift, courses, unit)
+
+
+def _unit(segments: pd.DataFrame, blocks: object) -> str:
+    if isinstance(segments["start"].iloc[0], str):
+        return "date"
+    if isinstance(blocks, Mapping):
+        return str(blocks.get("column", "row"))
+    return blocks.partition(":")[2] if isinstance(blocks, str) and ":" in blocks else "row"

@@ -1,0 +1,111 @@
+"""Which cuts of its rows into blocks a site refuses, given those it answered before."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from feddbn.data import read_sites
+from feddbn.data.memory import AlignedSite
+from feddbn.errors import SiteRefused
+from feddbn.federation.guards.block_set_guard import MOST_CUTS, BlockSetGuard
+from feddbn.federation.guards.row_set_guard import RowSetGuard
+from feddbn.federation.programs.block_moments import BlockMomentsQuestion
+from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.protocol.site import Here
+from feddbn.federation.protocol.task import Task
+
+NAMES, LEAST = ("a", "b"), 6
+
+
+class Book:
+    """Rows that are remembered as long as the test runs."""
+
+    def __init__(self):
+        self.kept = []
+
+    def hold(self):
+        return nullcontext()
+
+    def order(self):
+        return {"recording-0": 0}
+
+    def used(self):
+        return list(self.kept)
+
+    def add(self, used):
+        self.kept += used
+
+
+def site(step="2h", n=31 * 12 + 20 * 12, empty=()):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(n, 2)), columns=list(NAMES))
+    for row in empty:
+        frame.iloc[row, 1] = np.nan
+    frame.index = pd.date_range("2024-01-01", periods=n, freq=step)
+    return read_sites({"s": frame}, label="@time", missing="keep")["s"]
+
+
+def ask(book, data, question):
+    here, task = RowSetGuard(book, LEAST).reads(Here("s", data, {}), Task(question))
+    BlockSetGuard(book, LEAST).reads(here, task)
+    return here
+
+
+def blocks(unit="", block_rows=0, n_lags=1, n_blocks=60, variables=NAMES):
+    return BlockMomentsQuestion(
+        n_lags=n_lags, variables=variables, block_rows=block_rows, n_blocks=n_blocks, unit=unit,
+        first={"M": 648, "D": 19723, "W": 2818}.get(unit, 0),
+    )  # fmt: skip
+
+
+def test_days_lie_within_months_and_weeks_do_not():
+    book, data = Book(), site()
+    ask(book, data, blocks("M"))
+    ask(book, data, blocks("D"))
+    ask(book, data, blocks("M"))
+    # Every class of rows is a day of twelve rows, with weeks, too.
+    ask(book, data, blocks("W"))
+    assert len({one.partition for one in book.kept}) - 1 == 3
+    # A row a day: of the week in which January ends three rows are of January.
+    book, data = Book(), site("1D", 31 + 25)
+    ask(book, data, blocks("M"))
+    with pytest.raises(SiteRefused, match="differ from sums of earlier ones by 3 rows"):
+        ask(book, data, blocks("W"))
+    ask(Book(), data, blocks("W"))
+
+
+def test_what_a_new_choice_of_variables_leaves_of_a_block_is_enough_or_nothing():
+    data = site("1h", 128, empty=range(3, 64, 2))
+    book = Book()
+    ask(book, data, blocks(block_rows=32, n_blocks=4, n_lags=0))
+    one = AlignedSite(("a",), data)
+    # The rows that the first study left out are in the first two blocks: sixteen in each.
+    ask(book, one, blocks(block_rows=32, n_blocks=4, n_lags=0, variables=("a",)))
+    few = site("1h", 128, empty=[3, 40, 70, 100, 101, 102])
+    book = Book()
+    ask(book, few, blocks(block_rows=32, n_blocks=4, n_lags=0))
+    with pytest.raises(SiteRefused, match="differ from sums of earlier ones by 1 rows"):
+        ask(book, AlignedSite(("a",), few), blocks(block_rows=32, n_blocks=4, n_lags=0, variables=("a",)))
+
+
+def test_sums_over_all_rows_after_blocks_leave_none_of_them_alone():
+    # Fourteen rows are empty in the first study: eight of a block of eight, and six that are scattered.
+    empty = [*range(8, 16), 20, 30, 40, 50, 60, 70]
+    book, data = Book(), site("1h", 96, empty)
+    ask(book, AlignedSite(("a",), data), blocks(block_rows=8, n_blocks=12, n_lags=0, variables=("a",)))
+    RowSetGuard(book, LEAST).reads(Here("s", data, {}), Task(MomentsQuestion(n_lags=0, variables=NAMES)))
+    used = [one.rows for one in book.kept]
+    every = np.arange(96)
+    pattern = np.array([np.isin(every, one) for one in used], dtype=int).T
+    sizes = np.unique(pattern, axis=0, return_counts=True)[1]
+    assert sizes.min() >= LEAST
+
+
+def test_a_site_is_cut_in_a_few_ways_only():
+    book, data = Book(), site("1h", 64 * 2 ** (MOST_CUTS + 1))
+    for k in range(MOST_CUTS):
+        ask(book, data, blocks(block_rows=64 * 2**k, n_blocks=2))
+    with pytest.raises(SiteRefused, match=f"were cut into blocks in {MOST_CUTS} ways"):
+        ask(book, data, blocks(block_rows=64 * 2**MOST_CUTS, n_blocks=2))
