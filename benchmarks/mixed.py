@@ -132,7 +132,7 @@ def table(learners: dict[str, Learner], n_rows: int, kinds: list[str], seeds: ra
 
 
 def held_out(seeds: range, n_rows: int = 1500) -> None:
-    """Print the log score of fresh rows by the learned network and by the pooled one with the true causes, and calibration."""
+    """Print the log score of fresh rows by the learned network and by the true one, and the calibration of the first."""
     shares, tables = [], []
     for seed in seeds:
         made = draw(seed, n_rows, MIXED)

@@ -46,8 +46,8 @@ def plot(
         typer.Argument(
             help="graph: variables and arrows. time-series: unrolled. weights: heat maps. truth: above the "
             "estimate. convergence. sites: shared and specific edges. responses: to a shock. curves: effects that are no "
-            "straight lines. effects: on means and probabilities of variables of other kinds. changes: edges over time. drift: "
-            "weights over time."
+            "straight lines. effects: on means and probabilities of variables of other kinds. changes: edges over time. "
+            "drift: weights over time."
         ),
     ] = Kind.graph,
     out: Annotated[
