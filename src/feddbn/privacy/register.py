@@ -28,7 +28,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
@@ -249,6 +249,18 @@ class Register:
         self._told = {entry.members for entry in entries}
         self._admitted = set()
         return entries
+
+    def kept(self) -> dict[str, list[list[str]]]:
+        """Return what must be remembered of the epoch in use over a restart, as plain values."""
+        return {
+            "told": sorted(sorted(one) for one in self._told),
+            "admitted": sorted(sorted(one) for one in self._admitted),
+        }
+
+    def resume(self, kept: Mapping[str, Sequence[Sequence[str]]]) -> None:
+        """Go on with what `kept` returned."""
+        self._told = {frozenset(one) for one in kept["told"]}
+        self._admitted = {frozenset(one) for one in kept["admitted"]}
 
     def admit(self, new: Entry, of_others: Collection[Entry], min_sites: int) -> None:
         """Write a sum down before it is opened, or refuse it.

@@ -25,6 +25,7 @@ from feddbn.federation.protocol.goals import CHOSEN_BY_ROWS, GOALS, Compare, Con
 from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.task import Federation
 from feddbn.federation.protocol.terms import Attendance, Privacy, Strict
+from feddbn.privacy.secagg import usual_threshold
 
 __all__ = [
     "Attendance",
@@ -166,6 +167,8 @@ class Study(Strict):
                 del values[goal]
         if self.privacy.n_colluding == 1:
             del values["privacy"]["n_colluding"]
+        for name in () if self.attendance.collects else ("window_h", "enough"):
+            del values["attendance"][name]
         if not self.lead:
             del values["lead"]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
@@ -195,6 +198,12 @@ def check_sites(study: Study) -> None:
         raise ParameterError(
             f"attendance.min_sites = {attendance.min_sites}, but the study names {n} sites; "
             "name more sites or lower it."
+        )
+    fewest = usual_threshold(n, privacy.min_sites) if privacy.secure_aggregation else 1
+    if attendance.enough is not None and not fewest <= attendance.enough <= n:
+        raise ParameterError(
+            f"attendance.enough = {attendance.enough}, but sums of this study need {fewest} to {n} sites; choose one of "
+            "these, or remove enough to wait for all."
         )
 
 

@@ -93,6 +93,9 @@ def _privacy(privacy: Privacy) -> str:
 
 
 def _attendance(rules: Attendance) -> str:
+    if rules.collects:
+        all_or = "all sites" if rules.enough is None else f"all sites, or {rules.enough} of them in the end,"
+        return f"each message waits up to {rules.window_h:g} hours until {all_or} have come and answered it"
     late = f"a site is missing after {rules.timeout_s:g} s"
     then = {
         "wait": f"the run waits for it up to {rules.max_wait_s:g} s",

@@ -141,7 +141,9 @@ class Session(ABC):
 
 
 def sites_needed(study: Study) -> int:
-    """Return how many sites must be there: all of them, unless the study may go on without some."""
+    """Return how many sites must be there: all of them, unless the study may go on without some or waits for them."""
+    if study.attendance.collects:
+        return 1
     if study.attendance.when_missing != "continue":
         return len(study.sites)
     return min(study.attendance.min_sites, len(study.sites))
