@@ -276,7 +276,10 @@ class Register:
             return
         with self._shelf.hold():
             kept = {entry.members for entry in self._shelf.entries()}
-            if kept - self._told - self._admitted:
+            # This very sum, and what the roster told everybody, may be on the shelf already: a site that was killed after it
+            # wrote them down.
+            known_to_all = {new.members, *(entry.members for entry in of_others)}
+            if kept - self._told - self._admitted - known_to_all:
                 raise AggregationError(
                     "another run has added up data of this site since the sites agreed on keys; agree on keys again. Nothing "
                     "was revealed."

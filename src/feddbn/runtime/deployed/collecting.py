@@ -193,9 +193,12 @@ def _what(messages: Mapping[str, bytes]) -> str:
 def _awaiting(
     what: str, visit: Visit, pending: tuple[str, ...], until: float, said: Mapping[str, str]
 ) -> str:
-    came = ", ".join(sorted(visit.replies)) or "nobody yet"
+    names = sorted(visit.replies)
+    came = (
+        f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} come" if names else "nobody has come yet"
+    )
     reasons = " ".join(said[site] for site in pending if site in said)
-    sentence = f"collecting {what}: {came} came; awaited until {iso_time(until)}: {', '.join(pending)}."
+    sentence = f"collecting {what}: {came}; awaited until {iso_time(until)}: {', '.join(pending)}."
     return f"{sentence} {reasons}".rstrip()
 
 

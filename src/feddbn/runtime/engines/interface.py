@@ -40,7 +40,10 @@ class Process:
 
 @dataclass(frozen=True)
 class Job:
-    """One attempt of the engine at a run; `status` is in the engine's words, `said` in ours."""
+    """One attempt of the engine at a run; `status` is in the engine's words, `said` in ours.
+
+    `was_stopped`: on request of a person.
+    """
 
     run: str
     job: str
@@ -50,6 +53,7 @@ class Job:
     is_running: bool
     has_ended: bool
     said: str = ""
+    was_stopped: bool = False
 
     @property
     def words(self) -> str:

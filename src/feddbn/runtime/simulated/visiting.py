@@ -60,7 +60,9 @@ class VisitingSites:
     def wait(self, seconds: float) -> None:
         """Let time pass: at least so long, and then until somebody is there."""
         least = self.hour + seconds / HOUR_S
-        starts = [max(start, least) for visits in self._hours.values() for start, end in visits if end > least]
+        starts = [
+            max(start, least) for visits in self._hours.values() for start, end in visits if end > least
+        ]
         self.hour = min(starts, default=least + 1.0)
 
     def is_here(self, site: str) -> bool:
