@@ -1,5 +1,6 @@
-"""Attack 28: a message that waits for days. A server that holds a collection open tries to get two answers for one step, sites that
-were restarted meanwhile to forget what they did, and sums of sites it chooses. Files of a site are changed and brought back.
+"""Attack 28: a message that waits for days. A server that holds a collection open tries to get two answers for one
+step, sites that were restarted meanwhile to forget what they did, and sums of sites it chooses. Files of a site are
+changed and brought back.
 """
 
 import shutil
@@ -159,7 +160,7 @@ def test_sums_of_chosen_sites_are_not_opened_one_after_the_other(rig):
     server.silent = set()
     server._seq, server._after = server._seq - 1, -1
     server._sums.agree_on_keys()
-    with pytest.raises(Exception, match="opened for another set of sites|show fewer than"):
+    with pytest.raises(Exception, match=r"opened for another set of sites|show fewer than"):
         server.sum(moments(rig))
 
 

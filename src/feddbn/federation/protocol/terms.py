@@ -51,8 +51,8 @@ class Attendance(Strict):
     `when_missing`: "wait" asks again until `max_wait_s` has passed; "continue" goes on with at least
     `min_sites`; "abort" stops at once. A stopped run can be resumed.
 
-    "collect" is for sites that are never there together: each message waits `window_h` hours for every site to come and answer
-    it. If then not all have, the run stops, unless `enough` have: it goes on without the others.
+    "collect" is for sites that are never there together: each message waits `window_h` hours for every site to come
+    and answer it. If then not all have, the run stops, unless `enough` have: it goes on without the others.
     """
 
     timeout_s: float = Field(default=60.0, gt=0)

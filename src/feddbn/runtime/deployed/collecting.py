@@ -2,15 +2,16 @@
 
 Theory of operation
 -------------------
-`Collecting` stands between a run and the engine's exchange, so that nothing above it knows whether sites are there together. It hands each
-site exactly the message it was given, whenever the site comes, and keeps the replies in a book. A refusal or a damaged reply is not a
-reply: the site is asked again, with the same bytes. A message that is in the book already is answered from it. The server's half of
-secure aggregation has no randomness, so a server that is restarted inside a window makes the same messages again, finds the
-replies to them, and goes on where it was; what is missing is asked for, and nothing else.
+`Collecting` stands between a run and the engine's exchange, so that nothing above it knows whether sites are there
+together. It hands each site exactly the message it was given, whenever the site comes, and keeps the replies in a book.
+A refusal or a damaged reply is not a reply: the site is asked again, with the same bytes. A message that is in the book
+already is answered from it. The server's half of secure aggregation has no randomness, so a server that is restarted
+inside a window makes the same messages again, finds the replies to them, and goes on where it was; what is missing is
+asked for, and nothing else.
 
-A window is counted from the first time a message could have been answered, by the clock on the wall. When it closes the run stops with the
-names of who is missing, or goes on without them if the study says how many are enough; these sites are then out of the run. Going on
-after such a stop (`feddbn resume`) opens the window of the same message again.
+A window is counted from the first time a message could have been answered, by the clock on the wall. When it closes the
+run stops with the names of who is missing, or goes on without them if the study says how many are enough; these sites
+are then out of the run. Going on after such a stop (`feddbn resume`) opens the window of the same message again.
 
 Heads of audit logs and the result are for who is there; nobody is waited for.
 """
@@ -62,8 +63,8 @@ class Collecting:
     here
         The sites that `exchange` can reach at all as long as it lives; None is any.
     stay_s
-        How long after the last reply the sites that are not there are waited for; then `StillCollecting` is raised, and a later
-        attempt goes on.
+        How long after the last reply the sites that are not there are waited for; then `StillCollecting` is raised, and
+        a later attempt goes on.
     clock, wait
         The time in seconds, and what passes it.
     """

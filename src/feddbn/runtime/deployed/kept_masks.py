@@ -2,11 +2,12 @@
 
 Theory of operation
 -------------------
-A study that collects leaves every message open until all sites have come (`runtime.deployed.collecting`), so a site's secrets of
-an epoch must outlive its process. After each message they are on the site's own disk, sealed under a key made from its identity, with
-the message and the answer to it, and only then does the answer leave. Therefore
+A study that collects leaves every message open until all sites have come (`runtime.deployed.collecting`), so a site's
+secrets of an epoch must outlive its process. After each message they are on the site's own disk, sealed under a key
+made from its identity, with the message and the answer to it, and only then does the answer leave. Therefore
 
-- the same message again gets the same bytes again, and nothing is computed: no second input, no second list of survivors;
+- the same message again gets the same bytes again, and nothing is computed: no second input, no second list of
+  survivors;
 - another message for the same step is refused by the rules of the protocol, as it is in memory;
 - a message that is refused leaves everything as it was, and can be asked again when its reason is gone;
 - of two processes of one site only the one that saved last goes on, so that they cannot reveal two halves of a secret;

@@ -112,8 +112,8 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
 def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter: str = "") -> SiteEndpoint:
     """Return the endpoint of the site called `name`; its old runs are pruned.
 
-    Secure aggregation keeps secrets in memory from message to message, so an endpoint lives as long as a run, unless the study
-    collects: then they are kept on disk. `submitter` is who sent the study, if the engine says so.
+    Secure aggregation keeps secrets in memory from message to message, so an endpoint lives as long as a run, unless the
+    study collects: then they are kept on disk. `submitter` is who sent the study, if the engine says so.
     """
     if settings.name != name:
         raise FileError(

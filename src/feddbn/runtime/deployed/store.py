@@ -1,8 +1,10 @@
 """Files that survive a crash: a site's records, the server's journal, event logs, and their pruning.
 
 Layout of a site's state directory: ``<state>/<run id>/record.feddbn`` (previous and current state, replaced
-atomically), ``masks.feddbn`` (in studies that collect), ``events.jsonl`` (what happened), ``result.feddbn`` and ``personal.feddbn`` (at the end).
-Layout of a server's runs directory: ``<runs>/<run id>/journal.feddbn``, ``visits.feddbn`` (in studies that collect), ``events.jsonl``, ``outcome.json``,
+atomically), ``masks.feddbn`` (in studies that collect), ``events.jsonl`` (what happened), ``result.feddbn`` and
+``personal.feddbn`` (at the end).
+Layout of a server's runs directory: ``<runs>/<run id>/journal.feddbn``, ``visits.feddbn`` (in studies that collect),
+``events.jsonl``, ``outcome.json``,
 ``result.feddbn``. Directories are created for their owner only.
 """
 

@@ -1,8 +1,8 @@
 """What a server has asked and been told in a collection, on disk: ``<runs>/<run id>/visits.feddbn``.
 
-A *visit* is one message to each of some sites. The book says when a visit was opened, which replies have come, and whether it was
-closed without some sites. A reply is on disk before anything is made of it. So a server that is restarted asks for what is missing, and
-for nothing twice.
+A *visit* is one message to each of some sites. The book says when a visit was opened, which replies have come, and
+whether it was closed without some sites. A reply is on disk before anything is made of it. So a server that is
+restarted asks for what is missing, and for nothing twice.
 """
 
 from __future__ import annotations
