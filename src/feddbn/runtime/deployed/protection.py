@@ -141,7 +141,7 @@ class Protection:
         if self._data is None:
             return []
         about = (self._state / REGISTER, self._data, run_id, study.digest)
-        rows = RowSetGuard(FileRowBook(*about), self._policy.min_rows, self._tell)
+        rows = RowSetGuard(FileRowBook(*about), self._policy.min_rows, self._tell, run_id)
         return [rows, ResampleGuard(self._policy, FileResampleBook(*about))]
 
     def _asked(self, run_id: str) -> Asked:

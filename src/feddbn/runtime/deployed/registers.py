@@ -213,7 +213,9 @@ def _resampled(line: Any) -> tuple[str, tuple[str, int]]:
 
 def _used(line: Any) -> tuple[str, UsedRows]:
     rows, left_out = _unpacked(line["rows"]), _unpacked(line["left_out"])
-    return str(line["data"]), UsedRows(str(line["cells"]), int(line["n_lags"]), rows, left_out)
+    return str(line["data"]), UsedRows(
+        str(line["cells"]), int(line["n_lags"]), rows, left_out, str(line.get("run", ""))
+    )
 
 
 def _packed(rows: RowNumbers) -> str:
