@@ -16,6 +16,7 @@ from feddbn.runtime.deployed.asking import ServerEvent
 from feddbn.runtime.deployed.collecting import Collecting
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.store import EventLog, JournalFile, run_directory, write_atomically
+from feddbn.runtime.deployed.updates import earlier_sums, keep_sums
 from feddbn.runtime.deployed.visit_book import VisitBook
 
 __all__ = ["Progress", "conduct"]
@@ -93,7 +94,8 @@ def conduct(
         if collection is not None:
             collection.n_recorded = coordinator.n_recorded
         progress.update(resumed_after=coordinator.n_recorded)
-        result, received = run_study(coordinator, study)
+        result, received = run_study(coordinator, study, earlier_sums(runs, study))
+        keep_sums(directory, study, result)
         outcome.update(state="finished", received=list(received), summary=dict(result.summary))
         for place in (directory, out):
             write_atomically(place / "result.feddbn", result.to_bytes())

@@ -14,6 +14,8 @@ A silent site is a drop-out. "wait" asks again until `max_wait_s`, "continue" go
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -163,13 +165,18 @@ class Coordinator:
         return tuple(sorted(received))
 
 
-def run_study(coordinator: Coordinator, study: Study) -> tuple[StudyResult, tuple[str, ...]]:
-    """Return the result of a study and who received it: handshake, program, personal results."""
+def run_study(
+    coordinator: Coordinator, study: Study, kept: Mapping[str, Any] | None = None
+) -> tuple[StudyResult, tuple[str, ...]]:
+    """Return the result of a study and who received it: handshake, program, personal results.
+
+    `kept` is what the run that it updates has kept.
+    """
     method = study_method(study.method)
     check_goal(study)
     federation: Federation = coordinator
     if study.privacy.epsilon is not None:
         federation = noise_aware(coordinator, study)
     coordinator.hello()
-    result = method.run_study(study, federation)
+    result = method.run_study(study, federation, kept)
     return result, coordinator.finish(result)

@@ -37,6 +37,7 @@ from feddbn.runtime.deployed.books import Books
 from feddbn.runtime.deployed.lines import append_lines, whole_part
 from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook
 from feddbn.runtime.deployed.store import AUDIT, REGISTER, iso_time, run_directory
+from feddbn.runtime.deployed.updates import RecordingBook
 
 __all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
 
@@ -141,6 +142,7 @@ class Protection:
         if self._data is None:
             return []
         about = (self._state / REGISTER, self._data, run_id, study.digest)
+        RecordingBook(self._state / REGISTER, self._data).begin(run_id, study)
         rows = RowSetGuard(FileRowBook(*about), self._policy.min_rows, self._tell, run_id)
         return [rows, ResampleGuard(self._policy, FileResampleBook(*about))]
 

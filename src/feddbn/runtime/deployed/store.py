@@ -239,14 +239,15 @@ def unchanged_directories(root: Path, keep_days: float, now: float | None = None
     return [path for path in items if path.is_dir() and _last_change(path) < limit]
 
 
-def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float | None = None) -> list[str]:
-    """Delete runs whose files have not changed for `keep_days` days, except run `keep`; return their ids."""
+def prune_runs(root: Path, keep_days: float, keep: Iterable[str] = (), now: float | None = None) -> list[str]:
+    """Delete runs whose files have not changed for `keep_days` days, except those in `keep`; return their ids."""
+    kept = frozenset(keep)
     # What is not a run (no run's name begins so) is kept: audit logs, approvals, the register, and whatever budgets are
     # read from.
     old = [
         path
         for path in unchanged_directories(root, keep_days, now)
-        if path.name != keep and not path.name.startswith("_")
+        if path.name not in kept and not path.name.startswith("_")
     ]
     return delete_directories(old)
 

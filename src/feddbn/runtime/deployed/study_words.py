@@ -39,6 +39,11 @@ def study_in_words(study: Study, settings: SiteSettings) -> list[tuple[str, str]
     units = ", ".join(f"{name} in {unit}" for name, unit in study.units.items())
     return [
         ("study", study.name),
+        *(
+            [("new rows of", f"run {study.update_of}, whose rows this site must not offer again")]
+            if study.update_of
+            else []
+        ),
         ("lead", study.lead or "not named"),
         ("method", f"{study.method}{about}"),
         ("goal", f"{_GOALS[study.goal]}{f' ({more})' if more else ''}"),

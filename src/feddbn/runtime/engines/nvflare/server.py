@@ -78,7 +78,7 @@ class FeddbnServer:
         load_programs(settings.programs)
         study = study_from_json(self._study)
         run_id = check_run_id(self._run_id)
-        prune_runs(settings.runs, settings.keep_days, keep=run_id)
+        prune_runs(settings.runs, settings.keep_days, keep=(run_id, study.update_of))
         kit = Path(workspace.get_root_dir())
         prune_job_results(kit, settings.keep_days, keep=collab.fl_ctx.get_job_id())
         progress = Progress(run_id, study.sites)
