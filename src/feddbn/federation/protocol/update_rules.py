@@ -18,12 +18,13 @@ def check_update(study: Study, able: Sequence[str]) -> None:
     what = f"update_of = {study.update_of!r}"
     if study.goal != "network" or study.method not in able:
         raise ParameterError(
-            f"{what}: new rows are added to networks that were learned from summed moments; use goal = 'network' and method = "
-            f"{' or '.join(repr(name) for name in able)}."
+            f"{what}: new rows are added to networks that were learned from summed moments; use goal = 'network' and "
+            f"method = {' or '.join(repr(name) for name in able)}."
         )
     if study.privacy.epsilon is not None:
         raise ParameterError(
-            f"{what}: sums with noise are not added up over runs; remove epsilon, or ask about all rows in a study of its own."
+            f"{what}: sums with noise are not added up over runs; remove epsilon, or ask about all rows in a study of its "
+            "own."
         )
     if study.attendance.when_missing == "continue" or study.attendance.enough is not None:
         raise ParameterError(
