@@ -11,6 +11,7 @@
     │   ├── ProtocolError                a message that breaks the rules: the peer's fault
     │   ├── SiteRefused                  a site's own policy said no
     │   ├── NotEnoughSites               too few sites answered
+    │   │   └── StillCollecting          not all sites have come yet, and there is time left
     │   └── StateError                   stored state is missing, corrupt or of another run
     ├── PrivacyError (RuntimeError)      a protection that cannot be kept
     │   ├── AggregationError             a secure sum that must not or cannot be opened
@@ -43,6 +44,7 @@ __all__ = [
     "ResultWarning",
     "SiteRefused",
     "StateError",
+    "StillCollecting",
     "UnitsWarning",
     "missing_extra",
 ]
@@ -94,6 +96,15 @@ class SiteRefused(FederationError):
 
 class NotEnoughSites(FederationError):
     """Fewer sites answered than the run needs."""
+
+
+class StillCollecting(NotEnoughSites):
+    """The window of a collection is open: `awaited` are the sites that have not come, `until` is when it closes (seconds)."""
+
+    def __init__(self, sentence: str, awaited: tuple[str, ...] = (), until: float = 0.0) -> None:
+        super().__init__(sentence)
+        self.awaited = awaited
+        self.until = until
 
 
 class StateError(FederationError):

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -46,3 +47,10 @@ def test_the_gallery_shows_every_picture_of_its_script_and_all_are_stored():
     assert shown == list(example("gallery").PICTURES)
     for name in shown:
         assert (ROOT / "docs" / "gallery" / f"{name}.png").is_file()
+
+
+def test_a_week_of_visits_opens_the_sum_of_all_clinics_together(tmp_path):
+    found, together, lines = example("collection_week").main(tmp_path)
+    np.testing.assert_array_equal(found, together)
+    assert any("south was killed" in line for line in lines)
+    assert any("the server died" in line for line in lines)

@@ -61,6 +61,13 @@ def fit(
     truth: Annotated[
         Path | None, typer.Option(help="True network of simulated data, kept with the result.")
     ] = None,
+    keep_sums: Annotated[
+        bool,
+        typer.Option(
+            "--keep-sums",
+            help="Keep the summed moments in the result, so that `feddbn update` can add new rows.",
+        ),
+    ] = False,
     min_count: Annotated[
         int, typer.Option(help="Personal methods: hide how many sites have an edge if they are fewer.")
     ] = 1,
@@ -88,7 +95,8 @@ def fit(
         # The result carries these sentences and they are printed from there.
         warnings.simplefilter("ignore", ResultWarning)
         estimator = fit_method(chosen, data, parameters, true, watch, **read)
-    result = Result.from_estimator(estimator, truth=true if isinstance(true, DBN) else None)
+    known = true if isinstance(true, DBN) else None
+    result = Result.from_estimator(estimator, truth=known, keep_sums=keep_sums)
     result.save(out)
     report = estimator.shared_edges(min_count) if hasattr(estimator, "shared_edges") else None
     if as_json:

@@ -59,6 +59,7 @@ COMMANDS = {
     ),
     "check": Entry("check", "check", "Find what is wrong with data before a fit, and what cures it.", _LEARN),
     "fit": Entry("fit", "fit", "Learn a network from the data of several sites.", _LEARN),
+    "update": Entry("update", "update", "Add new rows to a result that has kept its sums.", _LEARN),
     "compare": Entry("compare", "compare", "Learn with several methods and compare them.", _LEARN),
     "score": Entry("score", "score", "Score a result against the truth.", _LEARN),
     "select": Entry("select", "select", "Choose penalties and lags without knowing the truth.", _LEARN),

@@ -14,6 +14,7 @@ from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from feddbn.cli.collection import MOST_CUT_OFF, still_awaited, wait_for_one
 from feddbn.cli.held_out import print_held_out
 from feddbn.cli.terminal import remark
 from feddbn.errors import FederationError, FileError, StateError
@@ -162,20 +163,31 @@ def _session(kit: Path) -> Session:
 
 
 def _send(session: Session, study: Study, run_id: str, wait: bool, out: Path | None, as_json: bool) -> None:
-    with session:
-        job = session.begin(study, run_id)
-        if not wait:
-            typer.echo(json.dumps({"run": run_id, "job": job}) if as_json else f"run {run_id} was sent.")
-            return
-        try:
-            with _bar(run_id, study, as_json) as watch:
-                session.wait(job, watch)
-        except KeyboardInterrupt:
-            remark(
-                f"run {run_id} goes on; `feddbn status`, `feddbn results {run_id}`, `feddbn stop {run_id}`."
-            )
-            raise
-        _fetch(session, job, run_id, out, as_json)
+    n_cut_off = 0
+    while True:
+        with session:
+            job = session.begin(study, run_id)
+            if not wait:
+                typer.echo(json.dumps({"run": run_id, "job": job}) if as_json else f"run {run_id} was sent.")
+                return
+            try:
+                with _bar(run_id, study, as_json) as watch:
+                    session.wait(job, watch)
+            except KeyboardInterrupt:
+                remark(
+                    f"run {run_id} goes on; `feddbn status`, `feddbn results {run_id}`, `feddbn stop {run_id}`."
+                )
+                raise
+            if not study.attendance.collects:
+                _fetch(session, job, run_id, out, as_json)
+                return
+            awaited = still_awaited(session, run_id, job, out or Path(run_id))
+            n_cut_off = n_cut_off + 1 if awaited is not None and awaited.was_cut_off else 0
+            if awaited is None or n_cut_off > MOST_CUT_OFF:
+                _fetch(session, job, run_id, out, as_json)
+                return
+        remark(awaited.sentence)
+        wait_for_one(session, awaited, run_id)
 
 
 def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: bool) -> None:
@@ -183,6 +195,10 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
 
     directory = session.fetch(job, out or Path(run_id))
     outcome = read_outcome(directory)
+    if outcome["state"] == "collecting":
+        raise FederationError(
+            f"run {run_id!r} is {outcome.get('sentence')} Go on with `feddbn resume {run_id}` when one of them is there."
+        )
     if outcome["state"] != "finished":
         why = outcome.get("sentence") or "the server's log says why."
         raise FederationError(f"run {run_id!r} stopped: {why} Go on with `feddbn resume {run_id}`.")

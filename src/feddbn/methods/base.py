@@ -372,6 +372,13 @@ class DBNEstimator(FederatedEstimator):
         self.warnings_ += treatment_sentences(asked, self._variables)
         self.warnings_ += kind_sentences(asked, self._variables, getattr(self, "kinds", None) or ())
 
+    def update(self, data: Any, **new: Any) -> Any:
+        """Refuse to add new rows to a fit; estimators that learn from summed moments can (`methods.updating`)."""
+        raise ParameterError(
+            f"{type(self).__name__} does not learn from summed moments alone, so new rows cannot be added to a fit; fit all "
+            "rows again, or use OneShotDBN or Dynotears."
+        )
+
     def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
         if getattr(self, "on_disagreement", None) == "personal":
             from feddbn.methods.own_networks import give_own_networks

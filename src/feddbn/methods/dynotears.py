@@ -15,17 +15,19 @@ from feddbn.errors import DataError
 from feddbn.federation.programs.fdbnl import ConsensusFit, check_summary, consensus_options
 from feddbn.federation.programs.scales import choose_scale
 from feddbn.federation.programs.statistics import Preparation, prepare, summary_of_moments
-from feddbn.federation.programs.treatment import asked_moments_program
+from feddbn.federation.programs.tally import Tally
+from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.fdbnl import ConsensusEstimator
 from feddbn.methods.selection import resolve_auto
 from feddbn.methods.treated import wishes_of
+from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
 
 __all__ = ["Dynotears"]
 
 
-class Dynotears(ConsensusEstimator):
+class Dynotears(ConsensusEstimator, UpdatedEstimator):
     """DYNOTEARS (Pamfil et al. 2020) on the pooled rows of all sites.
 
         min_{W, A}  1/(2n) |X - X W - sum_l X_{-l} A_l|^2 + lambda_w |W|_1 + lambda_a |A|_1   subject to   W acyclic
@@ -42,6 +44,14 @@ class Dynotears(ConsensusEstimator):
         fit, _ = self._run(self._program(federation), federation, observer)
         self._set_fit(fit)
         self._look(fit, federation, observer)
+        self._keep_sums(fit.asked, int(self._value("n_lags")))
+
+    def _fit_tally(self, tally: Tally) -> None:
+        own = tally.treatment.center == "recording"
+        fit = self._solve(tally.moments, self._variables, "recording" if own else self.center)
+        asked = AskedMoments(tally.moments, tally.treatment, n_rows=tally.moments.n)
+        preparation = replace(fit.preparation, treatment=tally.treatment)
+        self._set_fit(replace(fit, asked=asked, preparation=preparation))
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
         self._settings()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -17,9 +18,11 @@ from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.curved_moments import CurvedMoments
 from feddbn.federation.programs.oneshot import NonGaussianReport, OneShotOptions
+from feddbn.federation.programs.tally import Tally
+from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, run_program
-from feddbn.methods.base import DBNEstimator, label_column
+from feddbn.methods.base import label_column
 from feddbn.methods.edge_ranking import FEATURES, SMOOTHING
 from feddbn.methods.oneshot_features import fit_features
 from feddbn.methods.oneshot_program import Fit, fit_of_moments, fit_program, may_find_curves
@@ -38,6 +41,7 @@ from feddbn.methods.parameters import (
 )
 from feddbn.methods.residuals import ResidualSummary
 from feddbn.methods.treated import TREATMENT_RULES
+from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
 
 __all__ = ["OneShotDBN"]
@@ -45,7 +49,7 @@ __all__ = ["OneShotDBN"]
 _DEFAULT_PENALTY = {"bic": (2.0, 0.0), "ebic": (1.0, 0.5)}
 
 
-class OneShotDBN(DBNEstimator):
+class OneShotDBN(UpdatedEstimator):
     """A dynamic Bayesian network from one sum of lagged second moments, exactly as from pooled data.
 
     minimise over networks    n d log(sum_j RSS_j / (n d)) + penalty    (equal noise variances)
@@ -292,10 +296,22 @@ class OneShotDBN(DBNEstimator):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
+        self._keep_sums(None, 0, "smoothing and center_by have rows of their own; fit all rows again.")
         if self._is_lagged_only:
             fit_features(self, federation, observer)
-        else:
-            report_outcome(self, *self._run(self._program(federation), federation, observer)[0])
+            return
+        outcome, report, curved = self._run(self._program(federation), federation, observer)[0]
+        report_outcome(self, outcome, report, curved)
+        why_not = "" if curved is None else "curves need more than second moments; fit all rows again."
+        if report is not None and (report.noise_memory is not None or report.n_lags_added):
+            why_not = "noise with a memory, or a lag more, was found by more than second moments; fit all rows again."
+        self._keep_sums(outcome.asked, self._options().n_lags, why_not)
+
+    def _fit_tally(self, tally: Tally) -> None:
+        given = (self._variables, self._constraints(), self._options())
+        outcome = fit_of_moments(self, tally.moments, *given)[0]
+        asked = AskedMoments(tally.moments, tally.treatment, n_rows=tally.moments.n)
+        report_outcome(self, replace(outcome, asked=asked))
 
     def _program(self, federation: Federation) -> ServerProgram[Fit]:
         return fit_program(self, federation, self._variables, self._constraints(), self._options())

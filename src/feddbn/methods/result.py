@@ -15,6 +15,7 @@ Layout, version 1 (keys a reader does not know are ignored)::
     diagnostics                  facts about the fit: objective, centring, dropped edges, order, ...
     personal                     null or {site: network}
     truth                        the network behind simulated data; absent otherwise
+    sums                         summed moments of all rows and what was done to them, if they were kept, for `update`
 """
 
 from __future__ import annotations
@@ -81,6 +82,9 @@ class Result:
         Site -> its own network, or None.
     truth
         The network behind simulated data, or None.
+    sums
+        The summed moments it was learned from, if they were kept (`federation.programs.tally`), or None. They tell more about
+        the rows than the network does.
     """
 
     method: str
@@ -98,12 +102,21 @@ class Result:
     personal: dict[str, DBN] | None = None
     truth: DBN | None = None
     feddbn: str = __version__
+    sums: dict[str, Any] | None = None
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, truth: DBN | None = None, privacy: Mapping[str, Any] | None = None
+        cls,
+        estimator: Any,
+        *,
+        truth: DBN | None = None,
+        privacy: Mapping[str, Any] | None = None,
+        keep_sums: bool = False,
     ) -> Result:
-        """Return the result of a fitted estimator; attributes it does not have are left out."""
+        """Return the result of a fitted estimator; attributes it does not have are left out.
+
+        With `keep_sums` the sums it was learned from are part of it, and `feddbn update` can add new rows.
+        """
         dbn: DBN | None = getattr(estimator, "dbn_", None)
         if dbn is None:
             raise ParameterError(
@@ -133,6 +146,7 @@ class Result:
             diagnostics=_facts(estimator, raw),
             personal=None if personal is None else dict(personal),
             truth=truth,
+            sums=plain(_sums(estimator)) if keep_sums else None,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,6 +174,8 @@ class Result:
         }
         if self.truth is not None:
             stored["truth"] = self.truth.to_dict()
+        if self.sums is not None:
+            stored["sums"] = self.sums
         return stored
 
     @classmethod
@@ -189,6 +205,7 @@ class Result:
                 personal=None if personal is None else {k: DBN.from_dict(v) for k, v in personal.items()},
                 truth=None if truth is None else DBN.from_dict(truth),
                 feddbn=str(stored.get("feddbn", "")),
+                sums=None if stored.get("sums") is None else dict(stored["sums"]),
             )
         except InputError as error:
             raise FileError(f"{where} is a damaged result: {error}") from None
@@ -208,6 +225,15 @@ class Result:
     def load(cls, path: str | Path) -> Result:
         """Return the result in a file."""
         return cls.from_dict(read_json(path), f"file {str(path)!r}")
+
+
+def _sums(estimator: Any) -> dict[str, Any]:
+    if not hasattr(estimator, "sums_to_dict"):
+        raise ParameterError(
+            f"keep_sums: {type(estimator).__name__} does not learn from summed moments alone; use OneShotDBN or Dynotears."
+        )
+    found: dict[str, Any] = estimator.sums_to_dict()
+    return found
 
 
 def plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.errors import ParameterError, ResultWarning
@@ -29,6 +30,7 @@ from feddbn.methods.comparison import check_compared, compare_on
 from feddbn.methods.registry import make_estimator
 from feddbn.methods.result import Result, plain
 from feddbn.methods.selection import AUTO_GRIDS, check_grid, default_grid, select
+from feddbn.methods.updating import UpdatedEstimator
 
 __all__ = ["register_for_studies"]
 
@@ -52,7 +54,15 @@ def register_for_studies(method: Method) -> None:
 
     def run(parameters: Mapping[str, Any], federation: Federation) -> StudyResult:
         estimator = make_estimator(method.name, _among_strangers(method, parameters))
-        fitted = estimator.set_params(federation=federation).fit(None)
+        return told(parameters, federation, estimator.set_params(federation=federation).fit(None))
+
+    def update(parameters: Mapping[str, Any], federation: Federation, kept: Mapping[str, Any]) -> StudyResult:
+        estimator = make_estimator(method.name, _among_strangers(method, parameters))
+        sites = pd.DataFrame(index=pd.Index(federation.sites, name="site"))
+        estimator.take_up(kept["sums"], sites, int(kept["n_rounds"]), "the run that is updated")
+        return told(parameters, federation, estimator.set_params(federation=federation).update(None))
+
+    def told(parameters: Mapping[str, Any], federation: Federation, fitted: Any) -> StudyResult:
         can_compare = "on_disagreement" in method.parameters()
         if can_compare and "on_disagreement" not in parameters and len(federation.sites) >= FEWEST_SITES:
             fitted.warnings_.append(_NOT_COMPARED)
@@ -77,8 +87,11 @@ def register_for_studies(method: Method) -> None:
             "status": fitted.status_.name,
             "result": Result.from_estimator(fitted).to_dict(),
         }
+        kept = {}
+        if getattr(fitted, "_tally", None) is not None:
+            kept = {"sums": plain(fitted.sums_to_dict()), "n_rounds": int(fitted.n_rounds_)}
         return StudyResult(
-            {key: np.asarray(value, dtype=np.float64) for key, value in arrays.items()}, summary
+            {key: np.asarray(value, dtype=np.float64) for key, value in arrays.items()}, summary, kept
         )
 
     def estimator_of(study: Study) -> Any:
@@ -131,7 +144,8 @@ def register_for_studies(method: Method) -> None:
         ways["confidence"] = Way(confidence, check_confidence)
     if method.selects:
         ways["select"] = Way(choose, check_select)
-    register_study_method(StudyMethod(method.name, run, check, takes_noise=method.takes_noise, goals=ways))
+    again = update if issubclass(method.load(), UpdatedEstimator) else None
+    register_study_method(StudyMethod(method.name, run, check, method.takes_noise, ways, again))
 
 
 def _grid(study: Study, method: Method) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
@@ -250,6 +250,18 @@ class Register:
         self._admitted = set()
         return entries
 
+    def kept(self) -> dict[str, list[list[str]]]:
+        """Return what must be remembered of the epoch in use over a restart, as plain values."""
+        return {
+            "told": sorted(sorted(one) for one in self._told),
+            "admitted": sorted(sorted(one) for one in self._admitted),
+        }
+
+    def resume(self, kept: Mapping[str, Sequence[Sequence[str]]]) -> None:
+        """Go on with what `kept` returned."""
+        self._told = {frozenset(one) for one in kept["told"]}
+        self._admitted = {frozenset(one) for one in kept["admitted"]}
+
     def admit(self, new: Entry, of_others: Collection[Entry], min_sites: int) -> None:
         """Write a sum down before it is opened, or refuse it.
 
@@ -264,7 +276,10 @@ class Register:
             return
         with self._shelf.hold():
             kept = {entry.members for entry in self._shelf.entries()}
-            if kept - self._told - self._admitted:
+            # This very sum, and what the roster told everybody, may be on the shelf already: a site that was killed after it
+            # wrote them down.
+            known_to_all = {new.members, *(entry.members for entry in of_others)}
+            if kept - self._told - self._admitted - known_to_all:
                 raise AggregationError(
                     "another run has added up data of this site since the sites agreed on keys; agree on keys again. Nothing "
                     "was revealed."

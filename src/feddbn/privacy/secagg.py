@@ -46,7 +46,7 @@ Rules
   sites (`privacy.register`). Every advertised key carries what its site has been part of.
 
 Known weaknesses: a site can send any input (nothing here proves it is honest); the server learns who takes
-part; site state is in memory, so a restarted site waits for the next epoch.
+part; site state is in memory, so a restarted site waits for the next epoch, unless it is kept (`privacy.secagg_kept`).
 """
 
 from __future__ import annotations

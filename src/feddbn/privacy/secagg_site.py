@@ -120,8 +120,7 @@ class SecAggSite:
         self._pinned = dict(pinned)
         self._random_bytes = random_bytes
         self.fractional_bits = fractional_bits
-        self._stream = stream
-        self._last_epoch = -1
+        self.stream = stream
         self._epoch: Epoch | None = None
         if self._pinned.get(name) != identity.public:
             raise AggregationError(f"the identity pinned for site {name!r} is not this site's own key.")
@@ -143,16 +142,11 @@ class SecAggSite:
         phase = meta.get("phase")
         if phase == "advertise":
             return self.advertise(*(read_integer(meta, key) for key in ("epoch", "n_slots", "length")))
-        if phase == "share":
-            return self.share(meta, arrays)
-        if phase == "deliver":
-            return self.deliver(meta, arrays)
         if phase == "masked":
             return self.masked(order_of(meta), answer, history)
-        if phase == "survivors":
-            return self.survivors(meta, arrays)
-        if phase == "unmask":
-            return self.unmask(meta, arrays)
+        phases = {one.__name__: one for one in (self.share, self.deliver, self.survivors, self.unmask)}
+        if phase in phases:
+            return phases[phase](meta, arrays)
         raise ProtocolError(f"secure aggregation has no phase {phase!r}.")
 
     def advertise(self, epoch: int, n_slots: int, length: int = 0) -> Message:
@@ -160,7 +154,7 @@ class SecAggSite:
 
         Masks for vectors up to `length` are computed ahead, as soon as the shares are delivered.
         """
-        if epoch <= self._last_epoch:
+        if epoch < 0 or (self._epoch is not None and epoch <= self._epoch.number):
             raise ProtocolError(
                 f"epoch {epoch} of run {self.run!r} has been begun before; epochs only go up."
             )
@@ -169,8 +163,7 @@ class SecAggSite:
         if length < 0 or length * n_slots > MOST_AHEAD:
             raise ProtocolError(f"masks for {n_slots} vectors of length {length} cannot be computed ahead.")
         key = AgreementKey.fresh(self._random_bytes)
-        self._epoch = Epoch(self.name, epoch, n_slots, length, key, self._stream)
-        self._last_epoch = epoch
+        self._epoch = Epoch(self.name, epoch, n_slots, length, key, self.stream)
         data, entries = self._register.data, self._register.tell()
         about = (self.name, key.public, data, entries, self.min_sites)
         advert = Advert(self.run, self.study, epoch, n_slots, length, *about)
@@ -382,6 +375,15 @@ class SecAggSite:
         """Fewest sites whose numbers are in any sum this site helps to open."""
         roster = None if self._epoch is None else self._epoch.roster
         return self.min_sites if roster is None else max(roster.threshold, self.min_sites)
+
+    @property
+    def held(self) -> Epoch | None:
+        """All that this site must remember of the epoch in use."""
+        return self._epoch
+
+    def hold(self, epoch: Epoch | None) -> None:
+        """Go on with what was kept over a restart (`privacy.secagg_kept`)."""
+        self._epoch = epoch
 
     def epoch(self, epoch: int) -> Epoch:
         """Return this site's half of an epoch; a site that has forgotten it, or never joined it, says so."""

@@ -52,12 +52,15 @@ class UsedRows:
         Numbers of the complete rows, or of the rows with any cell.
     left_out
         Numbers of the rows that were left out so that no combination of sums shows few.
+    run
+        The run that was the first to use them.
     """
 
     cells: str
     n_lags: int
     rows: RowNumbers
     left_out: RowNumbers
+    run: str = ""
 
     @property
     def partition(self) -> str:
@@ -101,7 +104,9 @@ class RowSetGuard(Guard):
     Parameters
     ----------
     book
-        Which rows were used before.
+        Which rows were used before, and by which run.
+    run
+        The run that is answered now; a restart in its middle does not make its own rows those of an earlier one.
     least
         Fewest rows that a combination of sums may be about.
     tell
@@ -109,9 +114,10 @@ class RowSetGuard(Guard):
     """
 
     def __init__(
-        self, book: RowBook, least: int, tell: Callable[[str], None] = lambda sentence: None
+        self, book: RowBook, least: int, tell: Callable[[str], None] = lambda sentence: None, run: str = ""
     ) -> None:
         self._book = book
+        self._run = run
         self._least = least
         self._tell = tell
         self._settled: dict[tuple[object, ...], RowNumbers] = {}
@@ -129,7 +135,8 @@ class RowSetGuard(Guard):
         if key not in self._settled:
             with self._book.hold():
                 if self._earlier is None:
-                    self._earlier = _different([one.rows for one in self._book.used() if not one.partition])
+                    others = [one for one in self._book.used() if not one.run or one.run != self._run]
+                    self._earlier = _different([one.rows for one in others if not one.partition])
                 left_out = self._left_out(here.data, about)
                 self._check_fold(WithoutRows(here.data, left_out, self._book.order()), about)
             self._settled[key] = left_out
@@ -168,7 +175,7 @@ class RowSetGuard(Guard):
             if not len(goes):
                 break
             left_out = np.union1d(left_out, goes)
-        book.add([UsedRows(about.cells, about.n_lags, new, left_out) for new in found])
+        book.add([UsedRows(about.cells, about.n_lags, new, left_out, self._run) for new in found])
         return left_out
 
     def _goes(

@@ -47,6 +47,9 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     if method is None:
         return ()
     given = study.parameters
+    if study.update_of:
+        # One sum, of rows that are treated as those before them.
+        return ("moments",)
     if study.privacy.epsilon is not None:
         # A bound that is given need not be looked for; one for curved rows is never given.
         left_out = set() if study.privacy.clip is None or study.has_curves else {"unit-norms"}

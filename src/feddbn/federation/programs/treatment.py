@@ -217,24 +217,22 @@ def _told(
 ) -> ServerProgram[_Told]:
     """Ask for moments, or for pairs where cells are empty, and choose the nuisances of recordings."""
     pairs, periods = wishes.tried(survey)
-    if len(pairs) == 1 and wishes.is_given:
+    # One sum tells the means that all have and what is left off those of recordings; under noise there is one matrix.
+    if len(pairs) == 1 and wishes.is_given and (wishes.noisy or pairs[0] != (0, 0)):
         degree, n_cycles = pairs[0]
         treatment = replace(treatment, center="recording", degree=degree, periods=periods[:n_cycles])
         pairs = []
     asked: dict[str, Any] = {
         "n_lags": n_lags,
         "variables": variables,
+        "center": treatment.center,
         "try_degrees": tuple(degree for degree, _ in pairs),
         "try_cycles": tuple(n for _, n in pairs),
         "try_periods": periods,
     }
-    has_gaps = (
-        survey is not None
-        and wishes.missing == "fill"
-        and (survey.n_empty > 0 or treatment.limits is not None)
-    )
-    d, q = len(variables), (n_lags + 1) * len(variables)
-    shapes: FloatArray | None = None
+    is_empty = survey is not None and (survey.n_empty > 0 or treatment.limits is not None)
+    has_gaps = is_empty and wishes.missing == "fill"
+    d, q, shapes = len(variables), (n_lags + 1) * len(variables), None
     if has_gaps:
         found = yield from treated(pairs_program(PairsQuestion(**asked)), treatment)
         # Offsets and trends make pairs look worth little; off them they are worth what they are.

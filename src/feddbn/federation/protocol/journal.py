@@ -13,7 +13,6 @@ Damage anywhere else raises `StateError`.
 from __future__ import annotations
 
 import hashlib
-import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import ProtocolError, StateError
+from feddbn.federation.protocol.frames import framed, frames
 from feddbn.federation.protocol.task import Sum
 
 __all__ = ["Entry", "Header", "Journal", "read_journal"]
@@ -71,19 +71,15 @@ class Journal:
     def _frame(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
         record = encode({**meta, "before": self.last}, arrays)
         self.last = hashlib.sha256(record).hexdigest()
-        return struct.pack("<Q", len(record)) + record
+        return framed(record)
 
 
 def read_journal(stored: bytes) -> tuple[Journal | None, int]:
     """Return the journal and how many bytes of `stored` are whole records; (None, 0) without a header."""
     journal: Journal | None = None
-    last, offset = "", 0
-    while offset + 8 <= len(stored):
-        (length,) = struct.unpack_from("<Q", stored, offset)
-        end = offset + 8 + length
-        if end > len(stored):
-            break
-        record = stored[offset + 8 : end]
+    last, whole = "", 0
+    for offset, record in frames(stored):
+        end = offset + len(framed(record))
         try:
             meta, arrays = decode(record)
         except ProtocolError as error:
@@ -106,5 +102,5 @@ def read_journal(stored: bytes) -> tuple[Journal | None, int]:
         else:
             raise StateError("the journal does not begin with a header.")
         journal.last = last
-        offset = end
-    return journal, offset
+        whole = end
+    return journal, whole

@@ -26,6 +26,8 @@ from feddbn.federation.protocol.goals import CHOSEN_BY_ROWS, GOALS, Compare, Con
 from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.task import Federation
 from feddbn.federation.protocol.terms import Attendance, Privacy, Strict
+from feddbn.federation.protocol.update_rules import check_update
+from feddbn.privacy.secagg import usual_threshold
 
 __all__ = [
     "Attendance",
@@ -58,7 +60,8 @@ class Study(Strict):
     `units` may say in which unit a variable is meant; a site that says another one for its data does not take part.
     The `goal` is a network; how far each of its edges can be trusted; a network whose parameters are chosen on held-out rows;
     or one with a table of how well this and other methods predict such rows. `lead` says who answers for the study; it is
-    part of what the owners of the data approve.
+    part of what the owners of the data approve. `update_of` names an earlier run of the same question: sites hold new rows
+    now, and their sums are added to those of that run.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
@@ -77,6 +80,7 @@ class Study(Strict):
     select: Select = Field(default_factory=Select)
     compare: Compare = Field(default_factory=Compare)
     lead: str = Field(default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")
+    update_of: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9._-]{0,63})?$")
 
     @field_validator("variables", "sites")
     @classmethod
@@ -178,8 +182,11 @@ class Study(Strict):
                 del values[goal]
         if self.privacy.n_colluding == 1:
             del values["privacy"]["n_colluding"]
-        if not self.lead:
-            del values["lead"]
+        for name in () if self.attendance.collects else ("window_h", "enough"):
+            del values["attendance"][name]
+        for name in ("lead", "update_of"):
+            if not values[name]:
+                del values[name]
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @property
@@ -207,6 +214,12 @@ def check_sites(study: Study) -> None:
         raise ParameterError(
             f"attendance.min_sites = {attendance.min_sites}, but the study names {n} sites; "
             "name more sites or lower it."
+        )
+    fewest = usual_threshold(n, privacy.min_sites) if privacy.secure_aggregation else 1
+    if attendance.enough is not None and not fewest <= attendance.enough <= n:
+        raise ParameterError(
+            f"attendance.enough = {attendance.enough}, but sums of this study need {fewest} to {n} sites; choose one of "
+            "these, or remove enough to wait for all."
         )
 
 
@@ -239,10 +252,14 @@ def wrong_entry(error: ValidationError) -> str:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What a study ends with: named arrays (W, A, ...) and plain values for people and files."""
+    """What a study ends with: named arrays (W, A, ...) and plain values for people and files.
+
+    `kept` stays at the server, for an update: it tells more than a result, and is in neither bytes nor messages.
+    """
 
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
+    kept: Mapping[str, Any] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Return the result as one self-checking message."""
@@ -283,6 +300,8 @@ class StudyMethod:
         Whether it asks only for sums that sites can protect by noise (see `federation.programs.private_moments`).
     goals
         Goal of a study -> how this method reaches it; "network" is `run` itself.
+    update
+        ``(parameters, federation, kept)``: as `run`, from new rows and what an earlier run kept; None if it cannot.
     """
 
     name: str
@@ -290,10 +309,15 @@ class StudyMethod:
     check: Callable[[Parameters], None] = lambda parameters: None
     takes_noise: bool = False
     goals: Mapping[str, Way] = field(default_factory=dict)
+    update: Callable[[Parameters, Federation, Mapping[str, Any]], StudyResult] | None = None
 
-    def run_study(self, study: Study, federation: Federation) -> StudyResult:
-        """Return what the study asks for."""
+    def run_study(
+        self, study: Study, federation: Federation, kept: Mapping[str, Any] | None = None
+    ) -> StudyResult:
+        """Return what the study asks for; `kept` is what the run that it updates has kept."""
         check_goal(study)
+        if study.update_of and self.update is not None:
+            return self.update(study.parameters, federation, kept or {})
         if study.goal == "network":
             return self.run(study.parameters, federation)
         return self.goals[study.goal].run(study, federation)
@@ -345,6 +369,8 @@ def study_method(name: str) -> StudyMethod:
 def check_goal(study: Study) -> None:
     """Refuse a study whose method cannot reach its goal, with these parameters and this noise."""
     method = study_method(study.method)
+    if study.update_of:
+        check_update(study, [name for name in study_methods() if _METHODS[name].update is not None])
     if study.goal == "network":
         method.check(study.parameters)
         return

@@ -50,9 +50,28 @@ class Attendance(Strict):
 
     `when_missing`: "wait" asks again until `max_wait_s` has passed; "continue" goes on with at least
     `min_sites`; "abort" stops at once. A stopped run can be resumed.
+
+    "collect" is for sites that are never there together: each message waits `window_h` hours for every site to come
+    and answer it. If then not all have, the run stops, unless `enough` have: it goes on without the others.
     """
 
     timeout_s: float = Field(default=60.0, gt=0)
-    when_missing: Literal["wait", "continue", "abort"] = "wait"
+    when_missing: Literal["wait", "continue", "abort", "collect"] = "wait"
     min_sites: int = Field(default=1, ge=1)
     max_wait_s: float = Field(default=600.0, ge=0)
+    window_h: float = Field(default=168.0, gt=0, le=8784, allow_inf_nan=False)
+    enough: int | None = Field(default=None, ge=1)
+
+    @property
+    def collects(self) -> bool:
+        """Whether messages wait for sites that come when they can."""
+        return self.when_missing == "collect"
+
+    @model_validator(mode="after")
+    def _windows_of_collections(self) -> Attendance:
+        for name in ("window_h", "enough"):
+            if not self.collects and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f'{name} is read only with when_missing = "collect"; set that, or remove {name}'
+                )
+        return self

@@ -28,7 +28,7 @@ class Roll:
     @property
     def insists(self) -> bool:
         """Whether every site must be there."""
-        return self._rules.when_missing != "continue"
+        return self._rules.when_missing != "continue" and self._rules.enough is None
 
     @property
     def patience_s(self) -> float:
@@ -63,4 +63,5 @@ class Roll:
         raise NotEnoughSites(f"{sentence} {said}".rstrip())
 
     def _needed(self, asked: Sequence[str]) -> int:
-        return len(asked) if self.insists else min(self._rules.min_sites, len(asked))
+        fewest = self._rules.min_sites if self._rules.enough is None else self._rules.enough
+        return len(asked) if self.insists else min(fewest, len(asked))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from feddbn.errors import FeddbnError
+from feddbn.errors import FeddbnError, StillCollecting
 from feddbn.federation.protocol.exchange import Exchange
 from feddbn.federation.protocol.study import Study, StudyResult
 from feddbn.runtime.deployed.asking import ServerEvent
+from feddbn.runtime.deployed.collecting import Collecting
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.store import EventLog, JournalFile, run_directory, write_atomically
+from feddbn.runtime.deployed.updates import earlier_sums, keep_sums
+from feddbn.runtime.deployed.visit_book import VisitBook
 
 __all__ = ["Progress", "conduct"]
 
@@ -51,8 +54,12 @@ def conduct(
     out: Path,
     progress: Progress,
     log: Callable[[str], None],
+    here: Collection[str] | None = None,
 ) -> StudyResult:
     """Run or resume `study`; the result and the events are written to `out` and to the run's directory.
+
+    `here` are the sites that the exchange can reach; a study that collects ends with `StillCollecting` when none of them is
+    awaited any more, and goes on when it is resumed with others.
 
     A run that stops (too few sites, a refusal) raises after writing ``outcome.json`` with the sentence; its
     journal stays, so that it can be resumed.
@@ -68,20 +75,37 @@ def conduct(
             progress.update(
                 state="running", sums=event.seq + 1, task=event.task, present=list(event.sites), note=note
             )
+        elif event.what == "collecting":
+            progress.update(state="collecting", present=list(event.sites), last=event.sentence)
+            log(event.sentence)
         elif event.sentence:
             progress.update(last=event.sentence)
             log(event.sentence)
 
     outcome: dict[str, Any] = {"run": run_id, "study": json.loads(study.to_json())}
     journal = JournalFile(directory / "journal.feddbn")
+    collection: Collecting | None = None
+    if study.attendance.collects:
+        book = VisitBook(directory / "visits.feddbn")
+        rules = study.attendance
+        exchange = collection = Collecting(exchange, rules, book, tell, here, stay_s=rules.timeout_s)
     try:
         coordinator = Coordinator(exchange, study, run_id, journal, tell)
+        if collection is not None:
+            collection.n_recorded = coordinator.n_recorded
         progress.update(resumed_after=coordinator.n_recorded)
-        result, received = run_study(coordinator, study)
+        result, received = run_study(coordinator, study, earlier_sums(runs, study))
+        keep_sums(directory, study, result)
         outcome.update(state="finished", received=list(received), summary=dict(result.summary))
         for place in (directory, out):
             write_atomically(place / "result.feddbn", result.to_bytes())
         return result
+    except StillCollecting as error:
+        outcome.update(
+            state="collecting", sentence=str(error), awaited=list(error.awaited), until=error.until
+        )
+        log(str(error))
+        raise
     except FeddbnError as error:
         outcome.update(state="stopped", error=type(error).__name__, sentence=str(error))
         log(str(error))

@@ -8,15 +8,19 @@ against the study's rule (`attendance`), writes it to the journal and only then 
 (federation/protocol/fence.py) makes asking again (`asking`) harmless.
 
 A silent site is a drop-out. "wait" asks again until `max_wait_s`, "continue" goes on with at least `min_sites`,
-"abort" stops.
+"abort" stops. "collect" is the exchange's business (`collecting`): here all its sites seem to be there at once.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from feddbn._version import __version__
-from feddbn.errors import ProtocolError
+from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.exchange import Exchange
 from feddbn.federation.protocol.messages import NEVER, Reply, Request, digest_of, encode_request
 from feddbn.federation.protocol.study import Study, StudyResult, check_goal, study_method
@@ -100,7 +104,8 @@ class Coordinator:
         message = encode_request(Request("hello", line.run_id, meta=meta))
         present: dict[str, Reply] = {}
         # A site reads its data before its first reply, which may take longer than a round: that is no absence.
-        for _ in line.attempts(max(roll.patience_s, self._opening_s)):
+        opening_s = 0.0 if self._study.attendance.collects else self._opening_s
+        for _ in line.attempts(max(roll.patience_s, opening_s)):
             waiting = [site for site in self.sites if site not in present and site not in line.refused]
             present.update(line.ask(dict.fromkeys(waiting, message), "hello", NEVER))
             missing = set(self.sites) - present.keys()
@@ -115,8 +120,18 @@ class Coordinator:
     def sum(self, task: Task) -> Sum:
         """Return the sum for `task`: from the journal if it is there, else from the sites."""
         digest = digest_of(task)
+        seq, counted = self._replay.seq, dict(self._replay.counted)
         recorded = self._replay.recall(digest)
-        return recorded if recorded is not None else self._replay.record(digest, self._make(task, digest))
+        if recorded is None:
+            return self._replay.record(digest, self._make(task, digest))
+        if self._study.attendance.collects and self._study.privacy.secure_aggregation:
+            # Its keys hide the sums to come, too. All it takes is on record, and no site is asked.
+            again = self._sums(Turn(task, digest, seq, self.sites, counted))
+            if again.contributors != recorded.contributors or not np.array_equal(again.value, recorded.value):
+                raise StateError(
+                    f"what sites sent for sum {seq} does not give the sum in the journal; begin a new run."
+                )
+        return recorded
 
     def _make(self, task: Task, digest: str) -> Sum:
         seq, start = self._replay.seq, time.monotonic()
@@ -150,13 +165,18 @@ class Coordinator:
         return tuple(sorted(received))
 
 
-def run_study(coordinator: Coordinator, study: Study) -> tuple[StudyResult, tuple[str, ...]]:
-    """Return the result of a study and who received it: handshake, program, personal results."""
+def run_study(
+    coordinator: Coordinator, study: Study, kept: Mapping[str, Any] | None = None
+) -> tuple[StudyResult, tuple[str, ...]]:
+    """Return the result of a study and who received it: handshake, program, personal results.
+
+    `kept` is what the run that it updates has kept.
+    """
     method = study_method(study.method)
     check_goal(study)
     federation: Federation = coordinator
     if study.privacy.epsilon is not None:
         federation = noise_aware(coordinator, study)
     coordinator.hello()
-    result = method.run_study(study, federation)
+    result = method.run_study(study, federation, kept)
     return result, coordinator.finish(result)

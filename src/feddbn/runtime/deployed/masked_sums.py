@@ -37,7 +37,8 @@ class _Courier:
     def __init__(self, study: Study, line: Line) -> None:
         self.sites = tuple(sorted(study.sites))
         self._line = line
-        self._may_miss = study.attendance.when_missing == "continue"
+        rules = study.attendance
+        self._may_miss = rules.when_missing == "continue" or rules.enough is not None
         self._turn: Turn | None = None
         self._fixed: frozenset[str] = frozenset()
         self._masked: set[str] = set()
@@ -114,7 +115,9 @@ class MaskedSums:
 
     def __call__(self, turn: Turn) -> Sum:
         """Return the sum over the sites that answered; fail closed with a sentence if it cannot be opened."""
-        patience_s = 0.0 if self._rules.when_missing == "abort" else self._rules.max_wait_s
+        # A collection has waited already: new keys and masks would be another question to sites that come later.
+        is_patient = self._rules.when_missing in ("wait", "continue")
+        patience_s = self._rules.max_wait_s if is_patient else 0.0
         failed: Exception | None = None
         for attempt in self._line.attempts(patience_s):
             self._courier.begin(turn)

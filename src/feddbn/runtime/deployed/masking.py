@@ -9,14 +9,16 @@ import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from feddbn.errors import FileError
+from feddbn.errors import FileError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.secure_site import SecureSite
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.keys import KEY_BYTES, Identity
 from feddbn.privacy.register import MemoryShelf, Register
 from feddbn.privacy.secagg_site import SecAggSite
+from feddbn.runtime.deployed.kept_masks import KeptMasks, SealedFile
 from feddbn.runtime.deployed.registers import FileShelf, data_version
+from feddbn.runtime.deployed.store import OwnFile
 
 __all__ = ["read_identity", "read_peers", "site_masking"]
 
@@ -51,11 +53,13 @@ def site_masking(
     min_sites: int,
     registers: Path | None,
     noise_covers: float = 0.0,
+    kept: Path | None = None,
 ) -> Callable[[str, Study, SiteEndpoint], Callable[[bytes], bytes]]:
     """Return what makes a site's end of secure aggregation for a run.
 
     Its sums are written down below `registers`; None keeps them in memory, which is for simulations only. Sums with noise of
     an epsilon up to `noise_covers` are not: noise for a recording or a row is noise for a whole site only if it is large.
+    `kept` is where secrets outlive the site's process, in studies that collect; without it such studies are refused.
     """
     in_memory = MemoryShelf()
     versions: list[str] = []
@@ -79,6 +83,12 @@ def site_masking(
             register=register,
             opening=site.opening,
         )
-        return SecureSite(site, secagg, history=site.history).handle
+        secure = SecureSite(site, secagg, history=site.history)
+        if study.attendance.when_missing != "collect":
+            return secure.handle
+        if kept is None:
+            raise SiteRefused("this site keeps no masks on its disk, so it cannot take part in a collection.")
+        file = SealedFile(OwnFile(kept, run_id, "masks.feddbn"), identity, run_id)
+        return KeptMasks(secure, register, file).handle
 
     return make

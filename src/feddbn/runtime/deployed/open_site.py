@@ -147,8 +147,8 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
 def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter: str = "") -> SiteEndpoint:
     """Return the endpoint of the site called `name`; its old runs are pruned.
 
-    Secure aggregation keeps secrets in memory from message to message, so an endpoint lives as long as a run. `submitter` is
-    who sent the study, if the engine says so.
+    Secure aggregation keeps secrets in memory from message to message, so an endpoint lives as long as a run, unless the
+    study collects: then they are kept on disk. `submitter` is who sent the study, if the engine says so.
     """
     if settings.name != name:
         raise FileError(
@@ -175,7 +175,9 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
         # Only a budget keeps many noisy sums from telling together what one does not.
         covers = 0.0 if policy.max_epsilon is None else COVERING_EPSILON
         registers = settings.state / REGISTER
-        masked = site_masking(name, owner.identity, owner.keys, policy.min_sites, registers, covers)
+        masked = site_masking(
+            name, owner.identity, owner.keys, policy.min_sites, registers, covers, kept=settings.state
+        )
 
     def approve(run_id: str, study: Study, begins: bool) -> None:
         if submitter and study.lead and submitter != study.lead:

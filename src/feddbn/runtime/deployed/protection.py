@@ -39,6 +39,7 @@ from feddbn.runtime.deployed.books import Books
 from feddbn.runtime.deployed.lines import append_lines, whole_part
 from feddbn.runtime.deployed.registers import FileResampleBook, FileRowBook, FileStepBook
 from feddbn.runtime.deployed.store import AUDIT, REGISTER, iso_time, run_directory
+from feddbn.runtime.deployed.updates import RecordingBook
 
 __all__ = ["Protection", "default_policy_text", "describe_policy", "read_policy"]
 
@@ -140,9 +141,10 @@ class Protection:
         if self._data is None:
             return [disclosure]
         about = (self._state / REGISTER, self._data, run_id, study.digest)
+        RecordingBook(self._state / REGISTER, self._data).begin(run_id, study)
         rows, resamples = FileRowBook(*about), FileResampleBook(*about)
         return [
-            RowSetGuard(rows, least, self._tell),
+            RowSetGuard(rows, least, self._tell, run_id),
             ResampleGuard(self._policy, resamples),
             disclosure,
             BlockSetGuard(rows, least),

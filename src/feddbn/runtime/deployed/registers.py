@@ -1,5 +1,6 @@
 """What a site remembers of all sums, on disk: ``<state>/_register/sums.jsonl``, one line for each set of sites,
-``rows.jsonl``, one for each set of its own rows, ``resamples.jsonl`` and ``steps.jsonl``.
+``rows.jsonl``, one for each set of its own rows, ``recordings.jsonl``, one for each run, ``resamples.jsonl`` and
+``steps.jsonl``.
 
 The files are never pruned, and runs at the same time share them under a lock. A line is on disk before the sum it is about
 can be opened; a last line that a crash cut short is of a sum that was not, and is dropped.
@@ -28,7 +29,7 @@ from feddbn.privacy.keys import Identity
 from feddbn.privacy.register import Entry, read_entries
 from feddbn.runtime.deployed.lines import append_lines, whole_part
 
-__all__ = ["FileResampleBook", "FileRowBook", "FileShelf", "FileStepBook", "data_version"]
+__all__ = ["FileResampleBook", "FileRowBook", "FileShelf", "FileStepBook", "RegisterLines", "data_version"]
 
 T = TypeVar("T")
 
@@ -56,7 +57,7 @@ def _digest(recording: Recording) -> str:
     return digest.hexdigest()
 
 
-class _Lines(Generic[T]):
+class RegisterLines(Generic[T]):
     """A file of lines in the register, and what each says.
 
     `read` makes something of a line's values; `means` says what the site cannot tell without a line.
@@ -104,7 +105,7 @@ class FileShelf:
 
     def __init__(self, directory: Path, run_id: str, study: str) -> None:
         means = "which sums its data were part of"
-        self._lines = _Lines(
+        self._lines = RegisterLines(
             Path(directory) / "sums.jsonl", lambda line: read_entries([line["sum"]])[0], means
         )
         self._about = {"run": run_id, "study": study}
@@ -137,7 +138,7 @@ class _DataBook(Generic[T]):
         Which run of which study it is now, for the owner.
     """
 
-    def __init__(self, lines: _Lines[tuple[str, T]], data: SiteData, run_id: str, study: str) -> None:
+    def __init__(self, lines: RegisterLines[tuple[str, T]], data: SiteData, run_id: str, study: str) -> None:
         self._lines = lines
         self._data = data
         self._about = {"run": run_id, "study": study}
@@ -162,7 +163,7 @@ class FileRowBook(_DataBook[UsedRows]):
     """Which rows a site has used, in a file."""
 
     def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
-        lines = _Lines(Path(directory) / "rows.jsonl", _used, "which of its rows were summed")
+        lines = RegisterLines(Path(directory) / "rows.jsonl", _used, "which of its rows were summed")
         super().__init__(lines, data, run_id, study)
 
     def order(self) -> Mapping[str, int]:
@@ -194,7 +195,7 @@ class FileResampleBook(_DataBook[tuple[str, int]]):
     file, means = "resamples.jsonl", "how often its rows were resampled"
 
     def __init__(self, directory: Path, data: SiteData, run_id: str = "", study: str = "") -> None:
-        lines = _Lines(Path(directory) / self.file, _resampled, self.means)
+        lines = RegisterLines(Path(directory) / self.file, _resampled, self.means)
         super().__init__(lines, data, run_id, study)
 
     def answered(self) -> Mapping[str, int]:
@@ -221,7 +222,9 @@ def _resampled(line: Any) -> tuple[str, tuple[str, int]]:
 
 def _used(line: Any) -> tuple[str, UsedRows]:
     rows, left_out = _unpacked(line["rows"]), _unpacked(line["left_out"])
-    return str(line["data"]), UsedRows(str(line["cells"]), int(line["n_lags"]), rows, left_out)
+    return str(line["data"]), UsedRows(
+        str(line["cells"]), int(line["n_lags"]), rows, left_out, str(line.get("run", ""))
+    )
 
 
 def _packed(rows: RowNumbers) -> str:

@@ -1,8 +1,10 @@
 """Files that survive a crash: a site's records, the server's journal, event logs, and their pruning.
 
 Layout of a site's state directory: ``<state>/<run id>/record.feddbn`` (previous and current state, replaced
-atomically), ``events.jsonl`` (what happened), ``result.feddbn`` and ``personal.feddbn`` (at the end).
-Layout of a server's runs directory: ``<runs>/<run id>/journal.feddbn``, ``events.jsonl``, ``outcome.json``,
+atomically), ``masks.feddbn`` (in studies that collect), ``events.jsonl`` (what happened), ``result.feddbn`` and
+``personal.feddbn`` (at the end).
+Layout of a server's runs directory: ``<runs>/<run id>/journal.feddbn``, ``visits.feddbn`` (in studies that collect),
+``events.jsonl``, ``outcome.json``,
 ``result.feddbn``. Directories are created for their owner only.
 """
 
@@ -32,6 +34,7 @@ __all__ = [
     "EventLog",
     "FileStore",
     "JournalFile",
+    "OwnFile",
     "delete_directories",
     "file_version",
     "iso_time",
@@ -79,47 +82,67 @@ def write_atomically(path: Path, content: bytes) -> None:
     flush_directory(path.parent)
 
 
-class FileStore:
-    """One site's records on disk.
+class OwnFile:
+    """A file of a run that one process at a time goes on with.
 
-    Two processes may hold the same run for a moment (a job that was given up and the one that resumes it). A
-    save is refused if the record on disk is not the one this store has read or written last, so that only one
-    of them can go on.
+    Two processes may hold the same run for a moment (a job that was given up and the one that resumes it). A save is refused
+    if the file on disk is not the one that was read or written last here, so that only one of them can go on.
     """
 
-    def __init__(self, root: Path, site: str) -> None:
-        self.root = Path(root)
-        self.site = site
-        self._seen: dict[str, tuple[int, int] | None] = {}
+    def __init__(self, root: Path, run_id: str, name: str) -> None:
+        self._root = Path(root)
+        self._run_id = run_id
+        self._name = name
+        self._seen: tuple[int, int] | None = None
 
-    def load(self, run_id: str) -> SiteRecord | None:
-        """Return the record of a run, or None."""
-        path = run_directory(self.root, run_id, create=False) / "record.feddbn"
-        self._seen[run_id] = file_version(path)
+    def load(self) -> bytes | None:
+        """Return its content, or None if there is none."""
+        path = run_directory(self._root, self._run_id, create=False) / self._name
+        self._seen = file_version(path)
         try:
-            stored = path.read_bytes()
+            return path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise StateError(
-                f"the stored state of run {run_id!r} cannot be read: {error.strerror}."
+                f"the stored state of run {self._run_id!r} cannot be read: {error.strerror}."
             ) from None
-        return decode_record(stored, run_id, self.site)
 
-    def save(self, record: SiteRecord) -> None:
-        """Replace the record of its run."""
-        path = run_directory(self.root, record.run_id) / "record.feddbn"
+    def save(self, content: bytes) -> None:
+        """Replace its content, all or nothing."""
+        path = run_directory(self._root, self._run_id) / self._name
         try:
             with open(path.with_name("lock"), "ab") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                if file_version(path) != self._seen.get(record.run_id):
-                    raise StateError(f"another process of this site has gone on with run {record.run_id!r}.")
-                write_atomically(path, encode_record(record))
-                self._seen[record.run_id] = file_version(path)
+                if file_version(path) != self._seen:
+                    raise StateError(f"another process of this site has gone on with run {self._run_id!r}.")
+                write_atomically(path, content)
+                self._seen = file_version(path)
         except OSError as error:
             raise StateError(
-                f"the state of run {record.run_id!r} cannot be stored: {error.strerror}."
+                f"the state of run {self._run_id!r} cannot be stored: {error.strerror}."
             ) from None
+
+
+class FileStore:
+    """One site's records on disk."""
+
+    def __init__(self, root: Path, site: str) -> None:
+        self.root = Path(root)
+        self.site = site
+        self._files: dict[str, OwnFile] = {}
+
+    def _file(self, run_id: str) -> OwnFile:
+        return self._files.setdefault(run_id, OwnFile(self.root, run_id, "record.feddbn"))
+
+    def load(self, run_id: str) -> SiteRecord | None:
+        """Return the record of a run, or None."""
+        stored = self._file(run_id).load()
+        return None if stored is None else decode_record(stored, run_id, self.site)
+
+    def save(self, record: SiteRecord) -> None:
+        """Replace the record of its run."""
+        self._file(record.run_id).save(encode_record(record))
 
     def keep(self, run_id: str, result: StudyResult, personal: Mapping[str, np.ndarray]) -> None:
         """Write the shared result and this site's personal arrays."""
@@ -216,14 +239,15 @@ def unchanged_directories(root: Path, keep_days: float, now: float | None = None
     return [path for path in items if path.is_dir() and _last_change(path) < limit]
 
 
-def prune_runs(root: Path, keep_days: float, keep: str | None = None, now: float | None = None) -> list[str]:
-    """Delete runs whose files have not changed for `keep_days` days, except run `keep`; return their ids."""
+def prune_runs(root: Path, keep_days: float, keep: Iterable[str] = (), now: float | None = None) -> list[str]:
+    """Delete runs whose files have not changed for `keep_days` days, except those in `keep`; return their ids."""
+    kept = frozenset(keep)
     # What is not a run (no run's name begins so) is kept: audit logs, approvals, the register, and whatever budgets are
     # read from.
     old = [
         path
         for path in unchanged_directories(root, keep_days, now)
-        if path.name != keep and not path.name.startswith("_")
+        if path.name not in kept and not path.name.startswith("_")
     ]
     return delete_directories(old)
 

@@ -39,6 +39,11 @@ def study_in_words(study: Study, settings: SiteSettings) -> list[tuple[str, str]
     units = ", ".join(f"{name} in {unit}" for name, unit in study.units.items())
     return [
         ("study", study.name),
+        *(
+            [("new rows of", f"run {study.update_of}, whose rows this site must not offer again")]
+            if study.update_of
+            else []
+        ),
         ("lead", study.lead or "not named"),
         ("method", f"{study.method}{about}"),
         ("goal", f"{_GOALS[study.goal]}{f' ({more})' if more else ''}"),
@@ -93,6 +98,9 @@ def _privacy(privacy: Privacy) -> str:
 
 
 def _attendance(rules: Attendance) -> str:
+    if rules.collects:
+        all_or = "all sites" if rules.enough is None else f"all sites, or {rules.enough} of them in the end,"
+        return f"each message waits up to {rules.window_h:g} hours until {all_or} have come and answered it"
     late = f"a site is missing after {rules.timeout_s:g} s"
     then = {
         "wait": f"the run waits for it up to {rules.max_wait_s:g} s",

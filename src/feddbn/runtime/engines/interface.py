@@ -40,7 +40,10 @@ class Process:
 
 @dataclass(frozen=True)
 class Job:
-    """One attempt of the engine at a run; `status` is in the engine's words, `said` in ours."""
+    """One attempt of the engine at a run; `status` is in the engine's words, `said` in ours.
+
+    `was_stopped`: on request of a person.
+    """
 
     run: str
     job: str
@@ -50,6 +53,7 @@ class Job:
     is_running: bool
     has_ended: bool
     said: str = ""
+    was_stopped: bool = False
 
     @property
     def words(self) -> str:
@@ -141,7 +145,9 @@ class Session(ABC):
 
 
 def sites_needed(study: Study) -> int:
-    """Return how many sites must be there: all of them, unless the study may go on without some."""
+    """Return how many sites must be there: all of them, unless the study may go on without some or waits for them."""
+    if study.attendance.collects:
+        return 1
     if study.attendance.when_missing != "continue":
         return len(study.sites)
     return min(study.attendance.min_sites, len(study.sites))

@@ -51,9 +51,9 @@ def site():
     )
 
 
-def asked(book, site, names, n_lags=1, told=None, **more):
+def asked(book, site, names, n_lags=1, told=None, run="", **more):
     """The rows that a question is about, of those that are offered to it."""
-    guard = RowSetGuard(book, LEAST, lambda sentence: None if told is None else told.append(sentence))
+    guard = RowSetGuard(book, LEAST, lambda sentence: None if told is None else told.append(sentence), run)
     question = MomentsQuestion(n_lags=n_lags, variables=names, **more)
     here, _ = guard.reads(Here("s", AlignedSite(names, site), {}), Task(question))
     rows = site_rows(here.data, book.order())
@@ -138,6 +138,16 @@ def test_folds_whose_rows_differ_by_few_are_refused(site):
     asked(book, gaps, ("x", "w"))
     with pytest.raises(SiteRefused, match="differ by fewer than 6 rows from those of an earlier study"):
         asked(book, gaps, ("x",), fold=(0, 1, 500))
+
+
+def test_a_run_that_is_restarted_is_not_held_against_its_own_rows(site):
+    gaps = MemorySite(NAMES, [ArrayRecording("a", (Block(_with_gap(site)),))])
+    book = Book()
+    asked(book, gaps, ("x", "w"), run="one")
+    # Another process of the same run, which has only the book.
+    assert len(asked(book, gaps, ("x",), fold=(0, 1, 500), run="one"))
+    with pytest.raises(SiteRefused, match="differ by fewer than 6 rows from those of an earlier study"):
+        asked(book, gaps, ("x", "y"), fold=(0, 1, 500), run="two")
 
 
 def _with_gap(site):

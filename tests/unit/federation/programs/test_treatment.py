@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 import feddbn
@@ -248,3 +249,16 @@ def test_a_treatment_fits_questions_about_fewer_lags():
     model = np.vstack([np.zeros(4), np.eye(4)])
     question = Treatment(row_model=model).on(MomentsQuestion(n_lags=0, variables=("a", "b")))
     assert question.row_model.shape == (3, 2)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_means_of_recordings_that_are_asked_for_by_name_are_taken_off(noisy):
+    """Also where nothing else is done to the rows, and where sites add noise to one matrix."""
+    rng = np.random.default_rng(5)
+    sites = {
+        f"s{k}": [pd.DataFrame(rng.normal(size=(40, 2)) + 100.0 * k, columns=["u", "v"])] for k in range(3)
+    }
+    found, _ = asked(sites, Wishes("recording", noisy=noisy))
+    expected = pooled(sites, lambda times: np.ones((len(times), 1)))
+    np.testing.assert_allclose(found.moments.scatter, expected, rtol=1e-9)
+    assert found.center == "recording"

@@ -129,6 +129,7 @@ def test_rows_are_remembered_for_one_version_of_the_data(tmp_path):
         book.add([used(0, 1, 2, 2**40, 2**40 + 5), used()])
     # Recordings are numbered by what is in them, not by their names or places.
     again = FileRowBook(tmp_path, site_of(("other", y), ("names", x)))
+    assert [one.run for one in again.used()] == ["run-1"] * len(again.used()) != []
     assert [one.rows.tolist() for one in again.used()] == [[0, 1, 2, 2**40, 2**40 + 5], []]
     assert again.order()["names"] == book.order()["a"]
     assert again.order()["other"] == book.order()["b"]

@@ -119,7 +119,7 @@ def test_old_runs_are_pruned_and_the_current_one_is_kept(tmp_path):
     for name in ("old", "current"):
         os.utime(tmp_path / name / "record.feddbn", (0, 0))
         os.utime(tmp_path / name, (0, 0))
-    assert prune_runs(tmp_path, 30, keep="current") == ["old"]
+    assert prune_runs(tmp_path, 30, keep=("current",)) == ["old"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["current", "new"]
     assert prune_runs(tmp_path / "nowhere", 30) == []
 

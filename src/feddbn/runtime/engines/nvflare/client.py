@@ -212,6 +212,7 @@ def _job(row: Any) -> Job:
         is_running=status == _RUNNING,
         has_ended=status.startswith(_DONE),
         said=_WORDS.get(status, status.lower()).format(run=run),
+        was_stopped=status == "FINISHED:ABORTED",
     )
 
 

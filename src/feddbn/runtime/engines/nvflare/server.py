@@ -33,6 +33,11 @@ class NVFlareExchange:
         self._timeout_s = timeout_s
         self._pool = ThreadPoolExecutor(max_workers=max(len(proxies), 1), thread_name_prefix="feddbn_call")
 
+    @property
+    def sites(self) -> frozenset[str]:
+        """The sites of this job; one that comes later is in the next."""
+        return frozenset(self._proxies)
+
     def __call__(self, messages: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Send and wait for all replies or the timeout."""
         calls = {
@@ -73,7 +78,7 @@ class FeddbnServer:
         load_programs(settings.programs)
         study = study_from_json(self._study)
         run_id = check_run_id(self._run_id)
-        prune_runs(settings.runs, settings.keep_days, keep=run_id)
+        prune_runs(settings.runs, settings.keep_days, keep=(run_id, study.update_of))
         kit = Path(workspace.get_root_dir())
         prune_job_results(kit, settings.keep_days, keep=collab.fl_ctx.get_job_id())
         progress = Progress(run_id, study.sites)
@@ -81,7 +86,7 @@ class FeddbnServer:
         out = Path(workspace.get_run_dir(collab.fl_ctx.get_job_id()))
         exchange = NVFlareExchange(list(collab.clients), study.attendance.timeout_s)
         try:
-            conduct(exchange, study, run_id, settings.runs, out, progress, _log.warning)
+            conduct(exchange, study, run_id, settings.runs, out, progress, _log.warning, exchange.sites)
         finally:
             exchange.close()
 

@@ -1,0 +1,166 @@
+"""New rows for a fit: their sums are added to what was summed before, and the network is learned again from the whole."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from feddbn.core.threads import one_thread
+from feddbn.data import SiteData
+from feddbn.data.checks import summary
+from feddbn.errors import ParameterError
+from feddbn.federation.programs.tally import Tally, changes_of_treatment, new_moments_program, tally_of
+from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
+from feddbn.federation.protocol.task import Federation, Observer, run_program
+from feddbn.methods.base import DBNEstimator, simulated
+from feddbn.methods.treated import wishes_of
+
+__all__ = ["UpdatedEstimator"]
+
+
+class UpdatedEstimator(DBNEstimator):
+    """An estimator to whose fit new rows can be added; a subclass learns from a tally in `_fit_tally`."""
+
+    # What was summed so far; None, and why, where new rows cannot be added.
+    _tally: Tally | None = None
+    _not_updated: str = "this fit has kept no sums; fit all rows again."
+
+    def update(  # type: ignore[override]
+        self,
+        data: Any,
+        *,
+        site: str | None = None,
+        series: str | None = None,
+        time: str | None = None,
+        freq: Any = None,
+        label: str | None = None,
+        sort: bool = False,
+        jitter: float | None = None,
+        day_first: bool | None = None,
+        observer: Observer | None = None,
+    ) -> Any:
+        """Add the rows of `data` to those that were fitted before, learn again, and return self.
+
+        The old rows are not needed: their sums are kept. Without trends, cycles and own means of recordings the result is
+        that of a fit of all rows at once from second moments. What was done to the old rows is done to the new ones;
+        `warnings_` says if these alone would have been treated otherwise.
+
+        A lag does not reach from new rows to old ones. Where a recording goes on, give its last `n_lags` rows again in
+        front of the new ones: they then serve as their past, and are not counted twice.
+
+        Parameters
+        ----------
+        data
+            New rows, as `fit` takes them: of the same variables, of sites old and new. None with ``federation=``.
+        site, series, time, freq, label, sort, jitter, day_first
+            As in `fit`.
+        observer
+            Called after every sum with the task and the answer.
+        """
+        names = [str(name) for name in self.feature_names_in_]
+        tally = self._tally
+        if tally is None:
+            raise ParameterError(f"update: {self._not_updated}")
+        read = {
+            "site": site, "series": series, "time": time, "freq": freq, "label": label, "sort": sort,
+            "jitter": jitter, "day_first": day_first, "variables": names,
+        }  # fmt: skip
+        federation, sites = self._new_rows(data, read)
+        changes: list[str] = []
+        # A copy learns: an update that fails leaves the fit as it was.
+        learner = copy.copy(self)
+        with one_thread():
+            new, seconds = self._run(new_moments_program(tally), federation, observer)
+            if sites is not None:
+                changes = self._changes(tally, sites)
+            learner._tally = tally.plus(new)
+            learner._set_variables(tally.variables)
+            learner._fit_tally(learner._tally)
+        learner.n_rounds_ = self.n_rounds_ + len(seconds)
+        if sites is not None:
+            learner.sites_ = _together(self.sites_, summary(sites, tally.n_lags))
+        learner._say_update(int(new.n), changes)
+        self.__dict__.update(vars(learner))
+        return self
+
+    def _new_rows(self, data: Any, read: dict[str, Any]) -> tuple[Federation, Mapping[str, SiteData] | None]:
+        if self.federation is not None:
+            if data is not None:
+                raise ParameterError(
+                    "data must be None when federation= is given: the federation's sites hold the new rows."
+                )
+            return self.federation, None
+        sites = self._read(data, read)
+        self._check(sites, self._largest_lag)
+        return simulated(sites), sites
+
+    def _changes(self, tally: Tally, sites: Mapping[str, SiteData]) -> list[str]:
+        """What the new rows alone would have had done to them, beyond what was decided for the old ones."""
+        federation = simulated(sites)
+        wishes = wishes_of(self, federation)
+        if wishes.is_settled:
+            return []
+        alone = run_program(asked_moments_program(tally.variables, tally.n_lags, wishes), federation)
+        return changes_of_treatment(tally.treatment, alone, tally.variables)
+
+    def _say_update(self, n_new: int, changes: list[str]) -> None:
+        self.warnings_.append(
+            f"{n_new} rows were added to {self.n_samples_ - n_new} that were fitted before; only second moments were added "
+            "up, so the shape of the noise, curves and residuals were not looked at again."
+        )
+        if changes:
+            self.warnings_.append(
+                f"the new rows alone would be treated otherwise than the old ones were ({'; '.join(changes)}), and were "
+                "treated as these; fit all rows again to decide for all."
+            )
+
+    def _keep_sums(self, asked: AskedMoments | None, n_lags: int, why_not: str = "") -> None:
+        """Keep what was summed for a later `update`, or why that cannot be."""
+        self._tally = None
+        self._not_updated = why_not or type(self)._not_updated
+        if asked is None or why_not:
+            return
+        try:
+            self._tally = tally_of(asked, self._variables, n_lags)
+        except ParameterError as error:
+            self._not_updated = str(error)
+
+    def _fit_tally(self, tally: Tally) -> None:
+        """Learn from all that was summed and set the attributes of a fit."""
+        raise NotImplementedError
+
+    def sums_to_dict(self) -> dict[str, Any]:
+        """Return what was summed so far as plain values, for `Result.from_estimator(..., keep_sums=True)`."""
+        if self._tally is None:
+            raise ParameterError(f"keep_sums: {self._not_updated}")
+        return {**self._tally.to_dict(), "selected": dict(self._selected)}
+
+    def take_up(self, sums: Mapping[str, Any], sites: pd.DataFrame, n_rounds: int, where: str) -> Any:
+        """Go on from sums that were stored, as if this estimator had been fitted to their rows; return self."""
+        self.check_parameters()
+        tally = Tally.from_dict(sums, where)
+        self._set_variables(tally.variables)
+        self.selected_ = dict(sums.get("selected") or {})
+        self.sites_, self.n_rounds_ = sites, n_rounds
+        self._tally = tally
+        with one_thread():
+            self._fit_tally(tally)
+        self.n_rounds_ = n_rounds
+        return self
+
+
+def _together(known: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
+    """Counts of sites, those of old and new rows added up."""
+    both = pd.concat([known, new])
+    counts = [name for name in both.columns if name != "missing_percent"]
+    if not set(counts) <= set(known.columns) or not len(known.columns):
+        return known
+    total = both.groupby(level=0, sort=False)[counts].sum()
+    if "missing_percent" in both.columns:
+        cells = (both["missing_percent"] * both["rows"]).groupby(level=0, sort=False).sum()
+        total["missing_percent"] = cells / total["rows"]
+    total.index.name = known.index.name
+    return total[list(known.columns)]

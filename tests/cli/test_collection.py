@@ -1,0 +1,158 @@
+"""How `feddbn submit` and `resume` wait for sites that come later, against a session that plays an engine."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from feddbn.cli import collection, submit
+from feddbn.cli.collection import MOST_CUT_OFF, Awaited, wait_for_one
+from feddbn.cli.main import app
+from feddbn.errors import FederationError, StateError
+
+STUDY = """
+name = "s"
+method = "oneshot"
+variables = ["u", "v"]
+sites = ["north", "south", "west"]
+[attendance]
+when_missing = "collect"
+window_h = 48
+"""
+AWAITS = {
+    "state": "collecting",
+    "awaited": ["west"],
+    "until": 9e9,
+    "sentence": "collecting keys (sum 0): north, south have come; awaited until 2255-03-14T16:00:00Z: west.",
+}
+
+
+class Engine:
+    """Jobs end with the outcomes given, one after the other; `here` are the sites connected at each look."""
+
+    def __init__(self, outcomes, here=(("west",),), was_stopped=False):
+        self.outcomes, self.here = list(outcomes), list(here)
+        self.sent, self.was_stopped = 0, was_stopped
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def claim(self, study, run_id):
+        pass
+
+    def begin(self, study, run_id):
+        self.sent += 1
+        return f"job-{self.sent}"
+
+    def wait(self, job, watch=None):
+        return "FINISHED"
+
+    def job_of(self, run_id):
+        return SimpleNamespace(was_stopped=self.was_stopped)
+
+    def sites(self):
+        found = self.here.pop(0) if len(self.here) > 1 else self.here[0]
+        if found is None:
+            raise FederationError("the server cannot be reached.")
+        return list(found)
+
+    def fetch(self, job, out):
+        outcome = self.outcomes[min(self.sent, len(self.outcomes)) - 1]
+        if outcome is None:
+            raise StateError("job left no outcome; the server's log says why.")
+        out.mkdir(exist_ok=True)
+        (out / "outcome.json").write_text(json.dumps(outcome))
+        return out
+
+
+@pytest.fixture
+def sent(monkeypatch, tmp_path):
+    """Send a study through an engine; return what was printed and the exit code."""
+    waited = []
+    monkeypatch.setattr(collection.time, "sleep", waited.append)
+    monkeypatch.setattr(collection, "wait_for_one", collection.wait_for_one)
+
+    def quick(session, awaited, run_id):
+        wait_for_one(session, awaited, run_id, wait=waited.append)
+
+    monkeypatch.setattr(submit, "wait_for_one", quick)
+    (tmp_path / "study.toml").write_text(STUDY)
+
+    def send(engine):
+        monkeypatch.setattr(submit, "_session", lambda kit: engine)
+        command = [
+            "submit",
+            tmp_path / "study.toml",
+            "--kit",
+            tmp_path,
+            "--run",
+            "r",
+            "--wait",
+            "--out",
+            tmp_path / "out",
+        ]
+        return CliRunner().invoke(app, [str(word) for word in command]), waited
+
+    return send
+
+
+def test_a_study_is_sent_again_when_an_awaited_site_is_there(sent):
+    engine = Engine([AWAITS, {"state": "finished", "summary": {}}], [(), None, ("north",), ("north", "west")])
+    done, waited = sent(engine)
+    assert done.exit_code == 0, done.output
+    assert "north, south have come; awaited until 2255-03-14T16:00:00Z: west." in done.output
+    assert "run r has finished" in done.output
+    assert engine.sent == 2
+    # Four looks, ever more rarely.
+    assert len(waited) == 4
+    assert waited == sorted(waited)
+
+
+def test_a_window_that_closed_ends_the_wait_with_the_server_s_sentence(sent):
+    closed = {
+        "state": "stopped",
+        "sentence": "the collection of keys (sum 0) closed without west; nothing was opened.",
+    }
+    done, _ = sent(Engine([AWAITS, closed]))
+    assert done.exit_code != 0
+    assert "closed without west; nothing was opened." in done.output
+    assert "feddbn resume r" in done.output
+
+
+def test_a_run_that_a_person_has_stopped_is_not_sent_again(sent):
+    engine = Engine([{"state": "failed"}], was_stopped=True)
+    done, _ = sent(engine)
+    assert done.exit_code != 0
+    assert engine.sent == 1
+
+
+def test_jobs_that_are_cut_off_again_and_again_are_left_alone(sent):
+    engine = Engine([{"state": "failed"}, None, *[{"state": "failed"}] * 9])
+    done, _ = sent(engine)
+    assert done.exit_code != 0
+    assert engine.sent == MOST_CUT_OFF + 1
+
+
+def test_a_collection_whose_time_has_passed_says_so_where_nobody_is_there():
+    awaited = Awaited(frozenset({"west"}), 10.0, "collecting keys.")
+    with pytest.raises(
+        FederationError, match="That time has passed, and no site is connected; `feddbn resume r` goes on"
+    ):
+        wait_for_one(Engine([], [()]), awaited, "r", clock=lambda: 11.0, wait=lambda seconds: None)
+    # Somebody is: the server is asked, and says who is missing.
+    wait_for_one(Engine([], [("north",)]), awaited, "r", clock=lambda: 11.0, wait=lambda seconds: None)
+
+
+def test_results_of_an_open_collection_say_who_is_awaited(monkeypatch, tmp_path):
+    engine = Engine([AWAITS])
+    engine.sent = 1
+    engine.job_of = lambda run_id: SimpleNamespace(has_ended=True, job="job-1")
+    monkeypatch.setattr(submit, "_session", lambda kit: engine)
+    done = CliRunner().invoke(app, ["results", "r", "--kit", str(tmp_path), "--out", str(tmp_path / "out")])
+    assert done.exit_code != 0
+    assert "awaited until 2255-03-14T16:00:00Z: west." in done.output
+    assert "Go on with `feddbn resume r` when one of them is there." in " ".join(done.output.split())

@@ -1,0 +1,99 @@
+"""Attack 28, continued: sums of parts of a site's rows, of an update and of the whole, over chosen sites."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn.core.statistics.moments import Moments
+from feddbn.errors import FederationError, PrivacyError, SiteRefused
+from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuestion
+from feddbn.federation.protocol.task import Task
+from feddbn.runtime.deployed.updates import RecordingBook
+from support.rig import Refused, Rig, Server
+
+NAMES = ("a", "b", "c", "d")
+
+
+@pytest.fixture
+def rig(tmp_path):
+    rng = np.random.default_rng(281)
+    old = {name: [rng.normal(size=(60, 2))] for name in NAMES}
+    return Rig(tmp_path / "rig", old)
+
+
+def offer(rig, tables):
+    """Replace the files of every site, and start it again."""
+    for name in NAMES:
+        folder = rig.place / name / "data"
+        for path in folder.iterdir():
+            path.unlink()
+        for k, values in enumerate(tables[name]):
+            frame = pd.DataFrame(values, columns=list(rig.variables))
+            frame.to_csv(folder / f"r{k}.csv", index=False, float_format="%.17g")
+        rig.restart(name)
+
+
+def moments(rig, n_lags=1):
+    return Task(MomentsQuestion(n_lags=n_lags, variables=rig.variables))
+
+
+def in_parts(rig, update_of="one"):
+    """The sums of the first rows and of the new ones, each over all sites; return them and the new rows."""
+    rng = np.random.default_rng(282)
+    new = {name: [rng.normal(size=(60, 2))] for name in NAMES}
+    first = Server(rig, rig.study(), run="one").sum(moments(rig)).value
+    offer(rig, new)
+    second = Server(rig, rig.study(update_of=update_of), run="two").sum(moments(rig)).value
+    return first + second, new
+
+
+@pytest.mark.parametrize("update_of", ["one", ""])
+def test_the_whole_over_other_sites_is_not_added_up_beside_its_parts(rig, update_of):
+    _, new = in_parts(rig, update_of)
+    offer(rig, {name: [*rig.data[name], *new[name]] for name in NAMES})
+    with pytest.raises(SiteRefused):
+        Server(rig, rig.study(sites=NAMES[:3]), run="three")
+    if not update_of:
+        return
+    # A recording that has grown holds both parts, too.
+    offer(rig, {name: [np.vstack([rig.data[name][0], new[name][0]])] for name in NAMES})
+    with pytest.raises(SiteRefused):
+        Server(rig, rig.study(sites=NAMES[:3]), run="four")
+
+
+def test_the_whole_over_the_same_sites_tells_nothing_new(rig):
+    parts, new = in_parts(rig)
+    offer(rig, {name: [*rig.data[name], *new[name]] for name in NAMES})
+    whole = Server(rig, rig.study(), run="three").sum(moments(rig)).value
+    np.testing.assert_allclose(whole, parts, atol=1e-6)
+
+
+def test_without_the_rule_the_difference_would_be_one_site(rig, monkeypatch):
+    parts, new = in_parts(rig)
+    monkeypatch.setattr(RecordingBook, "_require_same_sites", lambda self, study, known, now: None)
+    offer(rig, {name: [*rig.data[name], *new[name]] for name in NAMES})
+    three = Server(rig, rig.study(sites=NAMES[:3]), run="three").sum(moments(rig)).value
+    lagged = [np.hstack([x[1:], x[:-1]]) for x in (rig.data["d"][0], new["d"][0])]
+    np.testing.assert_allclose(parts - three, Moments.of_rows(np.vstack(lagged)).to_sums(), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_lags", [0, 2])
+def test_an_update_answers_for_its_lags_only(rig, n_lags):
+    """Rows that are given again as the past of new ones would be counted with fewer lags."""
+    Server(rig, rig.study(), run="one").sum(moments(rig))
+    rng = np.random.default_rng(283)
+    offer(rig, {name: [np.vstack([rig.data[name][0][-1:], rng.normal(size=(60, 2))])] for name in NAMES})
+    server = Server(rig, rig.study(update_of="one"), run="two")
+    with pytest.raises((Refused, FederationError, PrivacyError)):
+        server.sum(moments(rig, n_lags))
+    assert any("n_lags" in note for note in rig.notes("a", "two"))
+
+
+def test_an_update_asks_for_moments_only(rig):
+    Server(rig, rig.study(), run="one").sum(moments(rig))
+    rng = np.random.default_rng(284)
+    offer(rig, {name: [rng.normal(size=(60, 2))] for name in NAMES})
+    server = Server(rig, rig.study(update_of="one"), run="two")
+    with pytest.raises((Refused, FederationError, PrivacyError)):
+        server.sum(Task(SummaryQuestion(n_lags=1, variables=rig.variables)))

@@ -1,0 +1,179 @@
+"""New rows are added to a fit: the same network as from all rows at once, without the old rows."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import feddbn
+from feddbn import FDBNL, Dynotears, OneShotDBN
+from feddbn.data import read_sites
+from feddbn.errors import DataError, FileError, ParameterError
+from feddbn.federation.programs.tally import Tally
+from feddbn.federation.protocol.site import Site
+from feddbn.methods.registry import make_estimator
+from feddbn.methods.result import Result
+from feddbn.methods.treated import AS_THEY_ARE
+from feddbn.runtime.simulated.secure import secure_federation
+
+pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+SECOND = {"use_nongaussian": False, "check_residuals": False, "features": "linear"}
+
+
+def made(seed=0, n_sites=3, rows=260, d=3, **more):
+    return feddbn.simulate(
+        d=d, n_sites=n_sites, n_samples=n_sites * rows, mean_degree=2, random_state=seed, **more
+    )
+
+
+def months(fed, cut, overlap=0):
+    """Each site's recording in two parts; the second begins with the last rows of the first again, if asked for."""
+    first = {name: [table.iloc[:cut] for table in tables] for name, tables in fed.sites.items()}
+    second = {name: [table.iloc[cut - overlap :] for table in tables] for name, tables in fed.sites.items()}
+    return first, second
+
+
+def parts(first, second):
+    """Both months as recordings of their own."""
+    return {name: [*first[name], *second[name]] for name in first}
+
+
+def assert_same(found, expected):
+    for name in ("W_", "A_"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-10)
+    np.testing.assert_allclose(found.dbn_.intercept, expected.dbn_.intercept, atol=1e-9)
+    np.testing.assert_allclose(found.dbn_.noise_variances, expected.dbn_.noise_variances, atol=1e-10)
+    assert found.n_samples_ == expected.n_samples_
+
+
+@pytest.mark.parametrize(
+    ("estimator", "offset"),
+    [
+        (OneShotDBN(1, **AS_THEY_ARE, **SECOND), 1e5),
+        (OneShotDBN("auto", max_lags=2, noise_variance="free", **AS_THEY_ARE, **SECOND), 0.0),
+        (OneShotDBN(1, **{**AS_THEY_ARE, "center": "recording"}, **SECOND), 30.0),
+        (OneShotDBN(1, **{**AS_THEY_ARE, "center": "recording", "detrend": 1}, **SECOND), 30.0),
+        (OneShotDBN(1, **SECOND), 0.0),
+        (Dynotears(1, **AS_THEY_ARE, check_residuals=False), 30.0),
+        (Dynotears(1, **{**AS_THEY_ARE, "center": "recording"}, check_residuals=False), 0.0),
+    ],
+)
+def test_a_month_more_is_the_fit_of_all_rows(estimator, offset):
+    fed = made()
+    for tables in fed.sites.values():
+        for table in tables:
+            table += offset
+    first, second = months(fed, 150)
+    found = estimator.__sklearn_clone__().fit(first).update(second)
+    expected = estimator.__sklearn_clone__().fit(parts(first, second))
+    assert_same(found, expected)
+    assert np.count_nonzero(found.A_)
+    # The new rows matter: without them the weights are others.
+    assert np.abs(found.A_ - estimator.__sklearn_clone__().fit(first).A_).max() > 1e-4
+
+
+def test_a_recording_that_goes_on_is_given_with_its_last_rows_again():
+    fed = made(seed=1)
+    estimator = OneShotDBN(2, **AS_THEY_ARE, **SECOND)
+    first, second = months(fed, 150, overlap=2)
+    found = estimator.fit(first).update(second)
+    assert_same(found, OneShotDBN(2, **AS_THEY_ARE, **SECOND).fit(fed.sites))
+
+
+def test_several_months_and_a_site_that_comes_later():
+    fed = made(seed=2, n_sites=4)
+    names = list(fed.sites)
+    estimator = OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit({name: fed.sites[name] for name in names[:2]})
+    estimator.update({names[2]: fed.sites[names[2]]}).update({names[3]: fed.sites[names[3]]})
+    assert_same(estimator, OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit(fed.sites))
+    assert list(estimator.sites_.index) == names
+    assert estimator.sites_["rows"].tolist() == [261] * 4
+    assert estimator.n_rounds_ == 3
+    assert "260 rows were added to 780 that were fitted before" in estimator.warnings_[-1]
+
+
+def test_an_update_survives_a_pickle_and_masks():
+    fed = made(seed=3, n_sites=4)
+    first, second = months(fed, 150)
+    kept = pickle.loads(pickle.dumps(OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit(first)))
+    sites = {name: Site(name, data) for name, data in read_sites(second).items()}
+    kept.set_params(federation=secure_federation(sites)).update(None)
+    expected = OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit(parts(first, second))
+    np.testing.assert_allclose(kept.A_, expected.A_, atol=1e-8)
+
+
+def test_a_stored_result_goes_on(tmp_path):
+    fed = made(seed=4)
+    first, second = months(fed, 150)
+    fitted = OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit(first)
+    assert "sums" not in Result.from_estimator(fitted).to_dict()
+    path = Result.from_estimator(fitted, keep_sums=True).save(tmp_path / "r.json")
+    stored = Result.load(path)
+    again = make_estimator("oneshot", stored.parameters)
+    again.take_up(stored.sums, pd.DataFrame(stored.sites).set_index("name"), stored.n_rounds, "r.json")
+    np.testing.assert_array_equal(again.A_, fitted.A_)
+    assert_same(again.update(second), fitted.update(second))
+
+
+def test_what_the_new_rows_alone_would_need_is_said():
+    fed = made(seed=5, rows=400)
+    first, second = months(fed, 200)
+    for k, tables in enumerate(second.values()):
+        for table in tables:
+            table += 5.0 * k
+    found = OneShotDBN(1, **SECOND).fit(first)
+    assert found.center_ == "none"
+    found.update(second)
+    assert any("means of each recording are taken off" in text for text in found.warnings_)
+    assert found.center_ == "none"
+
+
+def test_an_update_that_fails_leaves_the_fit_as_it_was():
+    fed = made(seed=6)
+    first, second = months(fed, 150)
+    fitted = OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit(first)
+    A, n = fitted.A_.copy(), fitted.n_samples_
+    wrong = {
+        name: [table.rename(columns={"x0": "y0"}) for table in tables] for name, tables in second.items()
+    }
+    with pytest.raises(DataError, match="x0"):
+        fitted.update(wrong)
+    with pytest.raises(DataError):
+        fitted.update({name: [table.iloc[:1] for table in tables] for name, tables in second.items()})
+    np.testing.assert_array_equal(fitted.A_, A)
+    assert fitted.n_samples_ == n
+    fitted.update(second)
+    assert fitted.n_samples_ > n
+
+
+def test_what_cannot_be_updated_says_so():
+    fed = made(seed=7, n_sites=2, rows=150)
+    first, second = months(fed, 100)
+    with pytest.raises(NotFittedError, match="call fit first"):
+        OneShotDBN(1).update(second)
+    with pytest.raises(ParameterError, match="FDBNL does not learn from summed moments alone"):
+        FDBNL(1, max_rounds=3).fit(first).update(second)
+    with pytest.raises(ParameterError, match="smoothing and center_by have rows of their own"):
+        OneShotDBN(1, smoothing=0.5).fit(first).update(second)
+    with pytest.raises(ParameterError, match="curves need more than second moments"):
+        OneShotDBN(1, features="quadratic").fit(first).update(second)
+    gaps = {name: [table.copy() for table in tables] for name, tables in first.items()}
+    for tables in gaps.values():
+        tables[0].iloc[::7, 0] = np.nan
+    with pytest.raises(ParameterError, match="missing='fill' filled empty or far cells in"):
+        OneShotDBN(1).fit(gaps).update(second)
+    with pytest.raises(ParameterError, match="keep_sums: FDBNL does not learn from summed moments alone"):
+        Result.from_estimator(FDBNL(1, max_rounds=3).fit(first), keep_sums=True)
+
+
+@pytest.mark.parametrize(
+    "change", [{"mean": [1.0]}, {"scatter": [1.0, 2.0]}, {"n_lags": "x"}, {"center": 3, "n": None}]
+)
+def test_sums_that_were_damaged_are_refused(change):
+    fitted = OneShotDBN(1, **AS_THEY_ARE, **SECOND).fit(made(n_sites=2, rows=60).sites)
+    stored = fitted.sums_to_dict()
+    assert Tally.from_dict(stored).variables == fitted._tally.variables
+    with pytest.raises(FileError, match=r"r\.json holds sums that cannot be read"):
+        Tally.from_dict({**stored, **change}, "r.json")

@@ -1,0 +1,171 @@
+"""A month later: new rows at real endpoints, their sums added to those of an earlier run, and what sites refuse."""
+
+import json
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("cryptography")
+from feddbn import OneShotDBN
+from feddbn.errors import FederationError, ParameterError, StateError
+from feddbn.federation.guards.study_scope import scope_of, tasks_of
+from feddbn.federation.protocol.study import StudyResult, check_goal
+from feddbn.runtime.deployed.conduct import Progress, conduct
+from feddbn.runtime.deployed.open_site import open_site
+from feddbn.runtime.deployed.study_words import study_in_words
+from support.faults import LocalExchange
+from support.owned_sites import NAMES, ONE_SUM, OwnedSites, make_study
+
+RNG = np.random.default_rng(4)
+
+
+def rows(n=60):
+    x = RNG.normal(size=(n, 2))
+    for t in range(1, n):
+        x[t, 1] += 0.8 * x[t - 1, 0]
+    return pd.DataFrame(x, columns=["u", "v"])
+
+
+class Federation:
+    """Three sites whose data can be replaced, and a server with its runs on disk."""
+
+    def __init__(self, place):
+        self.place = place
+        self.sites = OwnedSites(place / "sites", "approve_by_rule = true\nmin_sites = 3\n")
+        self.logged = []
+
+    def offer(self, tables):
+        """Put files in the data directories: name -> site's tables."""
+        for name in NAMES:
+            folder = self.place / "sites" / name / "data"
+            for path in folder.iterdir():
+                path.unlink()
+            for k, table in enumerate(tables[name]):
+                table.to_csv(folder / f"{k}.csv", index=False, float_format="%.17g")
+
+    def run(self, study, run_id, names=NAMES):
+        out = self.place / "out" / run_id
+        out.mkdir(parents=True, exist_ok=True)
+
+        def make(name):
+            return open_site(self.sites.settings(name), name, logging.getLogger("test"))
+
+        exchange = LocalExchange(names, make)
+        conduct(
+            exchange, study, run_id, self.place / "runs", out, Progress(run_id, NAMES), self.logged.append
+        )
+        return StudyResult.from_bytes((out / "result.feddbn").read_bytes())
+
+
+@pytest.fixture
+def federation(tmp_path):
+    return Federation(tmp_path)
+
+
+@pytest.fixture
+def months():
+    return [{name: [rows()] for name in NAMES} for _ in range(3)]
+
+
+def test_two_months_more_are_the_network_of_all(federation, months):
+    federation.offer(months[0])
+    first = federation.run(make_study(), "run-1")
+    federation.offer(months[1])
+    second = federation.run(make_study(update_of="run-1"), "run-2")
+    federation.offer(months[2])
+    third = federation.run(make_study(update_of="run-2"), "run-3")
+    whole = {name: [table for month in months for table in month[name]] for name in NAMES}
+    expected = OneShotDBN(**ONE_SUM, features="linear").fit(whole)
+    np.testing.assert_allclose(third.arrays["A"], expected.A_, atol=1e-8)
+    np.testing.assert_allclose(third.arrays["noise_variances"], expected.dbn_.noise_variances, atol=1e-8)
+    assert np.abs(first.arrays["A"] - second.arrays["A"]).max() > 1e-4
+    assert third.summary["result"]["diagnostics"]["n_samples"] == 3 * 3 * 59
+    # One sum for each, and what was summed is at the server only.
+    assert third.summary["n_rounds"] == 3
+    for run in ("run-1", "run-2", "run-3"):
+        assert json.loads((federation.place / "runs" / run / "sums.json").read_text())["sums"]["n_lags"] == 1
+        assert "scatter" not in (federation.place / "out" / run / "outcome.json").read_text()
+        assert not (federation.place / "out" / run / "sums.json").exists()
+    assert "scatter" not in json.dumps(third.summary)
+    for name in NAMES:
+        assert not list((federation.place / "sites" / name / "state").rglob("sums.json"))
+
+
+def test_old_rows_are_not_counted_twice(federation, months, caplog):
+    federation.offer(months[0])
+    federation.run(make_study(), "run-1")
+    update = make_study(update_of="run-1")
+    with pytest.raises(FederationError, match="refused"):
+        federation.run(update, "again")
+    assert "recordings of this site were in run 'run-1', or go on where they ended" in caplog.text
+    # One recording has grown, and one of the others is new.
+    grown = {name: [pd.concat([months[0][name][0], months[1][name][0]])] for name in NAMES}
+    federation.offer({**months[1], "south": grown["south"]})
+    with pytest.raises(FederationError, match="refused"):
+        federation.run(update, "grown")
+    # The last row again, as the past of the new ones, is not an old recording.
+    federation.offer({name: [grown[name][0].iloc[59:]] for name in NAMES})
+    found = federation.run(update, "seam")
+    expected = OneShotDBN(**ONE_SUM, features="linear").fit(grown)
+    np.testing.assert_allclose(found.arrays["A"], expected.A_, atol=1e-8)
+    assert found.summary["result"]["diagnostics"]["n_samples"] == 3 * 119
+    # And the first month cannot come back two updates later.
+    federation.offer(months[0])
+    with pytest.raises(FederationError, match="refused"):
+        federation.run(make_study(update_of="seam"), "back")
+
+
+def test_a_run_nobody_knows_and_another_question_are_refused(federation, months):
+    federation.offer(months[0])
+    federation.run(make_study(), "run-1")
+    federation.offer(months[1])
+    with pytest.raises(StateError, match="update_of = 'run-9': the server has no sums of such a run"):
+        federation.run(make_study(update_of="run-9"), "run-2")
+    other = {**ONE_SUM, "n_lags": 2}
+    with pytest.raises(StateError, match="the study has other parameters than that run"):
+        federation.run(make_study(update_of="run-1", parameters=other), "run-3")
+
+
+def test_a_site_that_was_not_in_the_run_takes_no_part_in_its_update(federation, months):
+    federation.offer(months[0])
+    federation.run(make_study(), "run-1")
+    federation.offer(months[1])
+    (federation.place / "sites" / "west" / "state" / "_register" / "recordings.jsonl").unlink()
+    with pytest.raises(FederationError, match="refused"):
+        federation.run(make_study(update_of="run-1"), "run-2")
+
+
+def test_few_new_rows_are_refused_as_in_any_study(federation, months):
+    federation.offer(months[0])
+    federation.run(make_study(), "run-1")
+    federation.offer({**months[1], "south": [rows(6)]})
+    with pytest.raises(FederationError, match="refused"):
+        federation.run(make_study(update_of="run-1"), "run-2")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"method": "fdbnl", "parameters": {"n_lags": 1}}, "use goal = 'network' and method = "),
+        (
+            {"privacy": {"secure_aggregation": True, "epsilon": 1.0}},
+            "sums with noise are not added up over runs",
+        ),
+        ({"attendance": {"when_missing": "continue", "min_sites": 3}}, "needs all sites of that run"),
+    ],
+)
+def test_updates_that_cannot_be_are_refused_before_anything_is_sent(changes, said):
+    with pytest.raises(ParameterError, match=said):
+        check_goal(make_study(update_of="run-1", **changes))
+
+
+def test_an_update_asks_for_one_sum_and_is_a_study_of_its_own(federation):
+    study = make_study(update_of="run-1", parameters={"n_lags": 1})
+    assert tasks_of(study) == ("moments",)
+    assert list(scope_of(study, 10).lags) == [1]
+    assert study.digest != make_study(parameters={"n_lags": 1}).digest
+    words = dict(study_in_words(study, federation.sites.settings("north")))
+    assert words["new rows of"] == "run run-1, whose rows this site must not offer again"
+    assert "update_of" not in make_study().to_json()
