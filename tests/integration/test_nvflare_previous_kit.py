@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("nvflare")
 from feddbn.cli.main import app
-from feddbn.federation.protocol.study import StudyResult
+from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.engines.registry import engine_of
 from support.conformance import PARAMETERS, assert_same, in_process, plans

@@ -13,7 +13,7 @@ from feddbn.errors import ParameterError
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.question import Question, array, number, text
 from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
-from feddbn.federation.protocol.study import (
+from feddbn.federation.protocol.study_methods import (
     StudyMethod,
     StudyResult,
     register_personal_result,

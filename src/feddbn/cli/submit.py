@@ -36,7 +36,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def read_study(path: Path) -> Study:
     """Return the study in a file, its method's parameters checked."""
     from feddbn.federation.guards.study_size import check_noise_size
-    from feddbn.federation.protocol.study import check_goal, check_noise, check_sites
+    from feddbn.federation.protocol.study import check_sites
+    from feddbn.federation.protocol.study_methods import check_goal, check_noise
     from feddbn.method_table import find_method
     from feddbn.runtime.deployed.settings import load_programs
 

@@ -11,7 +11,7 @@ import numpy as np
 from feddbn.core.encoding import decode
 from feddbn.errors import FeddbnError, FileError
 from feddbn.federation.programs.pfdbnl.entries import Entries
-from feddbn.federation.protocol.study import StudyResult
+from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.model.dbn import DBN
 
 __all__ = ["read_stored"]

@@ -19,7 +19,8 @@ from feddbn.federation.programs.private_moments import (
     private_moments,
     study_noise_plan,
 )
-from feddbn.federation.protocol.study import Study, check_noise
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study_methods import check_noise
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.privacy.noise_plan import NoisePlan
 

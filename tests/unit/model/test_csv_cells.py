@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from feddbn.cli.report import _edge_table
 from feddbn.cli.terminal import write_csv
-from feddbn.federation.protocol.study import StudyResult
+from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.model.csv_cells import guarded, guarded_frame, unguarded
 from feddbn.model.dbn import DBN
 from feddbn.runtime.deployed.results import export_result

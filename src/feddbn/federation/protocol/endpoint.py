@@ -43,7 +43,8 @@ from feddbn.federation.protocol.messages import (
 )
 from feddbn.federation.protocol.site import PLAIN, Channel, Guard, Site, SiteData, notes_of
 from feddbn.federation.protocol.store_format import RecordStore, SiteRecord, Snapshot
-from feddbn.federation.protocol.study import Study, StudyResult, personal_result, study_from_json
+from feddbn.federation.protocol.study import Study, study_from_json
+from feddbn.federation.protocol.study_methods import StudyResult, personal_result
 from feddbn.federation.protocol.task import Task
 
 __all__ = ["SiteEndpoint", "SiteEvent", "StudyCheck", "Witness"]

@@ -11,7 +11,8 @@ from typing import Any
 
 from feddbn.errors import FeddbnError, StillCollecting
 from feddbn.federation.protocol.exchange import Exchange
-from feddbn.federation.protocol.study import Study, StudyResult
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.runtime.deployed.asking import ServerEvent
 from feddbn.runtime.deployed.collecting import Collecting
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study

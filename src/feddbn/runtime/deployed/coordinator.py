@@ -23,7 +23,8 @@ from feddbn._version import __version__
 from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.exchange import Exchange
 from feddbn.federation.protocol.messages import NEVER, Reply, Request, digest_of, encode_request
-from feddbn.federation.protocol.study import Study, StudyResult, check_goal, study_method
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study_methods import StudyResult, check_goal, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell
 from feddbn.runtime.deployed.attendance import Roll

@@ -11,7 +11,8 @@ import numpy as np
 
 from feddbn.errors import FeddbnError, FileError
 from feddbn.federation.programs.private_moments import study_costs
-from feddbn.federation.protocol.study import Study, StudyResult
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.model.csv_cells import guarded
 from feddbn.model.dbn import DBN
 from feddbn.model.export import json_text

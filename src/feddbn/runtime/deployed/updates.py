@@ -23,7 +23,8 @@ import numpy as np
 
 from feddbn.core.designs.recordings import Recording, SiteData
 from feddbn.errors import SiteRefused, StateError
-from feddbn.federation.protocol.study import Study, StudyResult
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.runtime.deployed.registers import RegisterLines
 from feddbn.runtime.deployed.store import run_directory, write_atomically
 

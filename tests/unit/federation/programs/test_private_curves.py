@@ -22,7 +22,8 @@ from feddbn.federation.programs.private_moments import (
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.programs.unit_norms import UnitNormsQuestion
 from feddbn.federation.protocol.site import Here, Site, site_task
-from feddbn.federation.protocol.study import Study, check_noise
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study_methods import check_noise
 from feddbn.federation.protocol.task import Task
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
 from feddbn.methods.oneshot import OneShotDBN

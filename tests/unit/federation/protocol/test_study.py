@@ -1,13 +1,11 @@
 import pytest
 
 from feddbn.errors import ParameterError
-from feddbn.federation.protocol.study import (
-    Study,
+from feddbn.federation.protocol.study import Study, parse_study, study_from_json
+from feddbn.federation.protocol.study_methods import (
     StudyMethod,
     StudyResult,
-    parse_study,
     register_study_method,
-    study_from_json,
     study_method,
 )
 

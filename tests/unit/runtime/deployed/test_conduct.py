@@ -9,7 +9,8 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import NotEnoughSites
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Study, StudyResult
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.runtime.deployed.conduct import Progress, conduct
 from feddbn.runtime.deployed.results import read_outcome
 from support.faults import Fault, FaultyExchange, LocalExchange, MemoryStore

@@ -8,7 +8,8 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import NotEnoughSites, ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Study, study_method
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study_methods import study_method
 from feddbn.federation.protocol.task import Task
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.store import FileStore, JournalFile

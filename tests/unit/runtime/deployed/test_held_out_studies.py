@@ -20,7 +20,8 @@ from feddbn.federation.programs.folds import make_fold
 from feddbn.federation.programs.held_out import HeldOutSumsQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.messages import WITHHELD, encode_request, read_reply, task_request
-from feddbn.federation.protocol.study import Privacy, check_goal, parse_study
+from feddbn.federation.protocol.study import Privacy, parse_study
+from feddbn.federation.protocol.study_methods import check_goal
 from feddbn.federation.protocol.task import Task
 from feddbn.method_table import get_method
 from feddbn.methods import studies  # noqa: F401

@@ -10,7 +10,8 @@ from feddbn.errors import FileError, NotEnoughSites, ProtocolError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import Request, encode_request, read_reply, task_request
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Study, study_method
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study_methods import study_method
 from feddbn.federation.protocol.task import Task
 from feddbn.privacy.keys import Identity, pinned_keys
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study

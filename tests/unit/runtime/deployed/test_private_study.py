@@ -20,7 +20,8 @@ from feddbn.federation.programs.statistics import MomentsQuestion, SummaryQuesti
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Study, study_method
+from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study_methods import study_method
 from feddbn.federation.protocol.task import Task
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
 from feddbn.methods.oneshot import OneShotDBN

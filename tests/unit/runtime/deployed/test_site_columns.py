@@ -15,7 +15,8 @@ from feddbn.errors import FileError
 from feddbn.federation.guards.study_scope import tasks_of
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.study import Privacy, Study, check_goal, parse_study, study_from_json
+from feddbn.federation.protocol.study import Privacy, Study, parse_study, study_from_json
+from feddbn.federation.protocol.study_methods import check_goal
 from feddbn.methods.confidence import edge_confidence
 from feddbn.methods.result import Result
 from feddbn.methods.truth import read_network

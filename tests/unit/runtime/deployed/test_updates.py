@@ -11,7 +11,7 @@ pytest.importorskip("cryptography")
 from feddbn import OneShotDBN
 from feddbn.errors import FederationError, ParameterError, StateError
 from feddbn.federation.guards.study_scope import scope_of, tasks_of
-from feddbn.federation.protocol.study import StudyResult, check_goal
+from feddbn.federation.protocol.study_methods import StudyResult, check_goal
 from feddbn.runtime.deployed.conduct import Progress, conduct
 from feddbn.runtime.deployed.open_site import open_site
 from feddbn.runtime.deployed.study_words import study_in_words
