@@ -337,6 +337,7 @@ def test_linear_formulas_are_refused_in_a_sentence(dbn, rows):
         lambda: dbn.impulse_responses(3),
         lambda: dbn.fevd(3),
         lambda: dbn.total_effects(3),
+        lambda: dbn.direct_effects(3),
         lambda: dbn.mediated_effects(None, 3),
         lambda: dbn.effects("temp", "dose", 3, ["visits"]),
         lambda: dbn.at_level(np.ones(6)),
