@@ -369,6 +369,26 @@ def test_paths_that_explode_are_named():
     assert dbn.edges()["standardised"].iloc[0] == 1.6
 
 
+def test_levels_that_hardly_change_have_no_usual_value():
+    """From 0 to 1 once in a thousand steps, back once in two thousand: two thirds at 1 in the long run, not seen in 200."""
+    node = Conditional(
+        Kind("binary"), ((0, 1),), -np.log(999.0), (effect((np.log(999.0) + np.log(1999.0),)),)
+    )
+    dbn = DBN.from_conditionals([node], ["sex"])
+    with pytest.raises(ParameterError, match="'sex' changes so rarely that 200 simulated steps do not tell"):
+        dbn.forecast(None, 1)
+    with pytest.raises(ParameterError, match="rows to average over"):
+        dbn.average_effects()
+    rows = pd.DataFrame({"sex": [0.0] * 10 + [1.0] * 10})
+    assert dbn.average_effects(rows)["change"].iloc[0] == pytest.approx(1 - 1 / 2000 - 1 / 1000)
+    assert dbn.forecast(rows, 1, random_state=0).mean["sex"].iloc[0] == pytest.approx(1 - 1 / 2000)
+    assert dbn.edges()["standardised"].iloc[0] == pytest.approx(dbn.A[0, 0, 0])
+    # One that stays for ten steps on average is fine.
+    lively = Conditional(Kind("binary"), ((0, 1),), -np.log(9.0), (effect((2 * np.log(9.0),)),))
+    mean = DBN.from_conditionals([lively]).stationary_mean()
+    assert mean[0] == pytest.approx(0.5, abs=0.05)
+
+
 def test_equals_sees_every_number(dbn):
     node = dbn.conditionals[2]
     for other in (
