@@ -62,6 +62,10 @@ def forecast(
     names = parse_variables(variables) or list(dbn.variables)
     shown = {dbn.variables[variable_index(name, dbn.variables, "--variables")] for name in names}
     read = column_options(time=time, freq=freq, sort=sort, jitter=jitter, day_first=day_first)
+    # Levels may be written by name.
+    read["kinds"] = {
+        name: kind.as_recorded for name, kind in zip(dbn.variables, dbn.kinds, strict=True) if kind.levels
+    }
     past = read_history(history, dbn.variables, **{k: v for k, v in read.items() if k != "variables"})
     _tell(past)
     lost, held = own_course(network), _held(do, dbn)

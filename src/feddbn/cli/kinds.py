@@ -22,6 +22,8 @@ def parse_kinds(texts: Iterable[str] | None) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for text in texts or ():
         name, sign, value = text.partition("=")
+        if sign and not name.strip():
+            raise ParameterError(f"--kinds {text!r} must begin with a variable, such as visits=count.")
         is_file = not sign and Path(text).suffix.lower() in _FILES
         said = _from_file(Path(text)) if is_file else {name.strip(): _kind(text, value)}
         twice = [key for key in said if key in found]
@@ -40,7 +42,8 @@ def _kind(text: str, value: str) -> Any:
         return {word: int(names[0]) if len(names) == 1 and names[0].isdigit() else names}
     if not colon and value.strip() in KINDS:
         return value.strip()
-    if not colon and len(names) > 1 and all(names):
+    # "x1=binary,count" is meant as two kinds, not as two levels.
+    if not colon and len(names) > 1 and all(names) and not set(names) & set(KINDS):
         return names
     raise ParameterError(
         f"--kinds {text!r} must look like visits=count, ward=north,south or pain=ordinal:no,some,bad, with a kind of "

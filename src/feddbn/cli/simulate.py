@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from feddbn.cli.kinds import parse_kinds
 from feddbn.cli.options import Json
 from feddbn.cli.terminal import print_json, say
 
@@ -220,28 +221,10 @@ def _messes(texts: list[str] | None) -> dict[str, float | None] | None:
 
 
 def _kinds(texts: list[str] | None) -> dict[str, object] | list[str] | None:
-    from feddbn.core.kinds import KINDS
-    from feddbn.errors import ParameterError
-
-    if not texts:
-        return None
-    if not any("=" in text for text in texts):
+    """Kinds by variable as everywhere, or a list of kinds that is given out in turn."""
+    if texts and not any("=" in text or text.endswith((".toml", ".json")) for text in texts):
         return [part.strip() for text in texts for part in text.split(",")]
-    found: dict[str, object] = {}
-    for text in texts:
-        name, sign, kind = (part.strip() for part in text.partition("="))
-        word, colon, levels = kind.partition(":")
-        names = [level.strip() for level in (levels if colon else kind).split(",")]
-        # "x1=binary,count" is meant as two kinds, not as two levels.
-        if not sign or not name or not all(names) or (len(names) > 1 and set(names) & set(KINDS)):
-            raise ParameterError(
-                f"--kinds {text!r} must look like VARIABLE=KIND, such as x1=count; repeat --kinds for more variables."
-            )
-        if colon:
-            found[name] = {word.strip(): int(names[0]) if len(names) == 1 and names[0].isdigit() else names}
-        else:
-            found[name] = kind if len(names) == 1 else names
-    return found
+    return parse_kinds(texts)
 
 
 def _sizes(text: str | None) -> list[int] | None:

@@ -108,13 +108,19 @@ def read_coding(text: object) -> Coding:
 
 
 def merged_kind(kind: Kind, coding: Coding) -> Kind:
-    """The kind whose levels are those that count, each named after all that it stands for: "a, b"."""
+    """The kind whose levels are those that count, each named after all that it stands for: "a, b".
+
+    Recordings still hold positions of the levels as declared; the kind knows which they were.
+    """
     if not coding.groups:
         return kind
     names: list[list[str]] = [[] for _ in range(coding.kind.n_levels)]
     for level, group in zip(kind.levels, coding.groups, strict=True):
         names[group].append(level)
-    return Kind(kind.name, tuple(", ".join(name) for name in names))
+    recorded = (
+        tuple(zip(kind.levels, coding.groups, strict=True)) if coding.kind.n_levels < kind.n_levels else ()
+    )
+    return Kind(kind.name, tuple(", ".join(name) for name in names), recorded)
 
 
 def merged_levels(kind: Kind, counts: Sequence[float], fewest: float) -> Coding:
