@@ -62,7 +62,7 @@ def test_simulated_files_are_those_of_the_library(run, refuses, tmp_path):
     shown = succeed(run("score", tmp_path / "a" / "truth.json", tmp_path / "a" / "truth.json")).stdout
     assert "by the kind of the target" in shown
     for wrong in (("x1=binary,count",), ("x1=binary", "--kinds", "count"), ("x1=ordinal:",)):
-        assert "must " in refuses("simulate", "-o", tmp_path, "--kinds", *wrong)
+        assert "must look like visits=count" in refuses("simulate", "-o", tmp_path, "--kinds", *wrong)
     assert "'colour' is not known" in refuses("simulate", "-o", tmp_path, "--kinds", "colour")
     assert "--kinds" in refuses("simulate", "-o", tmp_path, "--system", "lorenz96", "--kinds", "binary")
 

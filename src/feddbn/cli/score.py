@@ -43,7 +43,8 @@ def score(
         _print("edges against the truth", scores)
         skeleton = scores.skeleton
         if by_kind is not None:
-            print_frame(by_kind[["part", "kind", *_COLUMNS, "n_true"]], "by the kind of the target")
+            shown = by_kind[["part", "kind", "shd", "tpr", "fdr", "f1", "n_true"]]
+            print_frame(shown, "by the kind of the target", n_text=2)
         say(f"Regardless of direction within a moment: shd {skeleton.shd}, f1 {number(skeleton.f1)}.")
         return
     truths = truth_of_sites(true, found)
