@@ -111,6 +111,7 @@ def test_only_a_study_of_changes_asks_for_blocks_and_only_where_an_owner_lists_t
     )
     rig = make_rig(tmp_path / "b", listed=False)
     with pytest.raises(
-        SiteRefused, match="will ask for the tasks block-moments, block-checks, which this site's policy does not list"
+        SiteRefused,
+        match="will ask for the tasks block-moments, block-checks, which this site's policy does not list",
     ):
         Server(rig, rig.study("changing"))
