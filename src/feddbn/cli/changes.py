@@ -58,6 +58,13 @@ def print_changes(found: StoredChanges) -> None:
             "weights and levels that drift",
             n_text=2,
         )
+    if found.sites:
+        print_table(
+            ["site", "at", "from regime", "to regime"],
+            [[row["site"], str(row["row"]), str(row["before"]), str(row["after"])] for row in found.sites],
+            "when each site changes",
+            n_text=2,
+        )
     tables = (found.changes, found.variances, found.drift)
     hidden = sum(max(len(table) - _MOST_CHANGES, 0) for table in tables)
     if hidden:

@@ -74,7 +74,8 @@ class ChangingDBN(DBNEstimator):
     missing
         "drop": rows with an empty cell are left out.
     on_disagreement
-        "exclude", "warn" or "ignore": what is done about a site that does not fit the others.
+        "exclude", "warn" or "ignore": what is done about a site that does not fit the others; with ``clock="site"`` sites
+        differ, and none is left out.
     check_residuals
         Ask for one more sum, which tells whether residuals contradict the model (`residuals_`, `warnings_`); the networks
         stay as they are. "auto": yes, unless rows are used as they are or sites do not answer such questions.
@@ -111,7 +112,8 @@ class ChangingDBN(DBNEstimator):
     variance_changes_
         DataFrame target, what, row, before, after, probability: noise variances and levels (intercepts) that change.
     change_scores_
-        Total score for 0, 1, 2, ... changes, less that for none; the lowest is taken.
+        Total score for 0, 1, 2, ... changes, less that for none; the lowest is taken unless drift explains more. Empty with
+        ``clock="site"``.
     block_rows_, n_blocks_
         Rows of a recording in a block (0 with a calendar or a column), and number of the blocks.
     residuals_

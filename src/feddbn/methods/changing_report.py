@@ -72,7 +72,7 @@ def report_changes(
     estimator.drift_courses_ = _courses(outcome, mean, names)
     estimator.drift_ = _drift(outcome, estimator.drift_courses_, names, constraints, criterion)
     estimator.segment_edges_ = _segment_edges(outcome, networks, names, constraints, criterion)
-    estimator.edge_probabilities_ = _edge_probabilities(outcome, names, estimator.segment_edges_)
+    estimator.edge_probabilities_ = _edge_probabilities(outcome, last, estimator.segment_edges_)
     estimator.change_scores_ = [score - found.scores[0] for score in found.scores]
     estimator.order_ = [names[j] for j in order]
     estimator.standard_deviations_ = safe_roots(np.diag(outcome.moments.scatter)[:d] / outcome.moments.n)
@@ -172,14 +172,14 @@ def _segment_edges(
     return pd.DataFrame(rows, columns=list(SEGMENT_EDGES))
 
 
-def _edge_probabilities(
-    outcome: ChangingOutcome, names: tuple[str, ...], by_segment: pd.DataFrame
-) -> pd.DataFrame:
+def _edge_probabilities(outcome: ChangingOutcome, dbn: DBN, by_segment: pd.DataFrame) -> pd.DataFrame:
     """Those of the last segment; without changes of all edges that could be, as `OneShotDBN` has them."""
     if outcome.constant is None:
-        last = by_segment[by_segment["segment"] == len(outcome.changing.cuts)]
-        return last.drop(columns="segment").reset_index(drop=True)
-    learned = outcome.constant.learned
+        known = by_segment[by_segment["segment"] == len(outcome.changing.cuts)]
+        # Weights that drift are those of the end, where some have vanished.
+        now = dbn.edges()[["source", "target", "lag", "weight"]]
+        return now.merge(known.drop(columns=["segment", "weight"]), on=["source", "target", "lag"])
+    learned, names = outcome.constant.learned, tuple(dbn.variables)
     C = refit(outcome.constant.moments, learned.support)[0]
     shares = explained_shares(outcome.constant.moments.scatter, C)
     return with_links(edge_table(learned.posterior.probability, C, shares, names), names, learned)

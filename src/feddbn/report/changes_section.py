@@ -28,13 +28,13 @@ def changes_section(record: ReportRecord) -> dict[str, Any] | None:
     if len(found.courses):
         text = "Weights that drift, over time"
         drift = inline_svg(lambda: plot_drift(found.courses, unit=found.unit), "drift", text)
-    tables = [table for table in (_edges(found), _variances(found), _drift(found)) if table["rows"]]
+    tables = [make(found) for make in (_edges, _variances, _drift, _sites)]
     return {
         "sentence": found.sentence,
         "segments": _segments(found),
         "figure": Markup(figure),
         "drift": Markup(drift),
-        "tables": tables,
+        "tables": [table for table in tables if table["rows"]],
     }
 
 
@@ -79,6 +79,15 @@ def _drift(found: StoredChanges) -> dict[str, Any]:
     ]
     heads = ["Cause", "Effect", "Lag", "At first", "In the middle", "At last", "Probability"]
     return {"title": "Weights and levels that drift", "heads": heads, "rows": rows}
+
+
+def _sites(found: StoredChanges) -> dict[str, Any]:
+    rows = [[row["site"], row["row"], row["before"], row["after"]] for row in found.sites]
+    return {
+        "title": "When each site changes",
+        "heads": ["Site", "At", "From regime", "To regime"],
+        "rows": rows,
+    }
 
 
 def _numbers(row: dict[str, Any]) -> list[str]:

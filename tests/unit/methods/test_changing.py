@@ -1,6 +1,7 @@
 """`ChangingDBN`: what changes is found with its edges, what does not is left alone."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import feddbn
@@ -9,7 +10,9 @@ from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.result import Result
+from feddbn.methods.stored_changes import stored_changes
 from feddbn.methods.treated import AS_THEY_ARE
+from feddbn.report import plot_drift, render_report
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.UnitsWarning")
@@ -232,6 +235,8 @@ def test_slow_drift_is_said_to_be_drift_with_its_course(drifting):
     assert drifting.W_[0, 1] == pytest.approx(found["x0", "x1", 0].end)
     assert any("has their last values" in sentence for sentence in drifting.warnings_)
     assert drifting.residuals_.violations == ()
+    weights = drifting.edge_probabilities_.set_index(["source", "target", "lag"])["weight"]
+    assert weights["x0", "x1", 0] == drifting.W_[0, 1]
 
 
 def test_drift_can_be_all_that_is_looked_for_or_left_out(drifting):
@@ -242,9 +247,6 @@ def test_drift_can_be_all_that_is_looked_for_or_left_out(drifting):
 
 
 def test_a_result_draws_and_reports_drift(drifting):
-    from feddbn.methods.stored_changes import stored_changes
-    from feddbn.report import plot_drift, render_report
-
     result = Result.from_estimator(drifting)
     found = stored_changes(result.diagnostics, result.parameters)
     assert len(plot_drift(found.courses).lines) == 3
@@ -282,6 +284,9 @@ def test_sites_with_clocks_of_their_own_change_each_at_its_own_row():
     np.testing.assert_allclose(fit.dbn_.A[0], changed()[1], atol=0.12)
     assert fit.residuals_ is None
     assert any("rows of each site's own" in sentence for sentence in fit.warnings_)
+    page = render_report(Result.from_estimator(fit).to_dict())
+    assert "When each site changes" in page
+    assert "are those of regime 2, the last one, which some sites may not have reached" in page
     still = ChangingDBN(clock="site", blocks=32, max_changes=1).fit(own_clocks([None] * 3, seed=1))
     assert not len(still.site_changes_)
     assert len(still.segments_) == 1
@@ -294,3 +299,37 @@ def test_clocks_of_their_own_are_for_sites_in_this_process():
     for given in ({"drift": True}, {"check_residuals": True}):
         with pytest.raises(ParameterError, match="=True needs clock='common'"):
             ChangingDBN(clock="site", **given).fit(own_clocks([60]))
+
+
+def test_a_federation_is_told_which_period_is_the_first():
+    frames = {
+        name: pd.DataFrame(rows, index=pd.date_range("2024-03-01", periods=ROWS, freq="D"))
+        for name, rows in sites(network(), changed()).items()
+    }
+    held = {
+        name: Site(name, site) for name, site in read_sites(frames, label="@time", missing="keep").items()
+    }
+    federation = InProcessFederation(held)
+    fit = ChangingDBN(blocks="month from 2024-03", federation=federation).fit(None)
+    # Row 160 is the eighth of August.
+    assert fit.segments_["start"].tolist() == ["2024-03", "2024-08"]
+    assert fit.segments_["stop"].tolist() == ["2024-08", "2025-01"]
+    assert "changes at 2024-08, give or take a month" in " ".join(fit.warnings_)
+    with pytest.raises(ParameterError, match="does not say which week is the first"):
+        ChangingDBN(blocks="week", federation=federation).fit(None)
+    with pytest.raises(ParameterError, match="label='x' must be left out"):
+        ChangingDBN(blocks="week").fit(frames, label="x")
+
+
+def test_every_edge_of_every_segment_has_a_probability(fit):
+    for s, dbn in enumerate(fit.dbns_by_segment_):
+        table = fit.segment_edges_[fit.segment_edges_["segment"] == s]
+        assert len(table) == np.count_nonzero(dbn.adjacency_matrices)
+        for row in table.itertuples():
+            place = [list(dbn.variables).index(name) for name in (row.source, row.target)]
+            assert row.weight == dbn.adjacency_matrices[row.lag, place[0], place[1]]
+        assert table["probability"].between(0.5, 1.0).all()
+    last = fit.segment_edges_[fit.segment_edges_["segment"] == 1]
+    assert sorted(fit.edge_probabilities_["weight"]) == sorted(last["weight"])
+    stored = Result.from_estimator(fit).to_dict()["edges"]
+    assert all(edge["probability"] > 0.5 for edge in stored)
