@@ -364,6 +364,11 @@ class DBNEstimator(FederatedEstimator):
                 "whether recordings differ in their means, trends or scales, and whether variables are yes/no or counts, was "
                 "not looked at, since these sites add noise to one matrix only; if means may differ, use center='recording'."
             )
+        if asked.center == "recording" and not asked.moments.mean.any():
+            self.warnings_.append(
+                "recordings were centred on their own means and nothing was asked about these, so intercepts are 0; "
+                "`dbn_.at_level(mean)` has those of one recording (`feddbn forecast` uses them)."
+            )
         if asked.survey is None and self.spikes == "remove" and asked.treatment.limits is None:
             self.warnings_.append(
                 "spikes='remove' left no cell out, since these sites add noise and nothing was set aside for scales; use "

@@ -256,7 +256,9 @@ def _told(
     if has_gaps:
         centre = np.zeros(q) if is_own else mean
         treatment = replace(treatment, row_model=np.vstack([centre, scatters[best] / n]))
-    moments = Moments(ns[best], mean, scatters[best] * (ns[best] / n))
+    # Off their own means recordings have no level; what noise adds to that is none.
+    level = np.zeros(q) if is_own and not best and not has_gaps else mean
+    moments = Moments(ns[best], level, scatters[best] * (ns[best] / n))
     # The density of scaled rows is that of the rows over their gains.
     cost = _cost(*output_columns(scatters[best], d, places), n, ranks[best]) - 2.0 * log_gains
     rank = ranks[best] if best else 0.0

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,8 +122,8 @@ class RecordingBook:
     def _require_same_sites(self, study: Study, known: Sequence[_Known], now: Sequence[_Prefixes]) -> None:
         """Refuse the whole where its parts were summed with other sites than are asked now."""
         sites, here = tuple(sorted(study.sites)), {one.whole for one in now}
-        for first, second in itertools.combinations(known, 2):
-            old, new = set(first.recordings), set(second.recordings)
+        sets = [(one, frozenset(one.recordings)) for one in known]
+        for (first, old), (second, new) in itertools.combinations(sets, 2):
             if first.sites == second.sites == sites or old & new:
                 continue
             is_whole = bool(old & here and new & here)
@@ -148,7 +148,7 @@ class _Prefixes:
         self.whole = (n, self._digest(n))
         self._found = {n: self.whole[1]}
 
-    def begins_with(self, old: set[tuple[int, str]]) -> bool:
+    def begins_with(self, old: Collection[tuple[int, str]]) -> bool:
         """Whether it is one of the old recordings, or begins with all rows of one."""
         for n in {n for n, _ in old if 0 < n <= self.whole[0]}:
             if n not in self._found:

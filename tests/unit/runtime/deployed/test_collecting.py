@@ -309,3 +309,32 @@ def test_studies_that_do_not_collect_have_the_text_they_had():
 def test_visits_are_named_by_who_is_asked_what():
     assert visit_name({"a": b"1", "b": b"2"}) == visit_name({"b": b"2", "a": b"1"})
     assert visit_name({"a": b"1", "b": b"2"}) != visit_name({"a": b"2", "b": b"1"})
+
+
+def test_sums_in_the_clear_are_collected_too(tmp_path):
+    policy = POLICY + "require_masking = false\n"
+    plain = {"privacy": {"secure_aggregation": False}}
+    log = MemoryJournal()
+    together = OwnedSites(tmp_path / "together", policy).run(make_study(**plain), journal=log)[0].arrays
+    sites = OwnedSites(tmp_path / "sites", policy)
+    study = make_study(attendance={"when_missing": "collect", "window_h": 30.0}, **plain)
+    server = Server(tmp_path / "runs", study, sites)
+    assert_same_bits(server.run(), with_sums(together, log.read()))
+    assert "collecting answers (sum 0): west has come" in " ".join(server.said)
+
+
+def test_a_refusal_is_no_answer_and_the_site_is_asked_again_until_its_owner_has_approved(tmp_path):
+    sites = OwnedSites(tmp_path / "sites")
+    study = collecting(window_h=100.0)
+    sites.approve(study, names=("north", "west"))
+    approved = []
+
+    def comes(hour, site):
+        if hour > 60.0 and not approved:
+            approved.append(site)
+            sites.approve(study, names=("south",))
+
+    server = Server(tmp_path / "runs", study, sites, on_visit=comes)
+    server.run()
+    assert "south" in next(sentence for sentence in server.said if "refused" in sentence)
+    assert server.exchange.hour > 120.0

@@ -169,3 +169,35 @@ def test_an_update_asks_for_one_sum_and_is_a_study_of_its_own(federation):
     words = dict(study_in_words(study, federation.sites.settings("north")))
     assert words["new rows of"] == "run run-1, whose rows this site must not offer again"
     assert "update_of" not in make_study().to_json()
+
+
+def test_what_was_done_to_the_first_rows_is_done_to_the_new_ones(federation):
+    """Every recording has a level of its own, which the first run finds out."""
+    parameters = {"n_lags": 1, "check_residuals": False}
+    months = [
+        {name: [rows() + 30.0 * (k + m) for m in (0, 1)] for k, name in enumerate(NAMES)} for _ in range(2)
+    ]
+    federation.offer(months[0])
+    federation.run(make_study(parameters=parameters), "run-1")
+    federation.offer(months[1])
+    found = federation.run(make_study(parameters=parameters, update_of="run-1"), "run-2")
+    assert found.summary["result"]["diagnostics"]["center"] == "recording"
+    whole = {name: [table for month in months for table in month[name]] for name in NAMES}
+    alone = {"use_nongaussian": False, "features": "linear", "on_disagreement": "ignore"}
+    expected = OneShotDBN(**parameters, **alone).fit(whole)
+    assert expected.center_ == "recording"
+    np.testing.assert_allclose(found.arrays["A"], expected.A_, atol=1e-7)
+    np.testing.assert_allclose(found.arrays["intercept"], expected.dbn_.intercept, atol=1e-5)
+
+
+def test_a_run_that_learned_by_more_than_second_moments_keeps_no_sums(federation, months):
+    federation.offer(months[0])
+    parameters = {**ONE_SUM, "missing": "fill"}
+    gaps = {
+        name: [tables[0].mask(np.arange(60)[:, None] % 11 == [3, 20])] for name, tables in months[0].items()
+    }
+    federation.offer(gaps)
+    federation.run(make_study(parameters=parameters), "run-1")
+    federation.offer(months[1])
+    with pytest.raises(StateError, match="the server has no sums of such a run"):
+        federation.run(make_study(parameters=parameters, update_of="run-1"), "run-2")
