@@ -9,6 +9,7 @@ Rows with empty cells are left out, and values are used as they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,10 +24,19 @@ from feddbn.core.kinds import Kind, read_kinds
 from feddbn.core.statistics.levels import evidence_for_nuisances
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.folds import training_site
 from feddbn.federation.protocol.question import Constant, texts, whole
 from feddbn.federation.protocol.rows import RowsQuestion
 from feddbn.federation.protocol.scope import Scope
-from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.site import (
+    Here,
+    Recording,
+    SiteData,
+    SiteState,
+    SiteTask,
+    one_by_one,
+    register_site_task,
+)
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
@@ -61,9 +71,9 @@ class CodedQuestion(RowsQuestion):
             _ = self.coded
         except ParameterError as error:
             raise self.wrong(str(error).rstrip(".")) from None
-        if self.fold or self.center != "none" or self.transformations:
+        if self.transformations:
             raise self.wrong(
-                "values of kinds are used as they are: no folds, means, trends, scales or models"
+                "values of kinds are used as they are: no means, trends, scales or models of rows"
             )
 
     def check_scope(self, scope: Scope) -> None:
@@ -81,7 +91,16 @@ class CodedQuestion(RowsQuestion):
     @property
     def constants(self) -> tuple[Constant, ...]:
         """Which levels count as one is settled once: sums by other levels would tell small counts."""
-        return *super().constants, Constant(self._what, self.kinds)
+        return *super().constants, Constant(self._what + self.place, self.kinds)
+
+    @property
+    def place(self) -> str:
+        """Which rows it is about: what is settled is settled for these."""
+        return f" (n_lags = {self.n_lags}, fold = {self.fold})"
+
+    def recordings(self, data: SiteData) -> Iterator[Recording]:
+        """The recordings of a site without rows that have empty cells or are held out."""
+        return iter(CompleteSite(training_site(data, self.fold)).recordings())
 
     @property
     def _what(self) -> str:
@@ -123,7 +142,7 @@ class LevelCountsQuestion(CodedQuestion):
     @property
     def constants(self) -> tuple[Constant, ...]:
         """Counts by other units would tell what rounding hides."""
-        return *super().constants, Constant("the unit of counts of levels", (self.unit,))
+        return *super().constants, Constant("the unit of counts of levels" + self.place, (self.unit,))
 
     @property
     def n_columns(self) -> int:
@@ -235,7 +254,7 @@ def _counts(here: Here, question: LevelCountsQuestion) -> tuple[SiteState, Float
     question.require_variables(here.data)
     codings = question.coded.codings
     counts = [np.zeros(len(coding.groups)) for coding in codings]
-    for recording in CompleteSite(here.data).recordings():
+    for recording in question.recordings(here.data):
         for block in recording.blocks():
             for j, coding in enumerate(codings):
                 if coding.groups:
@@ -249,7 +268,7 @@ def _moments(here: Here, question: MixedMomentsQuestion) -> tuple[SiteState, Flo
     question.require_variables(here.data)
     q = question.coded.q
     total, own, n_recordings = Moments.empty(q), np.zeros((q, q)), 0
-    for recording in CompleteSite(here.data).recordings():
+    for recording in question.recordings(here.data):
         found = recording_gram(question.coded, recording).moments
         total, own = total.merge(found), own + found.scatter
         n_recordings += found.n > 0
