@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import feddbn
 from feddbn import MixedDBN, OneShotDBN
 from feddbn.core.graphs.status import Status
 from feddbn.data import read_sites
@@ -213,3 +214,15 @@ def test_levels_that_recordings_differ_in_are_no_edges_and_are_told():
     # Without such levels nothing is said.
     same = {name: frame - [frame["x"].mean(), frame["y"].mean(), 0.0] for name, frame in data.items()}
     assert MixedDBN(kinds={"b": "binary"}).fit(same).warnings_ == []
+
+
+@pytest.mark.slow
+def test_networks_of_twelve_variables_of_three_kinds_are_recovered():
+    found = []
+    kinds = ["continuous", "binary", "count"]
+    for seed in range(30, 33):
+        made = feddbn.simulate(d=12, n_sites=4, n_samples=600, kinds=kinds, random_state=seed)
+        fit = MixedDBN(kinds={f"x{j}": kinds[j % 3] for j in range(12)}).fit(made.sites)
+        truth, edges = made.truth.is_edge, fit.dbn_.is_edge
+        found.append(2 * (truth & edges).sum() / (truth.sum() + edges.sum()))
+    assert np.mean(found) > 0.94
