@@ -25,6 +25,7 @@ from typing import final
 import numpy as np
 
 from feddbn.core.designs.lagged import Block
+from feddbn.core.kinds import read_kinds
 from feddbn.data.clock import Clock, Freq, StepCounter
 from feddbn.data.grid import Grid
 from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels
@@ -167,6 +168,7 @@ class FileSite(ABC):
         self._given_index = index
         self._tables = tuple(self._table(path) for path in self.paths)
         self._resolve_columns()
+        read_kinds(said, self.variables)
 
     @abstractmethod
     def _table(self, path: Path) -> Table:

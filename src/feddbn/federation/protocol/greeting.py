@@ -55,16 +55,19 @@ def unit_differences(study: Study, units: Mapping[str, str]) -> list[str]:
     ]
 
 
-def kind_differences(study: Study, own: Mapping[str, Kind]) -> list[str]:
-    """Return in words where a study and a site mean other kinds or levels of a variable.
+def kind_differences(study: Study, site: str, own: Mapping[str, Kind]) -> list[str]:
+    """Return in words where a study and a site mean other kinds or levels of a variable that the site may hold.
 
     Both may leave open what numbers are; but levels with names have to be declared by both, in one order, since nothing in a
     sum tells which of them is the first.
     """
     found = []
-    for name in study.variables:
+    may_lack = study.some_variables_may_be_missing and not study.held_by
+    for name in study.variables_of(site):
         theirs, ours = study.kinds.get(name), own.get(name)
         if theirs == ours or (None in (theirs, ours) and not _has_names(theirs or ours)):
+            continue
+        if ours is None and may_lack:
             continue
         found.append(f"{name}: {_in_words(theirs)} in the study, {_in_words(ours)} here")
     return found

@@ -100,7 +100,7 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
             )
 
     def kinds(study: Study) -> None:
-        differ = kind_differences(study, declared_kinds(settings.kinds))
+        differ = kind_differences(study, settings.name, declared_kinds(settings.kinds))
         if differ:
             raise SiteRefused(
                 f"the study {study.name!r} and this site mean other kinds or levels ({'; '.join(differ)}); make `kinds` "

@@ -59,7 +59,7 @@ def test_how_many_sites_have_cells_of_another_kind_is_told_and_not_which_or_how_
             counts = np.random.default_rng(k).poisson(3.0, (50, 1)).astype(float)
             for row, (site, cell) in enumerate(odd):
                 counts[row] = cell if site == k else counts[row]
-            sites[f"s{k}"] = Site(f"s{k}", read_sites({"x": counts})["x"])
+            sites[f"s{k}"] = Site(f"s{k}", read_sites({"x": [counts[:25], counts[25:]]})["x"])
         federation = InProcessFederation(sites)
         survey = run_program(survey_program(federation.variables, 0, profiles=False), federation)
         return survey.objections.ravel().tolist()

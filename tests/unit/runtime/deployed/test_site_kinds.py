@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +11,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn.errors import FileError, ParameterError, SiteRefused
+import feddbn.methods.studies  # noqa: F401
+from feddbn.errors import FileError, NotEnoughSites, ParameterError, SiteRefused
 from feddbn.federation.protocol.study import Study, parse_study, study_from_json
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.check import check_settings
-from feddbn.runtime.deployed.open_site import read_data, study_checks
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.open_site import open_site, read_data, study_checks
 from feddbn.runtime.deployed.settings import SiteSettings, read_site_settings
+from support.faults import LocalExchange, MemoryJournal
 
 KINDS = '[kinds]\nward = ["north", "south"]\nvisits = "count"\n'
 WARDS = {"ward": ["north", "south"], "visits": "count"}
 
 
-def settings_of(tmp_path: Path, more: str = KINDS) -> SiteSettings:
+def settings_of(tmp_path: Path, more: str = KINDS, name: str = "north") -> SiteSettings:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(120, 2)), columns=["pulse", "breath"])
     frame["ward"] = rng.choice(["north", "south"], 120)
@@ -28,7 +33,7 @@ def settings_of(tmp_path: Path, more: str = KINDS) -> SiteSettings:
     (tmp_path / "data").mkdir()
     frame.to_csv(tmp_path / "data" / "one.csv", index=False)
     path = tmp_path / "site.toml"
-    path.write_text(f'name = "north"\ndata = "data"\nstate = "state"\n{more}', encoding="utf-8")
+    path.write_text(f'name = "{name}"\ndata = "data"\nstate = "state"\n{more}', encoding="utf-8")
     return read_site_settings(path)
 
 
@@ -99,6 +104,31 @@ def test_names_of_levels_must_be_declared_by_the_site_too(tmp_path):
     assert refused(settings, study({"ward": {"ordinal": 3}}, variables=["ward", "pulse"])) == ""
 
 
+def test_a_variable_that_a_site_does_not_hold_needs_no_levels(tmp_path):
+    settings = settings_of(tmp_path, "")
+    kinds, names = {"shift": ["day", "night"]}, ["pulse", "visits", "shift"]
+    assert "shift" in refused(settings, study(kinds, variables=names))
+    partly = {"variables": names, "some_variables_may_be_missing": True}
+    assert refused(settings, study(kinds, **partly)) == ""
+    assert refused(settings, study(kinds, held_by={"shift": ["south"]}, **partly)) == ""
+    assert "shift" in refused(settings, study(kinds, held_by={"shift": ["north"]}, **partly))
+
+
+def test_site_check_proposes_lines_for_the_settings(tmp_path):
+    settings_of(tmp_path, '[kinds]\nward = ["north", "south"]\n')
+    (text,) = [one.text for one in check_settings(tmp_path / "site.toml") if one.what == "data: kinds"]
+    line = text[text.index("kinds = ") : text.rindex("}") + 1]
+    assert tomllib.loads(line) == {"kinds": {"visits": "count"}}
+
+
+def test_site_check_tells_values_that_a_study_cannot_mean(tmp_path):
+    settings_of(tmp_path, 'variables = ["pulse", "visits"]')
+    found = check_settings(
+        tmp_path / "site.toml", study({"pulse": "positive"}, variables=["pulse", "visits"])
+    )
+    assert any("in column 'pulse', but a variable of kind positive is above 0" in one.text for one in found)
+
+
 def test_site_check_says_it_before_a_study_is_sent(tmp_path):
     settings_of(tmp_path)
     found = check_settings(tmp_path / "site.toml", study({**WARDS, "ward": ["south", "north"]}))
@@ -116,3 +146,38 @@ def test_a_study_with_kinds_travels_and_wrong_ones_are_refused_where_it_is_read(
     for line, words in (('c = "count"', "kinds names 'c'"), ('a = "cuont"', "kind 'cuont' is not known")):
         with pytest.raises(ParameterError, match=words):
             parse_study(f"{text}{line}\n")
+
+
+def run_over_messages(place: Path, plan: Study, lines: str) -> Any:
+    """Run a study at three sites with these lines in their settings."""
+    for name in plan.sites:
+        (place / name).mkdir(parents=True)
+        settings_of(place / name, f'policy = "policy.toml"\n{lines}', name)
+        rules = "require_masking = false\nmin_sites = 2\napprove_by_rule = true\n"
+        (place / name / "policy.toml").write_text(rules, encoding="utf-8")
+
+    def make(name: str) -> Any:
+        return open_site(read_site_settings(place / name / "site.toml"), name, logging.getLogger("test"))
+
+    exchange = LocalExchange(plan.sites, make)
+    coordinator = Coordinator(exchange, plan, "run-1", MemoryJournal(), pause_s=0.0, opening_s=0.0)
+    return run_study(coordinator, plan)[0]
+
+
+@pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+def test_a_study_runs_where_kinds_agree_and_ends_at_the_greeting_where_they_do_not(tmp_path):
+    names = {
+        "variables": ["pulse", "breath", "ward", "visits"],
+        "sites": ["a", "b", "c"],
+        "method": "oneshot",
+    }
+    plain = study(
+        privacy={"secure_aggregation": False}, **{**names, "variables": ["pulse", "breath", "visits"]}
+    )
+    found = run_over_messages(tmp_path / "same", plain, KINDS)
+    assert "visits looks like a count" in str(found.summary)
+    other = study(privacy={"secure_aggregation": False}, **names)
+    with pytest.raises(
+        NotEnoughSites, match=r"mean other kinds or levels \(ward: not declared in the study, categorical"
+    ):
+        run_over_messages(tmp_path / "other", other, KINDS)
