@@ -18,7 +18,9 @@ from feddbn.report import (
     plot_changes,
     plot_convergence,
     plot_curves,
+    plot_effects,
     plot_forecast,
+    plot_outlook,
     plot_path,
     plot_process_graph,
     plot_responses,
@@ -124,6 +126,36 @@ def changes() -> Axes:
     return plot_changes(fit.dbns_by_segment_, fit.segments_)
 
 
+@cache
+def ward() -> feddbn.SimulatedFederation:
+    """Variables of five kinds."""
+    kinds = {
+        "lactate": "positive",
+        "calls": "count",
+        "alarm": "binary",
+        "ward": ["surgery", "medicine", "intensive"],
+    }
+    return feddbn.simulate(
+        d=5,
+        n_sites=1,
+        n_samples=200,
+        mean_degree=2,
+        variables=["temperature", *kinds],
+        kinds=kinds,
+        random_state=3,
+    )
+
+
+def effects() -> Axes:
+    return plot_effects(ward().truth)
+
+
+def outlook() -> Axes:
+    record = ward().sites["site-0"][0]
+    ahead = ward().truth.forecast(record, steps=8, interval=0.9, random_state=0)
+    return plot_outlook(ahead, "ward", history=record["ward"].tail(20))
+
+
 PICTURES: dict[str, Callable[[], Axes]] = {
     "process-graph": process_graph,
     "time-series-graph": time_series_graph,
@@ -133,6 +165,8 @@ PICTURES: dict[str, Callable[[], Axes]] = {
     "responses": responses,
     "curves": curves,
     "changes": changes,
+    "effects": effects,
+    "outlook": outlook,
     "forecast": forecast,
     "site-differences": site_difference,
 }

@@ -41,19 +41,28 @@ def test_simulated_files_are_those_of_the_library(run, refuses, tmp_path):
     truth = feddbn.DBN.from_json(tmp_path / "a" / "truth.json")
     assert truth.equals(feddbn.DBN.from_dict(fed.truth.to_dict()))
     succeed(
-        run("simulate", "-o", tmp_path / "b", *options, "--kinds", "x1=count", "--kinds", "x2=categorical:3")
+        run(
+            "simulate",
+            "-o",
+            tmp_path / "b",
+            *options,
+            "--kinds",
+            "x1=ordinal:no,bad",
+            "--kinds",
+            "x2=categorical:3",
+        )
     )
     kinds = feddbn.DBN.from_json(tmp_path / "b" / "truth.json").kinds
-    assert [kind.name for kind in kinds] == ["continuous", "count", "categorical"]
+    assert [kind.name for kind in kinds] == ["continuous", "ordinal", "categorical"]
+    assert [kind.levels for kind in kinds[1:]] == [("no", "bad"), ("0", "1", "2")]
     told = json.loads(
         succeed(run("score", tmp_path / "a" / "truth.json", tmp_path / "a" / "truth.json", "--json")).stdout
     )
     assert {row["kind"] for row in told["by_kind"]} == {"binary", "count"}
     shown = succeed(run("score", tmp_path / "a" / "truth.json", tmp_path / "a" / "truth.json")).stdout
     assert "by the kind of the target" in shown
-    assert "--kinds 'count' must look like" in refuses(
-        "simulate", "-o", tmp_path, "--kinds", "x1=binary,count"
-    )
+    for wrong in (("x1=binary,count",), ("x1=binary", "--kinds", "count"), ("x1=ordinal:",)):
+        assert "must look like VARIABLE=KIND" in refuses("simulate", "-o", tmp_path, "--kinds", *wrong)
     assert "'colour' is not known" in refuses("simulate", "-o", tmp_path, "--kinds", "colour")
     assert "--kinds" in refuses("simulate", "-o", tmp_path, "--system", "lorenz96", "--kinds", "binary")
 

@@ -68,8 +68,8 @@ def simulate(
     kinds: Annotated[
         list[str] | None,
         typer.Option(
-            help="Kinds of variables: one of them, such as x1=count, x2=binary or x3=categorical:4 (levels), may be given"
-            " more than once; or kinds that are given out in turn, such as continuous,binary,count.",
+            help="Kind of a variable: x1=count, x2=categorical:4, x3=ordinal:no,some,bad; repeat for more. Or kinds that"
+            " are given out in turn: continuous,binary,count.",
             metavar="VARIABLE=KIND",
         ),
     ] = None,
@@ -220,21 +220,27 @@ def _messes(texts: list[str] | None) -> dict[str, float | None] | None:
 
 
 def _kinds(texts: list[str] | None) -> dict[str, object] | list[str] | None:
+    from feddbn.core.kinds import KINDS
     from feddbn.errors import ParameterError
 
     if not texts:
         return None
-    parts = [part.strip() for text in texts for part in text.split(",")]
-    if not any("=" in part for part in parts):
-        return parts
+    if not any("=" in text for text in texts):
+        return [part.strip() for text in texts for part in text.split(",")]
     found: dict[str, object] = {}
-    for part in parts:
-        name, sign, kind = part.rpartition("=")
-        if not sign or not name.strip():
+    for text in texts:
+        name, sign, kind = (part.strip() for part in text.partition("="))
+        word, colon, levels = kind.partition(":")
+        names = [level.strip() for level in (levels if colon else kind).split(",")]
+        # "x1=binary,count" is meant as two kinds, not as two levels.
+        if not sign or not name or not all(names) or (len(names) > 1 and set(names) & set(KINDS)):
             raise ParameterError(
-                f"--kinds {part!r} must look like VARIABLE=KIND, such as x1=count, if another one names a variable."
+                f"--kinds {text!r} must look like VARIABLE=KIND, such as x1=count; repeat --kinds for more variables."
             )
-        found[name.strip()] = kind.strip()
+        if colon:
+            found[name] = {word.strip(): int(names[0]) if len(names) == 1 and names[0].isdigit() else names}
+        else:
+            found[name] = kind if len(names) == 1 else names
     return found
 
 

@@ -39,15 +39,20 @@ class Kind:
     levels
         Names of the levels of an ordinal (lowest first) or categorical variable; "0" and "1" for a binary one if not said.
         A value in a recording is the position of its level: 0, 1, 2, ...
+    recorded
+        Where levels were put together: the levels as recordings have them, in their order, each with the position of the
+        level that it counts as; empty if recordings have `levels`.
     """
 
     name: str = "continuous"
     levels: tuple[str, ...] = ()
+    recorded: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.name not in KINDS:
             raise ParameterError(f"kind {self.name!r} is not known; choose one of {', '.join(KINDS)}.")
         levels = tuple(str(level) for level in self.levels)
+        self._check_recorded(levels)
         if self.name not in _WITH_LEVELS:
             if levels:
                 raise ParameterError(f"levels={list(levels)} have no meaning for a {self.name} variable.")
@@ -61,6 +66,46 @@ class Kind:
                 f"levels={list(levels)} must be {_FEWEST_LEVELS} to {_MOST_LEVELS} different names for kind {self.name!r}."
             )
         object.__setattr__(self, "levels", levels)
+
+    def _check_recorded(self, levels: tuple[str, ...]) -> None:
+        recorded = tuple((str(name), int(place)) for name, place in self.recorded)
+        names, places = {name for name, _ in recorded}, {place for _, place in recorded}
+        if recorded and (len(names) < len(recorded) or places != set(range(len(levels)))):
+            raise ParameterError(
+                f"recorded={list(recorded)} must name different levels, and each of {len(levels)} levels must stand for one."
+            )
+        object.__setattr__(self, "recorded", recorded)
+
+    @property
+    def as_recorded(self) -> Kind:
+        """The kind that recordings have: the same, unless levels were put together."""
+        return Kind(self.name, tuple(name for name, _ in self.recorded)) if self.recorded else self
+
+    def counted(self, values: FloatArray) -> FloatArray:
+        """Positions of levels from values of recordings; empty cells stay empty."""
+        x: FloatArray = np.asarray(values, dtype=np.float64)
+        if not self.recorded:
+            return x
+        places = np.array([place for _, place in self.recorded], dtype=np.float64)
+        known = ~np.isnan(x)
+        return np.where(known, places[np.where(known, x, 0.0).astype(np.intp)], np.nan)
+
+    def shown(self, values: FloatArray) -> FloatArray:
+        """Values of recordings from positions of levels: the first that counts as each."""
+        x: FloatArray = np.asarray(values, dtype=np.float64)
+        if not self.recorded:
+            return x
+        places = [place for _, place in self.recorded]
+        first = np.array([places.index(k) for k in range(self.n_levels)], dtype=np.float64)
+        return np.asarray(first[x.astype(np.intp)])
+
+    def position(self, name: object) -> int | None:
+        """Position of a level by its name, also that of one that it stands for; None if there is none."""
+        if isinstance(name, str):
+            if name in self.levels:
+                return self.levels.index(name)
+            return dict(self.recorded).get(name)
+        return None
 
     @property
     def n_levels(self) -> int:

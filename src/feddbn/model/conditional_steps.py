@@ -47,8 +47,10 @@ class ConditionalSteps:
         codes = self._codes(len(x), lambda i, lag: past[:, self._n_lags - lag, i] if lag else x[:, i])
         total = np.zeros(len(x))
         for j in np.flatnonzero(seen):
-            if self._nodes[j].dispersion or self._nodes[j].kind.name == "count":
-                total += self._nodes[j].law(codes(int(j))).log_density(x[:, j])
+            node = self._nodes[j]
+            # Without noise there is no density; the value is what it is.
+            if node.dispersion or node.kind.name not in ("continuous", "positive"):
+                total += node.law(codes(int(j))).log_density(x[:, j])
         return total
 
     def _drawn(self, j: int, codes: FloatArray, z: FloatArray) -> FloatArray:

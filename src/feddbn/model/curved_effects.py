@@ -64,7 +64,8 @@ def expected_changes(
     ----------
     at, by
         In the units of the source; by default the origin and the scale of its functions. Levels may be named: from `at` (by
-        default the first) to `by` (by default the next); a count changes by 1 unless said otherwise.
+        default the first) to `by` (by default the next); numbers are their positions in `dbn.kinds`. A count changes by 1
+        unless said otherwise.
     history
         Rows before that moment. Without them, pairs begin in states that the process visits by itself.
     """

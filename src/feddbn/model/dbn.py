@@ -171,7 +171,8 @@ class DBN(KindQuestions):
             raise ParameterError("interventions need a history, so that it is clear when they begin.")
         skip = burn_in if history is None else 0
         paths = sample_paths(self, 1, n + skip, history, interventions, noise, random_generator(random_state))
-        return pd.DataFrame(paths[0, skip:], columns=list(self.variables))
+        shown = [kind.shown(column) for kind, column in zip(self.kinds, paths[0, skip:].T, strict=True)]
+        return pd.DataFrame(np.stack(shown, axis=1), columns=list(self.variables))
 
     # How it moves.
 

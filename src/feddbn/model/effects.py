@@ -34,6 +34,8 @@ def direct_effects(dbn: Network, horizon: int) -> FloatArray:
     """(horizon+1, d, d): the weight of the single edge from i to j at lag h (0 beyond the network's lags), its average
     slope if it is curved.
     """
+    if dbn.conditionals:
+        require_linear(dbn, "direct_effects", "dbn.average_effects()")
     horizon = positive_int(horizon, "horizon", 0)
     direct = np.zeros((horizon + 1, dbn.d, dbn.d))
     upto = min(horizon, dbn.n_lags) + 1

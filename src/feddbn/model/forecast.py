@@ -255,8 +255,10 @@ def _held_values(dbn: Network, held: Held, steps: int) -> FloatArray:
         kind = dbn.kinds[column]
         position = level_position(given, kind)
         if is_number(given) or position is not None:
-            values[:, column] = float(given) if position is None else position  # type: ignore[arg-type]
-            _check_held(values[:, column], dbn.variables[column], kind)
+            if position is None:
+                alone = np.array([float(given)])  # type: ignore[arg-type]
+                position = float(_counted(alone, dbn.variables[column], kind)[0])
+            values[:, column] = position
             continue
         try:
             series = np.asarray(given, dtype=np.float64)
@@ -267,18 +269,20 @@ def _held_values(dbn: Network, held: Held, steps: int) -> FloatArray:
                 f"the intervention on {dbn.variables[column]!r} must be one finite number "
                 f"or {steps} of them (NaN: free){_or_level(kind)}."
             )
-        values[:, column] = series
-        _check_held(series, dbn.variables[column], kind)
+        values[:, column] = _counted(series, dbn.variables[column], kind)
     return values
 
 
-def _check_held(values: FloatArray, name: str, kind: Kind) -> None:
-    misfits = kind.misfits(values)
+def _counted(values: FloatArray, name: str, kind: Kind) -> FloatArray:
+    """Values as recordings have them, as the network counts them."""
+    seen = kind.as_recorded
+    misfits = seen.misfits(values)
     if len(misfits):
-        choice = f"; its levels are {', '.join(kind.levels)}" if kind.levels else ""
+        choice = f"; its levels are {', '.join(seen.levels)}" if seen.levels else ""
         raise ParameterError(
             f"the intervention on {name!r} has {misfits[0]:g}, which no {kind.name} variable can have{choice}."
         )
+    return kind.counted(values)
 
 
 def _or_level(kind: Kind) -> str:

@@ -33,7 +33,8 @@ def rows_of(data: Rows, variables: tuple[str, ...], argument: str, kinds: Sequen
     """(n, d) rows with the columns in the order of `variables`; a frame is matched by name, an array by
     position.
 
-    With `kinds`, names of levels in a frame become positions, and values that a variable cannot have are refused.
+    With `kinds`, names of levels in a frame become positions, values that a variable cannot have are refused, and levels
+    that were put together become one.
     """
     if isinstance(data, pd.DataFrame):
         columns = [str(c) for c in data.columns]
@@ -59,11 +60,14 @@ def rows_of(data: Rows, variables: tuple[str, ...], argument: str, kinds: Sequen
         if values.ndim != 2 or values.shape[1] != len(variables):
             raise DataError(f"{argument} must have shape (n, {len(variables)}), got {values.shape}.")
     for name, kind, column in zip(variables, kinds, values.T, strict=bool(kinds)):
-        misfits = kind.misfits(column) if kind.name != "continuous" else column[:0]
+        seen = kind.as_recorded
+        misfits = seen.misfits(column) if seen.name != "continuous" else column[:0]
         if len(misfits):
             raise DataError(
-                f"{argument} has {misfits[0]:g} in {name!r}, which no {kind.name} variable {_of_levels(kind)}can have."
+                f"{argument} has {misfits[0]:g} in {name!r}, which no {seen.name} variable {_of_levels(seen)}can have."
             )
+    if any(kind.recorded for kind in kinds):
+        return np.stack([kind.counted(column) for kind, column in zip(kinds, values.T, strict=True)], axis=1)
     return values
 
 
@@ -77,13 +81,13 @@ def _with_positions(
     """The frame with positions in place of names of levels, in columns that hold text."""
     columns = {}
     for k, (name, kind) in enumerate(zip(variables, kinds, strict=True)):
-        column = frame.iloc[:, k]
-        if kind.levels and not pd.api.types.is_numeric_dtype(column.dtype):
-            place = {level: float(position) for position, level in enumerate(kind.levels)}
-            known = column.isna() | column.astype(str).isin(kind.levels)
+        column, levels = frame.iloc[:, k], kind.as_recorded.levels
+        if levels and not pd.api.types.is_numeric_dtype(column.dtype):
+            place = {level: float(position) for position, level in enumerate(levels)}
+            known = column.isna() | column.astype(str).isin(levels)
             if not known.all():
                 raise DataError(
-                    f"{argument} has {column[~known].iloc[0]!r} in {name!r}, whose levels are {_some(kind.levels)}."
+                    f"{argument} has {column[~known].iloc[0]!r} in {name!r}, whose levels are {_some(levels)}."
                 )
             column = column.astype(str).map(place)
         columns[name] = column
@@ -92,7 +96,8 @@ def _with_positions(
 
 def level_position(value: object, kind: Kind) -> float | None:
     """Position of a level given by its name; None if it is not the name of one."""
-    return float(kind.levels.index(value)) if isinstance(value, str) and value in kind.levels else None
+    position = kind.position(value)
+    return None if position is None else float(position)
 
 
 def segments_of(

@@ -68,7 +68,7 @@ class NaturalEffect:
         return tuple(f"P({level})" for level in self.kind.levels) or ("mean",)
 
     def at(self, values: ArrayLike) -> FloatArray:
-        """(m, k) what is expected of the target if the source has these m values (or names of levels)."""
+        """(m, k) what is expected of the target if the source has these m values (of levels: names, or positions)."""
         return np.stack([self._mean(self.node, self._set(x)) for x in self._read(values)])
 
     def band(self, values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:

@@ -26,6 +26,8 @@ __all__ = [
 _BOUND = 1e100
 _N_PATHS, _BURN_IN, _N_ROWS = 50, 200, 200
 _QUIET = 0.05
+# What a relaxation time of some 90 of the 200 steps gives.
+_STUCK = 0.5
 
 
 def curved_paths(dbn: Network, start: FloatArray, held: FloatArray, shocks: FloatArray) -> FloatArray:
@@ -100,9 +102,12 @@ def _simulated(dbn: Network) -> Usual:
     rng = np.random.default_rng(0)
     shocks = draw_shocks(dbn, "gaussian", (_N_PATHS, _BURN_IN + _N_ROWS), rng)
     start = first_rows(dbn)
+    if dbn.conditionals:
+        start = _at_any_level(dbn, start, rng)
     free = np.full(shocks.shape[1:], np.nan)
     rows = curved_paths(dbn, start, free, shocks)[:, _BURN_IN:].copy()
     _check_settled(dbn, rows)
+    _check_levels(dbn, rows)
     flat = rows.reshape(-1, dbn.d)
     return Usual(rows, flat.mean(axis=0), np.cov(flat.T, ddof=0).reshape(dbn.d, dbn.d))
 
@@ -135,6 +140,27 @@ def _check_settled(dbn: Network, rows: FloatArray) -> None:
         raise ParameterError(
             f"this network has no usual level: simulated paths of {name!r} still move away after {_BURN_IN} steps; pass a"
             " history."
+        )
+
+
+def _at_any_level(dbn: Network, start: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """(50, p, d) the same start with variables at levels drawn evenly, so that no level is missed that is left rarely."""
+    rows = np.tile(start, (_N_PATHS, 1, 1))
+    for j, kind in enumerate(dbn.kinds):
+        if kind.levels:
+            rows[:, :, j] = rng.integers(kind.n_levels, size=(_N_PATHS, 1))
+    return rows
+
+
+def _check_levels(dbn: Network, rows: FloatArray) -> None:
+    """Refuse variables whose level depends on where their path began: the means of paths differ as much as single rows."""
+    spread, between = rows.var(axis=(0, 1)), rows.mean(axis=1).var(axis=0)
+    stuck = np.array([bool(kind.levels) for kind in dbn.kinds]) & (between > _STUCK * spread) & (spread > 0)
+    if stuck.any():
+        name = dbn.variables[int(np.flatnonzero(stuck)[0])]
+        raise ParameterError(
+            f"this network has no usual level: {name!r} changes so rarely that {_BURN_IN} simulated steps do not tell where"
+            " it usually is; pass a history, or rows to average over."
         )
 
 

@@ -22,6 +22,7 @@ def plain_conditionals(dbn: Network) -> list[dict[str, Any]]:
             "variable": name,
             "kind": node.kind.name,
             "levels": list(node.kind.levels),
+            **({"recorded": [list(pair) for pair in node.kind.recorded]} if node.kind.recorded else {}),
             "intercept": node.intercept.tolist(),
             "dispersion": node.dispersion,
             "causes": [
@@ -56,7 +57,8 @@ def conditionals_of(given: Any, variables: list[str], where: str) -> tuple[Condi
 
 
 def _conditional(stored: Mapping[str, Any], place: Mapping[str, int]) -> Conditional:
-    kind = Kind(stored["kind"], tuple(stored["levels"]))
+    recorded = tuple((name, place) for name, place in stored.get("recorded") or ())
+    kind = Kind(stored["kind"], tuple(stored["levels"]), recorded)
     causes = stored["causes"]
     return Conditional(
         kind,

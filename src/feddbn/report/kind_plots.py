@@ -132,7 +132,7 @@ def _draw(ax: Axes, panel: EffectPanel) -> None:
 def _name_levels(ax: Axes, levels: tuple[str, ...]) -> None:
     step = max(1, -(-len(levels) // 6))
     places = list(range(0, len(levels), step))
-    ax.set_xticks(places, [shortened(levels[k], 7) for k in places])
+    ax.set_xticks(places, [shortened(levels[k], 9) for k in places])
     ax.set_xlim(-0.4, len(levels) - 0.6)
 
 
@@ -140,7 +140,7 @@ def _name_outcomes(ax: Axes, outcomes: tuple[str, ...], n_hidden: int) -> None:
     """The levels of the target in their colours, three in a row at the top of the panel."""
     for k, outcome in enumerate(outcomes):
         row, column = divmod(k, 3)
-        name = shortened(outcome.removeprefix("P(").removesuffix(")"), 8)
+        name = shortened(outcome.removeprefix("P(").removesuffix(")"), 9)
         ax.text(
             0.02 + 0.34 * column, 0.99 - 0.11 * row, name, transform=ax.transAxes, fontsize=6.5, va="top",
             color=LINE_COLOURS[k % len(LINE_COLOURS)],

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from feddbn._version import __version__
-from feddbn.errors import FileError
+from feddbn.errors import FileError, ParameterError
 from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
 from feddbn.report.curve_plots import plot_convergence
@@ -191,7 +192,9 @@ def _figures(record: ReportRecord) -> dict[str, Markup]:
     figures = {"convergence": "", "matrices": "", "sites": "", "curves": "", "effects": ""}
     if record.dbn.conditionals and record.dbn.is_edge.any():
         text = "Effects on variables of other kinds: mean or probability against each cause"
-        figures["effects"] = inline_svg(lambda: plot_effects(record.dbn), "effects", text)
+        # Without rows that are usual there is nothing to average over; the coefficients are there.
+        with suppress(ParameterError):
+            figures["effects"] = inline_svg(lambda: plot_effects(record.dbn), "effects", text)
     if curve_panels(record.dbn, at_most=1):
         text = "Curved effects: what each adds to its target, value by value, with its band"
         figures["curves"] = inline_svg(lambda: plot_curves(record.dbn, truth=record.truth), "curves", text)

@@ -296,7 +296,8 @@ def _settled(dbn: DBN, question: str) -> Verdict:
     except ParameterError as error:
         return Verdict(
             "stable", question, "bad", "No.", f"{str(error)[:1].upper()}{str(error)[1:]}",
-            "Trust forecasts of few steps only, or fit with features='linear' and compare.",
+            "Trust forecasts of few steps only"
+            + ("." if dbn.conditionals else ", or fit with features='linear' and compare."),
         )  # fmt: skip
     return Verdict("stable", question, "good", "Yes.", "Simulated paths settle and stay there.")
 

@@ -67,3 +67,20 @@ def test_what_users_say():
 def test_what_is_refused(said, words):
     with pytest.raises(ParameterError, match=words):
         read_kinds(said, ["x"])
+
+
+def test_levels_that_count_as_one():
+    kind = Kind("categorical", ("b, d", "a", "c"), (("a", 1), ("b", 0), ("c", 2), ("d", 0)))
+    assert kind.as_recorded == Kind("categorical", ("a", "b", "c", "d"))
+    np.testing.assert_array_equal(kind.counted(np.array([0.0, 1, 2, 3, np.nan])), [1, 0, 2, 0, np.nan])
+    np.testing.assert_array_equal(kind.shown(np.array([0.0, 1, 2])), [1, 0, 2])
+    np.testing.assert_array_equal(kind.counted(kind.shown(np.arange(3.0))), np.arange(3))
+    assert [kind.position(name) for name in ("a", "d", "b, d", "e", 1)] == [1, 0, 0, None, None]
+    plain = Kind("ordinal", ("x", "y"))
+    assert plain.as_recorded is plain
+    np.testing.assert_array_equal(plain.counted(np.array([1.0])), plain.shown(np.array([1.0])))
+    for wrong in ((("a", 0), ("a", 1), ("c", 2)), (("a", 0), ("b", 1)), (("a", 0), ("b", 1), ("c", 3))):
+        with pytest.raises(ParameterError, match="recorded="):
+            Kind("categorical", ("a", "b", "c"), wrong)
+    with pytest.raises(ParameterError, match="recorded="):
+        Kind("count", recorded=(("a", 0),))

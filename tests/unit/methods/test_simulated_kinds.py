@@ -63,7 +63,13 @@ def test_many_networks_stay_within_bounds():
     """Strong and dense: no rate explodes, and what was damped is said."""
     for w_range, most in (((0.3, 0.5), 200), ((0.8, 1.0), 1e6)):
         fed = feddbn.simulate(
-            d=5, n_sites=1, n_samples=100, kinds=["count", "positive"], w_range=w_range, random_state=0, burn_in=20
+            d=5,
+            n_sites=1,
+            n_samples=100,
+            kinds=["count", "positive"],
+            w_range=w_range,
+            random_state=0,
+            burn_in=20,
         )
         rows = fed.sites["site-0"][0]
         assert np.isfinite(rows).all().all()

@@ -337,6 +337,7 @@ def test_linear_formulas_are_refused_in_a_sentence(dbn, rows):
         lambda: dbn.impulse_responses(3),
         lambda: dbn.fevd(3),
         lambda: dbn.total_effects(3),
+        lambda: dbn.direct_effects(3),
         lambda: dbn.mediated_effects(None, 3),
         lambda: dbn.effects("temp", "dose", 3, ["visits"]),
         lambda: dbn.at_level(np.ones(6)),
@@ -366,6 +367,63 @@ def test_paths_that_explode_are_named():
     with pytest.raises(ParameterError, match="'visits' leave all bounds"):
         dbn.forecast(pd.DataFrame({"visits": [50.0]}), 30, random_state=0)
     assert dbn.edges()["standardised"].iloc[0] == 1.6
+
+
+def test_levels_that_hardly_change_have_no_usual_value():
+    """From 0 to 1 once in a thousand steps, back once in two thousand: two thirds at 1 in the long run, not seen in 200."""
+    node = Conditional(
+        Kind("binary"), ((0, 1),), -np.log(999.0), (effect((np.log(999.0) + np.log(1999.0),)),)
+    )
+    dbn = DBN.from_conditionals([node], ["sex"])
+    with pytest.raises(ParameterError, match="'sex' changes so rarely that 200 simulated steps do not tell"):
+        dbn.forecast(None, 1)
+    with pytest.raises(ParameterError, match="rows to average over"):
+        dbn.average_effects()
+    rows = pd.DataFrame({"sex": [0.0] * 10 + [1.0] * 10})
+    assert dbn.average_effects(rows)["change"].iloc[0] == pytest.approx(1 - 1 / 2000 - 1 / 1000)
+    assert dbn.forecast(rows, 1, random_state=0).mean["sex"].iloc[0] == pytest.approx(1 - 1 / 2000)
+    assert dbn.edges()["standardised"].iloc[0] == pytest.approx(dbn.A[0, 0, 0])
+    # One that stays for ten steps on average is fine.
+    lively = Conditional(Kind("binary"), ((0, 1),), -np.log(9.0), (effect((2 * np.log(9.0),)),))
+    mean = DBN.from_conditionals([lively]).stationary_mean()
+    assert mean[0] == pytest.approx(0.5, abs=0.05)
+
+
+def test_levels_that_count_as_one_are_read_as_recorded():
+    """The network counts b and d as its first level; recordings have a, b, c, d."""
+    kind = Kind("categorical", ("b, d", "a", "c"), (("a", 1), ("b", 0), ("c", 2), ("d", 0)))
+    node = Conditional(kind, ((0, 1),), (0.5, -0.5), (effect((1.0, 0.0), (0.0, 2.0)),))
+    follows = Conditional(Kind(), ((0, 0),), 0.0, (effect((1.0,), (5.0,)),), 0.01)
+    dbn = DBN.from_conditionals([node, follows], ["ward", "x"])
+
+    def ahead(last):
+        return dbn.forecast(pd.DataFrame({"ward": [last], "x": [0.0]}), 1, random_state=0).mean.iloc[0]
+
+    names = ["ward=b, d", "ward=a", "ward=c"]
+    for name, position, eta in (
+        ("a", 0, (1.5, -0.5)),
+        ("b", 1, (0.5, -0.5)),
+        ("c", 2, (0.5, 1.5)),
+        ("d", 3, (0.5, -0.5)),
+    ):
+        odds = np.exp([0.0, *eta])
+        np.testing.assert_allclose(ahead(name)[names], odds / odds.sum(), rtol=1e-9)
+        np.testing.assert_allclose(ahead(float(position))[names], odds / odds.sum(), rtol=1e-9)
+    history = pd.DataFrame({"ward": ["a"], "x": [0.0]})
+    for given, x in (("d", 0.0), (3, 0.0), (2, 5.0), ("a", 1.0), ([0], 1.0)):
+        assert dbn.do({"ward": given}, history, 1, random_state=0).mean["x"].iloc[0] == pytest.approx(x)
+    drawn = dbn.simulate(200, 0, burn_in=5)
+    assert set(drawn["ward"]) == {0.0, 1.0, 2.0}
+    # What was drawn reads back: b stands for b and d.
+    at_c = drawn["x"][drawn["ward"] == 2]
+    assert at_c.mean() == pytest.approx(5.0, abs=0.1)
+    assert np.isfinite(dbn.log_likelihood(drawn))
+    assert dbn.scores(drawn).loc["x", "error"] == pytest.approx(0.1, rel=0.2)
+    assert DBN.from_json(dbn.to_json()).kinds == dbn.kinds
+    with pytest.raises(DataError, match="which no categorical variable with 4 levels"):
+        ahead(4.0)
+    with pytest.raises(ParameterError, match="levels are a, b, c, d"):
+        dbn.do({"ward": 4}, history, 1)
 
 
 def test_equals_sees_every_number(dbn):

@@ -114,6 +114,14 @@ def test_the_report_has_a_section(dbn, small):
     assert len(coefficient_rows(dbn)) == len(dbn.coefficients())
 
 
+def test_a_network_without_a_usual_level_has_a_report():
+    node = Conditional(Kind("binary"), ((0, 1),), -8.0, (effect((16.0,)),))
+    dbn = DBN.from_conditionals([node, Conditional(Kind(), (), 0.0, ())], ["sex", "x"])
+    text = render_report(dbn)
+    assert "no usual level" in text
+    assert 'id="kinds"' in text
+
+
 def test_linear_networks_have_no_such_section(linear):
     assert kind_rows(linear) == coefficient_rows(linear) == []
     assert "Variables of other kinds" not in render_report(linear)

@@ -22,6 +22,7 @@ from feddbn.runtime.deployed.store import (
     run_directory,
     write_atomically,
 )
+from support.mixed_networks import mixed_network
 from support.report_results import curved_dbn
 
 
@@ -154,8 +155,9 @@ def test_an_exported_result_says_what_protected_its_sums(tmp_path):
     assert json.loads((tmp_path / "result.json").read_text()) == {**stored, "privacy": privacy}
 
 
-def test_an_exported_network_keeps_its_curves(tmp_path):
-    dbn = curved_dbn()
+@pytest.mark.parametrize("make", [curved_dbn, mixed_network])
+def test_an_exported_network_keeps_its_curves_and_distributions(tmp_path, make):
+    dbn = make()
     arrays = {name: getattr(dbn, name) for name in ("W", "A", "intercept", "noise_variances")}
     summary = {"variables": list(dbn.variables), "result": {"dbn": dbn.to_dict()}}
     (tmp_path / "result.feddbn").write_bytes(StudyResult(arrays, summary).to_bytes())
