@@ -98,7 +98,9 @@ def test_a_method_asks_for_the_tasks_of_its_row_and_no_others(name):
     # compared by default and tell the shape of their noise, those of a study only if it says so.
     # Blocks of rows, and columns of kinds, are asked for by the one method that needs them, and owners allow them by name;
     # steps of models only where a variable is no continuous one.
-    at_home = {"agreement", "residual-features", "block-moments", "mixed-moments"} & set(METHODS[name].further_tasks)
+    at_home = {"agreement", "residual-features", "block-moments", "mixed-moments"} & set(
+        METHODS[name].further_tasks
+    )
     assert asked == set(METHODS[name].tasks) - {"unit-norms", "summary"} | at_home
 
 

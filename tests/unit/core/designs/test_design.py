@@ -129,7 +129,8 @@ def test_what_is_no_description_at_all_is_refused() -> None:
     data = Design.linear(NAMES, 1).to_dict()
     del data["scale"]
     with pytest.raises(
-        ParameterError, match="a Design is described by kinds, nuisance, origin, products, scale, terms, variables"
+        ParameterError,
+        match="a Design is described by kinds, nuisance, origin, products, scale, terms, variables",
     ):
         Design.from_dict(data)
 
