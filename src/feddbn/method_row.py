@@ -40,7 +40,7 @@ class Method:
     needs_truth
         Whether `fit` wants the true network; such a method is a yardstick, not a method.
     predicts
-        Whether its weights are effects, so that rows can be predicted with them.
+        Whether its weights are effects of straight lines, so that rows can be predicted with them alone.
     reads_scales
         Whether it fits one common noise variance in effect: least squares then prefers the order in which variance
         grows, so directions within a moment depend on the units.

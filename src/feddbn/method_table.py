@@ -135,6 +135,7 @@ _ROWS = (
         aliases=("mixeddbn",),
         further_tasks=("level-counts", "mixed-moments", "glm-step"),
         in_studies=True,
+        predicts=False,
         plain_messages=(
             "Its second moments.",
             "What a site sends is its second moments, and gradients of likelihoods at a few coefficients.",

@@ -52,7 +52,10 @@ def print_comparison(found: Mapping[str, Any]) -> None:
     silent = [str(line["label"]) for line in lines if line["held_out_log_likelihood"] is None]
     say(
         "Higher is better."
-        + "".join(f" Weights of {label} are no effects, so it predicts nothing." for label in silent)
+        + "".join(
+            f" Weights of {label} are no effects of straight lines, so it is not judged here."
+            for label in silent
+        )
     )
     for line in lines:
         if line["converged"] is False:

@@ -94,6 +94,16 @@ def _sentences(outcome: MixedOutcome, names: Sequence[str], declared: Sequence[K
             )
     for j in np.flatnonzero(outcome.constant).tolist():
         told.append(f"{names[j]!r} has one value only, so nothing can be said about its causes or effects.")
+    if outcome.level_evidence > 0:
+        told.append(
+            f"recordings differ in their levels (BIC {outcome.level_evidence:.0f} better with levels of their own), so the "
+            "edges are those within recordings; the weights have one level for all, and may be off by that."
+        )
+        still = [names[j] for j in np.flatnonzero(outcome.still).tolist()]
+        if still:
+            told.append(
+                f"{', '.join(still)} has one value in each recording, so its effects cannot be told from these levels."
+            )
     held = [names[one.model.node] for one in outcome.refit.estimates if one.has_ridge]
     if held:
         told.append(

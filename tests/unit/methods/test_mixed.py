@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import feddbn
 from feddbn import MixedDBN, OneShotDBN
 from feddbn.core.graphs.status import Status
 from feddbn.data import read_sites
@@ -195,3 +196,33 @@ def test_constraints_and_inputs_are_kept():
     assert fit.W_[0, 1] == 0
     assert fit.A_[0][1, 4] != 0
     assert not fit.A_[0][1:, 0].any()
+
+
+def test_levels_that_recordings_differ_in_are_no_edges_and_are_told():
+    rng = np.random.default_rng(3)
+    data = {}
+    for i in range(6):
+        level = 2.0 * rng.normal()
+        x, y = rng.normal(size=(2, 150)) + level
+        data[f"s{i}"] = pd.DataFrame({"x": x, "y": y, "b": (rng.random(150) < 0.5) * 1.0})
+    fit = MixedDBN(kinds={"b": "binary"}).fit(data)
+    assert edges_of(fit) == set()
+    assert any("recordings differ in their levels" in one for one in fit.warnings_)
+    fixed = {name: frame.assign(b=float(i % 2)) for i, (name, frame) in enumerate(data.items())}
+    fit = MixedDBN(kinds={"b": "binary"}).fit(fixed)
+    assert any("b has one value in each recording" in one for one in fit.warnings_)
+    # Without such levels nothing is said.
+    same = {name: frame - [frame["x"].mean(), frame["y"].mean(), 0.0] for name, frame in data.items()}
+    assert MixedDBN(kinds={"b": "binary"}).fit(same).warnings_ == []
+
+
+@pytest.mark.slow
+def test_networks_of_twelve_variables_of_three_kinds_are_recovered():
+    found = []
+    kinds = ["continuous", "binary", "count"]
+    for seed in range(30, 33):
+        made = feddbn.simulate(d=12, n_sites=4, n_samples=600, kinds=kinds, random_state=seed)
+        fit = MixedDBN(kinds={f"x{j}": kinds[j % 3] for j in range(12)}).fit(made.sites)
+        truth, edges = made.truth.is_edge, fit.dbn_.is_edge
+        found.append(2 * (truth & edges).sum() / (truth.sum() + edges.sum()))
+    assert np.mean(found) > 0.94

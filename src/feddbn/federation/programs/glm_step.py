@@ -16,7 +16,6 @@ from itertools import starmap
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.designs.complete import CompleteSite
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.glm.families import FAMILIES, RowTerms
 from feddbn.core.glm.models import ModelSums, NodeModel, model_rows
@@ -131,9 +130,9 @@ class GlmStepQuestion(CodedQuestion):
         """Units are settled once, models nearly so, and there are few steps."""
         return (
             *super().constants,
-            Constant("units of columns of models", (self.origin, self.scale)),
-            Constant("models of variables", self.models, MOST_MODEL_LISTS),
-            Constant("steps of models", (self.asked, self.theta), MOST_STEPS, self.n_told),
+            Constant("units of columns of models" + self.place, (self.origin, self.scale)),
+            Constant("models of variables" + self.place, self.models, MOST_MODEL_LISTS),
+            Constant("steps of models" + self.place, (self.asked, self.theta), MOST_STEPS, self.n_told),
         )
 
     def to_sums(self, sums: Sequence[ModelSums]) -> FloatArray:
@@ -155,7 +154,7 @@ def model_terms(data: SiteData, question: GlmStepQuestion) -> Iterator[list[RowT
     """The terms of a site's rows, piece by piece, of each model."""
     design, n_each = question.coded, question.n_lags + 1
     origin, scale = np.tile(question.origin, n_each), np.tile(question.scale, n_each)
-    for recording in CompleteSite(data).recordings():
+    for recording in question.recordings(data):
         for chunk in design_rows(design, recording.blocks()):
             columns = (chunk.values - origin) / scale
             yield [

@@ -63,6 +63,10 @@ class MixedOutcome:
         How many directions the likelihoods were asked about.
     constant
         (d,) which variables do not vary.
+    level_evidence
+        For levels of recordings' own; above 0 the structure is that within recordings.
+    still
+        (d,) which variables then do not vary within recordings.
     n_sums
         Number of sums.
     """
@@ -75,6 +79,8 @@ class MixedOutcome:
     refit: Refit
     n_reviewed: int
     constant: BoolArray
+    level_evidence: float
+    still: BoolArray
     n_sums: int
 
 
@@ -88,16 +94,22 @@ def mixed_program(
     """Ask, find the structure, and fit it."""
     d, n_lags = len(variables), options.n_lags
     levels = yield from level_counts_program(variables, n_lags, kinds, options.level_rows)
-    moments, design = yield from mixed_moments_program(variables, n_lags, levels.codings)
+    told = yield from mixed_moments_program(variables, n_lags, levels.codings)
+    moments, design = told.moments, told.design
     if moments.n < _FEWEST_ROWS:
         raise DataError(
             f"learning needs at least {_FEWEST_ROWS} usable rows over all sites, got {int(moments.n)}; a row is usable if it "
             f"has no empty cell and its n_lags={n_lags} predecessors are in the same segment."
         )
     columns = [group.columns for group in design.groups]
-    learned = learn_groups(moments, d, n_lags, columns, constraints, rng, options.penalty)
+    # Edges must not stand for levels that recordings differ in.
+    within = told.evidence > 0
+    seen = told.within if within else moments
+    learned = learn_groups(seen, d, n_lags, columns, constraints, rng, options.penalty)
     spread = np.diag(moments.scatter)
     constant = np.array([not (spread[list(group)] > 0).all() for group in columns[:d]])
+    spread = np.diag(seen.scatter)
+    still = ~constant & np.array([not (spread[list(group)] > 0).all() for group in columns[:d]])
     review = Review(learned.network.support, learned.orientation if options.review else ())
     models = [NodeModel(j, parents, family_of(kinds[j]) or NORMAL) for j, parents in review.models]
     places = {(model.node, model.parents): k for k, model in enumerate(models)}
@@ -113,7 +125,19 @@ def mixed_program(
     refit = yield from refit_program(moments, design, models, counts, constant, choose)
     merged = tuple(merged_kind(kind, coding) for kind, coding in zip(kinds, levels.codings, strict=True))
     n_sums = 1 + refit.n_sums + any(levels.counts)
-    return MixedOutcome(merged, levels, moments, design, learned, refit, len(review.edges), constant, n_sums)
+    return MixedOutcome(
+        merged,
+        levels,
+        moments,
+        design,
+        learned,
+        refit,
+        len(review.edges),
+        constant,
+        told.evidence,
+        still,
+        n_sums,
+    )
 
 
 def _reviewed(learned: GroupLearned, found: Reviewed) -> GroupLearned:

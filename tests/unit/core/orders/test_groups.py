@@ -83,7 +83,7 @@ def test_a_copy_of_a_parent_adds_nothing_and_constants_have_no_edges():
 def test_an_edge_between_groups_costs_the_same_both_ways():
     moments, _ = made()
     regressions = GroupRegressions(moments.scatter, moments.n, 3, COLUMNS)
-    price = edge_prices(regressions, 1.0)
+    price = edge_prices(regressions, 1.0, 1, 2)
     np.testing.assert_allclose(price[:3], price[:3].T)
     assert price[1, 1] - price[0, 0] == pytest.approx(3 * np.log(moments.n))
     both = [np.log(regressions.fit(j, (i,)).rss) for i, j in ((0, 1), (1, 0))]

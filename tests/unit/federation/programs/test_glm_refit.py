@@ -60,7 +60,8 @@ MODELS = (
 def fitted(data, split, models=MODELS, kinds=KINDS):
     federation = simulated(read_sites({f"s{i}": part for i, part in enumerate(np.split(data, split))}))
     codings = tuple(map(coding_of, kinds))
-    moments, design = run_program(mixed_moments_program(federation.variables, 0, codings), federation)
+    told = run_program(mixed_moments_program(federation.variables, 0, codings), federation)
+    moments, design = told.moments, told.design
     counts = [
         np.bincount(data[:, j].astype(int)).tolist() if kind.levels else () for j, kind in enumerate(kinds)
     ]
