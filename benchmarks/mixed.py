@@ -166,7 +166,8 @@ def main() -> None:
         table(LEARNERS, n_rows, MIXED, seeds)
     held_out(seeds[:5])
     if given.peers:
-        table({"MixedDBN": ours, "PCMCI+ with RegressionCI": tigramite}, 600, MIXED, seeds[:5])
+        for n_rows in (600, 1500):
+            table({"MixedDBN": ours, "PCMCI+ with RegressionCI": tigramite}, n_rows, MIXED, seeds[:5])
         for n_rows in (600, 1500):
             table({"MixedDBN": ours, "pgmpy hill climbing": pgmpy}, n_rows, LEVELS, seeds, 8)
 
