@@ -104,6 +104,8 @@ class Method:
         Parameters that `feddbn select` chooses by held-out loss if nothing else is asked for; empty if it cannot.
     resamples
         Whether it learns from summed moments alone (``fit_moments``), so that edges can be counted over resamples.
+    lag_reach
+        How many times its ``n_lags`` the rows it asks for reach back.
     """
 
     name: str
@@ -128,6 +130,7 @@ class Method:
     plain_messages: tuple[str, str] | None = None
     selects: tuple[str, ...] = ()
     resamples: bool = False
+    lag_reach: int = 1
 
     @property
     def is_installed(self) -> bool:
@@ -249,6 +252,28 @@ _ROWS = (
         reads_scales=True,
         plain_messages=_ROUNDS,
         selects=("mu",),
+    ),
+    Method(
+        name="latent",
+        cls="LatentDBN",
+        module="feddbn.methods.latent",
+        label="LatentDBN",
+        summary="what can be known about causes when some are hidden",
+        assumes="linear effects; one network for all sites, in which causes may be hidden; what seems independent is "
+        "(faithfulness)",
+        reveals="its part of a first look and of one sum of second moments, over twice as many lags as edges have",
+        rounds="3",
+        gives="`graph_`, `edges_`: edges with marks, a cause (`-->`), a hidden cause of both (`<->`), or not known (`o->`, "
+        "`o-o`); as a network those that are causes",
+        citation="Gerhardus and Runge 2020: High-recall causal discovery for autocorrelated time series with latent "
+        "confounders; the search is this package's own",
+        aliases=("latentdbn",),
+        tasks=(*_LOOK, "moments"),
+        further_tasks=_COMPARE,
+        in_studies=True,
+        takes_noise=True,
+        plain_messages=_MOMENTS,
+        lag_reach=2,
     ),
     Method(
         name="summary",

@@ -9,20 +9,22 @@ what the cause is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
 
-__all__ = ["ARROW", "CIRCLE", "NONE", "TAIL", "Marks", "Separations", "WindowGraph"]
+__all__ = ["ARROW", "CIRCLE", "NONE", "TAIL", "WORDS", "Marks", "Separations", "WindowGraph"]
 
 NONE, CIRCLE, ARROW, TAIL = 0, 1, 2, 3
 Marks = NDArray[np.str_]
 """(d, d, p+1) strings: ``marks[i, j, l]`` is the edge from variable i, l moments ago, to j now; "" for none."""
 _NEAR = {CIRCLE: "o", ARROW: "<", TAIL: "-"}
 _FAR = {CIRCLE: "o", ARROW: ">", TAIL: "-"}
+WORDS = frozenset(near + "-" + far for near in _NEAR.values() for far in _FAR.values())
+"""All that an edge can look like."""
 
 
 class WindowGraph:
@@ -43,12 +45,18 @@ class WindowGraph:
         self.ends = np.zeros((d * (2 * n_lags + 1),) * 2, dtype=np.int8)
 
     @classmethod
-    def complete(cls, d: int, n_lags: int) -> WindowGraph:
-        """All edges, of which nothing is known but that nothing causes its past."""
+    def complete(cls, d: int, n_lags: int, inputs: Sequence[int] = ()) -> WindowGraph:
+        """All edges, of which nothing is known but that nothing causes its past; `inputs` only act on others."""
         graph = cls(d, n_lags)
         back = np.subtract.outer(*[np.arange(len(graph.ends)) // d] * 2)
         graph.ends[:] = np.where(np.abs(back) > n_lags, NONE, np.where(back > 0, ARROW, CIRCLE))
         np.fill_diagonal(graph.ends, NONE)
+        is_input = np.isin(np.arange(len(graph.ends)) % d, list(inputs))
+        graph.ends[np.ix_(is_input, is_input)] = NONE
+        acts = is_input[:, None] & ~is_input[None, :] & (graph.ends != NONE)
+        graph.ends[acts | acts.T] = NONE
+        acts &= back >= 0
+        graph.ends[acts], graph.ends.T[acts] = ARROW, TAIL
         return graph
 
     def shifts(self, a: int, b: int) -> Iterator[tuple[int, int]]:

@@ -6,6 +6,7 @@ tests strong where series remember themselves; what a pass found out about cause
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,9 +64,14 @@ class FoundMarks:
     n_tests: int
 
 
-def search(test: Independence, d: int, n_lags: int, options: SearchOptions) -> FoundMarks:
-    """Learn the ancestral graph of d variables over a window of ``n_lags + 1`` moments; `test` knows ``2 n_lags`` lags."""
-    run = _Run(test, WindowGraph.complete(d, n_lags), options)
+def search(
+    test: Independence, d: int, n_lags: int, options: SearchOptions, inputs: Sequence[int] = ()
+) -> FoundMarks:
+    """Learn the ancestral graph of d variables over a window of ``n_lags + 1`` moments; `test` knows ``2 n_lags`` lags.
+
+    `inputs` are variables that only act on others: an edge with one of them is an effect of it.
+    """
+    run = _Run(test, WindowGraph.complete(d, n_lags, inputs), options, inputs)
     for _ in range(options.n_passes - 1):
         run.remove_edges()
         run.look_beyond()
@@ -82,8 +88,8 @@ def search(test: Independence, d: int, n_lags: int, options: SearchOptions) -> F
 class _Run:
     """A search under way."""
 
-    def __init__(self, test: Independence, graph: WindowGraph, options: SearchOptions) -> None:
-        self.test, self.graph, self.options = test, graph, options
+    def __init__(self, test: Independence, graph: WindowGraph, options: SearchOptions, inputs: Sequence[int]) -> None:
+        self.test, self.graph, self.options, self._inputs = test, graph, options, inputs
         self.known = Separations(graph)
         self.n_tests = 0
         self._p_values: dict[tuple[int, int, frozenset[int]], float] = {}
@@ -92,7 +98,7 @@ class _Run:
     def begin_again(self) -> None:
         """All edges are back; of what was found only causes are remembered."""
         old = self.graph
-        self.graph = WindowGraph.complete(old.d, old.n_lags)
+        self.graph = WindowGraph.complete(old.d, old.n_lags, self._inputs)
         self.known = Separations(self.graph)
         self._tried.clear()
         for y in range(old.d):

@@ -168,7 +168,7 @@ def _lags(study: Study, max_lags: int) -> range:
     """Numbers of lags that questions may have; where residuals are checked, one more than the study has."""
     given = _values(study, "n_lags", None)
     is_fixed = all(isinstance(n, int) and not isinstance(n, bool) for n in given)
-    first, last = (min(given), max(given)) if is_fixed else (0, max_lags)
+    first, last = (min(given), max(given) * study.lag_reach) if is_fixed else (0, max_lags)
     looks_further = "residual-checks" in tasks_of(study)
     return range(first, last + 1 + looks_further)
 

@@ -25,6 +25,7 @@ from feddbn.federation.protocol.goals import CHOSEN_BY_ROWS, GOALS, Compare, Con
 from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.task import Federation
 from feddbn.federation.protocol.terms import Attendance, Privacy, Strict
+from feddbn.method_table import find_method
 
 __all__ = [
     "Attendance",
@@ -141,9 +142,15 @@ class Study(Strict):
 
     @property
     def n_lags(self) -> int | None:
-        """Number of lags, if the parameters fix one."""
+        """Number of lags of its rows, if the parameters fix one; for some methods more than edges have."""
         value = self.parameters.get("n_lags")
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return value * self.lag_reach if isinstance(value, int) and not isinstance(value, bool) else None
+
+    @property
+    def lag_reach(self) -> int:
+        """How many times as far as its edges its rows reach back: what the one of its methods needs that needs most."""
+        known = [find_method(name) for name in self.methods]
+        return max((method.lag_reach for method in known if method is not None), default=1)
 
     @property
     def has_curves(self) -> bool:
