@@ -103,7 +103,14 @@ def test_a_method_asks_for_the_tasks_of_its_row_and_no_others(name):
 
 def test_the_default_policy_allows_the_methods_of_studies_and_their_tasks():
     policy = SitePolicy()
-    assert [method.name for method in STUDY_METHODS] == ["oneshot", "changing", "fdbnl", "pfdbnl", "latent", "summary"]
+    assert [method.name for method in STUDY_METHODS] == [
+        "oneshot",
+        "changing",
+        "fdbnl",
+        "pfdbnl",
+        "latent",
+        "summary",
+    ]
     assert policy.methods == (
         "OneShotDBN",
         "ChangingDBN",

@@ -7,7 +7,7 @@ from scipy.linalg import solve_discrete_lyapunov
 
 
 def draw_system(rng, n, n_lags, n_links=None, memory=1.0):
-    """W, A ``[from, to]`` of n variables: most remember themselves, about 1.3 n further links, two in five within a moment."""
+    """W, A ``[from, to]`` of n variables: most remember themselves; about 1.3 n links, two in five within a moment."""
     pairs = [(i, j) for i in range(n) for j in range(i)]
     while True:
         W, A = np.zeros((n, n)), np.zeros((n_lags, n, n))

@@ -154,8 +154,8 @@ class LatentDBN(DBNEstimator):
         n, q = summary.n_effective, summary.moments.q
         if n < d * (p + 1) + 2:
             raise DataError(
-                f"n_lags={p} and {d} variables need at least {d * (p + 1) + 2} rows, but there are {n:,.0f}, or what they are "
-                "worth; use fewer lags or variables."
+                f"n_lags={p} and {d} variables need at least {d * (p + 1) + 2} rows, but the rows there are count as {n:,.0f}; "
+                "use fewer lags or variables."
             )
         if n < 2 * q:
             self.warnings_.append(
@@ -209,5 +209,3 @@ def _least_squares(is_edge: BoolArray, moments: Moments, names: tuple[str, ...])
         if len(causes):
             C[causes, j] = np.linalg.lstsq(S[np.ix_(causes, causes)], S[causes, j], rcond=None)[0]
     return DBN.from_moments(C[:d], C[d:].reshape(-1, d, d), moments, names)
-
-

@@ -103,9 +103,7 @@ def mark_scores(truth: Any, estimate: Any) -> MarkScores:
     n_claims = {mark: int(claims[mark].sum()) for mark in claims}
     n_ends = {mark: int(ends[mark].sum()) for mark in ends}
     all_right, all_claims, all_ends = (sum(found.values()) for found in (right, n_claims, n_ends))
-    n_hits, n_true, n_estimated = (
-        int(found.sum()) for found in (is_true & is_claimed, is_true, is_claimed)
-    )
+    n_hits, n_true, n_estimated = (int(found.sum()) for found in (is_true & is_claimed, is_true, is_claimed))
     return MarkScores(
         *_rates(n_hits, n_estimated, n_true),
         *_rates(all_right, all_claims, all_ends),

@@ -72,7 +72,7 @@ class AncestralGraph:
     @property
     def n_lags(self) -> int:
         """Number of lags p."""
-        return self.marks.shape[2] - 1
+        return int(self.marks.shape[2]) - 1
 
     def edges(self) -> pd.DataFrame:
         """Frame source, target, lag, mark, value, p; every edge once, with its arrowhead, if it has one, at the target."""
@@ -94,7 +94,7 @@ class AncestralGraph:
 
     def possible(self) -> BoolArray:
         """(p+1, d, d) where an edge is or may be a cause and nothing else points back: ``-->`` and ``o->``."""
-        return self.definite() | np.asarray(np.moveaxis(self.marks == "o->", 2, 0))
+        return np.asarray(np.moveaxis((self.marks == "-->") | (self.marks == "o->"), 2, 0))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: names, number of lags, and the table of edges."""
@@ -123,9 +123,10 @@ class AncestralGraph:
         return cls(marks, tuple(names), values, p_values)
 
     def __str__(self) -> str:
+        table = self.edges()
         rows = [
-            f"{edge.source}{f'(t-{edge.lag})' if edge.lag else ''} {edge.mark} {edge.target}"
-            for edge in self.edges().itertuples()
+            f"{source}{f'(t-{lag})' if lag else ''} {mark} {target}"
+            for source, target, lag, mark in zip(*(table[name] for name in table.columns[:4]), strict=True)
         ]
         return "\n".join([f"AncestralGraph of {len(self.variables)} variables, {len(rows)} edges", *rows])
 

@@ -1,1 +1,1 @@
-"""Ancestral graphs over lags: marks, orientation rules, the search for them, and the true one of a system with hidden parts."""
+"""Ancestral graphs over lags: marks, rules that put them, the search, and the true one of a system with hidden parts."""

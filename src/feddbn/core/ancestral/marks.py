@@ -132,25 +132,30 @@ class Separations:
 
     def __init__(self, graph: WindowGraph) -> None:
         self._graph = graph
-        self._sets: dict[tuple[int, int], frozenset[int]] = {}
+        self._sets: dict[tuple[int, int], list[frozenset[int]]] = {}
         shape = (graph.d, graph.d, graph.n_lags + 1)
         self.values: FloatArray = np.full(shape, np.inf)
         self.p_values: FloatArray = np.zeros(shape)
 
-    def keep(self, x: int, y: int, given: frozenset[int]) -> None:
-        """Remember that x and y (one of them now) are independent given others."""
-        self._sets[min(x, y), max(x, y)] = given
+    def keep(self, x: int, y: int, sets: Sequence[frozenset[int]]) -> None:
+        """Remember that x and y (one of them now) are independent given each of some sets, the best one first."""
+        self._sets[min(x, y), max(x, y)] = list(sets)
 
     def between(self, a: int, b: int) -> tuple[frozenset[int], int] | None:
-        """What separates two nodes, and by how many nodes the pair has to be moved to be now."""
+        """What separates two nodes best, and by how many nodes the pair has to be moved to be now."""
         x, y, moved = self._graph.now(a, b)
-        given = self._sets.get((min(x, y), max(x, y)))
-        return None if given is None else (given, moved)
+        sets = self._sets.get((min(x, y), max(x, y)))
+        return None if sets is None else (sets[0], moved)
+
+    def share(self, a: int, b: int, node: int) -> float:
+        """In how many of the sets that separate a from b `node` is; 0 if nothing separates them."""
+        x, y, moved = self._graph.now(a, b)
+        sets = self._sets.get((min(x, y), max(x, y)), [])
+        return sum(node - moved in given for given in sets) / max(1, len(sets))
 
     def holds(self, a: int, b: int, node: int) -> bool:
-        """Whether `node` is among the nodes that separate a from b."""
-        found = self.between(a, b)
-        return found is not None and node - found[1] in found[0]
+        """Whether `node` is in most of the sets that separate a from b."""
+        return self.share(a, b, node) > 0.5
 
     def note(self, x: int, y: int, value: float, p_value: float) -> None:
         """Keep the weakest dependence of x and y (now) that was seen."""

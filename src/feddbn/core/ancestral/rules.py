@@ -22,13 +22,16 @@ _LONGEST_PATH = 6
 class Dependent(Protocol):
     """Whether two nodes go together given others; `strongly` asks for more evidence."""
 
-    def __call__(self, a: int, b: int, given: frozenset[int], strongly: bool = False) -> bool: ...
+    def __call__(self, a: int, b: int, given: frozenset[int], strongly: bool = False) -> bool:
+        """Return the answer."""
+        ...
 
 
 def put_colliders(graph: WindowGraph, known: Separations, dependent: Dependent) -> bool:
     """R0: arrowheads at b of ``a *-* b *-* c`` if a and c are separated, but not if b is given, too; whether any is new.
 
-    All are found before any is put, so that no order of the variables matters.
+    Most sets that separate them must be without b. All are found before any is put, so that no order of the variables
+    matters.
     """
     found: list[tuple[int, int]] = []
     ends = graph.ends
@@ -36,20 +39,9 @@ def put_colliders(graph: WindowGraph, known: Separations, dependent: Dependent) 
         for a, c in _apart(graph, b):
             if TAIL in (ends[a, b], ends[c, b]) or ends[a, b] == ends[c, b] == ARROW:
                 continue
-            separation = known.between(a, c)
-            if separation is None:
-                continue
-            given, moved = separation
-            a_now, b_now, c_now = a - moved, b - moved, c - moved
-            if (
-                b_now >= 0
-                and b_now not in given
-                and dependent(a_now, c_now, given | {b_now}, strongly=True)
-                and dependent(a_now, b_now, given)
-                and dependent(b_now, c_now, given)
-            ):
+            if _collide(known, dependent, a, b, c):
                 found += [(a, b), (c, b)]
-    return any([graph.mark(a, b, ARROW) for a, b in found])
+    return sum(graph.mark(a, b, ARROW) for a, b in found) > 0
 
 
 def orient(graph: WindowGraph, known: Separations, dependent: Dependent, *, to_the_end: bool) -> bool:
@@ -72,8 +64,25 @@ def _apart(graph: WindowGraph, b: int) -> Iterator[tuple[int, int]]:
             yield int(near[k]), int(near[m])
 
 
+def _collide(known: Separations, dependent: Dependent, a: int, b: int, c: int) -> bool:
+    """Whether b is a cause of neither a nor c: they are separated, but not if b is given, which goes with both."""
+    separation = known.between(a, c)
+    if separation is None:
+        return False
+    given, moved = separation
+    a_now, b_now, c_now = a - moved, b - moved, c - moved
+    return (
+        b_now >= 0
+        and b_now not in given
+        and known.share(a, c, b) < 0.5
+        and dependent(a_now, c_now, given | {b_now}, strongly=True)
+        and dependent(a_now, b_now, given)
+        and dependent(b_now, c_now, given)
+    )
+
+
 def _r1(graph: WindowGraph, known: Separations, dependent: Dependent) -> bool:
-    """``a *-> b o-* c``, and a and c are separated, but not without b: b is a cause of c."""
+    """``a *-> b o-* c``, and a and c are separated, mostly by sets with b, but not without it: b is a cause of c."""
     ends, changed = graph.ends, False
     for c, b in np.argwhere(ends == CIRCLE).tolist():
         # All shifts of a pair are there; those suffice in which one of the three can be now.
@@ -85,23 +94,34 @@ def _r1(graph: WindowGraph, known: Separations, dependent: Dependent) -> bool:
             if separation is None:
                 continue
             given, moved = separation
-            if b - moved in given and dependent(a - moved, c - moved, given - {b - moved}):
+            if (
+                b - moved in given
+                and known.holds(a, c, b)
+                and dependent(a - moved, c - moved, given - {b - moved})
+                and not _is_denied(graph, known, dependent, b, c)
+            ):
                 changed |= _cause(graph, b, c)
     return changed
+
+
+def _is_denied(graph: WindowGraph, known: Separations, dependent: Dependent, b: int, c: int) -> bool:
+    """Whether some other neighbour of b shows that b is no cause of c: then the data contradict each other."""
+    apart = (graph.ends[:, b] != NONE) & (graph.ends[:, c] == NONE)
+    return any(a != c and _collide(known, dependent, a, b, c) for a in np.flatnonzero(apart).tolist())
 
 
 def _r2(graph: WindowGraph) -> bool:
     """``a --> b *-> c`` or ``a *-> b --> c``, and ``a *-o c``: c is no cause of a."""
     heads, causes = _heads(graph), _causes(graph)
     follows = (graph.ends == CIRCLE) & ((causes @ heads + heads @ causes) > 0)
-    return any([graph.mark(a, c, ARROW) for a, c in np.argwhere(follows).tolist()])
+    return sum(graph.mark(a, c, ARROW) for a, c in np.argwhere(follows).tolist()) > 0
 
 
 def _r8(graph: WindowGraph) -> bool:
     """``a --> b --> c`` and ``a o-* c``: a is a cause of c."""
     causes = _causes(graph)
     follows = (graph.ends.T == CIRCLE) & ((causes @ causes) > 0)
-    return any([_cause(graph, a, c) for a, c in np.argwhere(follows).tolist()])
+    return sum(_cause(graph, a, c) for a, c in np.argwhere(follows).tolist()) > 0
 
 
 def _r3(graph: WindowGraph, known: Separations) -> bool:
@@ -158,7 +178,7 @@ def _collider_triples(graph: WindowGraph) -> list[tuple[int, int, int]]:
 def _discriminated_by(graph: WindowGraph, known: Separations, q: int, b: int, c: int) -> int | None:
     """The far end of a discriminating path that ends in q, b, c."""
     ends = graph.ends
-    paths = [(q,)]
+    paths: list[tuple[int, ...]] = [(q,)]
     while paths:
         path = paths.pop(0)
         last = path[-1]

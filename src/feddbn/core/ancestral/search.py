@@ -88,7 +88,9 @@ def search(
 class _Run:
     """A search under way."""
 
-    def __init__(self, test: Independence, graph: WindowGraph, options: SearchOptions, inputs: Sequence[int]) -> None:
+    def __init__(
+        self, test: Independence, graph: WindowGraph, options: SearchOptions, inputs: Sequence[int]
+    ) -> None:
         self.test, self.graph, self.options, self._inputs = test, graph, options, inputs
         self.known = Separations(graph)
         self.n_tests = 0
@@ -142,9 +144,9 @@ class _Run:
         always = sorted({*graph.parents(x), *graph.parents(y)} - {x, y})
         others = [a for a in graph.neighbours(y) if graph.ends[y, a] != ARROW and a not in always]
         for size in range(1 + (len(others) if most is None else min(most, len(others)))):
-            found = self._best(x, y, always, others, size)
-            if found is not None:
-                self.known.keep(x, y, found[1])
+            sets = self._separating(x, y, always, others, size)
+            if sets:
+                self.known.keep(x, y, sorted(sets, key=lambda given: -sets[given]))
                 return
 
     def _one_size(self, size: int, wider: bool) -> tuple[bool, int]:
@@ -153,48 +155,46 @@ class _Run:
         for x, y in graph.pairs():
             causes = {*graph.parents(x), *graph.parents(y)} - {x, y}
             always = sorted(a for a in causes if a < graph.n_inside)
-            best: tuple[float, frozenset[int]] | None = None
+            sets: dict[frozenset[int], float] = {}
             for others in self._candidates(x, y, always, wider):
                 largest = max(largest, len(others))
-                found = self._best(x, y, always, others, size) if len(others) >= size else None
-                if found is not None and (best is None or found[0] > best[0]):
-                    best = found
-            if best is not None:
-                separated.append((x, y, best[1]))
-        for x, y, given in separated:
-            self.known.keep(x, y, given)
+                if len(others) >= size:
+                    sets |= self._separating(x, y, always, others, size)
+            if sets:
+                separated.append((x, y, sorted(sets, key=lambda given: -sets[given])))
+        for x, y, found in separated:
+            self.known.keep(x, y, found)
             graph.remove(x, y)
         return bool(separated), largest
 
-    def _best(
+    def _separating(
         self, x: int, y: int, always: list[int], others: list[int], size: int
-    ) -> tuple[float, frozenset[int]] | None:
-        """Of all sets of a size, the one that separates x from y best, with its p-value; None if none does."""
+    ) -> dict[frozenset[int], float]:
+        """Sets of a size that separate x from y, with their p-values."""
         trial = (x, y, size, tuple(always), tuple(others) if size else ())
         if trial in self._tried:
-            return None
+            return {}
         self._tried.add(trial)
         values, p_values, sets = self.test.subsets(x, y, always, others, size, self.options.max_subsets)
         self.n_tests += len(values)
         k = int(np.argmin(np.abs(values)))
         self.known.note(x, y, float(values[k]), float(p_values[k]))
-        if p_values[k] <= self.options.alpha:
-            return None
-        return float(p_values[k]), frozenset([*always, *(int(node) for node in sets[k])])
+        return {
+            frozenset([*always, *sets[k].tolist()]): float(p_values[k])
+            for k in np.flatnonzero(p_values > self.options.alpha)
+        }
 
     def _candidates(self, x: int, y: int, always: list[int], wider: bool) -> list[list[int]]:
-        """Sets whose subsets may separate x from y: around y and, if both are now, around x; not around a cause of the other."""
-        ends, d = self.graph.ends, self.graph.d
-        around = [(y, x)] if x >= d else [(y, x), (x, y)]
+        """Sets whose subsets may separate x from y: around y and, if both are now, x; not around a cause of the other."""
+        ends = self.graph.ends
+        around = [(y, x)] if x >= self.graph.d else [(y, x), (x, y)]
         found = []
         for of, other in around:
             if ends[other, of] == TAIL:
                 continue
-            if wider:
-                nodes = self._reachable(of, other)
-            else:
-                nodes = [a for a in self.graph.neighbours(of) if ends[of, a] != ARROW]
-            found.append([a for a in nodes if a not in (x, y) and a not in always])
+            near = self._reachable(of, other) if wider else self.graph.neighbours(of)
+            may_cause = [a for a in near if wider or ends[of, a] != ARROW]
+            found.append([a for a in may_cause if a not in (x, y) and a not in always])
         return found
 
     def _reachable(self, of: int, other: int) -> list[int]:
@@ -212,7 +212,9 @@ class _Run:
                 step = (node, after)
                 if after in (before, of) or step in visited:
                     continue
-                if (ends[before, node] == ARROW and ends[after, node] == ARROW) or ends[before, after] != NONE:
+                if (ends[before, node] == ARROW and ends[after, node] == ARROW) or ends[
+                    before, after
+                ] != NONE:
                     visited.add(step)
                     stack.append(step)
         return sorted(reached)
@@ -241,5 +243,3 @@ class _Run:
     def _n_causes(self) -> int:
         ends = self.graph.ends
         return int(((ends == ARROW) & (ends.T == TAIL)).sum())
-
-

@@ -89,7 +89,7 @@ def _is_separated(
             return False
         if not given[node]:
             stack += [(down, 1) for down in children[node]]
-        if (above[node] if along else not given[node]):
+        if above[node] if along else not given[node]:
             stack += [(up, 0) for up in parents[node]]
     return True
 

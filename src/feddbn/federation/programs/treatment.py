@@ -224,6 +224,8 @@ def _told(
     asked: dict[str, Any] = {
         "n_lags": n_lags,
         "variables": variables,
+        # `treated` leaves a program as it is where nothing but a mean is taken off.
+        "center": treatment.center,
         "try_degrees": tuple(degree for degree, _ in pairs),
         "try_cycles": tuple(n for _, n in pairs),
         "try_periods": periods,
