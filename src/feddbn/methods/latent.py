@@ -154,8 +154,8 @@ class LatentDBN(DBNEstimator):
         n, q = summary.n_effective, summary.moments.q
         if n < d * (p + 1) + 2:
             raise DataError(
-                f"n_lags={p} and {d} variables need at least {d * (p + 1) + 2} rows, but those there are count as {n:,.0f}; use "
-                "fewer lags or variables."
+                f"n_lags={p} and {d} variables need at least {d * (p + 1) + 2} rows, but they count as {n:,.0f}; "
+                "use fewer lags or variables."
             )
         if n < 2 * q:
             self.warnings_.append(

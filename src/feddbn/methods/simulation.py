@@ -278,7 +278,7 @@ def _with_hidden(settings: SimulationSettings, hidden: HiddenVariables) -> Simul
         settings,
         d=settings.d + hidden.n_latent,
         variables=hidden.names(settings.variable_names),
-        noise_scale=tuple([*scales.tolist(), *[float(scales.mean())] * hidden.n_latent]),
+        noise_scale=(*scales.tolist(), *[float(scales.mean())] * hidden.n_latent),
     )
 
 

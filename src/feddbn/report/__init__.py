@@ -21,6 +21,7 @@ from feddbn.report.graph_plots import (
     process_graph,
     time_series_edges,
 )
+from feddbn.report.mark_plots import plot_marks
 from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
 from feddbn.report.page import render_report, write_report
 from feddbn.report.site_plots import plot_site_differences, site_differences
@@ -32,6 +33,7 @@ __all__ = [
     "plot_convergence",
     "plot_curves",
     "plot_forecast",
+    "plot_marks",
     "plot_path",
     "plot_process_graph",
     "plot_responses",

@@ -58,7 +58,8 @@ def simulate_arrays(
 ) -> SimulatedArrays:
     """Draw the systems, then every recording from a stream of its own; a mess and curves have their own streams, too.
 
-    Hidden variables are among those of the settings, and in the recordings. The streams are derived from draws of `rng`, so a second call with the same generator gives new data.
+    Hidden variables are among those of the settings, and in the recordings. The streams are derived from draws of `rng`,
+    so a second call with the same generator gives new data.
     """
     seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(4)
     structure_seed, series_seed, mess_seed, shape_seed = seeds
