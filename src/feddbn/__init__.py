@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from feddbn.methods.dynotears import Dynotears as Dynotears
     from feddbn.methods.fdbnl import FDBNL as FDBNL
     from feddbn.methods.latent import LatentDBN as LatentDBN
+    from feddbn.methods.mark_confidence import mark_confidence as mark_confidence
     from feddbn.methods.oneshot import OneShotDBN as OneShotDBN
     from feddbn.methods.pfdbnl import PFDBNL as PFDBNL
     from feddbn.methods.scoring import Scores as Scores
@@ -47,6 +48,7 @@ _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "SimulatedFederation": "feddbn.methods.simulation",
     "SiteScores": "feddbn.methods.scoring",
     "edge_confidence": "feddbn.methods.confidence",
+    "mark_confidence": "feddbn.methods.mark_confidence",
     "score": "feddbn.methods.scoring",
     "score_sites": "feddbn.methods.scoring",
     "select": "feddbn.methods.selection",

@@ -218,14 +218,12 @@ def _told(
     """Ask for moments, or for pairs where cells are empty, and choose the nuisances of recordings."""
     pairs, periods = wishes.tried(survey)
     if len(pairs) == 1 and wishes.is_given:
-        degree, n_cycles = pairs[0]
-        treatment = replace(treatment, center="recording", degree=degree, periods=periods[:n_cycles])
+        treatment = replace(treatment, center="recording", degree=pairs[0][0], periods=periods[: pairs[0][1]])
         pairs = []
     asked: dict[str, Any] = {
         "n_lags": n_lags,
         "variables": variables,
-        # `treated` leaves a program as it is where nothing but a mean is taken off.
-        "center": treatment.center,
+        "center": treatment.center,  # `treated` leaves a program as it is where nothing but a mean is taken off
         "try_degrees": tuple(degree for degree, _ in pairs),
         "try_cycles": tuple(n for _, n in pairs),
         "try_periods": periods,
