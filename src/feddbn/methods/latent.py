@@ -183,7 +183,7 @@ class LatentDBN(DBNEstimator):
         if hidden or is_open:
             self.warnings_.append(
                 f"of {len(marks)} edges {hidden} are due to hidden causes ('<->') and {is_open} may be ('o->', 'o-o'); the "
-                "network has only those that are causes ('-->'): see edges_."
+                "network has only those that are causes ('-->'): see edges_, or ancestral_graph in a stored result."
             )
         if n_cycled:
             self.warnings_.append(
