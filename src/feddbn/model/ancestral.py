@@ -21,7 +21,7 @@ MEANINGS: Mapping[str, str] = {
     "o->": "a cause of it, a hidden cause of both, or both",
     "o-o": "one causes the other, or a hidden cause of both",
     "---": "each causes the other, which cannot be within a moment: the data contradict themselves",
-    "o--": "a cause of the other end, which the data leave open",
+    "--o": "a cause of it; whether it is caused by it as well is not known",
 }
 """What the mark of an edge says of its source and its target."""
 _BACK = str.maketrans("<>", "><")
@@ -62,6 +62,11 @@ class AncestralGraph:
         if wrong:
             raise ParameterError(
                 f"marks contains {wrong[0]!r}; an edge is one of {', '.join(sorted(WORDS))}, and '' is none."
+            )
+        backward = [str(mark) for mark in np.unique(marks[:, :, 1:]) if mark and mark[2] != ">"]
+        if backward:
+            raise ParameterError(
+                f"marks contains {backward[0]!r} across moments; nothing causes its past, so such an edge ends in '>'."
             )
         now = marks[:, :, 0]
         if any(now[j, i] != _turned(str(now[i, j])) for i in range(d) for j in range(d)):
@@ -122,12 +127,16 @@ class AncestralGraph:
             raise ParameterError(f"this ancestral graph is damaged: {error!r}.") from None
         return cls(marks, tuple(names), values, p_values)
 
-    def __str__(self) -> str:
+    def sentences(self) -> list[str]:
+        """Every edge, and what its mark says of its source and its target."""
         table = self.edges()
-        rows = [
-            f"{source}{f'(t-{lag})' if lag else ''} {mark} {target}"
+        return [
+            f"{source}{f'(t-{lag})' if lag else ''} {mark} {target}: {MEANINGS[mark]}."
             for source, target, lag, mark in zip(*(table[name] for name in table.columns[:4]), strict=True)
         ]
+
+    def __str__(self) -> str:
+        rows = [sentence.split(":")[0] for sentence in self.sentences()]
         return "\n".join([f"AncestralGraph of {len(self.variables)} variables, {len(rows)} edges", *rows])
 
 

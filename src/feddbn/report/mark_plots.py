@@ -67,8 +67,18 @@ def _draw(axes: Axes, mark: str, start: tuple[int, int], stop: tuple[int, int]) 
     axes.add_patch(PathPatch(Path(points), fill=False, ec=colour, lw=1.8, zorder=2))
     for sign, end, inner in ((mark[0], points[0], points[2]), (mark[2], points[-1], points[-3])):
         if sign in "<>":
-            style = {"arrowstyle": "-|>", "mutation_scale": 15, "shrinkA": 0, "shrinkB": 0}
-            axes.add_patch(FancyArrowPatch(tuple(inner), tuple(end), color=colour, lw=1.2, zorder=4, **style))
+            head = FancyArrowPatch(
+                (inner[0], inner[1]),
+                (end[0], end[1]),
+                arrowstyle="-|>",
+                mutation_scale=15,
+                shrinkA=0,
+                shrinkB=0,
+                color=colour,
+                lw=1.2,
+                zorder=4,
+            )
+            axes.add_patch(head)
         elif sign == "o":
             axes.plot(*end, "o", ms=6, mfc="white", mec=colour, mew=1.6, zorder=4)
 

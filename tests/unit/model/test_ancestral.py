@@ -31,7 +31,8 @@ def test_every_edge_is_listed_once_with_its_arrowhead_last(graph):
         ("c", "b", 0, "o->"),
     ]
     assert set(graph.edges()["value"]) == {0.25}
-    assert "c(t-1) <-> a" in str(graph)
+    assert "c(t-1) <-> a" in str(graph).splitlines()
+    assert "c(t-1) <-> a: neither causes the other: a hidden cause of both." in graph.sentences()
 
 
 def test_causes_and_what_may_be_one(graph):
@@ -51,6 +52,7 @@ def test_what_is_no_graph_is_refused(graph):
     for marks, sentence in (
         (graph.marks[:, :2], r"shape \(3, 3, n_lags \+ 1\)"),
         (np.full((3, 3, 1), "=>"), "marks contains '=>'; an edge is one of"),
+        (np.where(graph.marks == "<->", "<--", graph.marks), "nothing causes its past"),
         (np.where(graph.marks == "<--", "", graph.marks), "must say the same from both ends"),
     ):
         with pytest.raises(ParameterError, match=sentence):
