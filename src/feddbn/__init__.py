@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from feddbn.methods.confidence import edge_confidence as edge_confidence
     from feddbn.methods.dynotears import Dynotears as Dynotears
     from feddbn.methods.fdbnl import FDBNL as FDBNL
+    from feddbn.methods.latent import LatentDBN as LatentDBN
+    from feddbn.methods.mark_confidence import mark_confidence as mark_confidence
     from feddbn.methods.mixed import MixedDBN as MixedDBN
     from feddbn.methods.oneshot import OneShotDBN as OneShotDBN
     from feddbn.methods.pfdbnl import PFDBNL as PFDBNL
@@ -36,16 +38,19 @@ if TYPE_CHECKING:
     from feddbn.methods.simulation import simulate as simulate
     from feddbn.methods.summary import MomentSummary as MomentSummary
     from feddbn.methods.summary import summary as summary
+    from feddbn.model.ancestral import AncestralGraph as AncestralGraph
     from feddbn.model.dbn import DBN as DBN
     from feddbn.model.summary import Summary as Summary
 
 _WHERE = {method.cls: method.module for method in METHODS.values()} | {
+    "AncestralGraph": "feddbn.model.ancestral",
     "DBN": "feddbn.model.dbn",
     "Scores": "feddbn.methods.scoring",
     "Selection": "feddbn.methods.selection",
     "SimulatedFederation": "feddbn.methods.simulation",
     "SiteScores": "feddbn.methods.scoring",
     "edge_confidence": "feddbn.methods.confidence",
+    "mark_confidence": "feddbn.methods.mark_confidence",
     "score": "feddbn.methods.scoring",
     "score_by_kind": "feddbn.methods.scoring",
     "score_sites": "feddbn.methods.scoring",

@@ -51,6 +51,8 @@ class Method:
         Parameters that `feddbn select` chooses by held-out loss if nothing else is asked for; empty if it cannot.
     resamples
         Whether it learns from summed moments alone (``fit_moments``), so that edges can be counted over resamples.
+    lag_reach
+        How many times its ``n_lags`` the rows it asks for reach back.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Method:
     plain_messages: tuple[str, str] | None = None
     selects: tuple[str, ...] = ()
     resamples: bool = False
+    lag_reach: int = 1
 
     @property
     def is_installed(self) -> bool:

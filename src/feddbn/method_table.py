@@ -181,6 +181,28 @@ _ROWS = (
         selects=("mu",),
     ),
     Method(
+        name="latent",
+        cls="LatentDBN",
+        module="feddbn.methods.latent",
+        label="LatentDBN",
+        summary="what can be known about causes when some are hidden",
+        assumes="linear effects; one network for all sites, in which causes may be hidden; what seems independent is "
+        "(faithfulness)",
+        reveals="its part of a first look and of one sum of second moments, over twice as many lags as edges have",
+        rounds="3",
+        gives="`graph_`, `edges_`: edges with marks, a cause (`-->`), a hidden cause of both (`<->`), or not known (`o->`, "
+        "`o-o`); as a network those that are causes",
+        citation="Gerhardus and Runge 2020: High-recall causal discovery for autocorrelated time series with latent "
+        "confounders; the search is this package's own",
+        aliases=("latentdbn",),
+        tasks=(*_LOOK, "moments"),
+        further_tasks=_COMPARE,
+        in_studies=True,
+        takes_noise=True,
+        plain_messages=_MOMENTS,
+        lag_reach=2,
+    ),
+    Method(
         name="summary",
         cls="MomentSummary",
         module="feddbn.methods.summary",

@@ -111,9 +111,18 @@ def test_the_default_policy_allows_the_methods_of_studies_and_their_tasks():
         "mixed",
         "fdbnl",
         "pfdbnl",
+        "latent",
         "summary",
     ]
-    assert policy.methods == ("OneShotDBN", "ChangingDBN", "MixedDBN", "FDBNL", "PFDBNL", "MomentSummary")
+    assert policy.methods == (
+        "OneShotDBN",
+        "ChangingDBN",
+        "MixedDBN",
+        "FDBNL",
+        "PFDBNL",
+        "LatentDBN",
+        "MomentSummary",
+    )
     assert set(policy.tasks) == {task for method in STUDY_METHODS for task in method.tasks}
     for method in STUDY_METHODS:
         policy.check_study(method.name, 3, True, None)

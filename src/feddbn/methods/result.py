@@ -358,6 +358,9 @@ def _facts(estimator: Any, raw: DBN | None) -> dict[str, Any]:
     summary = getattr(estimator, "summary_", None)
     if summary is not None:
         facts["summary"] = plain(summary.to_dict())
+    graph = getattr(estimator, "ancestral_graph_", None)
+    if graph is not None:
+        facts["ancestral_graph"] = plain(graph.to_dict())
     residuals = getattr(estimator, "residuals_", None)
     if residuals is not None:
         facts["residuals"] = plain(asdict(residuals))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from feddbn.core.ancestral.truth import true_marks
 from feddbn.errors import ParameterError
 from feddbn.methods.simulated_kinds import draw_with_kinds
 from feddbn.methods.true_network import TrueNetwork
-from feddbn.sim import AskedKinds, MessNames, SimulatedArrays, SimulationSettings, System, simulate_arrays
+from feddbn.model.ancestral import AncestralGraph
+from feddbn.model.dbn import DBN
+from feddbn.sim import AskedKinds, MessNames, SimulationSettings, simulate_arrays
+from feddbn.sim.hidden import HiddenVariables
 
 __all__ = ["SimulatedFederation", "generator_of", "simulate"]
 
@@ -35,6 +39,8 @@ class SimulatedFederation:
         then ``A_l`` and products were multiplied by ``c**l``, and weights may lie below the range that was asked for.
     parameters
         The arguments of `simulate`, `random_state` included; `mess` as name -> strength.
+    whole
+        Site name -> its network with the variables that are hidden (``hidden0``, ...); None if that is not known.
     """
 
     sites: dict[str, list[pd.DataFrame]]
@@ -42,6 +48,7 @@ class SimulatedFederation:
     clusters: dict[str, int] | None
     lag_damping: dict[str, float]
     parameters: dict[str, Any] = field(repr=False)
+    whole: dict[str, DBN] | None = field(default=None, repr=False)
 
     @property
     def is_homogeneous(self) -> bool:
@@ -57,6 +64,26 @@ class SimulatedFederation:
                 "use .truths, one network per site."
             )
         return next(iter(self.truths.values()))
+
+    def ancestral_truth(self, site: str | None = None, n_lags: int | None = None) -> AncestralGraph:
+        """What can be said of causes from seen variables alone, if all independences are known: see `true_marks`.
+
+        Parameters
+        ----------
+        site
+            Whose network; None for the one network of all.
+        n_lags
+            Lags of the window; by default those of the network.
+        """
+        if self.whole is None:
+            raise ParameterError("the whole network behind these data is not known; use feddbn.simulate.")
+        if site is not None and site not in self.whole:
+            raise ParameterError(f"site={site!r} is not known; the sites are {', '.join(self.whole)}.")
+        seen = self.truth if site is None else self.truths[site]
+        network = next(iter(self.whole.values())) if site is None else self.whole[site]
+        window = network.n_lags if n_lags is None else n_lags
+        marks = true_marks(network.W, network.A, range(seen.d), window)
+        return AncestralGraph(marks, seen.variables)
 
 
 def simulate(
@@ -84,6 +111,9 @@ def simulate(
     effects: str = "linear",
     interactions: float = 0,
     kinds: AskedKinds = None,
+    n_latent: int = 0,
+    latent_strength: float = 1.0,
+    latent_lagged: bool = True,
 ) -> SimulatedFederation:
     """A federation of sites whose series follow known dynamic Bayesian networks.
 
@@ -155,6 +185,11 @@ def simulate(
         "categorical:3"]``. Every variable then is drawn from its distribution given its causes, a weight acts in standard
         units of both ends (`feddbn.methods.simulated_kinds`), counts are Poisson, and recordings hold positions of
         levels, 0, 1, 2, ... The truth has them as `conditionals`, W and A what these say.
+    n_latent, latent_strength, latent_lagged
+        Variables that drive the others and that no site sees, beside the d that sites see; by how much their effects are
+        multiplied; whether they have a past, or are noise that acts on several variables at once. Truths then hold the edges
+        between seen variables; what data can tell of them is `SimulatedFederation.ancestral_truth`. Effects are linear
+        then, and there is no mess.
 
     Returns
     -------
@@ -194,6 +229,12 @@ def simulate(
     >>> [kind.name for kind in mixed.truth.kinds]
     ['continuous', 'binary', 'count']
     """
+    hidden = HiddenVariables(n_latent, latent_strength, latent_lagged)
+    if n_latent and (mess or kinds or effects != "linear" or interactions):
+        raise ParameterError(
+            f"n_latent={n_latent!r} hides variables of linear systems; use effects='linear', interactions=0, mess=None and "
+            "kinds=None."
+        )
     settings = SimulationSettings(
         d=d,
         n_lags=n_lags,
@@ -221,20 +262,28 @@ def simulate(
     )
     if settings.kinds_of_all:
         return _with_kinds(settings, random_state)
-    arrays = simulate_arrays(settings, generator_of(random_state))
-    names = list(arrays.variables)
+    drawn = settings if not n_latent else _with_hidden(settings, hidden)
+    arrays = simulate_arrays(drawn, generator_of(random_state), hidden if n_latent else None)
+    n_seen = len(arrays.variables) - n_latent
+    names = list(arrays.variables[:n_seen])
     truths: dict[int, TrueNetwork] = {}
+    whole: dict[int, DBN] = {}
     for system in arrays.systems.values():
-        truths.setdefault(id(system), _truth(system, arrays))
+        seen = hidden.seen(system) if n_latent else system
+        truths.setdefault(
+            id(system), TrueNetwork(seen, seen.W, seen.A, names, arrays.noise_variances[:n_seen])
+        )
+        whole.setdefault(id(system), DBN(system.W, system.A, arrays.variables))
     return SimulatedFederation(
         sites={
-            site: [pd.DataFrame(rows, columns=names) for rows in recordings]
+            site: [pd.DataFrame(rows[:, :n_seen], columns=names) for rows in recordings]
             for site, recordings in arrays.recordings.items()
         },
         truths={site: truths[id(system)] for site, system in arrays.systems.items()},
         clusters=arrays.clusters,
         lag_damping={site: system.lag_damping for site, system in arrays.systems.items()},
-        parameters={**asdict(settings), "random_state": random_state},
+        parameters={**asdict(settings), **_said(hidden), "random_state": random_state},
+        whole={site: whole[id(system)] for site, system in arrays.systems.items()},
     )
 
 
@@ -256,8 +305,20 @@ def _with_kinds(
     )
 
 
-def _truth(system: System, arrays: SimulatedArrays) -> TrueNetwork:
-    return TrueNetwork(system, system.W, system.A, arrays.variables, arrays.noise_variances)
+def _with_hidden(settings: SimulationSettings, hidden: HiddenVariables) -> SimulationSettings:
+    """The same for a system that has hidden variables, too; their noise is of the mean size of the others'."""
+    scales = settings.noise_scales
+    return replace(
+        settings,
+        d=settings.d + hidden.n_latent,
+        variables=hidden.names(settings.variable_names),
+        noise_scale=(*scales.tolist(), *[float(scales.mean())] * hidden.n_latent),
+    )
+
+
+def _said(hidden: HiddenVariables) -> dict[str, Any]:
+    given = {"n_latent": hidden.n_latent, "latent_strength": hidden.strength, "latent_lagged": hidden.lagged}
+    return given if hidden.n_latent else {}
 
 
 def generator_of(random_state: int | np.random.Generator | None) -> np.random.Generator:

@@ -21,7 +21,7 @@ from feddbn.methods.treated import TREATMENT_RULES, wishes_of
 from feddbn.model.dbn import DBN
 from feddbn.model.summary import Summary
 
-__all__ = ["MomentSummary", "summary"]
+__all__ = ["MomentSummary", "asked_summary", "summary"]
 
 _NOISY = "Every site added noise: the sum is differentially private, as its federation's plan says."
 
@@ -95,22 +95,8 @@ class MomentSummary(DBNEstimator):
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
         names, n_lags, d = self._variables, int(self.n_lags), len(self._variables)
-        wishes = wishes_of(self, federation)
-        (asked, n_sums), _ = self._run(
-            counted(asked_moments_program(names, n_lags, wishes)), federation, observer
-        )
-        moments, tasks = asked.moments, federation.answered_tasks
-        self._say_moments(asked)
-        stayed_out = asked.n_disagreeing if asked.treatment.abstain else 0
-        self.summary_ = Summary(
-            moments,
-            names,
-            n_lags,
-            self.treatment_,
-            float(max(asked.rank - 1.0, 0.0)),
-            len(federation.sites) - stayed_out,
-            _NOISY if tasks is not None and "survey" not in tasks else "",
-        )
+        self.summary_, n_sums = asked_summary(self, n_lags, federation, observer)
+        moments = self.summary_.moments
         S = moments.scatter
         weights: FloatArray = np.asarray(
             np.linalg.lstsq(S[d:, d:], S[d:, :d], rcond=None)[0], dtype=np.float64
@@ -125,6 +111,33 @@ class MomentSummary(DBNEstimator):
             "`summary_` is for the algorithms of feddbn.interop."
         )
         self.status_, self.n_rounds_, self.n_samples_ = Status.EXACT, n_sums, int(moments.n)
+
+
+def asked_summary(
+    estimator: DBNEstimator, n_lags: int, federation: Federation, observer: Observer | None
+) -> tuple[Summary, int]:
+    """Ask for what an estimator with arguments of `feddbn.methods.treated` wants summed; also the number of sums.
+
+    The estimator then says what was done to the rows (`center_`, `treatment_`, `warnings_`).
+    """
+    names = estimator._variables
+    wishes = wishes_of(estimator, federation)
+    (asked, n_sums), _ = estimator._run(
+        counted(asked_moments_program(names, n_lags, wishes)), federation, observer
+    )
+    estimator._say_moments(asked)
+    tasks = federation.answered_tasks
+    stayed_out = asked.n_disagreeing if asked.treatment.abstain else 0
+    found = Summary(
+        asked.moments,
+        names,
+        n_lags,
+        estimator.treatment_,
+        float(max(asked.rank - 1.0, 0.0)),
+        len(federation.sites) - stayed_out,
+        _NOISY if tasks is not None and "survey" not in tasks else "",
+    )
+    return found, n_sums
 
 
 def summary(data: Any, n_lags: int = 1, *, observer: Observer | None = None, **options: Any) -> Summary:

@@ -22,6 +22,7 @@ from feddbn.report.graph_plots import (
     time_series_edges,
 )
 from feddbn.report.kind_plots import effect_panels, plot_effects, plot_outlook
+from feddbn.report.mark_plots import plot_marks
 from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
 from feddbn.report.page import render_report, write_report
 from feddbn.report.site_plots import plot_site_differences, site_differences
@@ -36,6 +37,7 @@ __all__ = [
     "plot_drift",
     "plot_effects",
     "plot_forecast",
+    "plot_marks",
     "plot_outlook",
     "plot_path",
     "plot_process_graph",

@@ -8,6 +8,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.sim.bending import bend_systems, in_units_of_causes
+from feddbn.sim.hidden import HiddenVariables
 from feddbn.sim.mess.apply import MessyWorld
 from feddbn.sim.mess.noise import Shocks
 from feddbn.sim.series import advance, draw_shocks
@@ -52,16 +53,22 @@ class SimulatedArrays:
         return all(system is systems[0] for system in systems)
 
 
-def simulate_arrays(settings: SimulationSettings, rng: np.random.Generator) -> SimulatedArrays:
+def simulate_arrays(
+    settings: SimulationSettings, rng: np.random.Generator, hidden: HiddenVariables | None = None
+) -> SimulatedArrays:
     """Draw the systems, then every recording from a stream of its own; a mess and curves have their own streams, too.
 
-    The streams are derived from draws of `rng`, so a second call with the same generator gives new data.
+    Hidden variables are among those of the settings, and in the recordings. The streams are derived from draws of `rng`,
+    so a second call with the same generator gives new data.
     """
     seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(4)
     structure_seed, series_seed, mess_seed, shape_seed = seeds
     world = MessyWorld(settings.mess_strengths, mess_seed, settings.variable_names)
     names = [f"site-{k}" for k in range(settings.n_sites)]
     systems, system_of_site = draw_systems(settings, np.random.default_rng(structure_seed))
+    if hidden is not None:
+        acting = {id(system): hidden.act(system) for system in systems}
+        systems = [acting[id(system)] for system in systems]
     shape_rng, scales = np.random.default_rng(shape_seed), world.scales(settings.noise_scales)
     systems = bend_systems(world.systems(systems), settings, not _are_independent(settings), shape_rng)
     systems = in_units_of_causes(systems, settings.noise, scales, shape_rng)

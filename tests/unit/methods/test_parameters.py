@@ -82,6 +82,8 @@ WRONG = {
     "edge_rate": ["a", 0, 1, 2.0, True, [0.5]],
     "n_hub_steps": WHOLE,
     "ridge": NUMBERS,
+    "n_passes": [*WHOLE, 0],
+    "max_conditions": ["two", "1", 1.5, -1, True, [1], np.nan],
 }
 TRUTH = feddbn.DBN(np.zeros((3, 3)), np.zeros((1, 3, 3)))
 CASES = [(cls, name) for cls in ESTIMATORS for name in cls.rules]

@@ -176,7 +176,7 @@ def _lags(study: Study, max_lags: int) -> range:
     """Numbers of lags that questions may have; where residuals are checked, one more than the study has."""
     given = _values(study, "n_lags", None)
     is_fixed = all(isinstance(n, int) and not isinstance(n, bool) for n in given)
-    first, last = (min(given), max(given)) if is_fixed else (0, max_lags)
+    first, last = (min(given), max(given) * study.lag_reach) if is_fixed else (0, max_lags)
     tasks = tasks_of(study)
     # Networks without lags are looked at with one, others also with one lag more.
     looks_further = "residual-checks" in tasks or (last == 0 and "block-checks" in tasks)

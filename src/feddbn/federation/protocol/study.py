@@ -18,6 +18,7 @@ from feddbn.core.kinds import Kind, read_kinds
 from feddbn.errors import ParameterError
 from feddbn.federation.protocol.goals import CHOSEN_BY_ROWS, GOALS, Compare, Confidence, Goal, Select
 from feddbn.federation.protocol.terms import Attendance, Privacy, Strict
+from feddbn.method_table import find_method
 from feddbn.privacy.secagg import usual_threshold
 
 __all__ = [
@@ -132,9 +133,15 @@ class Study(Strict):
 
     @property
     def n_lags(self) -> int | None:
-        """Number of lags, if the parameters fix one."""
+        """Number of lags of its rows, if the parameters fix one; for some methods more than edges have."""
         value = self.parameters.get("n_lags")
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return value * self.lag_reach if isinstance(value, int) and not isinstance(value, bool) else None
+
+    @property
+    def lag_reach(self) -> int:
+        """How many times as far as its edges its rows reach back: what the one of its methods needs that needs most."""
+        known = [find_method(name) for name in self.methods]
+        return max((method.lag_reach for method in known if method is not None), default=1)
 
     @property
     def has_curves(self) -> bool:

@@ -1,0 +1,168 @@
+"""A graph over a window of moments whose edges have a mark at each end; what is said of one moment is said of all.
+
+A node is ``lag * d + variable``: the variables now, then at lag 1, and so on. At an end, a tail says "is a cause of the
+other (perhaps through others)", an arrowhead "is no cause of the other", a circle "not known".
+
+Edges reach p moments back. The window reaches 2p back: whether something before an edge's cause acts through it tells
+what the cause is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddbn.core.arrays import FloatArray
+
+__all__ = ["ARROW", "CIRCLE", "NONE", "TAIL", "WORDS", "Marks", "Separations", "WindowGraph"]
+
+NONE, CIRCLE, ARROW, TAIL = 0, 1, 2, 3
+Marks = NDArray[np.str_]
+"""(d, d, p+1) strings: ``marks[i, j, l]`` is the edge from variable i, l moments ago, to j now; "" for none."""
+_NEAR = {CIRCLE: "o", ARROW: "<", TAIL: "-"}
+_FAR = {CIRCLE: "o", ARROW: ">", TAIL: "-"}
+WORDS = frozenset(near + "-" + far for near in _NEAR.values() for far in _FAR.values())
+"""All that an edge can look like."""
+
+
+class WindowGraph:
+    """Marks of all pairs of nodes.
+
+    Attributes
+    ----------
+    d, n_lags
+        Number of variables, and of lags p that an edge may have.
+    n_inside
+        Number of nodes from now to p moments back.
+    ends
+        (N, N) with ``N = d (2p + 1)``: ``ends[a, b]`` is the mark at b of the edge between a and b, 0 if there is none.
+    """
+
+    def __init__(self, d: int, n_lags: int) -> None:
+        self.d, self.n_lags, self.n_inside = d, n_lags, d * (n_lags + 1)
+        self.ends = np.zeros((d * (2 * n_lags + 1),) * 2, dtype=np.int8)
+
+    @classmethod
+    def complete(cls, d: int, n_lags: int, inputs: Sequence[int] = ()) -> WindowGraph:
+        """All edges, of which nothing is known but that nothing causes its past; `inputs` only act on others."""
+        graph = cls(d, n_lags)
+        back = np.subtract.outer(*[np.arange(len(graph.ends)) // d] * 2)
+        graph.ends[:] = np.where(np.abs(back) > n_lags, NONE, np.where(back > 0, ARROW, CIRCLE))
+        np.fill_diagonal(graph.ends, NONE)
+        is_input = np.isin(np.arange(len(graph.ends)) % d, list(inputs))
+        graph.ends[np.ix_(is_input, is_input)] = NONE
+        acts = is_input[:, None] & ~is_input[None, :] & (graph.ends != NONE)
+        graph.ends[acts | acts.T] = NONE
+        acts &= back >= 0
+        graph.ends[acts], graph.ends.T[acts] = ARROW, TAIL
+        return graph
+
+    def shifts(self, a: int, b: int) -> Iterator[tuple[int, int]]:
+        """The same pair at every moment of the window."""
+        first = min(a // self.d, b // self.d) * self.d
+        a, b, limit = a - first, b - first, len(self.ends)
+        while a < limit and b < limit:
+            yield a, b
+            a, b = a + self.d, b + self.d
+
+    def now(self, a: int, b: int) -> tuple[int, int, int]:
+        """The pair moved so that the later of its nodes is now, and by how many nodes it was moved."""
+        first = min(a // self.d, b // self.d) * self.d
+        return a - first, b - first, first
+
+    def remove(self, a: int, b: int) -> None:
+        """Take the edge away, at all moments."""
+        for x, y in self.shifts(a, b):
+            self.ends[x, y] = self.ends[y, x] = NONE
+
+    def mark(self, a: int, b: int, end: int) -> bool:
+        """Put a mark at b of the edge between a and b, at all moments, if there is a circle; say whether there was."""
+        if self.ends[a, b] != CIRCLE:
+            return False
+        for x, y in self.shifts(a, b):
+            self.ends[x, y] = end
+        return True
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Edges (x, y) with y now: x in the past, or now and of a smaller number than y."""
+        d = self.d
+        found = np.argwhere(self.ends[:, :d] != NONE)
+        return [(int(x), int(y)) for x, y in found if x >= d or x < y]
+
+    def parents(self, node: int) -> list[int]:
+        """Nodes with a tail here and an arrowhead at `node`."""
+        here = (self.ends[:, node] == ARROW) & (self.ends[node] == TAIL)
+        return [int(a) for a in np.flatnonzero(here)]
+
+    def neighbours(self, node: int) -> list[int]:
+        """Nodes that share an edge with `node`."""
+        return [int(a) for a in np.flatnonzero(self.ends[node])]
+
+    def words(self) -> Marks:
+        """The edges as strings, ``-->``, ``<->``, ``o->``, ..."""
+        d, p = self.d, self.n_lags
+        words = np.full((d, d, p + 1), "", dtype="<U3")
+        for x, y in np.argwhere(self.ends[: self.n_inside, :d] != NONE):
+            words[x % d, y, x // d] = _NEAR[int(self.ends[y, x])] + "-" + _FAR[int(self.ends[x, y])]
+        return words
+
+    @classmethod
+    def of_words(cls, words: Marks) -> WindowGraph:
+        """Inverse of `words`."""
+        d, p = len(words), words.shape[2] - 1
+        graph = cls(d, p)
+        near, far = ({text: end for end, text in names.items()} for names in (_NEAR, _FAR))
+        for i, j, lag in np.argwhere(words != ""):
+            word = str(words[i, j, lag])
+            for x, y in graph.shifts(int(lag * d + i), int(j)):
+                graph.ends[y, x], graph.ends[x, y] = near[word[0]], far[word[2]]
+        return graph
+
+
+class Separations:
+    """Which nodes made a pair independent, by pair; and how strong and how sure each edge is.
+
+    Attributes
+    ----------
+    values, p_values
+        (d, d, p+1): the weakest partial correlation of each pair over all that was tried, and its p-value.
+    """
+
+    def __init__(self, graph: WindowGraph) -> None:
+        self._graph = graph
+        self._sets: dict[tuple[int, int], list[frozenset[int]]] = {}
+        shape = (graph.d, graph.d, graph.n_lags + 1)
+        self.values: FloatArray = np.full(shape, np.inf)
+        self.p_values: FloatArray = np.zeros(shape)
+
+    def keep(self, x: int, y: int, sets: Sequence[frozenset[int]]) -> None:
+        """Remember that x and y (one of them now) are independent given each of some sets, the best one first."""
+        self._sets[min(x, y), max(x, y)] = list(sets)
+
+    def between(self, a: int, b: int) -> tuple[frozenset[int], int] | None:
+        """What separates two nodes best, and by how many nodes the pair has to be moved to be now."""
+        x, y, moved = self._graph.now(a, b)
+        sets = self._sets.get((min(x, y), max(x, y)))
+        return None if sets is None else (sets[0], moved)
+
+    def share(self, a: int, b: int, node: int) -> float:
+        """In how many of the sets that separate a from b `node` is; 0 if nothing separates them."""
+        x, y, moved = self._graph.now(a, b)
+        sets = self._sets.get((min(x, y), max(x, y)), [])
+        return sum(node - moved in given for given in sets) / max(1, len(sets))
+
+    def holds(self, a: int, b: int, node: int) -> bool:
+        """Whether `node` is in most of the sets that separate a from b."""
+        return self.share(a, b, node) > 0.5
+
+    def note(self, x: int, y: int, value: float, p_value: float) -> None:
+        """Keep the weakest dependence of x and y (now) that was seen."""
+        d = self._graph.d
+        if x >= self._graph.n_inside:
+            return
+        places = [(x % d, y, x // d)] + ([(y, x, 0)] if x < d else [])
+        for place in places:
+            if abs(value) < abs(self.values[place]):
+                self.values[place], self.p_values[place] = value, p_value

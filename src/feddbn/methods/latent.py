@@ -1,0 +1,211 @@
+"""LatentDBN: what one sum of second moments tells about causes when some causes are not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+from scipy.sparse.csgraph import connected_components
+
+from feddbn.core.ancestral.independence import PartialCorrelations
+from feddbn.core.ancestral.marks import Marks
+from feddbn.core.ancestral.search import SearchOptions, search
+from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.graphs.constraints import Edge
+from feddbn.core.graphs.status import Status
+from feddbn.core.statistics.moments import Moments
+from feddbn.core.statistics.scaling import correlations, safe_roots
+from feddbn.core.threads import one_thread
+from feddbn.data import SiteData
+from feddbn.errors import DataError, ParameterError
+from feddbn.federation.protocol.task import Federation, Observer
+from feddbn.methods.base import DBNEstimator
+from feddbn.methods.parameters import Rule, a_federation, nothing, number, whole, word
+from feddbn.methods.summary import asked_summary
+from feddbn.methods.treated import TREATMENT_RULES
+from feddbn.model.ancestral import AncestralGraph
+from feddbn.model.dbn import DBN
+from feddbn.model.summary import Summary
+
+__all__ = ["LatentDBN"]
+
+
+class LatentDBN(DBNEstimator):
+    """An ancestral graph over lags: which edges are causes, which are due to hidden common causes, and which may be either.
+
+    For stationary series with linear effects, from one sum. Pairs that are independent given others have no edge; time
+    order and which others make them independent tell the marks (docs/causal.md). The search is of the kind of LPCMCI
+    (Gerhardus and Runge 2020), with the rules of Zhang (2008).
+
+    Parameters
+    ----------
+    n_lags
+        Largest lag p of an edge. Rows of twice as many lags are summed.
+    alpha
+        Pairs whose partial correlation has a larger p-value are independent.
+    n_passes
+        How often all edges are looked at; each pass knows the causes that the one before found.
+    max_conditions
+        Most variables to condition on beyond known causes; None for no limit.
+    center, detrend, period, gains, spikes, missing, on_disagreement, exogenous
+        What is done to the rows first (docs/preparing-data.md). Edges of a variable in `exogenous` are taken as its effects.
+    federation
+        Where the sums are carried out; by default in this process.
+
+    Attributes
+    ----------
+    graph_
+        (d, d, p+1) strings: ``graph_[i, j, l]`` is the edge from i, l moments ago, to j now.
+    ancestral_graph_
+        The same with names, partial correlations and p-values, as an `AncestralGraph`.
+    edges_
+        Frame source, target, lag, mark, value, p.
+    dbn_, W_, A_
+        The edges ``-->`` with weights by least squares on each other. A weight is an effect only if no hidden cause adds
+        to it. W_raw_ and A_raw_ have edges ``o->``, too.
+    n_tests_
+        How many partial correlations were looked at.
+    center_, treatment_, site_notes_
+        As in `OneShotDBN`.
+    n_rounds_, n_samples_
+        Number of sums; rows over all sites, or what they are worth.
+    feature_names_in_, n_features_in_
+        Variables.
+    """
+
+    graph_: Marks
+    ancestral_graph_: AncestralGraph
+    edges_: pd.DataFrame
+    forbidden_edges: Sequence[Edge] | None = None
+    required_edges: Sequence[Edge] | None = None
+
+    rules: ClassVar[Mapping[str, Rule]] = {
+        "n_lags": whole(0),
+        "alpha": number(above=0, below=0.5),
+        "n_passes": whole(1),
+        "max_conditions": whole(0) | nothing(),
+        "center": word("auto", "none", "recording"),
+        **TREATMENT_RULES,
+        "on_disagreement": word("exclude", "warn", "ignore"),
+        "federation": a_federation(),
+    }
+
+    def __init__(
+        self,
+        n_lags: int = 1,
+        alpha: float = 0.01,
+        *,
+        n_passes: int = 3,
+        max_conditions: int | None = None,
+        center: str = "auto",
+        detrend: int | str = "auto",
+        period: float | Sequence[float] | str | None = "auto",
+        gains: str = "auto",
+        spikes: str = "auto",
+        missing: str = "fill",
+        on_disagreement: str = "exclude",
+        exogenous: Sequence[str] | None = None,
+        federation: Federation | None = None,
+    ) -> None:
+        self.n_lags = n_lags
+        self.alpha = alpha
+        self.n_passes = n_passes
+        self.max_conditions = max_conditions
+        self.center = center
+        self.detrend = detrend
+        self.period = period
+        self.gains = gains
+        self.spikes = spikes
+        self.missing = missing
+        self.on_disagreement = on_disagreement
+        self.exogenous = exogenous
+        self.federation = federation
+
+    def fit_summary(self, summary: Summary) -> LatentDBN:
+        """Learn from what a federation released (`feddbn.summary`); it needs twice `n_lags` lags. Returns self."""
+        self._begin()
+        if summary.n_lags < 2 * int(self.n_lags):
+            raise ParameterError(
+                f"summary has n_lags={summary.n_lags}, but edges of n_lags={self.n_lags} need twice as many; make it with "
+                f"feddbn.summary(..., n_lags={2 * int(self.n_lags)}), or use LatentDBN(n_lags={summary.n_lags // 2})."
+            )
+        self._set_variables(summary.variables)
+        self.treatment_ = None if summary.treatment is None else dict(summary.treatment)
+        with one_thread():
+            self._learn(summary.with_lags(2 * int(self.n_lags)))
+        self.n_rounds_ = 0
+        return self
+
+    @property
+    def _largest_lag(self) -> int:
+        return 2 * int(self.n_lags)
+
+    def _fit(
+        self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
+    ) -> None:
+        summary, n_sums = asked_summary(self, self._largest_lag, federation, observer)
+        self._learn(summary)
+        self.n_rounds_ = n_sums
+
+    def _learn(self, summary: Summary) -> None:
+        d, p, names = summary.d, int(self.n_lags), summary.variables
+        n, q = summary.n_effective, summary.moments.q
+        if n < d * (p + 1) + 2:
+            raise DataError(
+                f"n_lags={p} and {d} variables need at least {d * (p + 1) + 2} rows, but they count as {n:,.0f}; "
+                "use fewer lags or variables."
+            )
+        if n < 2 * q:
+            self.warnings_.append(
+                f"{n:,.0f} rows are few for {q} columns: weak edges will be missing, and marks may rest on chance."
+            )
+        test = PartialCorrelations(correlations(summary.moments.scatter)[0], n)
+        options = SearchOptions(float(self.alpha), int(self.n_passes), self.max_conditions)
+        found = search(test, d, p, options, self._inputs)
+        self.ancestral_graph_ = AncestralGraph(found.marks, names, found.values, found.p_values)
+        self.graph_, self.edges_ = self.ancestral_graph_.marks, self.ancestral_graph_.edges()
+        self.n_tests_ = found.n_tests
+        moments = summary.moments.select(np.arange(d * (p + 1)))
+        definite, possible = self.ancestral_graph_.definite(), self.ancestral_graph_.possible()
+        kept = _without_cycles(definite)
+        self._set_network(
+            _least_squares(kept, moments, names), _least_squares(_without_cycles(possible), moments, names)
+        )
+        self._say_marks(int((definite & ~kept).sum()))
+        self.standard_deviations_ = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
+        self.status_, self.n_samples_ = Status.EXACT, int(moments.n)
+
+    def _say_marks(self, n_cycled: int) -> None:
+        marks = self.edges_["mark"]
+        hidden, is_open = int((marks == "<->").sum()), int(marks.isin(["o->", "o-o"]).sum())
+        if hidden or is_open:
+            self.warnings_.append(
+                f"of {len(marks)} edges {hidden} are due to hidden causes ('<->') and {is_open} may be ('o->', 'o-o'); the "
+                "network has only those that are causes ('-->'): see edges_, or ancestral_graph in a stored result."
+            )
+        if n_cycled:
+            self.warnings_.append(
+                f"{n_cycled} edges within a moment are left out of the network, since marks make a cycle of them: the data "
+                "contradict each other there."
+            )
+
+
+def _without_cycles(is_edge: BoolArray) -> BoolArray:
+    """The same without edges within a moment that lie on a cycle."""
+    part = connected_components(is_edge[0], directed=True, connection="strong")[1]
+    kept = is_edge.copy()
+    kept[0] &= part[:, None] != part[None, :]
+    return kept
+
+
+def _least_squares(is_edge: BoolArray, moments: Moments, names: tuple[str, ...]) -> DBN:
+    """Each variable on its causes."""
+    d, S = is_edge.shape[1], moments.scatter
+    C: FloatArray = np.zeros((is_edge.shape[0] * d, d))
+    for j in range(d):
+        causes = np.flatnonzero(is_edge[:, :, j].ravel())
+        if len(causes):
+            C[causes, j] = np.linalg.lstsq(S[np.ix_(causes, causes)], S[causes, j], rcond=None)[0]
+    return DBN.from_moments(C[:d], C[d:].reshape(-1, d, d), moments, names)

@@ -1,0 +1,21 @@
+"""Means of recordings that are asked for by name are taken off, also where nothing else is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import feddbn
+from feddbn.methods.treated import AS_THEY_ARE
+
+
+@pytest.mark.parametrize("look", [{}, {"missing": "fill"}, {"spikes": "auto"}])
+def test_means_of_recordings_are_taken_off(look):
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 300, 2))
+    options = {**AS_THEY_ARE, **look, "center": "recording"}
+    near, far = (feddbn.summary({"a": x, "b": y + shift}, 1, **options) for shift in (0.0, [5.0, -5.0]))
+    np.testing.assert_allclose(near.covariance(), far.covariance(), atol=1e-9)
+    parts = [np.hstack([one[1:], one[:-1]]) for one in (x, y)]
+    within = sum((part - part.mean(axis=0)).T @ (part - part.mean(axis=0)) for part in parts)
+    np.testing.assert_allclose(far.moments.scatter, within, rtol=1e-9, atol=1e-8)

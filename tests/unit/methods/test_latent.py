@@ -1,0 +1,174 @@
+"""LatentDBN: hidden causes, any split of the rows, masks, noise, released summaries, and messages of a study."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import feddbn
+import feddbn.methods.studies
+from feddbn import LatentDBN
+from feddbn.data import read_sites
+from feddbn.errors import FederationError, ParameterError
+from feddbn.federation.protocol.endpoint import SiteEndpoint
+from feddbn.federation.protocol.site import Site
+from feddbn.federation.protocol.study import Study
+from feddbn.methods.result import Result
+from feddbn.methods.treated import AS_THEY_ARE
+from feddbn.privacy.policy import SitePolicy
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.open_site import study_checks
+from feddbn.runtime.deployed.protection import Protection
+from feddbn.runtime.deployed.settings import SiteSettings
+from feddbn.runtime.simulated.private import private_federation
+from feddbn.runtime.simulated.secure import secure_federation
+from support.faults import LocalExchange, MemoryJournal, MemoryStore
+
+
+def rows(n=3000, seed=5):
+    """a acts on b; a hidden h acts on b and c; e acts on c. All but h remember themselves."""
+    rng = np.random.default_rng(seed)
+    x, h = np.zeros((n, 4)), rng.standard_normal(n)
+    noise = rng.standard_normal((n, 4))
+    for t in range(1, n):
+        a, b, c, e = x[t - 1]
+        x[t] = [
+            0.6 * a + noise[t, 0],
+            0.5 * b + 0.5 * a + h[t] + noise[t, 1],
+            0.7 * c + 0.5 * e + h[t] + noise[t, 2],
+            0.6 * e + noise[t, 3],
+        ]
+    return x
+
+
+@pytest.fixture(scope="module")
+def x():
+    return rows()
+
+
+def split(x, *cuts):
+    return {f"s{k}": part for k, part in enumerate(np.split(x, cuts))}
+
+
+@pytest.fixture(scope="module")
+def fitted(x):
+    return LatentDBN(**AS_THEY_ARE).fit(split(x, 500, 1400))
+
+
+def test_a_hidden_cause_is_told_from_causes(fitted):
+    marks = fitted.graph_
+    assert marks[1, 2, 0] == marks[2, 1, 0] == "<->"
+    assert marks[0, 1, 1] == marks[3, 2, 1] == "-->"
+    assert all(marks[k, k, 1] == "-->" for k in range(4))
+    assert (marks != "").sum() == 8
+    assert not fitted.W_.any()
+    assert fitted.A_[0][0, 1] == pytest.approx(0.5, abs=0.06)
+    assert any("1 are due to hidden causes" in sentence for sentence in fitted.warnings_)
+    assert list(fitted.edges_.columns) == ["source", "target", "lag", "mark", "value", "p"]
+
+
+def test_without_the_hidden_cause_there_is_no_such_mark(x):
+    found = LatentDBN(**AS_THEY_ARE).fit({"s": np.delete(x, 2, axis=1)})
+    assert not (found.graph_ == "<->").any()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_split_of_the_rows_gives_the_pooled_graph(seed):
+    """Recordings keep their rows; who holds them does not matter."""
+    rng = np.random.default_rng(seed)
+    pieces = np.split(rows(800, seed), sorted(rng.choice(np.arange(20, 780), 5, replace=False)))
+    pooled = LatentDBN(2, **AS_THEY_ARE).fit({"all": pieces})
+    owner = rng.integers(0, 3, len(pieces))
+    sites = {f"s{k}": [p for p, o in zip(pieces, owner, strict=True) if o == k] for k in set(owner.tolist())}
+    found = LatentDBN(2, **AS_THEY_ARE).fit(sites)
+    assert (found.graph_ == pooled.graph_).all()
+    inside = np.isfinite(pooled.ancestral_graph_.values)
+    for mine, theirs in (
+        (found.ancestral_graph_.values[inside], pooled.ancestral_graph_.values[inside]),
+        (found.ancestral_graph_.p_values, pooled.ancestral_graph_.p_values),
+        (found.A_, pooled.A_),
+    ):
+        np.testing.assert_allclose(mine, theirs, atol=1e-10)
+
+
+def test_a_released_summary_and_masks_give_the_same(x, fitted):
+    sites = split(x, 500, 1400)
+    released = feddbn.summary(sites, 2, **AS_THEY_ARE)
+    again = LatentDBN().fit_summary(released)
+    assert (again.graph_ == fitted.graph_).all()
+    with pytest.raises(ParameterError, match=r"n_lags=2, but edges of n_lags=2 need twice as many.*n_lags=4"):
+        LatentDBN(2).fit_summary(released)
+    masked = secure_federation({name: Site(name, site) for name, site in read_sites(sites).items()})
+    found = LatentDBN(**AS_THEY_ARE, federation=masked).fit(None)
+    assert (found.graph_ == fitted.graph_).all()
+
+
+def test_noise_makes_rows_worth_less_and_edges_fewer(x):
+    sites = {name: Site(name, data) for name, data in read_sites(split(x, 1000, 2000)).items()}
+    federation = private_federation(sites, 8.0, unit="row", rng=np.random.default_rng(0))
+    found = LatentDBN(center="none", federation=federation).fit(None)
+    assert found.n_samples_ < 2990
+    assert found.graph_[0, 0, 1] in ("-->", "o->")
+    assert (found.graph_ != "").sum() <= 8
+
+
+def test_levels_of_sites_are_no_causes(x):
+    """What sites differ in is a hidden cause of all their rows; means of recordings taken off, it is gone."""
+    shifts = np.array([[0, 0, 0, 0], [3, 0, 3, -3], [-3, 2, 0, 3], [0, -2, -3, 0]]) * 3.0
+    sites = {
+        f"s{k}": part + shift for k, (part, shift) in enumerate(zip(np.split(x, 4), shifts, strict=True))
+    }
+    centred = {**AS_THEY_ARE, "center": "recording"}
+    wanted = LatentDBN(**centred).fit(split(x, 750, 1500, 2250)).graph_
+    assert (LatentDBN(**centred).fit(sites).graph_ == wanted).all()
+    found = LatentDBN(on_disagreement="ignore").fit(sites)
+    assert found.center_ == "recording", "found without being told"
+    assert (found.graph_ == wanted).all()
+    assert ((LatentDBN(**AS_THEY_ARE).fit(sites).graph_ != "") & (wanted == "")).any()
+
+
+def test_empty_cells_count_for_what_they_hold(x, fitted):
+    holes = x.copy()
+    holes[np.random.default_rng(0).random(x.shape) < 0.1] = np.nan
+    found = LatentDBN(**{**AS_THEY_ARE, "missing": "fill"}).fit({"s": holes})
+    assert found.n_samples_ < 2990
+    assert ((found.graph_ != "") == (fitted.graph_ != "")).all()
+    assert found.graph_[1, 2, 0] == "<->"
+
+
+def test_a_result_keeps_the_marks(fitted):
+    stored = Result.from_estimator(fitted).to_dict()["diagnostics"]["ancestral_graph"]
+    assert (feddbn.AncestralGraph.from_dict(stored).marks == fitted.graph_).all()
+
+
+def test_few_rows_are_said_to_be_few(x):
+    assert any("rows are few for 12 columns" in text for text in LatentDBN().fit({"s": x[:20]}).warnings_)
+
+
+def run_over_messages(directory, x, parameters, max_lags=3):
+    data = read_sites(split(x, 500, 1400))
+    policy = SitePolicy(require_masking=False)
+
+    def endpoint(name):
+        settings = SiteSettings(name=name, data=directory, state=directory / name, max_lags=max_lags)
+        protection = Protection(settings.state, name, policy)
+        checks = study_checks(settings, policy)
+        return SiteEndpoint(
+            Site(name, data[name]), MemoryStore(name), checks=checks, guards=protection.guards
+        )
+
+    names = tuple(data)
+    variables = next(iter(data.values())).variables
+    study = Study(name="s", method="latent", variables=variables, sites=names, parameters=parameters)
+    exchange = LocalExchange(names, endpoint)
+    coordinator = Coordinator(exchange, study, "run-1", MemoryJournal(), pause_s=0.0, opening_s=0.0)
+    return run_study(coordinator, study)[0]
+
+
+def test_a_study_runs_it_and_sites_count_the_lags_of_rows(tmp_path, x, fitted):
+    parameters = {"n_lags": 1, **{k: list(v) if isinstance(v, tuple) else v for k, v in AS_THEY_ARE.items()}}
+    found = run_over_messages(tmp_path / "one", x, parameters)
+    stored = found.summary["result"]["diagnostics"]["ancestral_graph"]
+    assert (feddbn.AncestralGraph.from_dict(stored).marks == fitted.graph_).all()
+    with pytest.raises(FederationError, match="n_lags = 2; this site allows at most 1"):
+        run_over_messages(tmp_path / "two", x, parameters, max_lags=1)

@@ -1,0 +1,80 @@
+"""Ancestral graphs: their table, storing, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from feddbn import DBN, AncestralGraph
+from feddbn.errors import ParameterError
+
+
+@pytest.fixture
+def graph():
+    marks = np.full((3, 3, 2), "", dtype="<U3")
+    marks[0, 1, 0], marks[1, 0, 0] = "<--", "-->"
+    marks[1, 2, 0], marks[2, 1, 0] = "<-o", "o->"
+    marks[0, 2, 0], marks[2, 0, 0] = "o-o", "o-o"
+    marks[0, 0, 1], marks[2, 0, 1] = "-->", "<->"
+    return AncestralGraph(marks, ("a", "b", "c"), np.full((3, 3, 2), 0.25), np.full((3, 3, 2), 0.001))
+
+
+def test_every_edge_is_listed_once_with_its_arrowhead_last(graph):
+    rows = [tuple(row) for row in graph.edges()[["source", "target", "lag", "mark"]].to_numpy()]
+    assert sorted(rows) == [
+        ("a", "a", 1, "-->"),
+        ("a", "c", 0, "o-o"),
+        ("b", "a", 0, "-->"),
+        ("c", "a", 1, "<->"),
+        ("c", "b", 0, "o->"),
+    ]
+    assert set(graph.edges()["value"]) == {0.25}
+    assert "c(t-1) <-> a" in str(graph).splitlines()
+    assert "c(t-1) <-> a: neither causes the other: a hidden cause of both." in graph.sentences()
+
+
+def test_causes_and_what_may_be_one(graph):
+    assert np.argwhere(graph.definite()).tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert np.argwhere(graph.possible()).tolist() == [[0, 1, 0], [0, 2, 1], [1, 0, 0]]
+
+
+def test_it_can_be_stored(graph):
+    again = AncestralGraph.from_dict(json.loads(json.dumps(graph.to_dict())))
+    assert (again.marks == graph.marks).all()
+    assert again.edges().equals(graph.edges())
+    with pytest.raises(ParameterError, match="this ancestral graph is damaged"):
+        AncestralGraph.from_dict({"variables": ["a"], "n_lags": 1, "edges": [{"source": "b"}]})
+
+
+def test_what_is_no_graph_is_refused(graph):
+    for marks, sentence in (
+        (graph.marks[:, :2], r"shape \(3, 3, n_lags \+ 1\)"),
+        (np.full((3, 3, 1), "=>"), "marks contains '=>'; an edge is one of"),
+        (np.where(graph.marks == "<->", "<--", graph.marks), "nothing causes its past"),
+        (np.where(graph.marks == "<--", "", graph.marks), "must say the same from both ends"),
+    ):
+        with pytest.raises(ParameterError, match=sentence):
+            AncestralGraph(marks, ("a", "b", "c"))
+
+
+def test_what_marks_say_of_the_edges_of_a_network():
+    marks = np.full((3, 3, 2), "", dtype="<U3")
+    marks[0, 1, 0], marks[1, 0, 0] = "<->", "<->"
+    marks[1, 2, 0], marks[2, 1, 0] = "<--", "-->"
+    marks[0, 0, 1], marks[1, 2, 1] = "-->", "o->"
+    W = np.array([[0, 0.5, 0], [0, 0, 0.4], [0, 0, 0]])
+    A = np.zeros((1, 3, 3))
+    A[0, 0, 0], A[0, 1, 2], A[0, 2, 0] = 0.3, 0.2, 0.1
+    found = AncestralGraph(marks, ("a", "b", "c")).agreement(DBN(W, A, ("a", "b", "c")))
+    says = {(e.source, e.target, e.lag): e.says for e in found.itertuples()}
+    assert says == {
+        ("a", "b", 0): "hidden",
+        ("b", "c", 0): "reversed",
+        ("a", "a", 1): "cause",
+        ("b", "c", 1): "open",
+        ("c", "a", 1): "no edge",
+    }
+    with pytest.raises(ParameterError, match="the same variables"):
+        AncestralGraph(marks, ("a", "b", "c")).agreement(DBN(W, A))
