@@ -45,6 +45,8 @@ def update(
             f"RESULT {str(result)!r} has kept no sums, so new rows cannot be added; fit all rows again, with --keep-sums."
         )
     method = next((name for name, row in METHODS.items() if row.cls == stored.method), stored.method)
+    if read.pop("kinds", None) is not None:
+        raise ParameterError("--kinds has no meaning here: methods that can be updated treat all as numbers; leave it out.")
     named = read.pop("variables", None)
     if named is not None and list(named) != list(stored.dbn.variables):
         raise ParameterError(
