@@ -49,7 +49,8 @@ class Dynotears(ConsensusEstimator, UpdatedEstimator):
     def _fit_tally(self, tally: Tally) -> None:
         own = tally.treatment.center == "recording"
         fit = self._solve(tally.moments, self._variables, "recording" if own else self.center)
-        asked = AskedMoments(tally.moments, tally.treatment, n_rows=tally.moments.n)
+        # What is done to the rows was decided by the first fit.
+        asked = AskedMoments(tally.moments, tally.treatment, evidence=0.0, n_rows=tally.moments.n)
         preparation = replace(fit.preparation, treatment=tally.treatment)
         self._set_fit(replace(fit, asked=asked, preparation=preparation))
 

@@ -310,7 +310,8 @@ class OneShotDBN(UpdatedEstimator):
     def _fit_tally(self, tally: Tally) -> None:
         given = (self._variables, self._constraints(), self._options())
         outcome = fit_of_moments(self, tally.moments, *given)[0]
-        asked = AskedMoments(tally.moments, tally.treatment, n_rows=tally.moments.n)
+        # What is done to the rows was decided by the first fit.
+        asked = AskedMoments(tally.moments, tally.treatment, evidence=0.0, n_rows=tally.moments.n)
         report_outcome(self, replace(outcome, asked=asked))
 
     def _program(self, federation: Federation) -> ServerProgram[Fit]:

@@ -177,3 +177,9 @@ def test_sums_that_were_damaged_are_refused(change):
     assert Tally.from_dict(stored).variables == fitted._tally.variables
     with pytest.raises(FileError, match=r"r\.json holds sums that cannot be read"):
         Tally.from_dict({**stored, **change}, "r.json")
+
+
+def test_an_update_does_not_speak_of_noise_that_nobody_added():
+    first, second = months(made(seed=4), 150)
+    fitted = OneShotDBN(1).fit(first).update(second)
+    assert not any("add noise" in text for text in fitted.warnings_)
