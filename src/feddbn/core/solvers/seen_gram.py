@@ -40,6 +40,11 @@ class SeenGram:
         """Begin anew: the gradients to come are of another federation."""
         self._Q = self._P = np.zeros((len(self.root), 0))
 
+    @property
+    def basis(self) -> FloatArray | None:
+        """(q, r) orthonormal basis of the directions seen, in units of the metric; None once these are all."""
+        return None if self._Q.shape[1] == len(self.root) else self._Q
+
     def see(self, C: FloatArray, gradient: FloatArray) -> None:
         """Take the summed gradient (q, d) at C."""
         q, d = C.shape

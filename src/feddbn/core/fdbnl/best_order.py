@@ -1,0 +1,37 @@
+"""The order in which a run solves the convex rest: that of its own path, or the best known for what has been seen of G.
+
+After p + 1 different points the summed gradients determine the pooled quadratic, so the search needs no further sum, and
+its answer does not depend on how rows are split among sites.
+"""
+
+from __future__ import annotations
+
+from feddbn.core.fdbnl.path import RunOptions
+from feddbn.core.optimum.certified import BestOrder, Certificate, best_order
+from feddbn.core.optimum.scores import LassoScores
+from feddbn.core.solvers.seen_gram import SeenGram
+
+__all__ = ["BUDGETS", "OPTIMA", "searched"]
+
+BUDGETS = {"order": 4000, "exact": 300_000}
+"""Lassos that a search may solve: work, not time, so that every machine finds the same order."""
+OPTIMA = (*BUDGETS, "path")
+
+
+def searched(seen: SeenGram, lipschitz: float, options: RunOptions, starts: list[list[int]]) -> BestOrder:
+    """Return the best order found from some starts, with its certificate, for the quadratic seen so far."""
+    constraints, root = options.constraints, seen.root
+    units = root[: constraints.d, 0]
+    scores = LassoScores(
+        seen.scaled(lipschitz),
+        options.penalty / (root * units),
+        constraints.allowed,
+        constraints.required,
+        units**2,
+        seen.basis,
+    )
+    found = best_order(scores, starts, BUDGETS[options.optimum])
+    if scores.is_exact:
+        return found
+    # Lassos that use what has not been seen are only bounded from above.
+    return BestOrder(found.order, Certificate.nothing_known(found.certificate.objective))
