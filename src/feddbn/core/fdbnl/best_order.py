@@ -9,21 +9,30 @@ from __future__ import annotations
 from feddbn.core.fdbnl.path import RunOptions
 from feddbn.core.optimum.certified import BestOrder, Certificate, best_order
 from feddbn.core.optimum.scores import LassoScores
+from feddbn.core.orders.gram_order import order_of_gram
 from feddbn.core.solvers.seen_gram import SeenGram
 
 __all__ = ["BUDGETS", "OPTIMA", "searched"]
 
-BUDGETS = {"order": 4000, "exact": 300_000}
+BUDGETS = {"order": 6000, "exact": 300_000}
 """Lassos that a search may solve: work, not time, so that every machine finds the same order."""
 OPTIMA = (*BUDGETS, "path")
 
 
-def searched(seen: SeenGram, lipschitz: float, options: RunOptions, starts: list[list[int]]) -> BestOrder:
-    """Return the best order found from some starts, with its certificate, for the quadratic seen so far."""
+def searched(seen: SeenGram, lipschitz: float, options: RunOptions, own: list[int]) -> BestOrder:
+    """Return the best order found, with its certificate, for the quadratic seen so far.
+
+    The search starts from the run's `own` order and, if the number of rows is known, from the first one of OneShotDBN.
+    """
     constraints, root = options.constraints, seen.root
     units = root[: constraints.d, 0]
+    H = seen.scaled(lipschitz)
+    starts = [own]
+    if options.n_rows is not None:
+        G = root * H * root.T / options.schedule.total_weight
+        starts.append(order_of_gram(G, options.n_rows, constraints, moves=False))
     scores = LassoScores(
-        seen.scaled(lipschitz),
+        H,
         options.penalty / (root * units),
         constraints.allowed,
         constraints.required,

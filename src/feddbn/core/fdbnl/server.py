@@ -16,10 +16,12 @@ the non-convex part, and with it the local optimum, is the same for one site and
 
 By the end of ACYCLIC the gradients have shown the pooled quadratic in all directions that matter (`SeenGram`), so a
 convex stage minimises it and checks the answer with the next gradient: one or two rounds, however ill-conditioned the
-data. Unless ``optimum="path"``, the order is not the path's own but the best that a search finds on that quadratic
-(`best_order.py`); so that all of it is seen, the first p + 1 steps of WARM are taken without penalty, and the path is left
-after `most_acyclic` rounds, wherever it is. Consensus ADMM in their place took some 20 rounds a stage on mild data and more than 900 on strong weights split
+data. Consensus ADMM in their place took some 20 rounds a stage on mild data and more than 900 on strong weights split
 over 64 sites.
+
+Unless ``optimum="path"``, the order is not the path's own but the best that a search finds on that quadratic
+(`best_order.py`). So that all of it is seen, the first p + 1 steps of WARM are taken without penalty; and the path, which
+is only one of the starts, is left after `most_acyclic` rounds, wherever it is then.
 
 The paper's schedule is [fdbnl] Algorithm 1: consensus ADMM with h in the global step throughout (stage ACYCLIC, then
 the refits if asked for). Stopping on h alone would accept the first iterate W = 0, which is acyclic and has learned
@@ -333,7 +335,7 @@ class ConsensusRun(Run):
     def _search_order(self) -> bool:
         """Take the best order known for what has been seen of the data; whether it is another one."""
         self._n_searches += 1
-        found = searched(self._seen, self._lipschitz, self.options, [self._order])
+        found = searched(self._seen, self._lipschitz, self.options, self._order)
         before, self._order, self.certificate = self._order, list(found.order), found.certificate
         return before != self._order
 

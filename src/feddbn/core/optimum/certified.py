@@ -21,15 +21,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from feddbn.core.optimum.moves import greedy_order, improved
+from feddbn.core.optimum.moves import improved, order_value, within_must
 from feddbn.core.optimum.scores import LassoScores, members
 
 __all__ = ["BestOrder", "Certificate", "best_order", "groups_of"]
 
 # What is left out could not have been better by more than this share of the objective.
 _SLACK = 1e-9
-# So few nodes are left to the dynamic programming, whatever the start.
-_FEW = 12
+# With more nodes a small budget only improves the bound a little.
+_PROVABLE = 16
 # Sets are looked at together until so many nodes can come next.
 _STEPS = 128
 
@@ -55,7 +55,7 @@ class Certificate:
         return cls(objective, 0.0)
 
     def reached(self, objective: float, has_converged: bool) -> Certificate:
-        """The certificate of an objective that a fit has reached within the order: the same up to rounding if it converged."""
+        """The certificate of what a fit has reached within the order: the same up to rounding if it converged."""
         is_exact = self.is_exact and has_converged
         return Certificate(objective, objective if is_exact else min(self.lower_bound, objective))
 
@@ -87,17 +87,21 @@ class BestOrder:
 
 
 def best_order(scores: LassoScores, starts: Sequence[Sequence[int]], budget: int) -> BestOrder:
-    """Return the best order found from some starts, a greedy one and by dynamic programming, with its certificate.
+    """Return the best order found by moves from some starts, then by dynamic programming, with its certificate.
 
-    `budget` is how many lassos may be solved, first by moves of all starts together, then by the dynamic programming.
+    `budget` is how many lassos may be solved: work, not time, so that every machine finds the same order.
     """
-    firsts = dict.fromkeys(tuple(start) for start in starts)
-    if scores.d > _FEW or not firsts:
-        firsts[tuple(greedy_order(scores))] = None
-    found = [improved(scores, start, budget // len(firsts)) for start in firsts]
+    limit = scores.n_solved + budget
+    for_moves = scores.n_solved + budget // 2
+    firsts = {tuple(within_must(scores, start)): None for start in starts}
+    by_value = sorted(firsts, key=lambda start: order_value(scores, start))
+    found = [improved(scores, start, max(for_moves - scores.n_solved, 0)) for start in by_value]
     order, value = min(found, key=lambda one: one[1])
-    bound = _Bound(scores, groups_of(scores, _largest_group(scores.d, budget)))
-    lower, better = _search(scores, bound, value, budget)
+    left = max(limit - scores.n_solved, budget // 4)
+    if scores.d > _PROVABLE:
+        left //= 4
+    bound = _Bound(scores, groups_of(scores, _largest_group(scores.d, left)))
+    lower, better = _search(scores, bound, value, left)
     if better is not None:
         order, value = better
     return BestOrder(tuple(order), Certificate(value, min(lower, value)))
@@ -106,7 +110,7 @@ def best_order(scores: LassoScores, starts: Sequence[Sequence[int]], budget: int
 def _largest_group(d: int, budget: int) -> int:
     """Half of the nodes, which was quickest for 8 to 15, but no more than a share of the budget can try the orders of."""
     largest = min(max(2, (d + 1) // 2), 10)
-    while largest > 2 and d * 2 ** (largest - 1) > budget / 2:
+    while largest > 2 and d * 2 ** (largest - 1) > budget:
         largest -= 1
     return largest
 
@@ -117,7 +121,9 @@ def groups_of(scores: LassoScores, largest: int) -> list[int]:
     Two nodes are in conflict if both use the other; which costs at least the smaller of their two losses.
     """
     d = scores.d
-    pairs = [(a, b) for b in range(d) for a in range(b) if scores.uses(a) >> b & 1 and scores.uses(b) >> a & 1]
+    pairs = [
+        (a, b) for b in range(d) for a in range(b) if scores.uses(a) >> b & 1 and scores.uses(b) >> a & 1
+    ]
     strength = {}
     for a, b in pairs:
         loses_b = scores.value(a, scores.all & ~(1 << b)) - scores.lowest[a]

@@ -1,4 +1,4 @@
-"""Better orders by moving one node at a time, from given orders and from one built greedily.
+"""Better orders by moving one node at a time, from a given order.
 
 A move takes a node out of the order and puts it where the sum of the lassos is lowest, all places considered: only the
 lassos of the node and of those it passes change. The search ends when no move helps, or when its budget of lassos is spent.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from feddbn.core.optimum.scores import LassoScores
 
-__all__ = ["greedy_order", "improved", "order_value", "within_must"]
+__all__ = ["improved", "order_value", "within_must"]
 
 _BETTER = 1e-9
 
@@ -34,20 +34,6 @@ def within_must(scores: LassoScores, order: Sequence[int]) -> list[int]:
         before |= 1 << node
         found.append(node)
     return found
-
-
-def greedy_order(scores: LassoScores) -> list[int]:
-    """Return an order that places next the node that loses least by it."""
-    waiting, before, order = list(range(scores.d)), 0, []
-    while waiting:
-        ready = [j for j in waiting if not scores.must_follow[j] & ~before]
-        scores.solve_together([(j, before, math.inf) for j in ready])
-        lost = [scores.value(j, before) - scores.lowest[j] for j in ready]
-        node = ready[lost.index(min(lost))]
-        waiting.remove(node)
-        before |= 1 << node
-        order.append(node)
-    return order
 
 
 def improved(scores: LassoScores, start: Sequence[int], budget: int) -> tuple[list[int], float]:

@@ -130,9 +130,7 @@ class LassoScores:
             self._solve_many(new)
             waiting = still
 
-    def _known_about(
-        self, node: int, before: int, enough: float
-    ) -> tuple[float | None, int, _Solved | None]:
+    def _known_about(self, node: int, before: int, enough: float) -> tuple[float | None, int, _Solved | None]:
         """Return the value if it is known; else the candidates to solve for next, and a lasso near to that."""
         known, T, near = self._solved[node], self.may_have[node], None
         while True:

@@ -149,6 +149,7 @@ def run_options(
         constraints=constraints,
         schedule=schedule,
         acyclicity=get_acyclicity(settings.acyclicity),
+        n_rows=preparation.summary.n,
         **{name: getattr(settings, name) for name in _LIMITS},
     )
 
