@@ -62,6 +62,10 @@ CONSENSUS_RULES: Mapping[str, Rule] = {
 }
 
 
+_FAR = 1e4
+"""Levels beyond so many standard deviations leave fewer than eight digits of the variation in a sum of squares."""
+
+
 def settings_of(kind: type[S], estimator: Any, chosen: Mapping[str, Any]) -> S:
     """Return the settings of a program: what was chosen for a parameter, else what the estimator was given."""
     # What an estimator has no word for is left to the program.
@@ -106,6 +110,21 @@ def say_scale(estimator: Any, scale: ScaleChoice | None) -> None:
     sentence = None if scale is None else scale.sentence(estimator._variables)
     if sentence is not None:
         estimator.warnings_.append(sentence)
+
+
+def _cause(preparation: Preparation, variables: Sequence[str]) -> str:
+    """Why a fit may not have ended: levels so large that products of rows no longer show the variation."""
+    if preparation.center_rule != "none":
+        return ""
+    summary, d = preparation.summary, len(variables)
+    size = np.abs(summary.mean[:d]) / safe_roots(summary.variance[:d])
+    worst = int(np.argmax(size))
+    if not size[worst] > _FAR:
+        return ""
+    return (
+        f": the mean of {variables[worst]} is {size[worst]:.2g} times its standard deviation, too much for sums of products; "
+        "choose center='auto' or 'federated'"
+    )
 
 
 class ConsensusEstimator(DBNEstimator):
@@ -225,7 +244,7 @@ class ConsensusEstimator(DBNEstimator):
         if run.dropped:
             self.warnings_.append(f"{len(run.dropped)} contemporaneous edges were dropped to break cycles.")
         if not run.status.is_converged:
-            self.warnings_.append(f"the fit {run.status.message}.")
+            self.warnings_.append(f"the fit {run.status.message}{_cause(fit.preparation, variables)}.")
 
     def _look(self, fit: ConsensusFit, federation: Federation, observer: Observer | None) -> None:
         """Say what residuals near the network tell, if they are looked at."""

@@ -10,7 +10,7 @@ from feddbn.core.fdbnl.path import RunOptions
 from feddbn.core.optimum.certified import BestOrder, Certificate, best_order
 from feddbn.core.optimum.scores import LassoScores
 from feddbn.core.orders.gram_order import order_of_gram
-from feddbn.core.solvers.seen_gram import SeenGram
+from feddbn.core.solvers.seen_gram import FINE, SeenGram
 
 __all__ = ["BUDGETS", "OPTIMA", "searched"]
 
@@ -26,7 +26,7 @@ def searched(seen: SeenGram, lipschitz: float, options: RunOptions, own: list[in
     """
     constraints, root = options.constraints, seen.root
     units = root[: constraints.d, 0]
-    H = seen.scaled(lipschitz)
+    H = seen.scaled(lipschitz, FINE)
     starts = [own]
     if options.n_rows is not None:
         G = root * H * root.T / options.schedule.total_weight

@@ -20,8 +20,9 @@ data. Consensus ADMM in their place took some 20 rounds a stage on mild data and
 over 64 sites.
 
 Unless ``optimum="path"``, the order is not the path's own but the best that a search finds on that quadratic
-(`best_order.py`). So that all of it is seen, the first p + 1 steps of WARM are taken without penalty; and the path, which
-is only one of the starts, is left after `most_acyclic` rounds, wherever it is then.
+(`best_order.py`). So that all of it is seen, and to the last digit, the first p + 1 points are zero and, for every lag,
+the weights 1 from each variable to itself; the path goes on from zero. As it is only one of the starts, it is left after
+`most_acyclic` rounds, wherever it is then.
 
 The paper's schedule is [fdbnl] Algorithm 1: consensus ADMM with h in the global step throughout (stage ACYCLIC, then
 the refits if asked for). Stopping on h alone would accept the first iterate W = 0, which is acyclic and has learned
@@ -50,7 +51,7 @@ from feddbn.core.graphs.status import Status
 from feddbn.core.optimum.certified import Certificate
 from feddbn.core.solvers.acyclic_prox import AcyclicStart, solve_acyclic_prox
 from feddbn.core.solvers.lasso import penalty_value, soft_threshold
-from feddbn.core.solvers.seen_gram import SeenGram
+from feddbn.core.solvers.seen_gram import FINE, SeenGram
 from feddbn.core.solvers.sign_search import solve_by_signs
 
 __all__ = ["ConsensusRun"]
@@ -59,6 +60,8 @@ _RELAXATION = 1.6
 # Where the order is searched, the path only offers a start: paths that have not ended by then never did (docs/optimum.md).
 _MOST_ACYCLIC = 200.0
 _MOST_SEARCHES = 5
+# Rounds of a convex stage, which needs one or two, that may pass without halving what is left.
+_MOST_STALLED = 40
 
 
 class ConsensusRun(Run):
@@ -88,7 +91,9 @@ class ConsensusRun(Run):
         if self._searches:
             self.most_acyclic = _MOST_ACYCLIC
         self._order: list[int] = []
-        self._n_searches = 0
+        self._n_searches = self._n_probed = 0
+        self._nearest, self._nearest_at = float("inf"), 0
+        self._n_lags = len(options.penalty) // options.constraints.d - 1
         self.C: FloatArray = np.zeros(options.penalty.shape)
         self._iterate = self._iterate_before = self.C
         self.C_raw: FloatArray | None = None
@@ -154,8 +159,12 @@ class ConsensusRun(Run):
             self._advance_by_consensus(message, float(total[q * d]), n_sites, scale)
 
     def _advance_by_gradient(self, gradient: FloatArray, scale: float) -> None:
+        self._seen.see(self.C, gradient)
+        if self._searches and self.stage is Stage.WARM and self._n_probed <= self._n_lags:
+            gradient = self._probe(gradient)
+            if self._n_probed <= self._n_lags:
+                return
         C = self.C
-        self._seen.see(C, gradient)
         if self.stage in (Stage.WARM, Stage.ACYCLIC):
             # At a stage's starting point nothing has moved yet.
             is_start = self.round == self._stage_start
@@ -170,12 +179,29 @@ class ConsensusRun(Run):
             if self.stage is not Stage.ACYCLIC:
                 best = self._minimise_bound(C, gradient)
             moved = float("inf")
-        if self._gave_up():
+        is_convex = self.stage not in (Stage.WARM, Stage.ACYCLIC)
+        if self._gave_up(moved if is_convex else None):
             return
-        if self.stage in (Stage.WARM, Stage.ACYCLIC):
+        if not is_convex:
             self._gradient_step(gradient)
         else:
             self.C = best
+
+    def _probe(self, gradient: FloatArray) -> FloatArray:
+        """Broadcast the next point that shows more of G; after the last one, go on from the first, whose gradient this returns."""
+        d = self.options.constraints.d
+        if not self._n_probed:
+            self._first = (self.C, gradient)
+        self._n_probed += 1
+        if self._n_probed <= self._n_lags:
+            self._record(float("inf"), float("inf"))
+            self.C = np.zeros_like(self.C)
+            self.C[self._n_probed * d : (self._n_probed + 1) * d].flat[:: d + 1] = 1.0
+            self._gave_up()
+        else:
+            self.C, gradient = self._first
+            self._stage_start = self.round
+        return gradient
 
     def _advance_by_consensus(self, message: FloatArray, gap: float, n_sites: int, scale: float) -> None:
         primal, dual = float("inf"), float("inf")
@@ -202,7 +228,7 @@ class ConsensusRun(Run):
         `gradient` is the loss's at C; around that point the model has no error to first order.
         """
         root = self._seen.root
-        B = self._seen.scaled(self._lipschitz)
+        B = self._seen.scaled(self._lipschitz, *((FINE,) if self._searches else ()))
         linear = B @ (root * C) - gradient / root
         return solve_by_signs(B, linear, self._penalty / root, self._allowed, root * C) / root
 
@@ -220,11 +246,7 @@ class ConsensusRun(Run):
                 self._lipschitz = max(self._lipschitz, 1.1 * float(np.sum(dC * dG)) / length)
         self._gradient_before = (self.C, gradient)
         kappa = self._lipschitz * D
-        if self._searches and self.round <= len(D) // self.options.constraints.d:
-            # All that has been seen of G so far is wanted, not yet a sparse answer.
-            new = self._allowed * (self.C - gradient / kappa)
-        else:
-            new = self._proximal_step(self.C - gradient / kappa, kappa)
+        new = self._proximal_step(self.C - gradient / kappa, kappa)
         step = new - self._iterate
         # Restart the momentum when it points uphill (O'Donoghue and Candes 2015).
         if float(np.sum(D * (self.C - new) * step)) > 0:
@@ -330,7 +352,7 @@ class ConsensusRun(Run):
             support &= threshold(self.C, constraints.required, *limits) != 0
             self._allowed = support | constraints.required
             self._penalty = np.zeros_like(options.penalty)
-        self.stage, self._stage_start = stage, self.round
+        self.stage, self._stage_start, self._nearest = stage, self.round, float("inf")
 
     def _search_order(self) -> bool:
         """Take the best order known for what has been seen of the data; whether it is another one."""
@@ -349,9 +371,18 @@ class ConsensusRun(Run):
         self._stage_start = self.round
         return True
 
-    def _gave_up(self) -> bool:
-        """End a run that has used up its rounds; whether it had."""
-        if self._is_over() and self.C_raw is None:
+    def _has_stalled(self, moved: float) -> bool:
+        """End a run whose convex stage has stopped getting nearer: its data are not known well enough; whether it had."""
+        if moved < 0.5 * self._nearest:
+            self._nearest, self._nearest_at = moved, self.round
+        if not self._searches or self.round - max(self._nearest_at, self._stage_start) <= _MOST_STALLED:
+            return False
+        self._finish(Status.STALLED)
+        return True
+
+    def _gave_up(self, moved: float | None = None) -> bool:
+        """End a run that has used up its rounds, or moves without end in a convex stage; whether it had."""
+        if ((moved is not None and self._has_stalled(moved)) or self._is_over()) and self.C_raw is None:
             self._keep_raw()
         return self.is_done
 

@@ -28,6 +28,7 @@ __all__ = ["BestOrder", "Certificate", "best_order", "groups_of"]
 
 # What is left out could not have been better by more than this share of the objective.
 _SLACK = 1e-9
+_SAME = 1e-6
 # With more nodes a small budget only improves the bound a little.
 _PROVABLE = 16
 # Sets are looked at together until so many nodes can come next.
@@ -55,9 +56,17 @@ class Certificate:
         return cls(objective, 0.0)
 
     def reached(self, objective: float, has_converged: bool) -> Certificate:
-        """The certificate of what a fit has reached within the order: the same up to rounding if it converged."""
-        is_exact = self.is_exact and has_converged
-        return Certificate(objective, objective if is_exact else min(self.lower_bound, objective))
+        """The certificate of what a fit has reached within the order, which should be the same up to rounding.
+
+        If it is not, the matrix that was searched on is not known well enough, and neither is the bound.
+        """
+        if has_converged and abs(objective - self.objective) > _SAME * abs(objective):
+            return Certificate.nothing_known(objective)
+        if self.is_exact:
+            return (
+                Certificate(objective, objective) if has_converged else Certificate.nothing_known(objective)
+            )
+        return Certificate(objective, min(self.lower_bound, objective))
 
     @property
     def gap(self) -> float:
