@@ -101,15 +101,24 @@ def splits(seed, count):
         print(f"splits K={n_sites}: largest relative difference {worst:.1e}")
 
 
-def certificates(seed, count):
+def certificates(seed, count, sizes=None):
     """What is proven, and how long it takes on one core."""
-    cases = ((12, "order"), (12, "exact"), (15, "exact"), (20, "order"), (50, "order"))
+    cases = (
+        ((sizes, "order"), (sizes, "exact"))
+        if sizes
+        else ((12, "order"), (12, "exact"), (15, "exact"), (20, "order"), (50, "order"))
+    )
     for d, how in cases:
         for w_range in (MILD, STRONG):
             said, seconds = [], []
             for k in range(min(count, 3)):
                 sites = feddbn.simulate(
-                    d=d, n_sites=4, n_samples=1000, w_range=w_range, random_state=seed + k
+                    d=d,
+                    n_sites=4,
+                    n_samples=1000,
+                    mean_degree=min(4, d - 1),
+                    w_range=w_range,
+                    random_state=seed + k,
                 ).sites
                 start = time.process_time()
                 model = feddbn.FDBNL(refit=False, optimum=how, **AS_IS).fit(sites)
@@ -122,15 +131,20 @@ def certificates(seed, count):
             )
 
 
-def accuracy(seed, count):
+def accuracy(seed, count, sizes=None):
     """Structural Hamming distance of W, before and after."""
-    for d in (10, 20):
+    for d in (sizes,) if sizes else (10, 20):
         for n_sites in (10, 64):
             for w_range in (MILD, STRONG):
                 shd = {"path": [], "order": []}
                 for k in range(min(count, 10)):
                     simulated = feddbn.simulate(
-                        d=d, n_sites=n_sites, n_samples=512, w_range=w_range, random_state=seed + k
+                        d=d,
+                        n_sites=n_sites,
+                        n_samples=512,
+                        mean_degree=min(4, d - 1),
+                        w_range=w_range,
+                        random_state=seed + k,
                     )
                     for name, values in shd.items():
                         model = feddbn.FDBNL(optimum=name, scale="none", check_residuals=False)
@@ -157,17 +171,21 @@ def cost(seed, count):
         print(f"cost d=10 K=64: {least['path']:.3f} s -> {least['order']:.3f} s", flush=True)
 
 
+SIZED = ("certificates", "accuracy")
 PARTS = {f.__name__: f for f in (optimum, splits, certificates, accuracy, cost)}
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
+    parser.add_argument("parts", nargs="*", help=", ".join(PARTS))
     parser.add_argument("--seed", type=int, default=1000)
     parser.add_argument("--problems", type=int, default=200)
+    parser.add_argument("--tiny", action="store_true", help="four variables throughout: only that it runs")
     given = parser.parse_args(arguments)
     for name in given.parts or PARTS:
-        PARTS[name](given.seed, given.problems)
+        if name not in PARTS:
+            parser.error(f"{name!r} is no part; choose from {', '.join(PARTS)}.")
+        PARTS[name](given.seed, given.problems, **({"sizes": 4} if given.tiny and name in SIZED else {}))
 
 
 if __name__ == "__main__":

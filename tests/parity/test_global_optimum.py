@@ -10,11 +10,19 @@ from sklearn.linear_model import Lasso
 
 import feddbn
 from feddbn import FDBNL, Dynotears
+from feddbn.core.fdbnl.path import RunOptions
+from feddbn.core.fdbnl.schedules import make_schedule
+from feddbn.core.fdbnl.server import ConsensusRun
+from feddbn.core.fdbnl.site import gradient_answers
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.optimum.certified import Certificate, best_order, groups_of
 from feddbn.core.optimum.moves import improved, order_value
 from feddbn.core.optimum.scores import LassoScores, members, set_of
 from feddbn.core.solvers.lasso import loss_value, penalty_value, solve_lasso
+from feddbn.data import read_sites
+from feddbn.federation.protocol.site import Site
+from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.runtime.simulated.secure import secure_federation
 
 AS_IS = {"scale": "none", "center": "none", "check_residuals": False}
 
@@ -175,3 +183,38 @@ def test_a_convex_problem_is_certified_without_a_search():
     sites = feddbn.simulate(d=4, n_sites=2, n_samples=100, random_state=1).sites
     model = FDBNL(forbidden_edges=[("*", "*", 0)], **AS_IS).fit(sites)
     assert str(model.certificate_) == "exact"
+
+
+def test_masks_do_not_change_the_optimum():
+    made = feddbn.simulate(d=5, n_sites=4, n_samples=200, random_state=2)
+    found = []
+    for make in (InProcessFederation, secure_federation):
+        federation = make({name: Site(name, data) for name, data in read_sites(made.sites).items()})
+        found.append(FDBNL(refit=False, federation=federation, **AS_IS).fit(None))
+    plain, masked = found
+    assert plain.certificate_.is_exact
+    assert masked.certificate_.is_exact
+    assert masked.objective_ == pytest.approx(plain.objective_, rel=1e-6)
+    np.testing.assert_allclose(masked.W_raw_, plain.W_raw_, atol=1e-6)
+
+
+@pytest.mark.parametrize("left_in", [1, 30, 66])
+def test_after_a_site_has_left_nothing_is_claimed_that_the_others_have_not_shown(left_in):
+    d = 5
+    Z = rows(d, 1, 160, 11, w_range=(0.5, 2.0))
+    first, both = Z[:80].T @ Z[:80] / 160, Z.T @ Z / 160
+    lowest = best_order(scores_of(first, d), [range(d)], 10_000).certificate
+    options = RunOptions(
+        np.full((2 * d, d), 0.05),
+        np.diag(both),
+        EdgeConstraints.none(d, 1),
+        make_schedule("adaptive", 1, 1.0),
+        optimum="order",
+    )
+    run = ConsensusRun(options)
+    while not run.is_done:
+        G = both if run.round < left_in else first
+        run.advance(gradient_answers(G[None], run.C)[0], 1, run.round < left_in)
+    assert run.status.is_converged
+    assert run.certificate.lower_bound <= lowest.objective * (1 + 1e-9)
+    assert run.raw_objective == pytest.approx(lowest.objective, rel=1e-6)

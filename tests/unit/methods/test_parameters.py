@@ -57,6 +57,7 @@ WRONG = {
     "exogenous": ["u", 3, [1], ["u", "u"]],
     "scale": WORDS,
     "acyclicity": WORDS,
+    "optimum": WORDS,
     "block_rows": [*WHOLE, 0, 25],
     "max_changes": WHOLE,
     "change_penalty": NUMBERS,
