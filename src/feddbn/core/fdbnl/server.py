@@ -93,7 +93,8 @@ class ConsensusRun(Run):
         self._order: list[int] = []
         self._n_searches = self._n_probed = 0
         self._nearest, self._nearest_at = float("inf"), 0
-        self._n_lags = len(options.penalty) // options.constraints.d - 1
+        n_points = len(options.penalty) // options.constraints.d
+        self._n_probes = n_points if self._searches and n_points < options.max_rounds else 0
         self.C: FloatArray = np.zeros(options.penalty.shape)
         self._iterate = self._iterate_before = self.C
         self.C_raw: FloatArray | None = None
@@ -160,10 +161,9 @@ class ConsensusRun(Run):
 
     def _advance_by_gradient(self, gradient: FloatArray, scale: float) -> None:
         self._seen.see(self.C, gradient)
-        if self._searches and self.stage is Stage.WARM and self._n_probed <= self._n_lags:
-            gradient = self._probe(gradient)
-            if self._n_probed <= self._n_lags:
-                return
+        if self.stage is Stage.WARM and self._n_probed < self._n_probes:
+            self._probe(gradient)
+            return
         C = self.C
         if self.stage in (Stage.WARM, Stage.ACYCLIC):
             # At a stage's starting point nothing has moved yet.
@@ -187,21 +187,19 @@ class ConsensusRun(Run):
         else:
             self.C = best
 
-    def _probe(self, gradient: FloatArray) -> FloatArray:
-        """Broadcast the next point that shows more of G; after the last one, go on from the first, whose gradient this returns."""
-        d = self.options.constraints.d
+    def _probe(self, gradient: FloatArray) -> None:
+        """Broadcast the next point that shows more of G; after the last one, go on from the first."""
+        self._record(float("inf"), float("inf"))
         if not self._n_probed:
             self._first = (self.C, gradient)
         self._n_probed += 1
-        if self._n_probed <= self._n_lags:
-            self._record(float("inf"), float("inf"))
-            self.C = np.zeros_like(self.C)
-            self.C[self._n_probed * d : (self._n_probed + 1) * d].flat[:: d + 1] = 1.0
-            self._gave_up()
+        if self._n_probed < self._n_probes:
+            q, d = self.C.shape
+            self.C = np.eye(q, d, -self._n_probed * d)
         else:
             self.C, gradient = self._first
             self._stage_start = self.round
-        return gradient
+            self._gradient_step(gradient)
 
     def _advance_by_consensus(self, message: FloatArray, gap: float, n_sites: int, scale: float) -> None:
         primal, dual = float("inf"), float("inf")

@@ -113,6 +113,8 @@ class ConsensusSettings:
             raise ParameterError(f"weighting={self.weighting!r} is not known; choose 'samples' or 'sites'.")
         if self.optimum not in OPTIMA:
             raise ParameterError(f"optimum={self.optimum!r} is not known; choose one of {', '.join(OPTIMA)}.")
+        if self.optimum == "exact" and self.schedule == "paper":
+            raise ParameterError("optimum='exact' needs schedule='adaptive'; the paper's schedule has its own path.")
         if self.scale not in SCALES:
             raise ParameterError(f"scale={self.scale!r} is not known; choose one of {', '.join(SCALES)}.")
 
