@@ -20,7 +20,7 @@ data. Consensus ADMM in their place took some 20 rounds a stage on mild data and
 over 64 sites.
 
 Unless ``optimum="path"``, the order is not the path's own but the best that a search finds on that quadratic
-(`best_order.py`). So that all of it is seen, and to the last digit, the first p + 1 points are zero and, for every lag,
+(`core.fdbnl.best_order`). So that all of it is seen, and to the last digit, the first p + 1 points are zero and, for every lag,
 the weights 1 from each variable to itself; the path goes on from zero. As it is only one of the starts, it is left after
 `most_acyclic` rounds, wherever it is then.
 
