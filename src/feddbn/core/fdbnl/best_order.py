@@ -17,6 +17,7 @@ __all__ = ["BUDGETS", "OPTIMA", "searched"]
 BUDGETS = {"order": 6000, "exact": 300_000}
 """Lassos that a search may solve: work, not time, so that every machine finds the same order."""
 OPTIMA = (*BUDGETS, "path")
+_MANY = 50
 
 
 def searched(seen: SeenGram, lipschitz: float, options: RunOptions, own: list[int]) -> BestOrder:
@@ -39,7 +40,8 @@ def searched(seen: SeenGram, lipschitz: float, options: RunOptions, own: list[in
         units**2,
         seen.basis,
     )
-    found = best_order(scores, starts, BUDGETS[options.optimum])
+    # Lassos of many variables take longer.
+    found = best_order(scores, starts, BUDGETS[options.optimum] * _MANY // max(constraints.d, _MANY))
     if scores.is_exact:
         return found
     # Lassos that use what has not been seen are only bounded from above.

@@ -29,8 +29,9 @@ __all__ = ["BestOrder", "Certificate", "best_order", "groups_of"]
 # What is left out could not have been better by more than this share of the objective.
 _SLACK = 1e-9
 _SAME = 1e-6
-# With more nodes a small budget only improves the bound a little.
+# With more nodes a budget below the large one only improves the bound a little.
 _PROVABLE = 16
+_LARGE = 100_000
 # Sets are looked at together until so many nodes can come next.
 _STEPS = 128
 
@@ -107,7 +108,7 @@ def best_order(scores: LassoScores, starts: Sequence[Sequence[int]], budget: int
     found = [improved(scores, start, max(for_moves - scores.n_solved, 0)) for start in by_value]
     order, value = min(found, key=lambda one: one[1])
     left = max(limit - scores.n_solved, budget // 4)
-    if scores.d > _PROVABLE:
+    if scores.d > _PROVABLE and budget < _LARGE:
         left //= 4
     bound = _Bound(scores, groups_of(scores, _largest_group(scores.d, left)))
     lower, better = _search(scores, bound, value, left)
