@@ -20,9 +20,9 @@ data. Consensus ADMM in their place took some 20 rounds a stage on mild data and
 over 64 sites.
 
 Unless ``optimum="path"``, the order is not the path's own but the best that a search finds on that quadratic
-(`core.fdbnl.best_order`). So that all of it is seen, and to the last digit, the first p + 1 points are zero and, for every lag,
-the weights 1 from each variable to itself; the path goes on from zero. As it is only one of the starts, it is left after
-`most_acyclic` rounds, wherever it is then.
+(`core.fdbnl.best_order`). So that all of it is seen, and to the last digit, the first p + 1 points are zero and, for every
+lag, the weights 1 from each variable to itself; the path goes on from zero. As it is only one of the starts, it is left
+after `most_acyclic` rounds, wherever it is then.
 
 The paper's schedule is [fdbnl] Algorithm 1: consensus ADMM with h in the global step throughout (stage ACYCLIC, then
 the refits if asked for). Stopping on h alone would accept the first iterate W = 0, which is acyclic and has learned
