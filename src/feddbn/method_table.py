@@ -151,7 +151,7 @@ _ROWS = (
         reveals="its part of a first look, of one sum of second moments, and of one per round, of the size of the network; "
         "the rounds tell no more than the second moments" + _RESIDUALS,
         rounds="about 80",
-        gives="one network: the pooled DYNOTEARS optimum for any split of the rows; `history_`, `status_`",
+        gives="one network: the pooled DYNOTEARS optimum for any split of the rows; `certificate_`, `history_`, `status_`",
         citation=_CHEN,
         tasks=(*_LOOK, "moments", "summary", "fdbnl-step", *_CHECKS),
         further_tasks=(*_COMPARE, *_SELECTION),

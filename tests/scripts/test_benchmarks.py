@@ -40,6 +40,7 @@ COMMANDS = {
         "--d 3 --sites 2 --rows 60 --seeds 1 --scenarios offsets --methods OneShotDBN FDBNL --strength 5",
     ],
     "nonlinear": ["forecast linear --tiny --out {out}", "--read {out} --page {out}/page.md"],
+    "optimum": ["optimum splits certificates accuracy cost --problems 1 --tiny"],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
     "units": ["--seeds 1 --settings 18"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],

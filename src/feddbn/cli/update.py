@@ -46,7 +46,9 @@ def update(
         )
     method = next((name for name, row in METHODS.items() if row.cls == stored.method), stored.method)
     if read.pop("kinds", None) is not None:
-        raise ParameterError("--kinds has no meaning here: methods that can be updated treat all as numbers; leave it out.")
+        raise ParameterError(
+            "--kinds has no meaning here: methods that can be updated treat all as numbers; leave it out."
+        )
     named = read.pop("variables", None)
     if named is not None and list(named) != list(stored.dbn.variables):
         raise ParameterError(

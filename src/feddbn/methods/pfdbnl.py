@@ -114,7 +114,7 @@ class PFDBNL(DBNEstimator):
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {
-        **CONSENSUS_RULES,
+        **{name: rule for name, rule in CONSENSUS_RULES.items() if name != "optimum"},
         # Every site keeps a network of its own, so none is left out.
         "on_disagreement": word("personal", "warn", "ignore"),
         "mu": replace(number(above=0, finite=False), passing=("positive (infinity gives one graph for all)",))

@@ -45,6 +45,7 @@ VERSION = 1
 _EDGE = ["source", "target", "lag"]
 _FACTS = {
     "objective_": "objective",
+    "certificate_": "certificate",
     "score_": "score",
     "center_": "center",
     "treatment_": "treatment",

@@ -60,6 +60,7 @@ WRONG = {
     "blocks": [None, 0, 25, -32, 2.5, "fortnight", "column:", {"row": 1}, "month from soon", [32]],
     "clock": ["no", 1, None],
     "drift": [*FLAGS, "maybe"],
+    "optimum": WORDS,
     "max_changes": WHOLE,
     "change_penalty": NUMBERS,
     "random_state": ["a", -1, 1.5, True, [0]],

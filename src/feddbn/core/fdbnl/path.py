@@ -56,6 +56,11 @@ class RunOptions:
         (q, d) L1 weights.
     metric
         (q,) diagonal of D: variances of the sources, or ones.
+    optimum
+        "path": the order that the path leads to; else the best order known then (`core.optimum`): "order" within a small
+        budget of work, "exact" within a large one. The paper's schedule has its path only.
+    n_rows
+        Rows of all sites, for the search of OneShotDBN, whose order is one of those that are begun with; None: it is not.
     """
 
     penalty: FloatArray
@@ -69,6 +74,8 @@ class RunOptions:
     a_threshold: float = 0.0
     refit: bool = False
     acyclicity: Acyclicity = expm_value_and_grad
+    optimum: str = "path"
+    n_rows: float | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ class Run:
     """
 
     patience: ClassVar[float]
-    most_acyclic: ClassVar[float] = float("inf")
+    most_acyclic: float = float("inf")
 
     def __init__(self, options: RunOptions) -> None:
         schedule, constraints = options.schedule, options.constraints

@@ -10,7 +10,7 @@ the non-convex part, and with it the local optimum, is the same for one site and
 
     WARM      the lasso without acyclicity
     ACYCLIC   acyclicity gains weight slowly, from almost nothing: a homotopy
-    LASSO     h is small: W keeps the order it has found; the convex problem within it is solved to tolerance
+    LASSO     h is small: the order is fixed; the convex problem within it is solved to tolerance
     SUPPORT   (refit) no penalty, only the edges whose penalised weight comes near their threshold
     FINAL     (refit) no penalty, only the edges above their thresholds
 
@@ -19,11 +19,16 @@ convex stage minimises it and checks the answer with the next gradient: one or t
 data. Consensus ADMM in their place took some 20 rounds a stage on mild data and more than 900 on strong weights split
 over 64 sites.
 
+Unless ``optimum="path"``, the order is not the path's own but the best that a search finds on that quadratic
+(`core.fdbnl.best_order`). So that all of it is seen, and to the last digit, the first p + 1 points are zero and, for every
+lag, the weights 1 from each variable to itself; the path goes on from zero. As it is only one of the starts, it is left
+after `most_acyclic` rounds, wherever it is then.
+
 The paper's schedule is [fdbnl] Algorithm 1: consensus ADMM with h in the global step throughout (stage ACYCLIC, then
 the refits if asked for). Stopping on h alone would accept the first iterate W = 0, which is acyclic and has learned
 nothing. # DEVIATES [fdbnl] stopping: h AND residuals; see test_zero_is_not_an_answer.
 
-Known weakness: the acyclic stage is a local method; its answer depends on the penalty path.
+Known weakness: the acyclic stage is a local method; with ``optimum="path"`` the answer depends on the penalty path.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from __future__ import annotations
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.fdbnl.best_order import searched
 from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, Run, RunOptions, Stage
 from feddbn.core.fdbnl.site import Ask
 from feddbn.core.graphs.acyclicity import start_within_reach
@@ -42,14 +48,20 @@ from feddbn.core.graphs.pruning import (
     topological_order,
 )
 from feddbn.core.graphs.status import Status
+from feddbn.core.optimum.certified import Certificate
 from feddbn.core.solvers.acyclic_prox import AcyclicStart, solve_acyclic_prox
 from feddbn.core.solvers.lasso import penalty_value, soft_threshold
-from feddbn.core.solvers.seen_gram import SeenGram
+from feddbn.core.solvers.seen_gram import FINE, SeenGram
 from feddbn.core.solvers.sign_search import solve_by_signs
 
 __all__ = ["ConsensusRun"]
 
 _RELAXATION = 1.6
+# Where the order is searched, the path only offers a start: paths that have not ended by then never did (docs/optimum.md).
+_MOST_ACYCLIC = 200.0
+_MOST_SEARCHES = 5
+# Rounds of a convex stage, which needs one or two, that may pass without halving what is left.
+_MOST_STALLED = 40
 
 
 class ConsensusRun(Run):
@@ -65,6 +77,8 @@ class ConsensusRun(Run):
         (d,) the last loss of each variable.
     n_evaluations
         How often h was evaluated.
+    certificate
+        How far from the global minimum the penalised weights can be; None if no order was searched.
     """
 
     patience = 15.0
@@ -72,6 +86,15 @@ class ConsensusRun(Run):
     def __init__(self, options: RunOptions) -> None:
         super().__init__(options)
         self.options = options
+        self.certificate: Certificate | None = None
+        self._searches = options.schedule.is_adaptive and options.optimum != "path"
+        if self._searches:
+            self.most_acyclic = _MOST_ACYCLIC
+        self._order: list[int] = []
+        self._n_searches = self._n_probed = 0
+        self._nearest, self._nearest_at = float("inf"), 0
+        n_points = len(options.penalty) // options.constraints.d
+        self._n_probes = n_points if self._searches and n_points < options.max_rounds else 0
         self.C: FloatArray = np.zeros(options.penalty.shape)
         self._iterate = self._iterate_before = self.C
         self.C_raw: FloatArray | None = None
@@ -130,13 +153,18 @@ class ConsensusRun(Run):
             if contributors != self._contributors:
                 self._seen.forget()
                 self._contributors = contributors
+                if self.certificate is not None and self.C_raw is None:
+                    self.certificate = Certificate.nothing_known(self.certificate.objective)
             self._advance_by_gradient(message, scale)
         else:
             self._advance_by_consensus(message, float(total[q * d]), n_sites, scale)
 
     def _advance_by_gradient(self, gradient: FloatArray, scale: float) -> None:
+        self._seen.see(self.C, gradient)
+        if self.stage is Stage.WARM and self._n_probed < self._n_probes:
+            self._probe(gradient)
+            return
         C = self.C
-        self._seen.see(C, gradient)
         if self.stage in (Stage.WARM, Stage.ACYCLIC):
             # At a stage's starting point nothing has moved yet.
             is_start = self.round == self._stage_start
@@ -151,12 +179,27 @@ class ConsensusRun(Run):
             if self.stage is not Stage.ACYCLIC:
                 best = self._minimise_bound(C, gradient)
             moved = float("inf")
-        if self._gave_up():
+        is_convex = self.stage not in (Stage.WARM, Stage.ACYCLIC)
+        if self._gave_up(moved if is_convex else None):
             return
-        if self.stage in (Stage.WARM, Stage.ACYCLIC):
+        if not is_convex:
             self._gradient_step(gradient)
         else:
             self.C = best
+
+    def _probe(self, gradient: FloatArray) -> None:
+        """Broadcast the next point that shows more of G; after the last one, go on from the first."""
+        self._record(float("inf"), float("inf"))
+        if not self._n_probed:
+            self._first = (self.C, gradient)
+        self._n_probed += 1
+        if self._n_probed < self._n_probes:
+            q, d = self.C.shape
+            self.C = np.eye(q, d, -self._n_probed * d)
+        else:
+            self.C, gradient = self._first
+            self._stage_start = self.round
+            self._gradient_step(gradient)
 
     def _advance_by_consensus(self, message: FloatArray, gap: float, n_sites: int, scale: float) -> None:
         primal, dual = float("inf"), float("inf")
@@ -183,7 +226,7 @@ class ConsensusRun(Run):
         `gradient` is the loss's at C; around that point the model has no error to first order.
         """
         root = self._seen.root
-        B = self._seen.scaled(self._lipschitz)
+        B = self._seen.scaled(self._lipschitz, *((FINE,) if self._searches else ()))
         linear = B @ (root * C) - gradient / root
         return solve_by_signs(B, linear, self._penalty / root, self._allowed, root * C) / root
 
@@ -272,6 +315,8 @@ class ConsensusRun(Run):
         if self.stage is Stage.ACYCLIC and options.schedule.is_adaptive:
             self._enter(Stage.LASSO)
             return False
+        if self.stage is Stage.LASSO and self._search_again():
+            return False
         if self.stage in (Stage.ACYCLIC, Stage.LASSO):
             self._keep_raw()
             if options.refit:
@@ -289,7 +334,10 @@ class ConsensusRun(Run):
         if stage is Stage.LASSO:
             W, _ = break_cycles(self._iterate[:d], constraints.required[:d])
             edges = (W != 0) | constraints.required[:d]
-            self._allowed = constraints.within_order(topological_order(edges)).allowed
+            self._order = topological_order(edges)
+            if self._searches:
+                self._search_order()
+            self._allowed = constraints.within_order(self._order).allowed
             self.C = np.where(self._allowed, self._iterate, 0.0)
             self.h = 0.0
         elif stage in (Stage.SUPPORT, Stage.FINAL):
@@ -302,16 +350,47 @@ class ConsensusRun(Run):
             support &= threshold(self.C, constraints.required, *limits) != 0
             self._allowed = support | constraints.required
             self._penalty = np.zeros_like(options.penalty)
-        self.stage, self._stage_start = stage, self.round
+        self.stage, self._stage_start, self._nearest = stage, self.round, float("inf")
 
-    def _gave_up(self) -> bool:
-        """End a run that has used up its rounds; whether it had."""
-        if self._is_over() and self.C_raw is None:
+    def _search_order(self) -> bool:
+        """Take the best order known for what has been seen of the data; whether it is another one."""
+        self._n_searches += 1
+        found = searched(self._seen, self._lipschitz, self.options, self._order)
+        before, self._order, self.certificate = self._order, list(found.order), found.certificate
+        return before != self._order
+
+    def _search_again(self) -> bool:
+        """Search the order once more if sums have shown more since; whether that gave another one."""
+        if self.certificate is None or self.certificate.lower_bound > 0 or self._n_searches >= _MOST_SEARCHES:
+            return False
+        if not self._search_order():
+            return False
+        self._allowed = self.options.constraints.within_order(self._order).allowed
+        self._stage_start = self.round
+        return True
+
+    def _has_stalled(self, moved: float) -> bool:
+        """End a run whose convex stage has stopped getting nearer: its data are not known well enough; whether it had."""
+        if moved < 0.5 * self._nearest:
+            self._nearest, self._nearest_at = moved, self.round
+        if not self._searches or self.round - max(self._nearest_at, self._stage_start) <= _MOST_STALLED:
+            return False
+        self._finish(Status.STALLED)
+        return True
+
+    def _gave_up(self, moved: float | None = None) -> bool:
+        """End a run that has used up its rounds, or moves without end in a convex stage; whether it had."""
+        if ((moved is not None and self._has_stalled(moved)) or self._is_over()) and self.C_raw is None:
             self._keep_raw()
         return self.is_done
 
     def _keep_raw(self) -> None:
         self.C_raw, self.raw_objective = self.C, self.history[-1].objective
+        if self.certificate is not None:
+            self.certificate = self.certificate.reached(self.raw_objective, has_converged=not self.is_done)
+        elif self._searches and self.stage is Stage.LASSO and not self.is_done:
+            # No order was open: the problem was convex from the beginning.
+            self.certificate = Certificate(self.raw_objective, self.raw_objective)
 
     def _norm(self, C: FloatArray) -> float:
         """Frobenius norm in the metric D."""

@@ -15,11 +15,9 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.fdbnl.path import Stage
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.pruning import CANDIDATE_SHARE, threshold, topological_order
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.search import OrderSearch
+from feddbn.core.orders.gram_order import order_of_gram
 from feddbn.core.pfdbnl.step import objectives, pulled
 from feddbn.core.solvers.ordered_step import ordered_columns
-from feddbn.core.statistics.moments import Moments
 
 __all__ = ["OwnProblem", "PersonalSite", "order_of", "searched_order"]
 
@@ -56,14 +54,8 @@ def searched_order(G: FloatArray, n: float, constraints: EdgeConstraints) -> Boo
     The search is OneShotDBN's with equal variances: like the penalised least squares it starts, it prefers orders that
     leave little unexplained.
     """
-    d = constraints.d
-    q = len(G)
-    moments = Moments(n, np.zeros(q), n * G)
-    search = OrderSearch(moments, d, q // d - 1, constraints, Criterion().for_orders, "equal")
-    search.start_top_down(prefer_high=False)
-    if d <= _MANY:
-        search.improve()
-    return constraints.within_order(search.order).allowed
+    order = order_of_gram(G, n, constraints, moves=constraints.d <= _MANY)
+    return constraints.within_order(order).allowed
 
 
 @dataclass(frozen=True)

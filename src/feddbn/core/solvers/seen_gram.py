@@ -16,11 +16,13 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 
-__all__ = ["SeenGram"]
+__all__ = ["FINE", "SeenGram"]
 
 # A direction counts as seen if it is at least this share of the largest one: below it, rounding would be amplified.
 _SEEN = 1e-5
 _FLOOR = 1e-10
+FINE = 1e-14
+"""Smallest eigenvalue, as a share of the largest, where directions were chosen so that all of them are known well."""
 
 
 class SeenGram:
@@ -40,6 +42,11 @@ class SeenGram:
         """Begin anew: the gradients to come are of another federation."""
         self._Q = self._P = np.zeros((len(self.root), 0))
 
+    @property
+    def basis(self) -> FloatArray | None:
+        """(q, r) orthonormal basis of the directions seen, in units of the metric; None once these are all."""
+        return None if self._Q.shape[1] == len(self.root) else self._Q
+
     def see(self, C: FloatArray, gradient: FloatArray) -> None:
         """Take the summed gradient (q, d) at C."""
         q, d = C.shape
@@ -58,11 +65,11 @@ class SeenGram:
         self._Q = np.hstack([self._Q, U[:, new]])
         self._P = np.hstack([self._P, (Y @ Vt[new].T) / size[new]])
 
-    def scaled(self, lipschitz: float) -> FloatArray:
+    def scaled(self, lipschitz: float, least: float = _FLOOR) -> FloatArray:
         """Return B in units of the metric, ``D^-1/2 B D^-1/2``, with L at least `lipschitz`; positive definite.
 
         ``Q'P`` is symmetric up to the errors of the sums. Eigenvalues below those errors are not known; raised to
-        them, they cannot send a step far away.
+        them, or to the share `least` of the largest, they cannot send a step far away.
         """
         Q, P = self._Q, self._P
         inner = Q.T @ P
@@ -72,7 +79,7 @@ class SeenGram:
         cross = (P - Q @ inner) @ Q.T
         B: FloatArray = Q @ (inner - lipschitz * np.eye(len(inner))) @ Q.T + cross + cross.T
         B.flat[:: len(B) + 1] += lipschitz
-        floor = max(_FLOOR * lipschitz, error)
+        floor = max(least * lipschitz, error)
         values, vectors = np.linalg.eigh(B)
         if values[0] >= floor:
             return B

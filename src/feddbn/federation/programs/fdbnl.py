@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.fdbnl.best_order import OPTIMA
 from feddbn.core.fdbnl.dynotears import penalty_matrix
 from feddbn.core.fdbnl.path import RunOptions
 from feddbn.core.fdbnl.schedules import Schedule, make_schedule
@@ -55,7 +56,7 @@ __all__ = [
 WEIGHTINGS = ("samples", "sites")
 MOST_ROUNDS = 1000
 """Rounds of a fit, unless the user says otherwise."""
-_LIMITS = ("h_tol", "tol", "max_rounds", "w_threshold", "a_threshold", "refit")
+_LIMITS = ("h_tol", "tol", "max_rounds", "w_threshold", "a_threshold", "refit", "optimum")
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class ConsensusSettings:
     exogenous: Sequence[str] | None = None
     scale: str = "auto"
     acyclicity: str = "expm"
+    optimum: str = "order"
 
     def __post_init__(self) -> None:
         for name in ("lambda_w", "lambda_a", "w_threshold", "a_threshold"):
@@ -109,6 +111,12 @@ class ConsensusSettings:
                 )
         if self.weighting not in WEIGHTINGS:
             raise ParameterError(f"weighting={self.weighting!r} is not known; choose 'samples' or 'sites'.")
+        if self.optimum not in OPTIMA:
+            raise ParameterError(f"optimum={self.optimum!r} is not known; choose one of {', '.join(OPTIMA)}.")
+        if self.optimum == "exact" and self.schedule == "paper":
+            raise ParameterError(
+                "optimum='exact' needs schedule='adaptive'; the paper's schedule has its own path."
+            )
         if self.scale not in SCALES:
             raise ParameterError(f"scale={self.scale!r} is not known; choose one of {', '.join(SCALES)}.")
 
@@ -145,6 +153,7 @@ def run_options(
         constraints=constraints,
         schedule=schedule,
         acyclicity=get_acyclicity(settings.acyclicity),
+        n_rows=preparation.summary.n,
         **{name: getattr(settings, name) for name in _LIMITS},
     )
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.fdbnl.best_order import OPTIMA
 from feddbn.core.fdbnl.dynotears import solve_dynotears
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
@@ -70,6 +71,7 @@ class LocalFitQuestion(RowsQuestion):
     outside: tuple[int, ...] = wholes(0, 1_000_000, default=())
     scale: str = choice(*SCALES)
     acyclicity: str = choice(*ACYCLICITIES)
+    optimum: str = choice(*OPTIMA, default="order")
     allowed: FloatArray = array("q", "d")
     required: FloatArray = array("q", "d")
 

@@ -1,0 +1,186 @@
+"""What a node costs after some others: the value of its lasso, from a Gram matrix, computed once.
+
+    f_j(U) = w_j min_c  1/2 (e_j - c)'H(e_j - c) + sum(penalty_j o |c|)      c zero outside the lags and the nodes in U
+
+For a given order the paper's problem is the sum of these over the nodes, U being the nodes before j. A set is a whole
+number whose bits are its members.
+
+Theory of operation: if the lasso with more candidates, T, uses only members of U, it is also the lasso with U. So a value
+is looked up from all candidates downwards, leaving out what U lacks, and most sets need no lasso of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddbn.core.arrays import BoolArray, FloatArray, IntArray
+from feddbn.core.solvers.lasso_column import lasso_column
+from feddbn.core.solvers.sign_search import columns_by_signs
+
+__all__ = ["LassoScores", "members", "set_of"]
+
+# Solutions that leave the span of what is known of H by more than this share are not exact.
+_OUTSIDE = 1e-6
+# Fewer lassos are quicker one by one.
+_FEW = 24
+
+
+def set_of(nodes: Iterable[int]) -> int:
+    """Return the set of these nodes."""
+    found = 0
+    for node in nodes:
+        found |= 1 << int(node)
+    return found
+
+
+def members(nodes: int) -> list[int]:
+    """Return the nodes of a set, ascending."""
+    return [i for i in range(nodes.bit_length()) if nodes >> i & 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """A lasso's value, which nodes it uses, and the weights that are not zero: where, and how much."""
+
+    value: float
+    used: int
+    at: IntArray
+    x: FloatArray
+
+
+class LassoScores:
+    """Values of the lassos of d nodes.
+
+    Parameters
+    ----------
+    H
+        (q, q) positive definite; the first d columns are the nodes.
+    penalty, allowed
+        (q, d) penalties, and which edges may be.
+    required
+        (q, d) edges that must be: their sources come first.
+    weight
+        (d,) what a node's lasso counts; None: 1. With the squared units of the nodes, every lasso is solved in its own.
+    known
+        (q, r) orthonormal basis of the directions in which H is known; elsewhere it lies above the true matrix. None: all.
+
+    Attributes
+    ----------
+    n_solved
+        Lassos solved so far: what a search has cost, whatever the machine.
+    is_exact
+        Whether all of them kept to the known directions, so that they are those of the true matrix.
+    """
+
+    def __init__(
+        self,
+        H: FloatArray,
+        penalty: FloatArray,
+        allowed: BoolArray,
+        required: BoolArray | None = None,
+        weight: FloatArray | None = None,
+        known: FloatArray | None = None,
+    ) -> None:
+        self.q, self.d = penalty.shape
+        self._H, self._penalty, self._known = H, np.ascontiguousarray(penalty.T), known
+        self._weight = np.ones(self.d) if weight is None else weight
+        self._allowed = np.ascontiguousarray(allowed.T)
+        self.all = (1 << self.d) - 1
+        self.may_have = [set_of(np.flatnonzero(column[: self.d])) for column in self._allowed]
+        must = np.zeros((self.d, self.d), dtype=bool) if required is None else required[: self.d]
+        self.must_follow = [set_of(np.flatnonzero(column)) for column in must.T]
+        self.n_solved, self.is_exact = 0, True
+        self._solved: list[dict[int, _Solved]] = [{} for _ in range(self.d)]
+        self.solve_together([(j, self.all, math.inf) for j in range(self.d)])
+        self.lowest = [self.value(j, self.all) for j in range(self.d)]
+
+    def is_content(self, node: int, before: int) -> bool:
+        """Whether a node with these predecessors has all that it would ever use."""
+        top = self._solved[node][self.may_have[node]]
+        return not (top.used | self.must_follow[node]) & ~before
+
+    def uses(self, node: int) -> int:
+        """Return what a node uses if all others come before it."""
+        return self._solved[node][self.may_have[node]].used
+
+    def value(self, node: int, before: int, enough: float = math.inf) -> float:
+        """Return f_j(U); infinity if it is found to be at least `enough`, which may take no further lasso."""
+        while True:
+            found, T, near = self._known_about(node, before, enough)
+            if found is not None:
+                return found
+            self._solve_one(node, T, near)
+
+    def solve_together(self, asked: Sequence[tuple[int, int, float]]) -> None:
+        """Solve what `value` needs for some (node, before, enough), many lassos at a time: quicker than one by one."""
+        waiting = asked
+        while waiting:
+            still, new = [], {}
+            for one in waiting:
+                found, T, near = self._known_about(*one)
+                if found is None:
+                    still.append(one)
+                    new[one[0], T] = near
+            if len(new) < _FEW:
+                return
+            self._solve_many(new)
+            waiting = still
+
+    def _known_about(self, node: int, before: int, enough: float) -> tuple[float | None, int, _Solved | None]:
+        """Return the value if it is known; else the candidates to solve for next, and a lasso near to that."""
+        known, T, near = self._solved[node], self.may_have[node], None
+        while True:
+            one = known.get(T)
+            if one is None:
+                return None, T, near
+            if one.value >= enough:
+                return math.inf, T, near
+            missing = one.used & ~before
+            if not missing:
+                return one.value, T, near
+            T, near = T & ~missing, one
+
+    def _solve_one(self, node: int, T: int, near: _Solved | None) -> None:
+        allowed = self._allowed[node].copy()
+        for i in members(self.may_have[node] & ~T):
+            allowed[i] = False
+        start = np.zeros(self.q)
+        if near is not None:
+            start[near.at] = near.x
+        c = lasso_column(self._H, self._H[node], self._penalty[node], allowed, start)
+        self._keep([(node, T)], c[None])
+
+    def _solve_many(self, new: dict[tuple[int, int], _Solved | None]) -> None:
+        nodes = np.array([node for node, _ in new])
+        allowed = self._allowed[nodes]
+        n_bytes = (self.d + 7) // 8
+        bits = np.frombuffer(b"".join(T.to_bytes(n_bytes, "little") for _, T in new), dtype=np.uint8)
+        sets = np.unpackbits(bits.reshape(-1, n_bytes), axis=1, count=self.d, bitorder="little")
+        allowed[:, : self.d] &= sets.astype(bool)
+        start = np.zeros(allowed.shape)
+        for row, near in zip(start, new.values(), strict=True):
+            if near is not None:
+                row[near.at] = near.x
+        here = np.zeros(len(new), dtype=np.intp)
+        B, penalty = self._H[nodes], self._penalty[nodes]
+        self._keep(list(new), columns_by_signs(self._H[None], here, B, penalty, allowed, start))
+
+    def _keep(self, solved: list[tuple[int, int]], c: FloatArray) -> None:
+        """Remember the solutions c (n, q) of the lassos of some nodes with some candidates."""
+        nodes = np.array([node for node, _ in solved])
+        fit = 0.5 * self._H[nodes, nodes] + np.einsum("ni,ni->n", c, 0.5 * (c @ self._H) - self._H[nodes])
+        values = self._weight[nodes] * (fit + np.einsum("ni,ni->n", self._penalty[nodes], np.abs(c)))
+        used = np.packbits(c[:, : self.d] != 0, axis=1, bitorder="little")
+        if self._known is not None:
+            # The node itself has always been seen.
+            outside = np.abs(c - (c @ self._known) @ self._known.T).max(axis=1)
+            size = np.abs(c).max(axis=1)
+            self.is_exact &= bool((outside <= _OUTSIDE * np.maximum(size, _OUTSIDE)).all())
+        self.n_solved += len(solved)
+        for (node, T), value, bits, row in zip(solved, values.tolist(), used, c, strict=True):
+            at = row.nonzero()[0]
+            self._solved[node][T] = _Solved(value, int.from_bytes(bits.tobytes(), "little"), at, row[at])
