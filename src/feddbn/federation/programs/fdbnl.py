@@ -109,16 +109,14 @@ class ConsensusSettings:
                     f"{name}={getattr(self, name)!r} has no use with schedule='adaptive'; leave it out or choose "
                     "schedule='paper'."
                 )
-        if self.weighting not in WEIGHTINGS:
-            raise ParameterError(f"weighting={self.weighting!r} is not known; choose 'samples' or 'sites'.")
-        if self.optimum not in OPTIMA:
-            raise ParameterError(f"optimum={self.optimum!r} is not known; choose one of {', '.join(OPTIMA)}.")
+        for name, words in (("weighting", WEIGHTINGS), ("optimum", OPTIMA), ("scale", SCALES)):
+            value = getattr(self, name)
+            if value not in words:
+                raise ParameterError(f"{name}={value!r} is not known; choose one of {', '.join(words)}.")
         if self.optimum == "exact" and self.schedule == "paper":
             raise ParameterError(
                 "optimum='exact' needs schedule='adaptive'; the paper's schedule has its own path."
             )
-        if self.scale not in SCALES:
-            raise ParameterError(f"scale={self.scale!r} is not known; choose one of {', '.join(SCALES)}.")
 
     @property
     def wishes(self) -> Wishes:
