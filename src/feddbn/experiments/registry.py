@@ -105,10 +105,13 @@ class Method:
     def make(self, **settings: Any) -> Any:
         """An estimator; its penalties act on the units of the data, as in the paper and in all recorded rows.
 
-        A row's identity names no scale, so what a package version takes by default must not reach it.
+        A row's identity names neither a scale nor in which optimum a fit ends, so what a package version takes by default
+        must not reach it.
         """
         cls = self.load()
-        return cls(**({"scale": "none"} if "scale" in signature(cls).parameters else {}), **settings)
+        recorded = {"scale": "none", "optimum": "path"}
+        known = signature(cls).parameters
+        return cls(**{name: value for name, value in recorded.items() if name in known}, **settings)
 
     @property
     def is_available(self) -> bool:
