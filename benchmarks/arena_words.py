@@ -18,6 +18,7 @@ SHORT = {
     "like a code for missing": "codes",
     "the noise is autocorrelated": "memory taken off",
     "a lag was added": "lag added",
+    "could be something that was not measured": "edges in doubt",
     "a hidden cause of": "hidden cause",
     "residuals echo": "echo",
     "edges are curved": "curves modelled",
