@@ -16,13 +16,14 @@ from feddbn.core.statistics.moments import Moments
 __all__ = ["edge_robustness", "robustness_value"]
 
 _COLLINEAR = 1e-10
+_LARGEST = 1e100
 
 
 def robustness_value(t: FloatArray | float, left: float) -> FloatArray:
     """Share of what is left of cause and target that a hidden cause must explain, from a t statistic."""
-    square = np.square(np.asarray(t, dtype=np.float64)) / left
-    # The same as the formula above, without its cancellation for large t.
-    return np.asarray(2.0 * square / (np.sqrt(square * square + 4.0 * square) + square + 1e-300))
+    # The same as the formula above, without its cancellation and overflow for large t.
+    f = np.minimum(np.abs(np.asarray(t, dtype=np.float64)) / np.sqrt(left), _LARGEST)
+    return np.where(f > 0, 2.0 / (1.0 + np.sqrt(1.0 + np.square(2.0 / np.maximum(f, 1.0 / _LARGEST)))), 0.0)
 
 
 def edge_robustness(moments: Moments, support: BoolArray) -> FloatArray:

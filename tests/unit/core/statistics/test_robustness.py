@@ -13,7 +13,9 @@ def test_the_published_example():
 
 
 def test_limits():
-    assert robustness_value(np.array([0.0, 1e8]), 100).tolist() == pytest.approx([0.0, 1.0])
+    assert robustness_value(np.array([0.0, 1e-200, 1e8, 1e200]), 100).tolist() == pytest.approx(
+        [0.0, 0.0, 1.0, 1.0]
+    )
 
 
 def test_a_hidden_cause_of_just_that_strength_explains_an_effect_away():

@@ -179,7 +179,7 @@ def test_noise_with_a_method_of_many_rounds_is_refused_before_anything_is_sent()
     study = make_study("fdbnl", parameters={})
     with pytest.raises(
         ParameterError,
-        match=r"privacy.epsilon: method 'fdbnl' asks for sums that carry no noise; use oneshot",
+        match=r"privacy.epsilon: method 'fdbnl' asks for sums that carry no noise; use latent, oneshot, summary",
     ):
         run_study(coordinator_of(study), study)
 
