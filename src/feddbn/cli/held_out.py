@@ -50,13 +50,9 @@ def print_comparison(found: Mapping[str, Any]) -> None:
     rows = [[str(line["label"]), *(number(line[key], digits) for key, digits in keys)] for line in lines]
     print_table(heads, rows, f"tested on the last {found['held_out_share']:.0%} of each recording")
     silent = [str(line["label"]) for line in lines if line["held_out_log_likelihood"] is None]
-    say(
-        "Higher is better."
-        + "".join(
-            f" Weights of {label} are no effects of straight lines, so it is not judged here."
-            for label in silent
-        )
-    )
+    say("Higher is better.")
+    for label in silent:
+        say(f"Weights of {label} are no straight lines; it is not judged here.")
     for line in lines:
         if line["converged"] is False:
             say(f"{line['label']} stopped before it had converged.")
