@@ -12,7 +12,7 @@ from feddbn.cli.wording import as_options
 from feddbn.core.kinds import read_kinds
 from feddbn.errors import ParameterError
 from feddbn.method_table import Method
-from support.toy_method import Toy
+from support.toy_class import Toy
 from support.wards import wards
 
 

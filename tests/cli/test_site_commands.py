@@ -167,7 +167,7 @@ def test_the_log_shows_what_remains_of_a_budget(tmp_path):
     pytest.importorskip("dp_accounting")
     sites = OwnedSites(tmp_path, "max_epsilon = 50.0\n")
     as_kits(tmp_path)
-    study = make_study(privacy={"secure_aggregation": True, "epsilon": 20.0, "clip": 100.0})
+    study = make_study(privacy={"secure_aggregation": True, "epsilon": 40.0, "clip": 30.0})
     sites.approve(study)
     sites.run(study)
     text = words(run("site", "log", "--kit", tmp_path / "north", env={"COLUMNS": "160"}))

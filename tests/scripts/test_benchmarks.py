@@ -15,6 +15,7 @@ USED_BY_OTHERS = [
     "arena_words",
     "naive",
     "neural_notears",
+    "mixed_peers",
     "nonlinear_systems",
     "peers",
     "pictures",
@@ -56,6 +57,9 @@ COMMANDS = {
 CALLS = {
     "changing": lambda m: m.main(1, 0, ["edges-1", "constant-1"]),
     "demo_table": lambda m: m.main(2, d=3, n_samples=100),
+    "latent": lambda m: m.main(1, 0),
+    "latent_picture": lambda m: sys.stdout.write(str(m.rows(20).shape)),
+    "mixed": lambda m: m.table(m.LEARNERS, 150, m.MIXED, range(2), 3),
     "fdbnl_objective": lambda m: m.main(0, 0, d=3, counts=(2,)),
     "one_site_cost": lambda m: sys.stdout.write(m.table_of(m.steps_of("PFDBNL", 3), {}).text()),
     "paper_setting": lambda m: m.main(2, settings=((3, 60),)),

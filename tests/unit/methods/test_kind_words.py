@@ -13,7 +13,7 @@ from feddbn.methods.baselines import Average, LocalOnly, Vote
 from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
-from support.toy_method import Toy
+from support.toy_class import Toy
 
 # Units and residuals are other tests' business.
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
