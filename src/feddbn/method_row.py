@@ -53,6 +53,8 @@ class Method:
         Whether it learns from summed moments alone (``fit_moments``), so that edges can be counted over resamples.
     lag_reach
         How many times its ``n_lags`` the rows it asks for reach back.
+    is_usual
+        Whether a comparison has it if no methods are named: it answers which edges one constant network of numbers has.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Method:
     selects: tuple[str, ...] = ()
     resamples: bool = False
     lag_reach: int = 1
+    is_usual: bool = True
 
     @property
     def is_installed(self) -> bool:

@@ -118,6 +118,7 @@ _ROWS = (
             "Its second moments, by blocks of time.",
             "What a site sends is its second moments, of all rows and of blocks of them.",
         ),
+        is_usual=False,
     ),
     Method(
         name="mixed",
@@ -140,6 +141,7 @@ _ROWS = (
             "Its second moments.",
             "What a site sends is its second moments, and gradients of likelihoods at a few coefficients.",
         ),
+        is_usual=False,
     ),
     Method(
         name="fdbnl",
@@ -201,6 +203,7 @@ _ROWS = (
         takes_noise=True,
         plain_messages=_MOMENTS,
         lag_reach=2,
+        is_usual=False,
     ),
     Method(
         name="summary",
@@ -220,6 +223,7 @@ _ROWS = (
         in_studies=True,
         takes_noise=True,
         plain_messages=_MOMENTS,
+        is_usual=False,
     ),
     Method(
         name="dynotears",

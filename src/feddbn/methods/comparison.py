@@ -81,11 +81,13 @@ class Compared:
 
 
 def default_methods(truth: Truth | None, personal: bool) -> list[Method]:
-    """Return the methods that make sense: the best site needs one truth; personal ones if asked for."""
+    """Return the usual methods that make sense: the best site needs one truth; personal ones if asked for."""
     return [
         method
         for method in available_methods()
-        if (not method.needs_truth or isinstance(truth, DBN)) and (personal or not method.is_personal)
+        if method.is_usual
+        and (not method.needs_truth or isinstance(truth, DBN))
+        and (personal or not method.is_personal)
     ]
 
 
