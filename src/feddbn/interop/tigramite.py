@@ -19,7 +19,7 @@ from tigramite.data_processing import DataFrame
 from tigramite.independence_tests.independence_tests_base import CondIndTest
 
 from feddbn.errors import ParameterError
-from feddbn.model.summary import Summary, partial_correlation
+from feddbn.model.summary import Summary
 
 __all__ = ["SummaryParCorr"]
 
@@ -109,4 +109,4 @@ class SummaryParCorr(CondIndTest):  # type: ignore[misc]
         index = [
             self.summary.position(int(j), lag) for (j, _), lag in zip((*X, *Y, *rest), lags, strict=True)
         ]
-        return partial_correlation(self.summary.moments.scatter[np.ix_(index, index)]), len(index)
+        return self.summary.independence.one(index[0], index[1], index[2:])[0], len(index)

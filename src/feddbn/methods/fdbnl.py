@@ -248,13 +248,14 @@ class ConsensusEstimator(DBNEstimator):
 
     def _look(self, fit: ConsensusFit, federation: Federation, observer: Observer | None) -> None:
         """Say what residuals near the network tell, if they are looked at."""
+        moments = None if fit.asked is None else fit.asked.moments
         if not are_looked_at(self, federation, by_default=looks_by_default(self)):
+            say_hidden(self, moments, None)
             return
         network = network_of_fit(self, fit.preparation, fit.asked)
         report = self._run(network_checks_program(network), federation, observer)[0]
         say_residuals(self, report)
-        doubts = None if report is None else report.doubts
-        say_hidden(self, None if fit.asked is None else fit.asked.moments, doubts)
+        say_hidden(self, moments, None if report is None else report.doubts)
 
 
 class FDBNL(ConsensusEstimator):

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 from scipy.sparse.csgraph import connected_components
 
-from feddbn.core.ancestral.independence import PartialCorrelations
 from feddbn.core.ancestral.marks import Marks
 from feddbn.core.ancestral.search import SearchOptions, search
-from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.arrays import BoolArray
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.graphs.status import Status
+from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments
-from feddbn.core.statistics.scaling import correlations, safe_roots
+from feddbn.core.statistics.scaling import safe_roots
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
@@ -161,9 +161,8 @@ class LatentDBN(DBNEstimator):
             self.warnings_.append(
                 f"{n:,.0f} rows are few for {q} columns: weak edges will be missing, and marks may rest on chance."
             )
-        test = PartialCorrelations(correlations(summary.moments.scatter)[0], n)
         options = SearchOptions(float(self.alpha), int(self.n_passes), self.max_conditions)
-        found = search(test, d, p, options, self._inputs)
+        found = search(summary.independence, d, p, options, self._inputs)
         self.ancestral_graph_ = AncestralGraph(found.marks, names, found.values, found.p_values)
         self.graph_, self.edges_ = self.ancestral_graph_.marks, self.ancestral_graph_.edges()
         self.n_tests_ = found.n_tests
@@ -202,10 +201,6 @@ def _without_cycles(is_edge: BoolArray) -> BoolArray:
 
 def _least_squares(is_edge: BoolArray, moments: Moments, names: tuple[str, ...]) -> DBN:
     """Each variable on its causes."""
-    d, S = is_edge.shape[1], moments.scatter
-    C: FloatArray = np.zeros((is_edge.shape[0] * d, d))
-    for j in range(d):
-        causes = np.flatnonzero(is_edge[:, :, j].ravel())
-        if len(causes):
-            C[causes, j] = np.linalg.lstsq(S[np.ix_(causes, causes)], S[causes, j], rcond=None)[0]
+    d = is_edge.shape[1]
+    C = refit(moments, is_edge.reshape(-1, d))[0]
     return DBN.from_moments(C[:d], C[d:].reshape(-1, d, d), moments, names)

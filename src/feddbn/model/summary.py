@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from feddbn.core.ancestral.independence import PartialCorrelations
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments, symmetric, upper_triangle
 from feddbn.core.statistics.scaling import correlations
@@ -114,8 +116,13 @@ class Summary:
 
     def partial_correlation(self, x: Node, y: Node, given: Sequence[Node] = ()) -> float:
         """Correlation of two nodes given others, as of the pooled rows."""
-        index = [self.position(*node) for node in (x, y, *given)]
-        return partial_correlation(self.moments.scatter[np.ix_(index, index)])
+        i, j, *others = (self.position(*node) for node in (x, y, *given))
+        return self.independence.one(i, j, others)[0]
+
+    @cached_property
+    def independence(self) -> PartialCorrelations:
+        """Tests of partial correlations of the columns, by the rows that tests should count."""
+        return PartialCorrelations(correlations(self.moments.scatter)[0], self.n_effective)
 
     def rows_like(self, n_rows: int | None = None) -> FloatArray:
         """(n_rows, q) made-up rows with exactly these means and covariances, by default as many as there are.
@@ -233,18 +240,6 @@ class Summary:
             raise FileError(f"{path} cannot be read as a summary: {error}.") from None
         except ParameterError as error:
             raise FileError(f"{path}: {error}") from None
-
-
-def partial_correlation(scatter: FloatArray) -> float:
-    """Correlation of the first two columns given the others; 0 if one of them follows from the others."""
-    R = correlations(scatter)[0]
-    rest = R[:2, :2]
-    if len(R) > 2:
-        rest = rest - R[:2, 2:] @ np.linalg.lstsq(R[2:, 2:], R[2:, :2], rcond=None)[0]
-    size = rest[0, 0] * rest[1, 1]
-    return (
-        float(np.clip(rest[0, 1] / np.sqrt(size), -1.0, 1.0)) if min(rest[0, 0], rest[1, 1]) > 1e-14 else 0.0
-    )
 
 
 def _in_result(data: Any) -> Any:

@@ -168,3 +168,11 @@ def test_sites_with_other_variables_are_not_asked():
 def test_learning_from_moments_or_rows_has_no_residuals():
     x = pd.DataFrame(made()["site-0"][0]).to_numpy()
     assert Dynotears().fit_rows(x[1:], x[:-1]).residuals_ is None
+
+
+def test_without_a_look_at_residuals_nobody_knows_of_hidden_causes():
+    made = simulate(d=4, n_sites=3, n_samples=300, mean_degree=2, random_state=0)
+    table = FDBNL(check_residuals=False).fit(made.sites).hidden_
+    assert len(table)
+    assert table["could_be_hidden"].isna().all()
+    assert table["robustness"].between(0.01, 1).all()
