@@ -26,9 +26,10 @@ named = trap - INT; set -o pipefail; PYTHONUNBUFFERED=1 $(BIN)/python -m pytest 
 side_by_side = @failed=0; ($(1)) & ids=$$!; ($(2)) & ids="$$ids $$!"; ($(or $(3),true)) & ids="$$ids $$!"; \
   for id in $$ids; do wait $$id || failed=1; done; exit $$failed
 
-.PHONY: help demo test test-fast coverage check format bench bench-quick lock sbom clean
+.PHONY: help demo try test test-fast coverage check format bench bench-quick lock sbom clean
 help:
 	@echo "make demo         simulate ten sites, learn, compare, write demo/report.html"
+	@echo "make try          run a server, three sites and a masked study on this machine, and open the report"
 	@echo "make test         checks and all tests, those of the engines beside the others (up to 10 minutes)"
 	@echo "make test-fast    unit, contract, property, command and documentation tests (under 2 minutes); leaves out"
 	@echo "                  the checks, engines and other integration tests, comparisons with other packages and"
@@ -53,6 +54,11 @@ $(VENV)/.demo-installed: pyproject.toml | $(BIN)/python
 	@$(PIP) install --editable .
 	@touch $@
 
+$(VENV)/.try-installed: pyproject.toml | $(BIN)/python
+	@echo "Installing feddbn and what a federation needs into $(VENV) (once, some minutes) ..."
+	@$(PIP) install --editable '.[nvflare,privacy]'
+	@touch $@ $(VENV)/.demo-installed
+
 $(VENV)/.test-installed: pyproject.toml | $(BIN)/python
 	@echo "Installing feddbn and what its tests need into $(VENV) (once, some minutes) ..."
 	@$(PIP) install --editable '.[all,test,check]'
@@ -65,6 +71,10 @@ $(VENV)/.bench-installed: pyproject.toml | $(BIN)/python
 
 demo: $(VENV)/.demo-installed
 	@$(BIN)/feddbn demo --out demo
+
+# Options go into TRY, such as TRY="--no-open --keep kept".
+try: $(VENV)/.try-installed
+	@$(BIN)/feddbn federation try $(TRY)
 
 check: $(VENV)/.test-installed
 	$(BIN)/ruff check $(LINTED)

@@ -58,6 +58,7 @@ _EXTRAS = {
     "dp_accounting": "privacy",
     "nvflare": "nvflare",
     "pooch": "datasets",
+    "psutil": "nvflare",
     "pyarrow": "parquet",
 }
 

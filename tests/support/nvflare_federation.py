@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from feddbn.errors import FederationError
+from feddbn.runtime.engines.local import free_ports
 from feddbn.runtime.engines.nvflare.kit import make_kits, start_command, start_environment
 from feddbn.runtime.engines.nvflare.launcher import process_name
 from feddbn.runtime.engines.plan import FederationPlan
@@ -32,14 +33,6 @@ require_masking = false
 max_rounds = 1000
 approve_by_rule = true
 """
-
-
-def free_ports(n):
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
 
 
 def children(pid):

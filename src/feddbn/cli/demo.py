@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from feddbn.cli.options import Json
 from feddbn.cli.terminal import print_json, progress, say
 
-__all__ = ["demo"]
+if TYPE_CHECKING:
+    from feddbn.methods.simulation import SimulatedFederation
+
+__all__ = ["demo", "simulate_demo"]
 
 _FIRST = "fdbnl"
+
+
+def simulate_demo(n_sites: int, seed: int) -> SimulatedFederation:
+    """Return sites that measure the same 10 variables and hold 512 usable rows together."""
+    from feddbn.methods.simulation import simulate
+
+    return simulate(d=10, n_lags=1, n_sites=n_sites, n_samples=512, random_state=seed)
 
 
 def demo(
@@ -30,11 +40,10 @@ def demo(
     from feddbn.data import read_sites
     from feddbn.methods.comparison import compare, default_methods
     from feddbn.methods.result import Result
-    from feddbn.methods.simulation import simulate
     from feddbn.methods.truth import write_truth
     from feddbn.report import write_report
 
-    federation = simulate(d=10, n_lags=1, n_sites=10, n_samples=512, random_state=seed)
+    federation = simulate_demo(n_sites=10, seed=seed)
     truth = federation.truth
     write_sites(federation, out / "data", FileFormat.csv)
     write_truth(federation, out / "truth.json")

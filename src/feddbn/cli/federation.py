@@ -1,4 +1,4 @@
-"""``feddbn federation init``: kits for a server and its sites."""
+"""``feddbn federation init`` and ``try``: kits for a server and its sites; all of it on one machine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from rich.console import Console as Terminal
 from rich.table import Table
 
+from feddbn.cli.federation_try import try_it
 from feddbn.runtime.engines.registry import DEFAULT_ENGINE, engine_names
 from feddbn.runtime.engines.registry import engine as find_engine
 
@@ -50,3 +51,6 @@ def init(
     terminal.print(
         "Each kit holds a private key: hand it to its owner only. Keep the authority directory offline."
     )
+
+
+federation_app.command("try")(try_it)

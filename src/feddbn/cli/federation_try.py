@@ -1,0 +1,259 @@
+"""``feddbn federation try``: a server, three sites and a masked study on this machine, from nothing to a report."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from feddbn.cli.terminal import remark, say
+from feddbn.errors import ParameterError
+
+if TYPE_CHECKING:
+    from feddbn.runtime.engines.local import LocalFederation
+
+__all__ = ["try_it"]
+
+_SITES = ("north", "south", "west")
+_RUN = "first-run"
+_STUDY = """\
+name = "try"
+lead = "{lead}"
+method = "{method}"
+variables = [{variables}]
+sites = [{sites}]
+
+[parameters]
+n_lags = 1
+
+[privacy]
+secure_aggregation = true
+min_sites = {n_sites}
+
+[attendance]
+timeout_s = 60
+when_missing = "wait"
+max_wait_s = 120
+"""
+
+
+def try_it(
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep",
+            metavar="DIR",
+            help="Put everything into this new directory and leave it there; by default all files are deleted.",
+            show_default=False,
+        ),
+    ] = None,
+    open_page: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the report in a browser, and wait for Enter.")
+    ] = True,
+    console: Annotated[
+        bool, typer.Option("--console", help="Also open the web consoles of the lead and of one site.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Another seed simulates another federation.")] = 0,
+) -> None:
+    """Try a federation on this machine: a server and three sites that approve and run a masked study.
+
+    The sites hold simulated data and talk to the server over TLS on loopback, as they would between institutions. When it is
+    over, or after Ctrl-C, all processes are ended and all files deleted.
+    """
+    if console:
+        _need_console()
+    with _ends_in_order(), _directory(keep) as root:
+        _try(root, seed, open_page, console, is_kept=keep is not None)
+
+
+def _try(root: Path, seed: int, open_page: bool, console: bool, is_kept: bool) -> None:
+    from feddbn.cli.demo import simulate_demo
+    from feddbn.cli.fit import print_result
+    from feddbn.cli.report import report
+    from feddbn.cli.score import score
+    from feddbn.cli.submit import submit
+    from feddbn.methods.result import Result
+    from feddbn.methods.truth import write_truth
+    from feddbn.runtime.engines.local import LocalFederation
+    from feddbn.runtime.engines.registry import engine
+
+    begun = time.monotonic()
+    step = _Steps(6)
+    drawn = simulate_demo(n_sites=len(_SITES), seed=seed)
+    truth = drawn.truth
+    step(f"Simulating {len(_SITES)} sites with {truth.d} variables each: {', '.join(_SITES)}.")
+    write_truth(drawn, root / "truth.json")
+    step("Making a kit for each participant: certificate, key, settings with safe defaults.")
+    with LocalFederation(engine(), _SITES, root) as federation, _then_undisturbed():
+        for site, recordings in zip(_SITES, drawn.sites.values(), strict=True):
+            data = federation.kits[site] / "data"
+            data.mkdir(mode=0o700)
+            recordings[0].to_csv(data / "recording.csv", index=False)
+        study = _write_study(root / "study.toml", federation.plan.admin, truth.variables)
+        ports = f"ports {federation.plan.port} and {federation.plan.admin_port}"
+        step(f"Starting the server and the sites on this machine ({ports}).")
+        federation.start()
+        federation.wait_until_up(arrived=lambda site: remark(f"      {site} is connected."))
+        step("Each site's owner reads the study and approves it; others are refused.")
+        _approve(study, federation)
+        if console:
+            _start_console(federation)
+        step("Running the study under masks: the server can open nothing but sums of all sites.")
+        submit(study, federation.lead_kit, run=_RUN, wait=True, out=root / "result")
+        step("Writing the report.")
+        result = root / "result" / "result.json"
+        page = root / "result" / "report.html"
+        print_result(Result.load(result))
+        score(root / "truth.json", result)
+        report(result, page, truth=root / "truth.json", title="feddbn federation try")
+        took = time.monotonic() - begun
+        if open_page:
+            _show(page, is_kept)
+        elif console and sys.stdin.isatty():
+            _wait_for_enter()
+        remark("Stopping the server and the sites.")
+    used = federation.seconds_used + time.process_time()
+    remark(f"From nothing to the report: {took:.0f} s; processor time of all processes: {used:.0f} s.")
+    if not is_kept:
+        remark("All processes have ended; all files are deleted.")
+    else:
+        say(f"Kits, data, study, result and logs are in {root}.")
+        kit = federation.lead_kit
+        remark(f"Go on with: feddbn server start --kit {federation.kits[federation.plan.server]}")
+        remark(f"            feddbn site start --kit {federation.kits[_SITES[0]]}   (and the others)")
+        remark(f"            feddbn status --kit {kit}")
+
+
+class _Steps:
+    """Says at which of so many steps we are."""
+
+    def __init__(self, n_steps: int) -> None:
+        self._n_steps, self._now = n_steps, 0
+
+    def __call__(self, sentence: str) -> None:
+        self._now += 1
+        remark(f"[{self._now}/{self._n_steps}] {sentence}")
+
+
+_ENDINGS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+@contextlib.contextmanager
+def _ends_in_order() -> Iterator[None]:
+    """Treat a request to end and a closed terminal like Ctrl-C, so that nothing is left behind."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = {ending: signal.signal(ending, interrupt) for ending in _ENDINGS}
+    try:
+        yield
+    except KeyboardInterrupt:
+        remark("The federation was ended, and its run with it.")
+        raise
+    finally:
+        for ending, handler in before.items():
+            signal.signal(ending, handler)
+
+
+@contextlib.contextmanager
+def _then_undisturbed() -> Iterator[None]:
+    """Let nothing interrupt what follows the block; whoever presses Ctrl-C twice leaves nothing behind either."""
+    try:
+        yield
+    finally:
+        for ending in _ENDINGS:
+            signal.signal(ending, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def _directory(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="feddbn-try-") as name:
+            yield Path(name)
+        return
+    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise ParameterError(
+            f"--keep {str(keep)!r} exists and is not an empty directory; choose another name."
+        )
+    keep.mkdir(parents=True, exist_ok=True, mode=0o700)
+    yield keep.resolve()
+
+
+def _write_study(path: Path, lead: str, variables: tuple[str, ...]) -> Path:
+    from feddbn.method_table import default_method
+
+    def listed(names: tuple[str, ...]) -> str:
+        return ", ".join(f'"{name}"' for name in names)
+
+    text = _STUDY.format(
+        lead=lead,
+        method=default_method(),
+        variables=listed(variables),
+        sites=listed(_SITES),
+        n_sites=len(_SITES),
+    )
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _approve(study: Path, federation: LocalFederation) -> None:
+    """The first owner reads the study aloud; the others approve the same text."""
+    from feddbn.cli.site_approvals import approve, owner_of
+    from feddbn.cli.submit import read_study
+
+    first, *others = federation.plan.sites
+    approve(study, federation.kits[first], yes=True)
+    plan = read_study(study)
+    for site in others:
+        owner_of(federation.kits[site]).approve(plan, days=30.0, runs=1, epsilon=None)
+    remark(f"      {', '.join(federation.plan.sites)} have approved it, each with its own key.")
+
+
+def _show(page: Path, is_kept: bool) -> None:
+    """Open the page; where it will be deleted, only as long as somebody is there to say when."""
+    import webbrowser
+
+    if not is_kept and not sys.stdin.isatty():
+        remark("note: there is nobody to wait for here, so no page is opened; --keep DIR keeps it.")
+        return
+    if not webbrowser.open(page.as_uri()):
+        remark(f"note: no browser could be opened; open this file: {page}")
+    _wait_for_enter()
+
+
+def _wait_for_enter() -> None:
+    if sys.stdin.isatty():
+        remark("Press Enter to end the federation.")
+        with contextlib.suppress(EOFError):
+            input()
+
+
+def _need_console() -> None:
+    """Refuse --console where there is no console, before anything is started."""
+    if find_spec("feddbn.console") is None:
+        raise ParameterError(
+            "--console needs the web console, which this version of feddbn does not have; leave it out."
+        )
+
+
+def _start_console(federation: LocalFederation) -> None:
+    """Run ``feddbn lead console`` and one ``feddbn site console``; they end with the federation."""
+    import os
+
+    from feddbn.runtime.engines.interface import Process
+
+    kits = {"lead": federation.lead_kit, "site": federation.kits[_SITES[0]]}
+    for who, kit in kits.items():
+        name = f"{who}-console"
+        command = [sys.executable, "-m", "feddbn", who, "console", "--kit", str(kit)]
+        federation.run(name, Process(command, os.environ))
+        remark(f"      The console of the {who} says where it is in {federation.log(name)}.")
