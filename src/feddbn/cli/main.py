@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from feddbn.cli.manual import EXIT_CODES, attach
 from feddbn.cli.terminal import complain, remark, say
 from feddbn.cli.wording import as_options
 from feddbn.errors import FeddbnError, missing_extra
@@ -46,10 +47,10 @@ class Entry:
         """Return the real command."""
         found = getattr(import_module(f"feddbn.cli.{self.module}"), self.attribute)
         if isinstance(found, typer.Typer):
-            return typer.main.get_group(found)
+            return attach(typer.main.get_group(found), name)
         single = typer.Typer(add_completion=False)
         single.command(name)(found)
-        return typer.main.get_command(single)
+        return attach(typer.main.get_command(single), name)
 
 
 COMMANDS = {
@@ -177,7 +178,11 @@ def _show_version(value: bool) -> None:
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
-@app.callback(epilog="Start with: feddbn demo")
+@app.callback(
+    epilog="Start with: feddbn demo, or feddbn federation try\n\n"
+    "Every command has --help with examples; feddbn --install-completion completes names on Tab.\n\n"
+    "Exit codes: " + "; ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items()) + "."
+)
 def _feddbn(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")

@@ -9,10 +9,11 @@ import time
 
 import pytest
 
-psutil = pytest.importorskip("psutil")
 from feddbn.errors import FederationError, NotEnoughSites
 from feddbn.runtime.engines.interface import Engine, Process, Session
 from feddbn.runtime.engines.local import LocalFederation, end_with_all_it_started, free_ports
+
+psutil = pytest.importorskip("psutil")
 
 # A child in another session, a grandchild, and a parent that ignores requests to end: as engines' job processes are.
 FAMILY = """

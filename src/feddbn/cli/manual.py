@@ -1,0 +1,245 @@
+"""What ``--help`` says after the options: examples that can be typed, exit codes, and where to read more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["EXIT_CODES", "PAGES", "Page", "attach", "commands_below"]
+
+EXIT_CODES = {
+    0: "done",
+    1: "a bug, in one sentence",
+    2: "the line, a file or the data cannot be used, with the reason",
+    130: "interrupted",
+}
+_DOCS = "https://github.com/feddbn/feddbn/blob/main/docs/"
+
+
+@dataclass(frozen=True)
+class Page:
+    """The end of one command's help.
+
+    Attributes
+    ----------
+    more
+        The page of the documentation, with the place in it.
+    examples
+        Lines as they are typed; words after # explain.
+    exits
+        Exit codes that mean something else here.
+    """
+
+    more: str
+    examples: tuple[str, ...]
+    exits: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The epilog. Old releases of typer show the lines of a paragraph as one."""
+        codes = EXIT_CODES | dict(self.exits)
+        ends = "; ".join(f"{code}: {meaning}" for code, meaning in sorted(codes.items()))
+        shown = "\n".join(["Examples", *(f"  $ {line}" for line in self.examples)])
+        paragraphs = [shown, f"Exit codes: {ends}.", f"Read more: {_DOCS}{self.more}"]
+        # A square bracket would be read as markup.
+        return "\n\n".join(paragraphs).replace("[", r"\[")
+
+
+def attach(command: Any, path: str) -> Any:
+    """Return the command with its page, and those below it with theirs."""
+    for name, below in commands_below(command, path):
+        if name in PAGES:
+            below.epilog = PAGES[name].text
+    return command
+
+
+def commands_below(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield path and command, for the command itself and for all below it."""
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from commands_below(below, f"{path} {name}")
+
+
+_STUDY = "deployment.md#5-run-a-study"
+PAGES = {
+    "demo": Page("quickstart.md", ("feddbn demo", "feddbn demo --out demo --seed 3 --json")),
+    "simulate": Page(
+        "simulating.md",
+        (
+            "feddbn simulate -o data",
+            "feddbn simulate -o data -d 5 --n-sites 4 --n-samples 400",
+            "feddbn simulate -o messy --mess offsets --mess missing=0.3",
+            "feddbn simulate -o mixed --kinds continuous,binary,count",
+        ),
+    ),
+    "check": Page(
+        "preparing-data.md",
+        (
+            "feddbn check data                       # one file per site",
+            "feddbn check table.csv --site hospital --series patient --time hour",
+        ),
+        {1: "an error was found in the data, or a bug", 2: "the line or the data cannot be read"},
+    ),
+    "fit": Page(
+        "choosing.md",
+        (
+            "feddbn fit data -o result.json          # one CSV file per site",
+            "feddbn fit table.csv --site hospital --time hour --n-lags 2",
+            "feddbn fit data --method fdbnl --lambda-w 0.05 --lambda-a 0.05",
+            "feddbn fit data --forbid '*,age,0' -p max_rounds=500",
+        ),
+    ),
+    "update": Page(
+        "quickstart.md#a-month-later",
+        ("feddbn fit data --keep-sums -o result.json", "feddbn update result.json new-data -o newer.json"),
+    ),
+    "compare": Page(
+        "choosing.md",
+        (
+            "feddbn compare data --truth data/truth.json",
+            "feddbn compare data --method oneshot --method fdbnl",
+        ),
+    ),
+    "score": Page("quickstart.md", ("feddbn score data/truth.json result.json",)),
+    "select": Page(
+        "choosing.md",
+        (
+            "feddbn select data --method fdbnl",
+            "feddbn select data --method fdbnl --grid lambda_w=0.1,0.05",
+        ),
+    ),
+    "confidence": Page(
+        "edge-confidence.md",
+        (
+            "feddbn confidence data -o edges.csv",
+            "feddbn confidence data -o edges.csv --replicates 200 --jobs 4",
+        ),
+    ),
+    "report": Page(
+        "quickstart.md",
+        ("feddbn report result.json", "feddbn report result.json --edges edges.csv -o page.html"),
+    ),
+    "plot": Page(
+        "gallery.md",
+        (
+            "feddbn plot result.json graph -o graph.pdf",
+            "feddbn plot result.json responses --shock x0 -o responses.png",
+        ),
+    ),
+    "forecast": Page(
+        "quickstart.md",
+        (
+            "feddbn forecast result.json data/site-0.csv --steps 5",
+            "feddbn forecast result.json data/site-0.csv --do x2=1   # hold x2 at 1",
+        ),
+    ),
+    "effects": Page(
+        "quickstart.md",
+        ("feddbn effects result.json x0            # on all others", "feddbn effects result.json x0 x3"),
+    ),
+    "export": Page(
+        "schema.md#other-forms",
+        (
+            "feddbn export result.json -o network.graphml",
+            "feddbn export result.json -o edges.csv",
+            "feddbn export result.json -o arrays.npz --format tigramite",
+        ),
+    ),
+    "audit": Page(
+        "privacy.md#5-audit-log", ("feddbn audit attack", "feddbn audit verify north/state/_audit")
+    ),
+    "audit attack": Page(
+        "privacy.md",
+        ("feddbn audit attack                      # simulated sites", "feddbn audit attack data"),
+    ),
+    "audit show": Page("privacy.md#5-audit-log", ("feddbn audit show north/state/_audit/first-run.jsonl",)),
+    "audit verify": Page(
+        "deployment.md#logs-that-convince-a-second-person",
+        (
+            "feddbn audit verify north/state/_audit",
+            "feddbn audit verify north/state/_audit --peers north/local/peers.toml",
+        ),
+        {0: "the logs are intact", 1: "a log was changed, or a bug"},
+    ),
+    "audit heads": Page(
+        "deployment.md#logs-that-convince-a-second-person",
+        (
+            "feddbn audit heads --kit north",
+            "feddbn audit heads --kit south --out south.json",
+            "feddbn audit heads --kit north --compare south.json",
+        ),
+        {1: "somebody's log was changed, or a bug"},
+    ),
+    "federation": Page(
+        "deployment.md",
+        (
+            "feddbn federation try                    # all of it on this machine",
+            "feddbn federation init federation --server host --site a --site b --site c",
+        ),
+    ),
+    "federation init": Page(
+        "deployment.md",
+        (
+            "feddbn federation init federation --server host --site a --site b --site c",
+            "feddbn federation init federation --server host --site a --port 9002",
+        ),
+    ),
+    "federation try": Page(
+        "deployment.md",
+        (
+            "feddbn federation try                    # opens the report, deletes all",
+            "feddbn federation try --no-open --keep kept",
+        ),
+    ),
+    "site": Page(
+        "deployment.md#4-start-each-site",
+        ("feddbn site check --kit north", "feddbn site start --kit north"),
+    ),
+    "site check": Page(
+        "deployment.md#4-start-each-site",
+        ("feddbn site check --kit north", "feddbn site check --kit north --study study.toml"),
+        {2: "something is wrong at this site, or the line cannot be used"},
+    ),
+    "site approve": Page(
+        _STUDY,
+        (
+            "feddbn site approve study.toml --kit north",
+            "feddbn site approve study.toml --kit north --runs 3 --days 90 --yes",
+        ),
+        {1: "the owner said no, or a bug"},
+    ),
+    "site approvals": Page(_STUDY, ("feddbn site approvals --kit north",)),
+    "site revoke": Page(_STUDY, ("feddbn site revoke sepsis --kit north",)),
+    "site log": Page(
+        "deployment.md#what-leaves-a-site",
+        ("feddbn site log --kit north", "feddbn site log --kit north --run first-run --json"),
+    ),
+    "site adopt": Page(
+        "privacy.md#5-audit-log", ("feddbn site adopt --settings north/local/feddbn_site.toml",)
+    ),
+    "site start": Page("deployment.md#4-start-each-site", ("feddbn site start --kit north",)),
+    "server": Page("deployment.md#3-start-the-server", ("feddbn server start --kit server.example.org",)),
+    "server start": Page(
+        "deployment.md#3-start-the-server", ("feddbn server start --kit server.example.org",)
+    ),
+    "submit": Page(
+        _STUDY,
+        (
+            "feddbn submit study.toml --kit lead@example.org --wait --out result",
+            "FEDDBN_KIT=lead@example.org feddbn submit study.toml --run first-run",
+        ),
+    ),
+    "status": Page(
+        _STUDY,
+        ("feddbn status --kit lead@example.org", "feddbn status first-run --kit lead@example.org --json"),
+    ),
+    "results": Page(_STUDY, ("feddbn results first-run --kit lead@example.org --out result",)),
+    "stop": Page(_STUDY, ("feddbn stop first-run --kit lead@example.org",)),
+    "resume": Page("deployment.md#when-something-fails", ("feddbn resume first-run --kit lead@example.org",)),
+    "reproduce": Page(
+        "reproduction/README.md",
+        ("feddbn reproduce --list", "feddbn reproduce all --quick --out rows"),
+    ),
+}
+"""Command -> the end of its help."""
