@@ -14,6 +14,7 @@ from feddbn.cli.options import (
     Data,
     Json,
     Params,
+    complete_method,
     parse_n_lags,
     parse_params,
     reads_data,
@@ -32,7 +33,13 @@ def compare(
     data: Data,
     truth: Annotated[Path | None, typer.Option(help="truth.json of simulated data.")] = None,
     method: Annotated[
-        list[str] | None, typer.Option("--method", "-m", help="Repeat for each; all that fit by default.")
+        list[str] | None,
+        typer.Option(
+            "--method",
+            "-m",
+            help="Repeat for each; all that fit by default.",
+            autocompletion=complete_method,
+        ),
     ] = None,
     personal: Annotated[
         bool, typer.Option("--personal", help="Also methods with one network per site.")

@@ -30,6 +30,7 @@ __all__ = [
     "Time",
     "Variables",
     "column_options",
+    "complete_method",
     "either",
     "parse_n_lags",
     "parse_params",
@@ -110,6 +111,13 @@ Params = Annotated[
         help="Any other parameter of the method; the value is JSON or text. Repeat for more.",
     ),
 ]
+
+
+def complete_method(incomplete: str) -> list[str]:
+    """Return the methods whose names begin so, for a shell that completes them."""
+    from feddbn.method_table import available_methods
+
+    return [method.name for method in available_methods() if method.name.startswith(incomplete)]
 
 
 def either(names: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -261,7 +262,13 @@ def parts_of_csv(
 
 def graphml_text(dbn: Network) -> str:
     """The time-series graph as GraphML."""
-    return "\n".join(nx.generate_graphml(time_series_graph(dbn))) + "\n"
+    text = "\n".join(nx.generate_graphml(time_series_graph(dbn))) + "\n"
+    # XML writes true and false in small letters, and so strict readers want them; networkx writes Python's words.
+    for key in re.findall(r'<key id="(\w+)" for="edge" attr.name="\w+" attr.type="boolean"', text):
+        text = re.sub(
+            rf'(<data key="{key}">)(True|False)<', lambda found: f"{found[1]}{found[2].lower()}<", text
+        )
+    return text
 
 
 def parts_of_graphml(source: str | Path) -> Parts:
