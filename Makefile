@@ -8,7 +8,7 @@ FAST_1 := tests/unit/runtime tests/unit/report tests/cli tests/docs
 FAST_2 := $(filter-out $(FAST_1) %__pycache__,$(wildcard tests/unit/*)) tests/contract tests/property tests/redteam
 HALF_1 := $(FAST_1) tests/redteam tests/scripts tests/parity $(filter-out $(ENGINES),$(wildcard tests/integration/test_*.py))
 HALF_2 := $(addprefix --ignore=,$(HALF_1) $(ENGINES))
-LINTED := src tests benchmarks examples tools
+LINTED := src tests benchmarks examples tools deploy
 COVERED := feddbn.federation feddbn.privacy feddbn.core.designs
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
@@ -114,6 +114,8 @@ lock: $(VENV)/.test-installed
 	@$(PIP) freeze --exclude-editable | grep '==' > $(VENV)-lock/installed.txt
 	$(VENV)-lock/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	  --no-emit-find-links --extra all --constraint $(VENV)-lock/installed.txt --output-file requirements.lock pyproject.toml
+	echo 'setuptools>=70.1' | $(VENV)-lock/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --output-file deploy/build.lock -
 
 sbom: $(VENV)/.test-installed
 	$(BIN)/python tools/sbom.py --out dist/feddbn.cdx.json

@@ -10,7 +10,7 @@ from feddbn.runtime.deployed.settings import read_server_settings
 from feddbn.runtime.engines.interface import Engine, Process
 from feddbn.runtime.engines.nvflare.check import check_site
 from feddbn.runtime.engines.nvflare.client import Console
-from feddbn.runtime.engines.nvflare.kit import make_kits, start_command, start_environment
+from feddbn.runtime.engines.nvflare.kit import make_kits, place_stores, start_command, start_environment
 from feddbn.runtime.engines.nvflare.prune import forget_jobs
 from feddbn.runtime.engines.plan import FederationPlan
 
@@ -36,8 +36,12 @@ class NVFlareEngine(Engine):
         return Path(kit) / "local" / "feddbn_site.toml"
 
     def server_process(self, kit: Path) -> Process:
-        """Return what runs the server; jobs that are too old are forgotten before it starts."""
+        """Return what runs the server; jobs that are too old are forgotten before it starts.
+
+        A kit is made at one machine and unpacked at another, so its stores are placed here.
+        """
         process = self.site_process(kit)
+        place_stores(kit)
         forget_jobs(kit, read_server_settings(kit / "local" / "feddbn_server.toml").keep_days)
         return process
 

@@ -25,6 +25,7 @@ __all__ = [
     "ALLOWED_CLASSES",
     "engine_command",
     "make_kits",
+    "place_stores",
     "start_command",
     "start_environment",
 ]
@@ -197,18 +198,31 @@ def _harden_server(kit: Path) -> None:
     local = kit / "local"
     values = _load(local / "resources.json.default")
     values["class_allow_list"] = list(ALLOWED_CLASSES)
-    store = kit / "store"
-    values["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(store / "snapshots")
     values["components"] = [c for c in values["components"] if c["id"] != "log_receiver"]
-    for component in values["components"]:
-        if component["id"] == "job_manager":
-            component["args"]["uri_root"] = str(store / "jobs")
     _start_warm(values, "feddbn.runtime.nvflare_launcher.WarmServerLauncher")
     values["components"].append({"id": "memory_tidy", "path": "feddbn.runtime.nvflare_tidy.MemoryTidy"})
     _write(local / "resources.json", values)
+    place_stores(kit)
     _permissions(local)
     _quieten(local)
     (local / "feddbn_server.toml").write_text('runs = "../runs"\nkeep_days = 30\n', encoding="utf-8")
+
+
+def place_stores(kit: Path) -> None:
+    """Point a server's stores of jobs and snapshots below its kit, wherever it was unpacked; NVFlare wants whole paths."""
+    path = Path(kit) / "local" / "resources.json"
+    store = Path(kit).resolve() / "store"
+    try:
+        values = _load(path)
+        values["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(store / "snapshots")
+        for component in values["components"]:
+            if component["id"] == "job_manager":
+                component["args"]["uri_root"] = str(store / "jobs")
+        is_as_it_was = values == _load(path)
+    except (OSError, ValueError, KeyError, TypeError):
+        raise FileError(f"{path} is missing or damaged; unpack the kit again.") from None
+    if not is_as_it_was:
+        _write(path, values)
 
 
 def _quieten(local: Path) -> None:

@@ -4,13 +4,15 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from feddbn.errors import FileError, ParameterError
 from feddbn.federation.protocol.study import Study
 from feddbn.runtime.engines.nvflare.client import write_job
-from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, make_kits, start_command
+from feddbn.runtime.engines.nvflare.kit import ALLOWED_CLASSES, make_kits, place_stores, start_command
+from feddbn.runtime.engines.nvflare.prune import JOBS
 from feddbn.runtime.engines.plan import FederationPlan
 
 
@@ -108,3 +110,19 @@ def test_kits_fork_jobs_and_tidy_up_with_classes_that_no_job_may_name(tmp_path):
             module, _, name = path.rpartition(".")
             assert hasattr(importlib.import_module(module), name)
             assert path not in ALLOWED_CLASSES
+
+
+def test_a_server_keeps_its_jobs_below_its_kit_wherever_that_was_unpacked(tmp_path):
+    here = tmp_path / "moved"
+    (here / "local").mkdir(parents=True)
+    elsewhere = Path(__file__).parents[4] / "support" / "previous_kit" / "server" / "resources.json"
+    made = elsewhere.read_text().replace("@KIT@", "/founders/machine/kits/host")
+    (here / "local" / "resources.json").write_text(made)
+    place_stores(here)
+    placed = (here / "local" / "resources.json").read_text()
+    # Nothing else changes.
+    assert json.loads(placed) == json.loads(made.replace("/founders/machine/kits/host", str(here)))
+    assert str(here / JOBS) in placed
+    (here / "local" / "resources.json").write_text("{}")
+    with pytest.raises(FileError, match=r"resources.json is missing or damaged; unpack the kit again\."):
+        place_stores(here)
