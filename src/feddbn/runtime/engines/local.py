@@ -87,8 +87,10 @@ class LocalFederation:
         self.seconds_used = 0.0
         self._engine = engine
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        (self.root / "logs").mkdir(mode=0o700)
-        (self.root / "home").mkdir(mode=0o700)
+        # Engines keep notes in the home directory and leave temporary files when they are killed: all of it stays below.
+        self._places = {"HOME": self.root / "home", "TMPDIR": self.root / "tmp"}
+        for place in (self.root / "logs", *self._places.values()):
+            place.mkdir(mode=0o700)
 
     @property
     def lead_kit(self) -> Path:
@@ -115,8 +117,7 @@ class LocalFederation:
 
     def run(self, name: str, process: Process) -> None:
         """Run something that ends with the federation; its output goes to its log."""
-        # Engines keep notes in the home directory, which are not the user's here.
-        environment = {**process.environment, "HOME": str(self.root / "home")}
+        environment = {**process.environment, **{name: str(place) for name, place in self._places.items()}}
         with open(self.log(name), "ab") as log:
             self._processes[name] = subprocess.Popen(
                 list(process.command),

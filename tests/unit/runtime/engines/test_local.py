@@ -22,6 +22,7 @@ setsid sleep 1000 &
 bash -c 'sleep 1001 & wait' &
 echo started; wait
 """
+WHERE = 'echo "$HOME $TMPDIR"; sleep 1000'
 LISTENER = """
 import socket, sys, time
 opened = [socket.create_server(("127.0.0.1", int(port))) for port in sys.argv[1:]]
@@ -105,6 +106,16 @@ def test_a_federation_waits_for_every_site_and_ends_with_its_block(tmp_path):
     assert heard == ["b", "a"]
     assert alive(running) == []
     assert federation.seconds_used > 0
+
+
+def test_what_processes_write_on_the_side_stays_below_the_federation(tmp_path):
+    with LocalFederation(ToyEngine(), ("a",), tmp_path) as federation:
+        federation.run("where", Process(["bash", "-c", WHERE], os.environ))
+        end = time.monotonic() + 10
+        while not (said := federation.log("where").read_text()) and time.monotonic() < end:
+            time.sleep(0.01)
+    assert said.split() == [str(tmp_path / "home"), str(tmp_path / "tmp")]
+    assert all((tmp_path / name).stat().st_mode & 0o077 == 0 for name in ("home", "tmp", "logs"))
 
 
 def test_processes_end_when_the_block_fails(tmp_path):

@@ -1,0 +1,63 @@
+"""``feddbn federation try``: what it refuses before anything is started; the rest is an integration test."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+
+import pytest
+
+from feddbn.cli import federation_try
+
+
+def test_a_directory_with_files_is_not_written_into(refuses, tmp_path):
+    (tmp_path / "thesis.txt").touch()
+    said = refuses("federation", "try", "--keep", tmp_path)
+    assert said == f"--keep {str(tmp_path)!r} exists and is not an empty directory; choose another name."
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_console_that_is_not_there_is_said_before_anything_starts(refuses, monkeypatch):
+    monkeypatch.setattr(federation_try, "find_spec", lambda name: None)
+    said = refuses("federation", "try", "--console")
+    assert said.startswith("--console needs the web console, which this version of feddbn does not have")
+
+
+def test_a_page_that_will_be_deleted_is_not_opened_where_nobody_waits(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("webbrowser.open", lambda address: pytest.fail("opened"))
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    federation_try._show(tmp_path / "report.html", is_kept=False)
+    assert "--keep DIR keeps it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_requests_to_end_are_like_ctrl_c_and_a_second_one_disturbs_nothing(ending, capsys):
+    before = signal.getsignal(ending)
+    cleaned = []
+
+    def work_and_clean_up():
+        try:
+            with federation_try._then_undisturbed():
+                signal.raise_signal(ending)
+                time.sleep(10)
+        finally:
+            signal.raise_signal(ending)
+            cleaned.append(True)
+
+    with pytest.raises(KeyboardInterrupt), federation_try._ends_in_order():
+        work_and_clean_up()
+    assert cleaned
+    assert signal.getsignal(ending) is before
+    assert capsys.readouterr().err == "The federation was ended, and its run with it.\n"
+
+
+def test_the_study_is_one_that_sites_accept_by_their_default_policy(tmp_path):
+    from feddbn.cli.submit import read_study
+    from feddbn.federation.guards.study_scope import tasks_of
+    from feddbn.privacy.policy import SitePolicy
+
+    study = read_study(federation_try._write_study(tmp_path / "study.toml", "lead@example.org", ("a", "b")))
+    assert study.privacy.secure_aggregation
+    assert study.privacy.min_sites == len(study.sites) == 3
+    assert set(tasks_of(study)) <= set(SitePolicy().tasks)
