@@ -85,7 +85,7 @@ class Autoregression:
         """(1 + p d, d) standard errors: constants first, then lag 1, lag 2, ..."""
         return np.sqrt(np.outer(np.diag(self._inverse), np.diag(self.sigma_u)))
 
-    def table(self) -> pd.DataFrame:
+    def to_frame(self) -> pd.DataFrame:
         """One line per coefficient: source, target, lag, weight, std_error, t, p."""
         names, d, left = self.summary.variables, self.summary.d, self._left
         values = np.vstack([self.intercept, self.coefs.reshape(-1, d)])
@@ -101,6 +101,10 @@ class Autoregression:
             for k, (source, lag) in enumerate(sources)
         ]
         return pd.DataFrame(lines, columns=["source", "target", "lag", "weight", "std_error", "t", "p"])
+
+    def table(self) -> pd.DataFrame:
+        """The older name of `to_frame`."""
+        return self.to_frame()
 
     def granger(self) -> pd.DataFrame:
         """One line per ordered pair: does the past of `source` say more about `target` than all other pasts? F test."""
@@ -118,7 +122,7 @@ class Autoregression:
         return pd.DataFrame(lines, columns=["source", "target", "F", "df_num", "df_denom", "p"])
 
     def responses(self, steps: int, orthogonal: bool = False, level: float | None = None) -> pd.DataFrame:
-        """What a unit shock does 0 to `steps` rows later: source, target, step, response, and low and high with `level`.
+        """What a unit shock does 0 to `steps` rows later: source, target, step, response; with `level`, std_error, lower, upper.
 
         `orthogonal` takes shocks of one standard deviation in the order of the variables (Cholesky); it has no bounds.
         """
@@ -132,13 +136,14 @@ class Autoregression:
         error = self._response_errors(phi) if level is not None else np.zeros_like(phi)
         low, high = shown - size * error, shown + size * error
         lines = [
-            (names[i], names[j], h, shown[h, i, j], low[h, i, j], high[h, i, j])
+            (names[i], names[j], h, shown[h, i, j], error[h, i, j], low[h, i, j], high[h, i, j])
             for i in range(d)
             for j in range(d)
             for h in range(steps + 1)
         ]
-        frame = pd.DataFrame(lines, columns=["source", "target", "step", "response", "low", "high"])
-        return frame if level is not None else frame.drop(columns=["low", "high"])
+        bounds = ["std_error", "lower", "upper"]
+        frame = pd.DataFrame(lines, columns=["source", "target", "step", "response", *bounds])
+        return frame if level is not None else frame.drop(columns=bounds)
 
     def _phi(self, steps: int) -> FloatArray:
         """(steps + 1, d, d) responses ``[step, from, to]`` to unit shocks."""

@@ -31,6 +31,7 @@ from feddbn.methods.parameters import Rule, is_federation
 from feddbn.methods.treated import site_notes, treatment_sentences, treatment_summary
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.shown import ShownEstimator
 
 __all__ = ["DBNEstimator", "FederatedEstimator", "history_frame", "label_column", "network", "simulated"]
 
@@ -82,7 +83,7 @@ def label_column(center_by: str | None, label: str | None) -> str | None:
     return center_by
 
 
-class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
+class FederatedEstimator(ShownEstimator, BaseEstimator):  # type: ignore[misc]
     """Base of all estimators; a subclass stores its arguments unchanged, has a rule for each, and implements `_fit`.
 
     A fit keeps what it learned and no rows. Before a fit there is nothing to read: whatever ends in an underscore raises

@@ -32,12 +32,17 @@ from feddbn.methods.resampled_rows import ResampledRows, rows_to_resample
 from feddbn.methods.residuals import GRAVE, are_looked_at, fitted_network, residual_sentences, summarise
 from feddbn.methods.result import plain
 from feddbn.model.dbn import DBN
+from feddbn.shown import Shown
 
-__all__ = ["MomentsEstimator", "confidence_table", "curved_edges", "edge_confidence"]
+__all__ = ["ConfidenceTable", "MomentsEstimator", "confidence_table", "curved_edges", "edge_confidence"]
 
 COLUMNS = (
     "source", "target", "lag", "weight", "ci_low", "ci_high", "probability", "presence", "direction", "oriented",
 )  # fmt: skip
+
+
+class ConfidenceTable(Shown, pd.DataFrame):
+    """The frame that `edge_confidence` returns; what is made of it by pandas is a plain frame."""
 
 
 class MomentsEstimator(Protocol):
@@ -71,7 +76,7 @@ def edge_confidence(
     threshold: float = 0.0,
     n_jobs: int | None = None,
     progress: Callable[[int], None] | None = None,
-) -> pd.DataFrame:
+) -> ConfidenceTable:
     """Frame source, target, lag, weight, ci_low, ci_high, probability; most probable first.
 
     Parameters
@@ -162,7 +167,7 @@ def edge_confidence(
     resampled = rows.worth(run_program(program, running))
     fitted, full, stacks, curved = _refit(estimator, rows, resampled, names, n_jobs, progress)
     shapes = None if rows.told is None else curved
-    table = confidence_table(full, stacks, level=level, threshold=threshold, curved=shapes)
+    table = ConfidenceTable(confidence_table(full, stacks, level=level, threshold=threshold, curved=shapes))
     table.attrs.update(
         method=method, n_replicates=int(n_replicates), level=level, random_state=int(random_state)
     )

@@ -37,6 +37,7 @@ from feddbn._version import __version__
 from feddbn.core.graphs.status import Status
 from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.shown import Shown
 
 __all__ = ["FORMAT", "VERSION", "Result", "plain", "read_json", "write_json"]
 
@@ -70,7 +71,7 @@ _FACTS = {
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Shown):
     """What a fit found and how; see the module for the stored layout.
 
     Attributes

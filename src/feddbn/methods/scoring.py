@@ -21,12 +21,13 @@ from feddbn.metrics import (
     weight_error,
 )
 from feddbn.model.dbn import DBN
+from feddbn.shown import Shown
 
 __all__ = ["Scores", "SiteScores", "score", "score_by_kind", "score_sites"]
 
 
 @dataclass(frozen=True)
-class Scores(Mapping[str, EdgeScores]):
+class Scores(Mapping[str, EdgeScores], Shown):
     """Scores of one network; a mapping of the parts, ``scores["W"]["shd"]``, which are attributes too.
 
     Attributes
@@ -72,7 +73,7 @@ class Scores(Mapping[str, EdgeScores]):
 
 
 @dataclass(frozen=True)
-class SiteScores(Mapping[str, dict[str, float]]):
+class SiteScores(Mapping[str, dict[str, float]], Shown):
     """Scores of personal networks; a mapping of the parts to means over sites, ``scores["W"]["mshd"]``.
 
     Attributes

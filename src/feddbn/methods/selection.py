@@ -26,6 +26,7 @@ from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, run_program
 from feddbn.method_table import METHODS, Method
 from feddbn.methods.treated import wishes_of
+from feddbn.shown import Shown
 
 __all__ = [
     "AUTO_GRIDS",
@@ -64,7 +65,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(Shown):
     """The outcome of a selection.
 
     Attributes
@@ -81,6 +82,10 @@ class Selection:
     table: pd.DataFrame
     chosen: dict[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table."""
+        return self.table
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

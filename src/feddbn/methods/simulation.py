@@ -15,6 +15,7 @@ from feddbn.methods.simulated_kinds import draw_with_kinds
 from feddbn.methods.true_network import TrueNetwork
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.dbn import DBN
+from feddbn.shown import Shown
 from feddbn.sim import AskedKinds, MessNames, SimulationSettings, simulate_arrays
 from feddbn.sim.hidden import HiddenVariables
 
@@ -22,7 +23,7 @@ __all__ = ["SimulatedFederation", "generator_of", "simulate"]
 
 
 @dataclass(frozen=True, eq=False)
-class SimulatedFederation:
+class SimulatedFederation(Shown):
     """Sites with recordings and the networks that generated them.
 
     Attributes

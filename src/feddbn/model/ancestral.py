@@ -13,6 +13,7 @@ from feddbn.core.ancestral.marks import WORDS, Marks
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.shown import Shown
 
 __all__ = ["MEANINGS", "AncestralGraph"]
 
@@ -30,7 +31,7 @@ _BACK = str.maketrans("<>", "><")
 
 
 @dataclass(frozen=True, eq=False)
-class AncestralGraph:
+class AncestralGraph(Shown):
     """Edges with marks over a window of p + 1 moments.
 
     Attributes

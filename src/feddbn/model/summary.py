@@ -21,6 +21,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments, symmetric, upper_triangle
 from feddbn.core.statistics.scaling import correlations
 from feddbn.errors import FileError, ParameterError
+from feddbn.shown import Shown
 
 __all__ = ["Node", "Summary"]
 
@@ -31,7 +32,7 @@ Node = tuple[str, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Summary:
+class Summary(Shown):
     """Count, means and cross-products of the lagged rows of all sites.
 
     Attributes

@@ -38,7 +38,7 @@ from feddbn.report.site_plots import plot_site_differences, site_differences
 from feddbn.report.treatment_words import treatment_rows
 from feddbn.report.verdicts import verdicts
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_report", "summary_sentence", "write_report"]
 
 
 def write_report(
@@ -108,7 +108,7 @@ def render_report(
     return environment.get_template("report.html").render(
         record=record,
         title=title or _title(record),
-        summary=_summary(record),
+        summary=summary_sentence(record),
         facts=_facts(record),
         parameters={k: _shown(v) for k, v in sorted(record.parameters.items())},
         verdicts=verdicts(record),
@@ -135,7 +135,8 @@ def _title(record: ReportRecord) -> str:
     return f"{record.method}: {record.dbn.d} variables{sites}"
 
 
-def _summary(record: ReportRecord) -> str:
+def summary_sentence(record: ReportRecord) -> str:
+    """How many effects a result has, learned from how much."""
     is_edge = record.dbn.is_edge
     n_now, n_late = int(np.count_nonzero(is_edge[0])), int(np.count_nonzero(is_edge[1:]))
     rows = f" from {record.n_rows:,} rows" if record.n_rows is not None else ""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-__all__ = ["SEVERITIES", "Finding", "named", "option", "times"]
+import pandas as pd
+
+from feddbn.shown import Shown
+
+__all__ = ["SEVERITIES", "Finding", "Findings", "named", "option", "times"]
 
 SEVERITIES = ("note", "warning", "error")
 
@@ -38,6 +42,20 @@ class Finding:
     site: str | None = None
     recording: str | None = None
     columns: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """Where it was found, in words; empty for everywhere."""
+        parts = (("site", self.site), ("recording", self.recording))
+        return ", ".join(f"{what} {name!r}" for what, name in parts if name is not None)
+
+
+class Findings(list[Finding], Shown):
+    """What a check found, errors first."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per finding: what, severity, sentence, cure, site, recording, columns."""
+        return pd.DataFrame([asdict(one) for one in self], columns=list(Finding.__dataclass_fields__))
 
 
 def named(columns: Sequence[str], most: int = 6) -> str:
