@@ -30,6 +30,17 @@ class Autoregression:
     ----------
     summary
         What it was learned from; all its lags are used.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.autoregression import autoregression
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> model = autoregression(feddbn.summary(data.sites))
+    >>> model.to_frame().columns.tolist()
+    ['source', 'target', 'lag', 'weight', 'std_error', 't', 'p']
+    >>> model.responses(2, level=0.9).columns.tolist()
+    ['source', 'target', 'step', 'response', 'std_error', 'lower', 'upper']
     """
 
     summary: Summary
@@ -122,7 +133,7 @@ class Autoregression:
         return pd.DataFrame(lines, columns=["source", "target", "F", "df_num", "df_denom", "p"])
 
     def responses(self, steps: int, orthogonal: bool = False, level: float | None = None) -> pd.DataFrame:
-        """What a unit shock does 0 to `steps` rows later: source, target, step, response; with `level`, std_error, lower, upper.
+        """Frame source, target, step, response of unit shocks 0 to `steps` rows later; with `level` std_error, lower, upper.
 
         `orthogonal` takes shocks of one standard deviation in the order of the variables (Cholesky); it has no bounds.
         """
@@ -177,7 +188,16 @@ class Autoregression:
 
 
 def autoregression(summary: Summary) -> Autoregression:
-    """Return the vector autoregression of all lags of a summary."""
+    """Return the vector autoregression of all lags of a summary.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.autoregression import autoregression
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> autoregression(feddbn.summary(data.sites)).granger().columns.tolist()
+    ['source', 'target', 'F', 'df_num', 'df_denom', 'p']
+    """
     if summary.n_lags < 1:
         raise ParameterError("this summary has no lags; make one with feddbn.summary(..., n_lags=1) or more.")
     return Autoregression(summary)

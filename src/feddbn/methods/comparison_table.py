@@ -92,7 +92,7 @@ def compare_methods(
     >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
     >>> table = feddbn.compare_methods(data.sites, ["oneshot", "summary"], truth=data.truth)
     >>> table.to_frame()["W shd"].tolist()
-    [0, 2]
+    [0, 3]
     """
     if isinstance(methods, str):
         raise ParameterError(f"methods={methods!r} must be a list of names; write [{methods!r}].")

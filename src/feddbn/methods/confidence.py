@@ -123,6 +123,14 @@ def edge_confidence(
     replicate. So residuals near the fit on all data are looked at in one more sum (unless the estimator has
     ``check_residuals=False``, or sites do not answer that): ``table.attrs["residuals"]`` has the numbers of
     `methods.residuals.ResidualSummary`, ``table.attrs["warnings"]`` one sentence for each violation.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> table = feddbn.edge_confidence(feddbn.OneShotDBN(average=False), data.sites, n_replicates=4)
+    >>> table[["source", "target", "lag", "probability"]].head(2).values.tolist()
+    [['x2', 'x1', 0, 1.0], ['x0', 'x2', 1, 1.0]]
     """
     if method not in RESAMPLINGS:
         raise ParameterError(f"method must be one of {', '.join(RESAMPLINGS)}, got {method!r}.")

@@ -87,6 +87,15 @@ class Result(Shown):
     sums
         The summed moments it was learned from, if they were kept (`federation.programs.tally`), or None. They tell more about
         the rows than the network does.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.methods.result import Result
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> result = Result.from_estimator(feddbn.OneShotDBN().fit(data.sites))
+    >>> result.method, result.status["converged"], len(result.edges)
+    ('OneShotDBN', True, 5)
     """
 
     method: str

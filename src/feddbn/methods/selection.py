@@ -77,6 +77,14 @@ class Selection(Shown):
         Parameter name -> chosen value.
     remarks
         What whoever reads the table should know.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> found = feddbn.select(feddbn.Dynotears(), data.sites, {"lambda_w": [0.2, 0.05]})
+    >>> found.chosen, found.to_frame()["chosen"].tolist()
+    ({'lambda_w': 0.05}, [False, True])
     """
 
     table: pd.DataFrame
@@ -243,6 +251,13 @@ def select(
         The last `share` of every recording is tested on, in `n_blocks` blocks one after the other.
     rule
         "one-standard-error": the first candidate not clearly worse than the best; "best": the lowest loss.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> feddbn.select(feddbn.Dynotears(), data.sites, {"lambda_w": [0.2, 0.05]}).chosen
+    {'lambda_w': 0.05}
     """
     candidates = check_grid(estimator, grid, n_blocks)
     # A copy: the estimator that was given has learned nothing by this.

@@ -42,6 +42,13 @@ class SimulatedFederation(Shown):
         The arguments of `simulate`, `random_state` included; `mess` as name -> strength.
     whole
         Site name -> its network with the variables that are hidden (``hidden0``, ...); None if that is not known.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> data.truth.variables, sorted(data.sites), data.is_homogeneous
+    (('x0', 'x1', 'x2'), ['site-0', 'site-1'], True)
     """
 
     sites: dict[str, list[pd.DataFrame]]
@@ -214,19 +221,20 @@ def simulate(
 
     Examples
     --------
-    >>> fed = simulate(d=5, n_sites=3, n_samples=90)
+    >>> import feddbn
+    >>> fed = feddbn.simulate(d=5, n_sites=3, n_samples=90)
     >>> [len(frames[0]) for frames in fed.sites.values()]
     [31, 31, 31]
     >>> fed.truth.W.shape, fed.truth.A.shape
     ((5, 5), (1, 5, 5))
 
-    >>> curved = simulate(d=5, n_sites=3, n_samples=90, effects="sigmoid")
+    >>> curved = feddbn.simulate(d=5, n_sites=3, n_samples=90, effects="sigmoid")
     >>> edge = curved.truth.edges().iloc[0]
     >>> added = curved.truth.effect(edge.source, edge.target, edge.lag)
     >>> added.kind, added([-1.0, 0.0, 1.0]).shape
     ('sigmoid', (3,))
 
-    >>> mixed = simulate(d=3, n_sites=2, n_samples=60, kinds=["continuous", "binary", "count"])
+    >>> mixed = feddbn.simulate(d=3, n_sites=2, n_samples=60, kinds=["continuous", "binary", "count"])
     >>> [kind.name for kind in mixed.truth.kinds]
     ['continuous', 'binary', 'count']
     """

@@ -52,6 +52,13 @@ class MomentSummary(DBNEstimator):
         Number of sums; usable rows over all sites.
     feature_names_in_, n_features_in_
         Variables.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> feddbn.MomentSummary(n_lags=1).fit(data.sites).summary_.columns
+    ['x0', 'x1', 'x2', 'x0(t-1)', 'x1(t-1)', 'x2(t-1)']
     """
 
     summary_: Summary
@@ -154,6 +161,13 @@ def summary(data: Any, n_lags: int = 1, *, observer: Observer | None = None, **o
     options
         What is done to the rows first (``center=``, ``detrend=``, ``missing=``, ...: arguments of `MomentSummary`), and
         which columns are what (``site=``, ``time=``, ...: arguments of `feddbn.data.read_sites`).
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> feddbn.summary(data.sites, n_lags=1).columns
+    ['x0', 'x1', 'x2', 'x0(t-1)', 'x1(t-1)', 'x2(t-1)']
     """
     given = {name: options.pop(name) for name in list(options) if name in MomentSummary.rules}
     if is_federation(data):

@@ -46,6 +46,17 @@ class DBN(Interchange, Shown):
 
     `W`, `A`, `variables`, `intercept`, `noise_variances`, `open_edges`, `curves`, `products` and `conditionals` are
     described at `feddbn.model.network.Network`.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> dbn.edges()[["source", "target", "lag", "weight"]].values.tolist()
+    [['x', 'y', 0, 0.5], ['x', 'x', 1, 0.4]]
+    >>> dbn.do({"x": 1.0}, None, steps=2).mean["y"].tolist()
+    [0.5, 0.5]
+    >>> dbn.frames.total_effects(1).query("source == 'x' and target == 'y'")["effect"].tolist()
+    [0.5, 0.2]
     """
 
     @classmethod

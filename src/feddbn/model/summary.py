@@ -51,6 +51,16 @@ class Summary(Shown):
         How many sites are in it.
     noise
         What protects it beyond the sum, in words; empty for nothing.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> released = feddbn.summary(data.sites, n_lags=1)
+    >>> released.covariance().shape, round(released.n)
+    ((6, 6), 200)
+    >>> round(released.partial_correlation(("x0", 0), ("x1", 0), [("x2", 0)]), 2)
+    0.23
     """
 
     moments: Moments
@@ -237,8 +247,12 @@ class Summary(Shown):
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
             return cls.from_dict(_in_result(data))
+        except FileNotFoundError:
+            raise FileError(f"file {str(path)!r} does not exist; check the path.") from None
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise FileError(f"{path} cannot be read as a summary: {error}.") from None
+            raise FileError(
+                f"{path} cannot be read as a summary: {error}; write it with Summary.save."
+            ) from None
         except ParameterError as error:
             raise FileError(f"{path}: {error}") from None
 

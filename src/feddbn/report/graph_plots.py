@@ -71,6 +71,14 @@ class ProcessGraph:
 def process_graph(dbn: DBN, *, min_weight: float = 0.0, standardised: bool = False) -> ProcessGraph:
     """Nodes, positions and arrows of the process graph of `dbn`, weak arrows (``|weight| <= min_weight``)
     left out; with `standardised`, weights are in standard deviations.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import process_graph
+    >>> graph = process_graph(feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"]))
+    >>> graph.arrows[["source", "target", "lags"]].values.tolist(), graph.nodes["self_effect"].tolist()
+    ([['x', 'y', '0']], [0.4, 0.0])
     """
     _require_not_negative(min_weight)
     d = dbn.d
@@ -140,6 +148,15 @@ def plot_process_graph(
     standardised
         Draw weights in standard deviations, so that one in a large unit does not hide the others; False draws them,
         and reads `min_weight` and `limit`, in the units of the data.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_process_graph
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> ax = plot_process_graph(dbn)
+    >>> sorted(text.get_text() for text in ax.texts)
+    ['x', 'y']
     """
     graph = process_graph(dbn, min_weight=min_weight, standardised=standardised)
     nodes, arrows = graph.nodes, graph.arrows
@@ -202,6 +219,14 @@ def plot_process_graph(
 def time_series_edges(dbn: DBN, *, min_weight: float = 0.0) -> pd.DataFrame:
     """The arrows of the unrolled graph: source, target, lag, weight, standardised, oriented, one row per
     effect, weakest first.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import time_series_edges
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> time_series_edges(dbn)[["source", "target", "lag", "weight"]].values.tolist()
+    [['x', 'x', 1, 0.4], ['x', 'y', 0, 0.5]]
     """
     _require_not_negative(min_weight)
     stack = dbn.adjacency_matrices
@@ -236,6 +261,14 @@ def plot_time_series_graph(
     moments are drawn faintly, because they repeat. Contemporaneous effects bow to the right of their
     column, without a head where their direction is open. `cluster` puts linked variables on neighbouring rows;
     `standardised`, `min_weight` and `limit` as in `plot_process_graph`.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_time_series_graph
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> plot_time_series_graph(dbn).figure is not None
+    True
     """
     _require_not_negative(min_weight)
     edges = time_series_edges(dbn)

@@ -54,6 +54,7 @@ def html_of(value: object) -> str:
     Examples
     --------
     >>> import feddbn
+    >>> from feddbn.report.notebook import html_of
     >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.3, 0], [0, 0]]], ["<b>", "y"])
     >>> page = html_of(dbn)
     >>> page.startswith("<div"), "&lt;b&gt;" in page, "<script" in page
@@ -280,9 +281,10 @@ def _network_points(record: ReportRecord) -> list[Point]:
 def _counts(dbn: DBN) -> str:
     now, late = int(np.count_nonzero(dbn.is_edge[0])), int(np.count_nonzero(dbn.is_edge[1:]))
     lags = f"{dbn.n_lags} lag{'' if dbn.n_lags == 1 else 's'}"
+    names = f"{dbn.d} variable{'' if dbn.d == 1 else 's'}"
     if not now + late:
-        return f"{dbn.d} variables, {lags}, and no effect among them: the graph is empty."
-    return f"{dbn.d} variables, {lags}: {now:,} effects within a moment, {late:,} delayed."
+        return f"{names}, {lags}, and no effect among them: the graph is empty."
+    return f"{names}, {lags}: {now:,} effect{'' if now == 1 else 's'} within a moment, {late:,} delayed."
 
 
 def _own_networks(own: Mapping[str, DBN], shared: DBN | None) -> Any:

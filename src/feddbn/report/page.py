@@ -71,6 +71,14 @@ def write_report(
     audit
         Entries of a site's audit log (task, event, length, n_bytes, protection, ...), summarised in the
         page; the result's own if None.
+
+    Examples
+    --------
+    >>> import feddbn, tempfile, pathlib
+    >>> from feddbn.report import write_report
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> write_report(dbn, pathlib.Path(tempfile.mkdtemp()) / "report.html").name
+    'report.html'
     """
     target = Path(path)
     text = render_report(result, title=title, edges=edges, truth=truth, sites=sites, audit=audit)
@@ -91,7 +99,16 @@ def render_report(
     sites: Sequence[Mapping[str, Any]] | None = None,
     audit: Sequence[Mapping[str, Any]] | None = None,
 ) -> str:
-    """The HTML text of the report for `result`; the same result gives the same text. See `write_report`."""
+    """The HTML text of the report for `result`; the same result gives the same text. See `write_report`.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import render_report
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> render_report(dbn, title="Two variables").startswith("<!doctype html>")
+    True
+    """
     beside: dict[str, Any] = {"edges": edges, "sites": sites, "audit": audit}
     if truth is not None:
         beside["truth"] = truth.to_dict()

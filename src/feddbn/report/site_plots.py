@@ -23,6 +23,15 @@ def site_differences(shared: DBN, personal: Mapping[str, DBN], *, min_weight: fl
     Columns source, target, lag, shared_weight, n_sites (sites whose own ``|weight| > min_weight``), then
     one column per site with its deviation ``personal - shared``. Edges that most sites have come first;
     within them the strongest first.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import site_differences
+    >>> shared = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> own = feddbn.DBN([[0, 0.3], [0, 0]], shared.A, ["x", "y"])
+    >>> site_differences(shared, {"a": own}).columns.tolist()
+    ['source', 'target', 'lag', 'shared_weight', 'n_sites', 'a']
     """
     if not personal:
         raise ParameterError("personal must hold at least one site's network, got an empty mapping.")
@@ -61,6 +70,15 @@ def plot_site_differences(
     Rows are ordered from edges that every site has to edges of one site; the number at the right says how
     many sites have the edge. If there are more than `max_edges`, half of the rows go to the edges that most
     sites share and half to those whose sites differ most.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_site_differences, site_differences
+    >>> shared = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> own = feddbn.DBN([[0, 0.3], [0, 0]], shared.A, ["x", "y"])
+    >>> plot_site_differences(site_differences(shared, {"a": own, "b": shared})).figure is not None
+    True
     """
     missing = [c for c in _KEYS if c not in differences]
     if missing:

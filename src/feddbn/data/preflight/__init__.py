@@ -47,6 +47,15 @@ def preflight(
 
     Counts are of all rows; trends, cycles, spikes and comparisons look at a bounded part of each recording. Nothing here
     needs more memory for more rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data.preflight import preflight
+    >>> rows = np.random.default_rng(0).normal(size=(200, 2))
+    >>> rows[5, 0] = -999.0
+    >>> [(one.what, one.severity) for one in preflight({"a": rows})]
+    [('spikes', 'note')]
     """
     chosen = read.get("variables")
     layout = Layout(**{**read, "variables": None if chosen is None else tuple(chosen)})

@@ -33,6 +33,12 @@ class Finding:
         Where; None is all of them.
     columns
         The columns concerned.
+
+    Examples
+    --------
+    >>> from feddbn.data.preflight import Finding
+    >>> Finding("sentinel", "warning", "column 'x' has -999.", "missing=-999", site="a").where
+    "site 'a'"
     """
 
     what: str
@@ -51,7 +57,16 @@ class Finding:
 
 
 class Findings(list[Finding], Shown):
-    """What a check found, errors first."""
+    """What a check found, errors first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data.preflight import preflight
+    >>> found = preflight({"a": np.column_stack([np.arange(50.0), np.ones(50)])})
+    >>> found.to_frame()[["what", "severity"]].values.tolist()[:1]
+    [['constant', 'error']]
+    """
 
     def to_frame(self) -> pd.DataFrame:
         """One row per finding: what, severity, sentence, cure, site, recording, columns."""
