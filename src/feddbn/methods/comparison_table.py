@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,6 +14,7 @@ from feddbn.federation.protocol.task import Observer
 from feddbn.method_table import get_method
 from feddbn.methods.comparison import Compared, compare, default_methods
 from feddbn.methods.truth import Truth
+from feddbn.model.network import check_network
 from feddbn.shown import Shown
 
 __all__ = ["Comparison", "compare_methods"]
@@ -96,6 +97,10 @@ def compare_methods(
     """
     if isinstance(methods, str):
         raise ParameterError(f"methods={methods!r} must be a list of names; write [{methods!r}].")
+    if methods is not None and not len(methods):
+        raise ParameterError("methods is empty; name at least one, or None for the usual ones.")
+    if truth is not None and not isinstance(truth, Mapping):
+        check_network(truth, "truth")
     chosen: Iterable[Any] = default_methods(truth, False) if methods is None else map(get_method, methods)
     share = (0.2 if truth is None else 0.0) if held_out is None else held_out
     sites = read_sites(data, missing="keep", **read)

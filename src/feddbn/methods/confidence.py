@@ -32,6 +32,7 @@ from feddbn.methods.resampled_rows import ResampledRows, rows_to_resample
 from feddbn.methods.residuals import GRAVE, are_looked_at, fitted_network, residual_sentences, summarise
 from feddbn.methods.result import plain
 from feddbn.model.dbn import DBN
+from feddbn.model.inputs import interval_level
 from feddbn.shown import Shown
 
 __all__ = ["ConfidenceTable", "MomentsEstimator", "confidence_table", "curved_edges", "edge_confidence"]
@@ -147,8 +148,9 @@ def edge_confidence(
             raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}.")
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0):
         raise ParameterError(f"n_jobs must be a whole number other than 0 or None, got {n_jobs!r}.")
-    if not 0 < level < 1:
-        raise ParameterError(f"level must lie between 0 and 1, got {level!r}.")
+    interval_level(level, "level")
+    if isinstance(estimator, type):
+        raise ParameterError(f"estimator is the class {estimator.__name__}; write {estimator.__name__}().")
     if not hasattr(estimator, "fit_moments"):
         able = " or ".join(known.cls for known in METHODS.values() if known.resamples)
         raise ParameterError(

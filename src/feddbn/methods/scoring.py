@@ -21,6 +21,7 @@ from feddbn.metrics import (
     weight_error,
 )
 from feddbn.model.dbn import DBN
+from feddbn.model.network import check_network
 from feddbn.shown import Shown
 
 __all__ = ["Scores", "SiteScores", "score", "score_by_kind", "score_sites"]
@@ -133,9 +134,8 @@ def score(truth: DBN, estimate: DBN) -> Scores:
     >>> scores["W"]["shd"], scores["W"]["shd_paper"], scores.skeleton.shd
     (1, 2, 0)
     """
-    for name, dbn in (("truth", truth), ("estimate", estimate)):
-        if not isinstance(dbn, DBN):
-            raise ParameterError(f"{name} must be a DBN, got {type(dbn).__name__}.")
+    check_network(truth, "truth")
+    check_network(estimate, "estimate")
     W, A = _aligned(truth, estimate, estimate.adjacency_matrices)
     n_lags = max(truth.n_lags, estimate.n_lags)
     true_A, estimated_A = _padded(truth.A, n_lags), _padded(A, n_lags)
@@ -163,6 +163,8 @@ def score_by_kind(truth: DBN, estimate: DBN) -> pd.DataFrame:
     >>> feddbn.score_by_kind(truth, truth)["shd"].tolist()
     [0, 0]
     """
+    check_network(truth, "truth")
+    check_network(estimate, "estimate")
     n_lags = max(truth.n_lags, estimate.n_lags)
     is_true = truth.is_edge.astype(np.float64)
     found_W, found_A = _aligned(truth, estimate, estimate.is_edge.astype(np.float64))
@@ -192,6 +194,11 @@ def score_sites(truths: Mapping[str, DBN], estimates: Mapping[str, DBN] | DBN) -
     >>> feddbn.score_sites({"a": truth, "b": truth}, {"a": truth, "b": empty})["W"]["mshd"]
     0.5
     """
+    for name, given in (("truths", truths), ("estimates", estimates)):
+        if not isinstance(given, Mapping) and (name == "truths" or not isinstance(given, DBN)):
+            raise ParameterError(
+                f"{name} must be a dict from site to DBN, got {type(given).__name__}; for one network use feddbn.score."
+            )
     if not truths:
         raise ParameterError("truths must name at least one site, got none.")
     if isinstance(estimates, DBN):

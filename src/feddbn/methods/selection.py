@@ -8,7 +8,7 @@ standard error of the best is taken. All candidates are judged on the same rows,
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -283,6 +283,13 @@ def check_grid(estimator: Any, grid: Mapping[str, Sequence[Any]], n_blocks: int 
         raise ParameterError(
             f"{type(estimator).__name__} cannot be selected by held-out loss; choose one of {able}."
         )
+    if isinstance(estimator, type):
+        raise ParameterError(f"estimator is the class {estimator.__name__}; write {estimator.__name__}().")
+    if not isinstance(grid, Mapping):
+        raise ParameterError(f"grid must be a dict from parameter to values, got {grid!r}.")
+    for name, values in grid.items():
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise ParameterError(f"grid[{name!r}]={values!r} must be a list; write [{values!r}].")
     unknown = [name for name in grid if name not in AUTO_GRIDS]
     if "center" in unknown:
         raise ParameterError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from feddbn.core.graphs.constraints import Edge
 from feddbn.core.graphs.status import Status
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data import SiteData
+from feddbn.errors import ParameterError
 from feddbn.federation.programs.oneshot import counted
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer
@@ -170,6 +172,12 @@ def summary(data: Any, n_lags: int = 1, *, observer: Observer | None = None, **o
     ['x0', 'x1', 'x2', 'x0(t-1)', 'x1(t-1)', 'x2(t-1)']
     """
     given = {name: options.pop(name) for name in list(options) if name in MomentSummary.rules}
+    known = inspect.signature(MomentSummary.fit).parameters
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise ParameterError(
+            f"summary has no argument {unknown[0]!r}; it takes n_lags and arguments of MomentSummary and read_sites."
+        )
     if is_federation(data):
         data, given["federation"] = None, data
     found: Summary = MomentSummary(n_lags, **given).fit(data, observer=observer, **options).summary_

@@ -117,7 +117,9 @@ class Summary(Shown):
 
     def position(self, variable: str | int, lag: int = 0) -> int:
         """Column of a variable (name or position) at a lag."""
-        name = self.variables[variable] if isinstance(variable, (int, np.integer)) else variable
+        name = str(variable)
+        if isinstance(variable, (int, np.integer)) and -self.d <= variable < self.d:
+            name = self.variables[variable]
         if (name, lag) not in self._place:
             raise ParameterError(
                 f"({variable!r}, lag {lag}) is not in this summary; it has {', '.join(self.variables)} at lags 0 to "
@@ -127,6 +129,11 @@ class Summary(Shown):
 
     def partial_correlation(self, x: Node, y: Node, given: Sequence[Node] = ()) -> float:
         """Correlation of two nodes given others, as of the pooled rows."""
+        for node in (x, y, *given):
+            if isinstance(node, str) or len(node) != 2:
+                raise ParameterError(
+                    f"{node!r} must be a variable and a lag, such as ('{self.variables[0]}', 0)."
+                )
         i, j, *others = (self.position(*node) for node in (x, y, *given))
         return self.independence.one(i, j, others)[0]
 
@@ -156,6 +163,8 @@ class Summary(Shown):
 
     def only(self, variables: Sequence[str]) -> Summary:
         """The part of some variables."""
+        if isinstance(variables, str):
+            raise ParameterError(f"variables={variables!r} must be a list of names; write [{variables!r}].")
         index = [self.position(name, lag) for lag in range(self.n_lags + 1) for name in variables]
         return self._part(np.array(index), tuple(variables), self.n_lags)
 

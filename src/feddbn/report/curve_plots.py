@@ -38,6 +38,8 @@ def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: floa
     >>> ax.get_yscale()
     'log'
     """
+    if not isinstance(history, pd.DataFrame):
+        raise DataError(f"history must be a DataFrame, got {type(history).__name__}; pass a fitted history_.")
     curves = [name for name in ("primal", "dual", "h") if name in history and history[name].notna().any()]
     has_objective = "objective" in history and history["objective"].notna().any()
     if not curves and not has_objective:

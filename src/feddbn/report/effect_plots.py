@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.model.edge_effects import EdgeEffect
+from feddbn.model.network import check_network
 from feddbn.report.canvas import LINE_COLOURS, shortened
 from feddbn.report.panels import panel_grid, tidy_panel
 
@@ -46,6 +47,7 @@ def curve_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 1
     >>> len(curve_panels(dbn))
     1
     """
+    check_network(dbn, "dbn")
     if isinstance(at_most, bool) or not isinstance(at_most, int) or at_most < 1:
         raise ParameterError(f"at_most must be a whole number of at least 1, got {at_most!r}.")
     edges = dbn.edges()

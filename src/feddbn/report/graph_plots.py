@@ -18,6 +18,7 @@ from matplotlib.path import Path
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.network import check_network
 from feddbn.model.strength import has_sign
 from feddbn.report.canvas import (
     EDGE_COLOURS,
@@ -80,6 +81,7 @@ def process_graph(dbn: DBN, *, min_weight: float = 0.0, standardised: bool = Fal
     >>> graph.arrows[["source", "target", "lags"]].values.tolist(), graph.nodes["self_effect"].tolist()
     ([['x', 'y', '0']], [0.4, 0.0])
     """
+    check_network(dbn, "dbn")
     _require_not_negative(min_weight)
     d = dbn.d
     stack = dbn.standardised_weights() if standardised else dbn.adjacency_matrices
@@ -228,6 +230,7 @@ def time_series_edges(dbn: DBN, *, min_weight: float = 0.0) -> pd.DataFrame:
     >>> time_series_edges(dbn)[["source", "target", "lag", "weight"]].values.tolist()
     [['x', 'x', 1, 0.4], ['x', 'y', 0, 0.5]]
     """
+    check_network(dbn, "dbn")
     _require_not_negative(min_weight)
     stack = dbn.adjacency_matrices
     # An effect that only bends is an arrow, too.

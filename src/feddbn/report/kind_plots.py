@@ -16,6 +16,7 @@ from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.model.forecast import Forecast
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
+from feddbn.model.network import check_network
 from feddbn.report.canvas import LINE_COLOURS, new_axes, shortened
 from feddbn.report.curve_plots import plot_forecast
 from feddbn.report.panels import panel_grid, tidy_panel
@@ -45,6 +46,7 @@ def effect_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 
     >>> len(effect_panels(data.truth)) == int(data.truth.is_edge.sum())
     True
     """
+    check_network(dbn, "dbn")
     if isinstance(at_most, bool) or not isinstance(at_most, int) or at_most < 1:
         raise ParameterError(f"at_most must be a whole number of at least 1, got {at_most!r}.")
     if not dbn.conditionals:

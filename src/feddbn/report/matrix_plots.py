@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.network import check_network
 from feddbn.report.canvas import (
     HEAT_COLOURS,
     cell_grid,
@@ -73,6 +74,7 @@ def plot_weights(
     >>> plot_weights(dbn).figure is not None
     True
     """
+    check_network(dbn, "dbn")
     names, panels = weight_panels([dbn], cluster=cluster, standardised=standardised)
     return _draw(panels, names, [""], ax, limit, weight_name(standardised))
 
@@ -98,6 +100,8 @@ def plot_truth_and_estimate(
     >>> plot_truth_and_estimate(truth, truth).figure is not None
     True
     """
+    check_network(truth, "truth")
+    check_network(estimate, "estimate")
     names, panels = weight_panels([truth, estimate], cluster=cluster)
     return _draw(panels, names, ["truth", "estimate"], ax, limit)
 

@@ -10,6 +10,8 @@ from typing import Any, Self, TextIO
 
 from markupsafe import Markup
 
+from feddbn.errors import ParameterError
+
 __all__ = ["Progress"]
 
 # More often than a person can read would slow down rounds that take a millisecond.
@@ -42,6 +44,8 @@ class Progress:
     """
 
     def __init__(self, what: str = "", total: int | None = None, *, stream: TextIO | None = None) -> None:
+        if total is not None and (isinstance(total, bool) or not isinstance(total, int) or total < 1):
+            raise ParameterError(f"total={total!r} must be a whole number of at least 1 or None.")
         self.what = str(what)
         self.total = total
         self.n_sums = 0

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.network import check_network
 from feddbn.report.canvas import HEAT_COLOURS, cell_grid, new_axes, shortened, strength_bar, symmetric_scale
 
 __all__ = ["plot_site_differences", "site_differences"]
@@ -33,6 +34,9 @@ def site_differences(shared: DBN, personal: Mapping[str, DBN], *, min_weight: fl
     >>> site_differences(shared, {"a": own}).columns.tolist()
     ['source', 'target', 'lag', 'shared_weight', 'n_sites', 'a']
     """
+    check_network(shared, "shared")
+    if not isinstance(personal, Mapping):
+        raise ParameterError(f"personal must be a dict from site to DBN, got {type(personal).__name__}.")
     if not personal:
         raise ParameterError("personal must hold at least one site's network, got an empty mapping.")
     for name, dbn in personal.items():
@@ -80,6 +84,10 @@ def plot_site_differences(
     >>> plot_site_differences(site_differences(shared, {"a": own, "b": shared})).figure is not None
     True
     """
+    if not isinstance(differences, pd.DataFrame):
+        raise ParameterError(
+            f"differences must be a DataFrame, got {type(differences).__name__}; make it with site_differences."
+        )
     missing = [c for c in _KEYS if c not in differences]
     if missing:
         raise DataError(
