@@ -22,7 +22,8 @@ class Progress:
     """A line that says how far a fit is; give it as ``observer=`` or ``progress=``.
 
     In a notebook one output is written over and over, without widgets or scripts, and its last state stays in the stored
-    notebook. In a terminal one line of standard error is. Otherwise nothing is printed.
+    notebook. In a terminal one line of standard error is. Otherwise nothing is printed. Use it in a ``with`` block where more
+    follows in the same cell: the line then ends with the block, else with the cell.
 
     Parameters
     ----------
@@ -115,8 +116,15 @@ class Progress:
         picture = shown.HTML(self._html())
         if self._handle is None:
             self._handle = shown.display(picture, display_id=True)
+            # Without `with` nobody says when it is over; the end of the cell does.
+            _shell().events.register("post_run_cell", self._at_the_end_of_the_cell)
         else:
             self._handle.update(picture)
+
+    def _at_the_end_of_the_cell(self, *_: Any) -> None:
+        _shell().events.unregister("post_run_cell", self._at_the_end_of_the_cell)
+        if not self._is_over:
+            self.__exit__(None, None, None)
 
     def _html(self) -> str:
         share = self.share
@@ -126,7 +134,8 @@ class Progress:
 
 def _in_notebook() -> bool:
     """Whether a notebook's kernel runs this: it can show HTML."""
-    if "IPython" not in sys.modules:
-        return False
-    shell = sys.modules["IPython"].get_ipython()
-    return "IPKernelApp" in getattr(shell, "config", {})
+    return "IPython" in sys.modules and "IPKernelApp" in getattr(_shell(), "config", {})
+
+
+def _shell() -> Any:
+    return sys.modules["IPython"].get_ipython()
