@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from feddbn.methods.baselines import LocalOnly as LocalOnly
     from feddbn.methods.baselines import Vote as Vote
     from feddbn.methods.changing import ChangingDBN as ChangingDBN
+    from feddbn.methods.comparison_table import Comparison as Comparison
+    from feddbn.methods.comparison_table import compare_methods as compare_methods
     from feddbn.methods.confidence import edge_confidence as edge_confidence
     from feddbn.methods.dynotears import Dynotears as Dynotears
     from feddbn.methods.fdbnl import FDBNL as FDBNL
@@ -41,14 +43,18 @@ if TYPE_CHECKING:
     from feddbn.model.ancestral import AncestralGraph as AncestralGraph
     from feddbn.model.dbn import DBN as DBN
     from feddbn.model.summary import Summary as Summary
+    from feddbn.report.progress import Progress as Progress
 
 _WHERE = {method.cls: method.module for method in METHODS.values()} | {
     "AncestralGraph": "feddbn.model.ancestral",
     "DBN": "feddbn.model.dbn",
+    "Progress": "feddbn.report.progress",
     "Scores": "feddbn.methods.scoring",
     "Selection": "feddbn.methods.selection",
     "SimulatedFederation": "feddbn.methods.simulation",
     "SiteScores": "feddbn.methods.scoring",
+    "Comparison": "feddbn.methods.comparison_table",
+    "compare_methods": "feddbn.methods.comparison_table",
     "edge_confidence": "feddbn.methods.confidence",
     "mark_confidence": "feddbn.methods.mark_confidence",
     "score": "feddbn.methods.scoring",

@@ -64,43 +64,123 @@ _EXTRAS = {
 
 
 class FeddbnError(Exception):
-    """Base of every error raised on purpose."""
+    """Base of every error raised on purpose.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.errors import FeddbnError
+    >>> try:
+    ...     feddbn.simulate(d=0)
+    ... except FeddbnError as error:
+    ...     print(type(error).__name__)
+    ParameterError
+    """
 
 
 class InputError(FeddbnError, ValueError):
-    """Something the caller passed is wrong."""
+    """Something the caller passed is wrong.
+
+    Examples
+    --------
+    >>> from feddbn.errors import InputError
+    >>> issubclass(InputError, ValueError)
+    True
+    """
 
 
 class ParameterError(InputError):
-    """An argument of a method or command is impossible."""
+    """An argument of a method or command is impossible.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> feddbn.OneShotDBN(n_lags=-1).fit({"a": [[1.0, 2.0]]})
+    Traceback (most recent call last):
+        ...
+    feddbn.errors.ParameterError: n_lags=-1 must be a whole number of at least 0 or 'auto'.
+    """
 
 
 class DataError(InputError):
-    """Rows, columns, times or variables are not usable."""
+    """Rows, columns, times or variables are not usable.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> feddbn.OneShotDBN().fit({"a": [[1.0, 2.0]]})
+    Traceback (most recent call last):
+        ...
+    feddbn.errors.DataError: site 'a' is of type list; give a DataFrame, a two-dimensional array, a list of them, or a path.
+    """
 
 
 class FileError(InputError):
-    """A file cannot be read or is not what it claims to be."""
+    """A file cannot be read or is not what it claims to be.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> feddbn.Summary.load("no-such-file.json")
+    Traceback (most recent call last):
+        ...
+    feddbn.errors.FileError: file 'no-such-file.json' does not exist; check the path.
+    """
 
 
 class FederationError(FeddbnError, RuntimeError):
-    """Something between server and sites went wrong."""
+    """Something between server and sites went wrong.
+
+    Examples
+    --------
+    >>> from feddbn.errors import FederationError, SiteRefused
+    >>> issubclass(SiteRefused, FederationError)
+    True
+    """
 
 
 class ProtocolError(FederationError):
-    """A message breaks the rules of the exchange; the sender is at fault."""
+    """A message breaks the rules of the exchange; the sender is at fault.
+
+    Examples
+    --------
+    >>> from feddbn.errors import FederationError, ProtocolError
+    >>> issubclass(ProtocolError, FederationError)
+    True
+    """
 
 
 class SiteRefused(FederationError):
-    """A site's own policy said no."""
+    """A site's own policy said no.
+
+    Examples
+    --------
+    >>> from feddbn.errors import SiteRefused
+    >>> str(SiteRefused("site 'a' does not allow 'moments'."))
+    "site 'a' does not allow 'moments'."
+    """
 
 
 class NotEnoughSites(FederationError):
-    """Fewer sites answered than the run needs."""
+    """Fewer sites answered than the run needs.
+
+    Examples
+    --------
+    >>> from feddbn.errors import NotEnoughSites, StillCollecting
+    >>> issubclass(StillCollecting, NotEnoughSites)
+    True
+    """
 
 
 class StillCollecting(NotEnoughSites):
-    """The window of a collection is open: `awaited` are the sites that have not come, `until` is when it closes (seconds)."""
+    """The window of a collection is open: `awaited` are the sites that have not come, `until` is when it closes (seconds).
+
+    Examples
+    --------
+    >>> from feddbn.errors import StillCollecting
+    >>> StillCollecting("1 site has not come.", awaited=("north",), until=60.0).awaited
+    ('north',)
+    """
 
     def __init__(self, sentence: str, awaited: tuple[str, ...] = (), until: float = 0.0) -> None:
         super().__init__(sentence)
@@ -109,23 +189,58 @@ class StillCollecting(NotEnoughSites):
 
 
 class StateError(FederationError):
-    """Stored state is missing, corrupt, or belongs to another run."""
+    """Stored state is missing, corrupt, or belongs to another run.
+
+    Examples
+    --------
+    >>> from feddbn.errors import StateError
+    >>> issubclass(StateError, RuntimeError)
+    True
+    """
 
 
 class PrivacyError(FeddbnError, RuntimeError):
-    """A protection cannot be kept."""
+    """A protection cannot be kept.
+
+    Examples
+    --------
+    >>> from feddbn.errors import BudgetExceeded, PrivacyError
+    >>> issubclass(BudgetExceeded, PrivacyError)
+    True
+    """
 
 
 class AggregationError(PrivacyError):
-    """A secure sum must not, or cannot, be opened."""
+    """A secure sum must not, or cannot, be opened.
+
+    Examples
+    --------
+    >>> from feddbn.errors import AggregationError, PrivacyError
+    >>> issubclass(AggregationError, PrivacyError)
+    True
+    """
 
 
 class BudgetExceeded(PrivacyError):
-    """The privacy budget does not allow the release."""
+    """The privacy budget does not allow the release.
+
+    Examples
+    --------
+    >>> from feddbn.errors import BudgetExceeded
+    >>> issubclass(BudgetExceeded, RuntimeError)
+    True
+    """
 
 
 class MissingExtra(FeddbnError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency is not installed.
+
+    Examples
+    --------
+    >>> from feddbn.errors import MissingExtra
+    >>> str(MissingExtra("nvflare", "nvflare"))
+    "this needs the package 'nvflare': install it with `pip install 'feddbn[nvflare]'`."
+    """
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(
@@ -134,31 +249,84 @@ class MissingExtra(FeddbnError, ImportError):
 
 
 def missing_extra(error: Exception) -> MissingExtra | None:
-    """Return the extra that would have brought the module an import did not find."""
+    """Return the extra that would have brought the module an import did not find.
+
+    Examples
+    --------
+    >>> from feddbn.errors import missing_extra
+    >>> missing_extra(ModuleNotFoundError(name="pyarrow"))
+    MissingExtra("this needs the package 'pyarrow': install it with `pip install 'feddbn[parquet]'`.")
+    """
     name = error.name if isinstance(error, ModuleNotFoundError) else None
     package = (name or "").split(".")[0]
     return MissingExtra(package, _EXTRAS[package]) if package in _EXTRAS else None
 
 
 class ResultWarning(UserWarning):
-    """Advice on a result, which carries the same sentence in its warnings."""
+    """Advice on a result, which carries the same sentence in its warnings.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from feddbn.errors import ResultWarning
+    >>> warnings.simplefilter("ignore", ResultWarning)  # the sentences are in warnings_ as well
+    """
 
 
 class CurvesWarning(UserWarning):
-    """A network with curves is asked for what it cannot tell: beyond the range seen, or exactly."""
+    """A network with curves is asked for what it cannot tell: beyond the range seen, or exactly.
+
+    Examples
+    --------
+    >>> from feddbn.errors import CurvesWarning
+    >>> issubclass(CurvesWarning, UserWarning)
+    True
+    """
 
 
 class HistoryWarning(UserWarning):
-    """A history does not look like what a network was learned from."""
+    """A history does not look like what a network was learned from.
+
+    Examples
+    --------
+    >>> import feddbn, warnings
+    >>> from feddbn.errors import HistoryWarning
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> with warnings.catch_warnings(record=True, action="always") as said:
+    ...     ahead = dbn.forecast([[9000.0, 9000.0]] * 3, steps=1)
+    >>> [one.category.__name__ for one in said]
+    ['HistoryWarning']
+    """
 
 
 class UnitsWarning(ResultWarning):
-    """A result depends on the units the variables are measured in."""
+    """A result depends on the units the variables are measured in.
+
+    Examples
+    --------
+    >>> from feddbn.errors import ResultWarning, UnitsWarning
+    >>> issubclass(UnitsWarning, ResultWarning)
+    True
+    """
 
 
 class ResidualsWarning(ResultWarning):
-    """Residuals contradict what the method assumes."""
+    """Residuals contradict what the method assumes.
+
+    Examples
+    --------
+    >>> from feddbn.errors import ResidualsWarning, ResultWarning
+    >>> issubclass(ResidualsWarning, ResultWarning)
+    True
+    """
 
 
 class DependentColumnsWarning(ResultWarning):
-    """A variable follows exactly from others, so edges among them cannot be told apart."""
+    """A variable follows exactly from others, so edges among them cannot be told apart.
+
+    Examples
+    --------
+    >>> from feddbn.errors import DependentColumnsWarning, ResultWarning
+    >>> issubclass(DependentColumnsWarning, ResultWarning)
+    True
+    """

@@ -55,6 +55,13 @@ class Method:
         How many times its ``n_lags`` the rows it asks for reach back.
     is_usual
         Whether a comparison has it if no methods are named: it answers which edges one constant network of numbers has.
+
+    Examples
+    --------
+    >>> from feddbn.method_table import get_method
+    >>> method = get_method("oneshot")
+    >>> method.cls, method.in_studies, method.summary
+    ('OneShotDBN', True, 'one network from one exact sum, by a search over orders')
     """
 
     name: str

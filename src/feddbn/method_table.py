@@ -7,6 +7,8 @@ Rules of the file
 - Whatever lists methods reads this table: ``import feddbn``, the commands, studies, sites' policies, reports,
   experiments, and the tables in README.md and docs/choosing.md, which a test compares with it.
 - `feddbn.methods.registry.register_method` adds a row; docs/extending.md shows how.
+
+Long because it is one table.
 """
 
 from __future__ import annotations
@@ -320,7 +322,17 @@ STUDY_METHODS = tuple(method for method in _ROWS if method.in_studies)
 
 
 def add_method(method: Method) -> None:
-    """Add a row; a name that another method answers to is refused."""
+    """Add a row; a name that another method answers to is refused.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from feddbn.method_table import add_method, get_method
+    >>> add_method(replace(get_method("fdbnl"), module="elsewhere", cls="Other"))
+    Traceback (most recent call last):
+        ...
+    feddbn.errors.ParameterError: name 'fdbnl' of method 'fdbnl' is taken by FDBNL; choose another.
+    """
     for name in (method.name, method.cls, *method.aliases):
         known = find_method(name)
         if known is not None and (known.module, known.cls) != (method.module, method.cls):
@@ -331,12 +343,26 @@ def add_method(method: Method) -> None:
 
 
 def available_methods() -> list[Method]:
-    """Return the methods of this installation, the recommended one first."""
+    """Return the methods of this installation, the recommended one first.
+
+    Examples
+    --------
+    >>> from feddbn.method_table import available_methods
+    >>> [method.name for method in available_methods()][:3]
+    ['oneshot', 'changing', 'mixed']
+    """
     return [method for method in METHODS.values() if method.is_installed]
 
 
 def default_method() -> str:
-    """Return the name of the recommended method."""
+    """Return the name of the recommended method.
+
+    Examples
+    --------
+    >>> from feddbn.method_table import default_method
+    >>> default_method()
+    'oneshot'
+    """
     return available_methods()[0].name
 
 
@@ -345,6 +371,12 @@ def find_method(name: str, *, offered: bool = False) -> Method | None:
 
     With `offered`, installed packages that offer methods are imported before the answer is None. Sites never do that:
     no message may make them import anything.
+
+    Examples
+    --------
+    >>> from feddbn.method_table import find_method
+    >>> find_method("Alldata").name, find_method("no such method")
+    ('dynotears', None)
     """
     key = name.strip().lower().replace("_", "-")
     for method in METHODS.values():
@@ -360,7 +392,14 @@ def find_method(name: str, *, offered: bool = False) -> Method | None:
 
 
 def get_method(name: str) -> Method:
-    """Return a method by any of its names; one that another installed package offers is imported when it is named."""
+    """Return a method by any of its names; one that another installed package offers is imported when it is named.
+
+    Examples
+    --------
+    >>> from feddbn.method_table import get_method
+    >>> get_method("one-shot").cls
+    'OneShotDBN'
+    """
     method = find_method(name, offered=True)
     if method is None or not method.is_installed:
         known = ", ".join(m.name for m in available_methods())
@@ -369,6 +408,13 @@ def get_method(name: str) -> Method:
 
 
 def policy_names(method: str) -> tuple[str, ...]:
-    """Return the names under which a site's policy may allow what a study calls `method`."""
+    """Return the names under which a site's policy may allow what a study calls `method`.
+
+    Examples
+    --------
+    >>> from feddbn.method_table import policy_names
+    >>> policy_names("fdbnl")
+    ('FDBNL', 'fdbnl')
+    """
     found = find_method(method)
     return (method,) if found is None else (found.cls, found.name)

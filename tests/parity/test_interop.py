@@ -131,7 +131,7 @@ def test_autoregression_of_one_recording_is_statsmodels(seed):
     shown = mine.responses(4, level=0.9)
     cube = shown["response"].to_numpy().reshape(3, 3, 5).transpose(2, 1, 0)
     np.testing.assert_allclose(cube, irf.irfs, atol=1e-10)
-    half = ((shown["high"] - shown["low"]) / 2).to_numpy().reshape(3, 3, 5).transpose(2, 1, 0)
+    half = ((shown["upper"] - shown["lower"]) / 2).to_numpy().reshape(3, 3, 5).transpose(2, 1, 0)
     np.testing.assert_allclose(half, 1.6448536269514722 * irf.stderr(), atol=1e-8)
     orthogonal = mine.responses(4, orthogonal=True)["response"].to_numpy().reshape(3, 3, 5).transpose(2, 1, 0)
     np.testing.assert_allclose(orthogonal, irf.orth_irfs, atol=1e-10)

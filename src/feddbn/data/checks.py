@@ -22,6 +22,17 @@ def check_sites(sites: Mapping[str, SiteData], n_lags: int, min_sites: int = 1) 
 
     A row is usable if its `n_lags` predecessors lie in the same segment. Reads a site only until one is
     found.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import check_sites, read_sites
+    >>> sites = read_sites({"a": np.ones((5, 2))})
+    >>> check_sites(sites, n_lags=1)
+    >>> check_sites(sites, n_lags=5)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    feddbn.errors.DataError: site 'a' has only 5 rows in its longest segment; n_lags=5 needs at least 6...
     """
     _require_lags(n_lags)
     if len(sites) < min_sites:
@@ -70,6 +81,15 @@ def check_variances(
 
     Takes sums only: a variance counts as zero if it is at most ``rtol * mean**2``, which is what rounding
     leaves of a constant when a variance is computed from totals of squares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import check_variances
+    >>> check_variances(["x", "y"], np.array([1.0, 0.0]))
+    Traceback (most recent call last):
+        ...
+    feddbn.errors.DataError: variable 'y' is constant over all sites, so no edge can be learned; leave it out with variables=.
     """
     floor = 0.0 if means is None else rtol * np.square(means)
     constant = [name for name, flat in zip(variables, ~(np.asarray(variances) > floor), strict=True) if flat]
@@ -93,6 +113,13 @@ def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:
         Share of the cells of the kept rows that are empty; 0 unless rows were read with ``missing="keep"``.
 
     Reads every site once, streamed ones in batches (and once more if rows they dropped were not counted yet).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import read_sites, summary
+    >>> summary(read_sites({"a": np.ones((5, 2)), "b": np.ones((8, 2))}), n_lags=1)["usable_rows"].to_dict()
+    {'a': 4, 'b': 7}
     """
     _require_lags(n_lags)
     table = []
@@ -120,7 +147,17 @@ def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:
 
 
 def missing_cells(site: SiteData) -> tuple[int, IntArray]:
-    """Return the number of rows of a site and, for each of its variables, how many of them lack it."""
+    """Return the number of rows of a site and, for each of its variables, how many of them lack it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import missing_cells, read_sites
+    >>> site = read_sites({"a": np.array([[1.0, np.nan], [2.0, 3.0]])}, missing="keep")["a"]
+    >>> n_cells, by_variable = missing_cells(site)
+    >>> n_cells, by_variable.tolist()
+    (2, [0, 1])
+    """
     n_rows, missing = 0, np.zeros(len(site.variables), dtype=np.intp)
     for recording in site.recordings():
         for block in recording.blocks():

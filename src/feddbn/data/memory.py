@@ -22,7 +22,16 @@ class Remark(NamedTuple):
 
 @dataclass(frozen=True)
 class ArrayRecording:
-    """A recording as a tuple of contiguous segments; a lag never crosses from one to the next."""
+    """A recording as a tuple of contiguous segments; a lag never crosses from one to the next.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import read_sites
+    >>> recording = next(read_sites({"a": np.ones((5, 2))})["a"].recordings())
+    >>> recording.name, [block.values.shape for block in recording.blocks()]
+    ('recording-0', [(5, 2)])
+    """
 
     name: str
     segments: tuple[Block, ...]
@@ -37,6 +46,14 @@ class MemorySite:
     """A site's recordings in memory; `n_dropped_rows` were left out (missing values) when they were read.
 
     `remarks` say what was decided on reading.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import read_sites
+    >>> site = read_sites({"a": [np.ones((5, 2)), np.ones((7, 2))]})["a"]
+    >>> site.variables, len(list(site.recordings()))
+    (('x0', 'x1'), 2)
     """
 
     variables: tuple[str, ...]

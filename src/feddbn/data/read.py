@@ -109,6 +109,14 @@ def read_sites(
         Kinds of variables by name, as in `feddbn.core.kinds.read_kinds`, such as ``{"visits": "count", "ward": ["north",
         "south"]}``. A level becomes its position, 0, 1, 2, ...; a cell that is no declared level, or no value of its kind,
         is refused. Data that already are a `SiteData` have numbers and pass through.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from feddbn.data import read_sites
+    >>> rows = pd.DataFrame({"ward": ["a", "a", "b", "b"], "pulse": [60.0, 62.0, 70.0, 71.0]})
+    >>> sorted(read_sites(rows, site="ward"))
+    ['a', 'b']
     """
     chosen = None if variables is None else tuple(str(name) for name in _listed(variables))
     said = declared_kinds(kinds)

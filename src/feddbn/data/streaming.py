@@ -280,6 +280,15 @@ class ParquetSite(FileSite):
         As in `read_sites`.
     name
         The site's name in messages; by default the first file's.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, pandas as pd
+    >>> from feddbn.data import ParquetSite
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "rows.parquet"
+    >>> pd.DataFrame({"x": [1.0, 3.0], "y": [2.0, 4.0]}).to_parquet(path)
+    >>> ParquetSite(path).variables
+    ('x', 'y')
     """
 
     def _table(self, path: Path) -> Table:
@@ -288,7 +297,17 @@ class ParquetSite(FileSite):
 
 @final
 class CsvSite(FileSite):
-    """A site whose recordings are in CSV or TSV files; parameters as for `ParquetSite`."""
+    r"""A site whose recordings are in CSV or TSV files; parameters as for `ParquetSite`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from feddbn.data import CsvSite
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "rows.csv"
+    >>> _ = path.write_text("x,y\n1,2\n3,4\n", encoding="utf-8")
+    >>> CsvSite(path).variables
+    ('x', 'y')
+    """
 
     def _table(self, path: Path) -> Table:
         return CsvTable(path, self.layout.text_columns, self.layout.level_names)

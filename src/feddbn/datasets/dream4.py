@@ -39,6 +39,13 @@ def dream4(
         Add the column ``stimulus``: 1 in rows that were reached under the perturbation (time points 0 to 10),
         0 after it was removed (challenge description). Its targets differ between series and are unknown,
         which is what ``center_by="stimulus"`` is for.
+
+    Examples
+    --------
+    >>> from feddbn.datasets import dream4
+    >>> data = dream4(1, n_sites=5)
+    >>> len(data.sites), len(data.variables), int(data.truth.sum())
+    (5, 100, 176)
     """
     if network not in (1, 2, 3, 4, 5):
         raise ParameterError(f"network={network!r} must be 1, 2, 3, 4 or 5.")

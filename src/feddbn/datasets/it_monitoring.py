@@ -49,6 +49,13 @@ def load_it_monitoring(
     preparation
         Which file of antivirus and web: 1 keeps measured values, 2 interpolates between them, which puts a part of
         the next measurement into the present.
+
+    Examples
+    --------
+    >>> from feddbn.datasets import IT_SYSTEMS, load_it_monitoring
+    >>> data = load_it_monitoring(IT_SYSTEMS[0])
+    >>> data.truth.shape[0] == len(data.variables)
+    True
     """
     if system not in IT_SYSTEMS:
         raise ParameterError(f"system={system!r} must be one of {', '.join(IT_SYSTEMS)}.")

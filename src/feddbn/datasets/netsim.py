@@ -36,6 +36,13 @@ def netsim(
         Numbers from 1; all by default. `PAPER_SUBJECTS[sim]` are the paper's five.
     path
         Directory with ``netsim/sim*.mat``; by default FEDDBN_DATA, else a download.
+
+    Examples
+    --------
+    >>> from feddbn.datasets import netsim
+    >>> data = netsim(3, subjects=[1, 2])
+    >>> sorted(data.sites), data.truth.shape
+    (['subject-01', 'subject-02'], (15, 15))
     """
     if sim not in (1, 2, 3):
         raise ParameterError(f"sim={sim!r} must be 1, 2 or 3.")

@@ -59,6 +59,13 @@ class Dataset:
         The same for each site.
     variables
         d names.
+
+    Examples
+    --------
+    >>> from feddbn.datasets import netsim
+    >>> data = netsim(3, subjects=[1, 2])
+    >>> len(data.sites), data.truth.shape == (len(data.variables),) * 2
+    (2, True)
     """
 
     name: str

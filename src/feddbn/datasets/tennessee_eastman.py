@@ -29,6 +29,13 @@ def load_tennessee_eastman(path: str | os.PathLike[str] | None = None) -> Datase
     path
         Directory with ``tep/datasetTE.csv`` and ``tep/TEGroundTruth.txt``; by default FEDDBN_DATA. These files are not
         downloaded.
+
+    Examples
+    --------
+    >>> from feddbn.datasets import load_tennessee_eastman
+    >>> data = load_tennessee_eastman()
+    >>> data.truth.shape[0] == len(data.variables)
+    True
     """
     frame = _read_rows(locate_local("tep/datasetTE.csv", path, _ORIGIN))
     graph = _read_graph(locate_local("tep/TEGroundTruth.txt", path, _ORIGIN))

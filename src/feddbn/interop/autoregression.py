@@ -30,6 +30,17 @@ class Autoregression:
     ----------
     summary
         What it was learned from; all its lags are used.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.autoregression import autoregression
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> model = autoregression(feddbn.summary(data.sites))
+    >>> model.to_frame().columns.tolist()
+    ['source', 'target', 'lag', 'weight', 'std_error', 't', 'p']
+    >>> model.responses(2, level=0.9).columns.tolist()
+    ['source', 'target', 'step', 'response', 'std_error', 'lower', 'upper']
     """
 
     summary: Summary
@@ -85,7 +96,7 @@ class Autoregression:
         """(1 + p d, d) standard errors: constants first, then lag 1, lag 2, ..."""
         return np.sqrt(np.outer(np.diag(self._inverse), np.diag(self.sigma_u)))
 
-    def table(self) -> pd.DataFrame:
+    def to_frame(self) -> pd.DataFrame:
         """One line per coefficient: source, target, lag, weight, std_error, t, p."""
         names, d, left = self.summary.variables, self.summary.d, self._left
         values = np.vstack([self.intercept, self.coefs.reshape(-1, d)])
@@ -101,6 +112,10 @@ class Autoregression:
             for k, (source, lag) in enumerate(sources)
         ]
         return pd.DataFrame(lines, columns=["source", "target", "lag", "weight", "std_error", "t", "p"])
+
+    def table(self) -> pd.DataFrame:
+        """The older name of `to_frame`."""
+        return self.to_frame()
 
     def granger(self) -> pd.DataFrame:
         """One line per ordered pair: does the past of `source` say more about `target` than all other pasts? F test."""
@@ -118,7 +133,7 @@ class Autoregression:
         return pd.DataFrame(lines, columns=["source", "target", "F", "df_num", "df_denom", "p"])
 
     def responses(self, steps: int, orthogonal: bool = False, level: float | None = None) -> pd.DataFrame:
-        """What a unit shock does 0 to `steps` rows later: source, target, step, response, and low and high with `level`.
+        """Frame source, target, step, response of unit shocks 0 to `steps` rows later; with `level` std_error, lower, upper.
 
         `orthogonal` takes shocks of one standard deviation in the order of the variables (Cholesky); it has no bounds.
         """
@@ -132,13 +147,14 @@ class Autoregression:
         error = self._response_errors(phi) if level is not None else np.zeros_like(phi)
         low, high = shown - size * error, shown + size * error
         lines = [
-            (names[i], names[j], h, shown[h, i, j], low[h, i, j], high[h, i, j])
+            (names[i], names[j], h, shown[h, i, j], error[h, i, j], low[h, i, j], high[h, i, j])
             for i in range(d)
             for j in range(d)
             for h in range(steps + 1)
         ]
-        frame = pd.DataFrame(lines, columns=["source", "target", "step", "response", "low", "high"])
-        return frame if level is not None else frame.drop(columns=["low", "high"])
+        bounds = ["std_error", "lower", "upper"]
+        frame = pd.DataFrame(lines, columns=["source", "target", "step", "response", *bounds])
+        return frame if level is not None else frame.drop(columns=bounds)
 
     def _phi(self, steps: int) -> FloatArray:
         """(steps + 1, d, d) responses ``[step, from, to]`` to unit shocks."""
@@ -172,7 +188,16 @@ class Autoregression:
 
 
 def autoregression(summary: Summary) -> Autoregression:
-    """Return the vector autoregression of all lags of a summary."""
+    """Return the vector autoregression of all lags of a summary.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.autoregression import autoregression
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> autoregression(feddbn.summary(data.sites)).granger().columns.tolist()
+    ['source', 'target', 'F', 'df_num', 'df_denom', 'p']
+    """
     if summary.n_lags < 1:
         raise ParameterError("this summary has no lags; make one with feddbn.summary(..., n_lags=1) or more.")
     return Autoregression(summary)

@@ -23,7 +23,18 @@ __all__ = ["as_background", "boss", "fci", "ges", "grasp", "pc"]
 
 
 def as_background(summary: Summary, nodes: Any) -> BackgroundKnowledge:
-    """Return the knowledge that causes do not come after their effects, for causal-learn's `nodes` in column order."""
+    """Return the knowledge that causes do not come after their effects, for causal-learn's `nodes` in column order.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from causallearn.graph.GraphNode import GraphNode
+    >>> from feddbn.interop.causal_learn import as_background
+    >>> data = feddbn.simulate(d=2, n_sites=2, n_samples=200, random_state=0)
+    >>> nodes = [GraphNode(name) for name in ("x0", "x1", "x0(t-1)", "x1(t-1)")]
+    >>> as_background(feddbn.summary(data.sites), nodes).is_forbidden(nodes[0], nodes[2])
+    True
+    """
     known = BackgroundKnowledge()
     for (_, lag), node in zip(summary.nodes, nodes, strict=True):
         known.add_node_to_tier(node, summary.n_lags - lag)
@@ -31,17 +42,55 @@ def as_background(summary: Summary, nodes: Any) -> BackgroundKnowledge:
 
 
 def pc(summary: Summary, alpha: float = 0.05, timed: bool = True, **options: Any) -> Any:
-    """Run causal-learn's PC with Fisher's z; `timed` forbids edges into the past. Returns its CausalGraph."""
+    """Run causal-learn's PC with Fisher's z; `timed` forbids edges into the past. Returns its CausalGraph.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.causal_learn import pc
+    >>> data = feddbn.simulate(d=2, n_sites=2, n_samples=200, random_state=0)
+    >>> pc(feddbn.summary(data.sites)).G.get_num_nodes()
+    4
+    """
     return _pc(summary.rows_like(), alpha, "fisherz", **_constraint(summary, timed, options))
 
 
 def fci(summary: Summary, alpha: float = 0.05, timed: bool = True, **options: Any) -> Any:
-    """Run causal-learn's FCI with Fisher's z; `timed` forbids edges into the past. Returns its graph and edges."""
+    """Run causal-learn's FCI with Fisher's z; `timed` forbids edges into the past. Returns its graph and edges.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.causal_learn import fci
+    >>> data = feddbn.simulate(d=2, n_sites=2, n_samples=200, random_state=0)
+    >>> graph, edges = fci(feddbn.summary(data.sites))
+    Starting BK Orientation.
+    Orienting edge (Knowledge): x0(t-1) --> x0
+    Orienting edge (Knowledge): x1(t-1) --> x0
+    Orienting edge (Knowledge): x0(t-1) --> x1
+    Finishing BK Orientation.
+    Starting BK Orientation.
+    Orienting edge (Knowledge): x0(t-1) --> x0
+    Orienting edge (Knowledge): x1(t-1) --> x0
+    Orienting edge (Knowledge): x0(t-1) --> x1
+    Finishing BK Orientation.
+    >>> graph.get_num_nodes()
+    4
+    """
     return _fci(summary.rows_like(), "fisherz", alpha, **_constraint(summary, timed, options))
 
 
 def ges(summary: Summary, **options: Any) -> dict[str, Any]:
-    """Run causal-learn's GES with its BIC. Returns its record."""
+    """Run causal-learn's GES with its BIC. Returns its record.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.causal_learn import ges
+    >>> data = feddbn.simulate(d=2, n_sites=2, n_samples=200, random_state=0)
+    >>> ges(feddbn.summary(data.sites))["G"].get_num_nodes()
+    4
+    """
     found: dict[str, Any] = _ges(
         summary.rows_like(), "local_score_BIC", node_names=summary.columns, **options
     )
@@ -49,12 +98,30 @@ def ges(summary: Summary, **options: Any) -> dict[str, Any]:
 
 
 def grasp(summary: Summary, seed: int = 0, **options: Any) -> Any:
-    """Run causal-learn's GRaSP, which draws orders from the `random` module's and numpy's generators: both get `seed`."""
+    """Run causal-learn's GRaSP, which draws orders from the `random` module's and numpy's generators: both get `seed`.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.causal_learn import grasp
+    >>> data = feddbn.simulate(d=2, n_sites=2, n_samples=200, random_state=0)
+    >>> grasp(feddbn.summary(data.sites)).get_num_nodes()
+    4
+    """
     return _seeded(_grasp, summary, seed, options)
 
 
 def boss(summary: Summary, seed: int = 0, **options: Any) -> Any:
-    """Run causal-learn's BOSS; `seed` as in `grasp`."""
+    """Run causal-learn's BOSS; `seed` as in `grasp`.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.causal_learn import boss
+    >>> data = feddbn.simulate(d=2, n_sites=2, n_samples=200, random_state=0)
+    >>> boss(feddbn.summary(data.sites)).get_num_nodes()
+    4
+    """
     return _seeded(_boss, summary, seed, options)
 
 

@@ -15,6 +15,14 @@ def dowhy_graph(dbn: DBN) -> nx.DiGraph:
     """Return the graph over columns ``x``, ``x(t-1)``, ..., with edges of every moment that is shown, for DoWhy's ``graph=``.
 
     The earliest columns have causes that are not shown; DoWhy takes those for independent.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.graphs import dowhy_graph
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> sorted(dowhy_graph(dbn).edges)
+    [('x', 'y'), ('x(t-1)', 'x'), ('x(t-1)', 'y(t-1)')]
     """
     graph = nx.DiGraph()
     graph.add_nodes_from(_column(name, lag) for lag in range(dbn.n_lags + 1) for name in dbn.variables)
@@ -25,7 +33,16 @@ def dowhy_graph(dbn: DBN) -> nx.DiGraph:
 
 
 def pgmpy_dag(dbn: DBN) -> Any:
-    """Return the same graph as pgmpy's DAG."""
+    """Return the same graph as pgmpy's DAG.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.graphs import pgmpy_dag
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> sorted(pgmpy_dag(dbn).edges)
+    [('x', 'y'), ('x(t-1)', 'x'), ('x(t-1)', 'y(t-1)')]
+    """
     from pgmpy.base import DAG
 
     plain = dowhy_graph(dbn)
@@ -36,7 +53,16 @@ def pgmpy_dag(dbn: DBN) -> Any:
 
 
 def pgmpy_cpds(dbn: DBN) -> list[Any]:
-    """Return the distribution of each variable now given its causes, as pgmpy's ``LinearGaussianCPD``."""
+    """Return the distribution of each variable now given its causes, as pgmpy's ``LinearGaussianCPD``.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.graphs import pgmpy_cpds
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> [cpd.variable for cpd in pgmpy_cpds(dbn)]
+    ['x', 'y']
+    """
     from pgmpy.factors.continuous import LinearGaussianCPD
 
     found = []

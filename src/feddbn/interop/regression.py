@@ -21,7 +21,16 @@ __all__ = ["Regression", "lasso", "lasso_path", "ridge"]
 
 
 class Regression(NamedTuple):
-    """Weights by source, named as the summary's columns, and the constant."""
+    """Weights by source, named as the summary's columns, and the constant.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.regression import ridge
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> ridge(feddbn.summary(data.sites), "x0").weights.index.tolist()
+    ['x0(t-1)', 'x1(t-1)', 'x2(t-1)']
+    """
 
     weights: pd.Series
     intercept: float
@@ -30,7 +39,16 @@ class Regression(NamedTuple):
 def ridge(
     summary: Summary, target: str, sources: Sequence[Node] | None = None, alpha: float = 1.0
 ) -> Regression:
-    """Return what ``sklearn.linear_model.Ridge(alpha)`` gives on the pooled rows; by default on all lagged columns."""
+    """Return what ``sklearn.linear_model.Ridge(alpha)`` gives on the pooled rows; by default on all lagged columns.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.regression import ridge
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> ridge(feddbn.summary(data.sites), "x0", alpha=1.0).weights.shape
+    (3,)
+    """
     if not alpha >= 0:
         raise ParameterError(f"alpha={alpha} must be at least 0.")
     index, j = _columns(summary, target, sources)
@@ -44,7 +62,16 @@ def ridge(
 def lasso(
     summary: Summary, target: str, sources: Sequence[Node] | None = None, alpha: float = 0.1
 ) -> Regression:
-    """Return what ``sklearn.linear_model.Lasso(alpha)`` gives on the pooled rows; by default on all lagged columns."""
+    """Return what ``sklearn.linear_model.Lasso(alpha)`` gives on the pooled rows; by default on all lagged columns.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.regression import lasso
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> lasso(feddbn.summary(data.sites), "x0", alpha=0.1).weights.shape
+    (3,)
+    """
     index, j = _columns(summary, target, sources)
     _, coefs = _path(summary, index, j, [alpha])
     return _named(summary, index, j, coefs[:, 0])
@@ -53,7 +80,16 @@ def lasso(
 def lasso_path(
     summary: Summary, target: str, sources: Sequence[Node] | None = None, n_alphas: int = 100
 ) -> pd.DataFrame:
-    """Return the weights along the path of penalties, the largest first: one line per alpha, one column per source."""
+    """Return the weights along the path of penalties, the largest first: one line per alpha, one column per source.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.regression import lasso_path
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> lasso_path(feddbn.summary(data.sites), "x0", n_alphas=5).shape
+    (5, 3)
+    """
     index, j = _columns(summary, target, sources)
     alphas, coefs = _path(summary, index, j, n_alphas)
     return pd.DataFrame(coefs.T, pd.Index(alphas, name="alpha"), [summary.columns[k] for k in index])

@@ -35,6 +35,15 @@ class SummaryParCorr(CondIndTest):  # type: ignore[misc]
         What a federation released, with at least ``2 * tau_max`` lags.
     verbosity
         As in tigramite.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.interop.tigramite import SummaryParCorr
+    >>> data = feddbn.simulate(d=2, n_sites=2, n_samples=200, random_state=0)
+    >>> test = SummaryParCorr(feddbn.summary(data.sites))
+    >>> test.measure
+    'par_corr'
     """
 
     def __init__(self, summary: Summary, verbosity: int = 0) -> None:

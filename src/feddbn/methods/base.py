@@ -11,7 +11,6 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.fdbnl.path import RoundRecord
@@ -27,10 +26,12 @@ from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
 from feddbn.methods.kind_words import kind_sentences
+from feddbn.methods.misnamed import missing_attribute
 from feddbn.methods.parameters import Rule, is_federation
 from feddbn.methods.treated import site_notes, treatment_sentences, treatment_summary
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.shown import ShownEstimator
 
 __all__ = ["DBNEstimator", "FederatedEstimator", "history_frame", "label_column", "network", "simulated"]
 
@@ -82,7 +83,7 @@ def label_column(center_by: str | None, label: str | None) -> str | None:
     return center_by
 
 
-class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
+class FederatedEstimator(ShownEstimator, BaseEstimator):  # type: ignore[misc]
     """Base of all estimators; a subclass stores its arguments unchanged, has a rule for each, and implements `_fit`.
 
     A fit keeps what it learned and no rows. Before a fit there is nothing to read: whatever ends in an underscore raises
@@ -138,6 +139,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
             self._fit(federation, sites, observer)
             self._give_own_networks(federation, sites)
 
+        if observer is not None and not callable(observer):
+            raise ParameterError(f"observer={observer!r} must be a function; feddbn.Progress() is one.")
         self._begin()
         try:
             self._on_federation(data, run, None, **read)
@@ -162,12 +165,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
             delattr(self, name)
 
     def __getattr__(self, name: str) -> Any:
-        owner = type(self).__name__
-        if name.endswith("_") and not name.startswith("_") and "n_features_in_" not in vars(self):
-            raise NotFittedError(
-                f"this {owner} has not learned anything yet, so it has no {name}; call fit first."
-            )
-        raise AttributeError(f"{owner!r} object has no attribute {name!r}")
+        raise missing_attribute(self, name)
 
     def __sklearn_clone__(self) -> Any:
         """Return an unfitted copy; a federation is a place, so the copy goes to the same one."""

@@ -128,6 +128,14 @@ class Average(_LocalFits):
 
     Takes the arguments of `FDBNL`; what is done to the rows first is decided from sums over all sites, as there.
     The graph may contain cycles, as in the paper; `has_cycles_` says whether it does.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> model = feddbn.Average().fit(data.sites)
+    >>> model.dbn_.edges()[["source", "target", "lag"]].values.tolist()
+    [['x2', 'x0', 0], ['x2', 'x1', 0], ['x0', 'x0', 1], ['x0', 'x2', 1]]
     """
 
     def _fit(
@@ -150,6 +158,14 @@ class Vote(_LocalFits):
 
     Weights are the shares of sites that found the edge, in (0.5, 1]. Takes the arguments of `FDBNL`; what is done to the rows
     first is decided from sums over all sites, as there.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> model = feddbn.Vote().fit(data.sites)
+    >>> model.dbn_.edges()[["source", "target", "lag"]].values.tolist()
+    [['x1', 'x0', 0], ['x2', 'x0', 0], ['x2', 'x1', 0], ['x0', 'x0', 1], ['x0', 'x2', 1]]
     """
 
     def _fit(
@@ -169,6 +185,14 @@ class LocalOnly(_Alone):
 
     Takes the arguments of `FDBNL`. Every site decides by its own numbers what is done to its rows (`treatments_`); nobody is
     compared, so `gains` and `on_disagreement` change nothing.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> model = feddbn.LocalOnly().fit(data.sites)
+    >>> sorted(model.dbns_)
+    ['site-0', 'site-1']
     """
 
     dbns_: dict[str, DBN]
@@ -184,6 +208,14 @@ class BestSite(_Alone):
 
     ``BestSite().fit(sites, truth=dbn)``; closest is the smallest SHD of W plus SHD of A. Sites are
     learned as by `LocalOnly`.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> model = feddbn.BestSite().fit(data.sites, truth=data.truth)
+    >>> model.dbn_.variables
+    ('x0', 'x1', 'x2')
     """
 
     best_site_: str

@@ -128,6 +128,14 @@ class ChangingDBN(DBNEstimator):
         Number of sums; usable rows over all sites.
     feature_names_in_, n_features_in_
         Variables.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=600, random_state=0)
+    >>> model = feddbn.ChangingDBN().fit(data.sites)
+    >>> len(model.segments_), len(model.changes_)
+    (1, 0)
     """
 
     segments_: pd.DataFrame

@@ -32,12 +32,18 @@ from feddbn.methods.resampled_rows import ResampledRows, rows_to_resample
 from feddbn.methods.residuals import GRAVE, are_looked_at, fitted_network, residual_sentences, summarise
 from feddbn.methods.result import plain
 from feddbn.model.dbn import DBN
+from feddbn.model.inputs import interval_level
+from feddbn.shown import Shown
 
-__all__ = ["MomentsEstimator", "confidence_table", "curved_edges", "edge_confidence"]
+__all__ = ["ConfidenceTable", "MomentsEstimator", "confidence_table", "curved_edges", "edge_confidence"]
 
 COLUMNS = (
     "source", "target", "lag", "weight", "ci_low", "ci_high", "probability", "presence", "direction", "oriented",
 )  # fmt: skip
+
+
+class ConfidenceTable(Shown, pd.DataFrame):
+    """The frame that `edge_confidence` returns; what is made of it by pandas is a plain frame."""
 
 
 class MomentsEstimator(Protocol):
@@ -71,7 +77,7 @@ def edge_confidence(
     threshold: float = 0.0,
     n_jobs: int | None = None,
     progress: Callable[[int], None] | None = None,
-) -> pd.DataFrame:
+) -> ConfidenceTable:
     """Frame source, target, lag, weight, ci_low, ci_high, probability; most probable first.
 
     Parameters
@@ -118,6 +124,14 @@ def edge_confidence(
     replicate. So residuals near the fit on all data are looked at in one more sum (unless the estimator has
     ``check_residuals=False``, or sites do not answer that): ``table.attrs["residuals"]`` has the numbers of
     `methods.residuals.ResidualSummary`, ``table.attrs["warnings"]`` one sentence for each violation.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> table = feddbn.edge_confidence(feddbn.OneShotDBN(average=False), data.sites, n_replicates=4)
+    >>> table[["source", "target", "lag", "probability"]].head(2).values.tolist()
+    [['x2', 'x1', 0, 1.0], ['x0', 'x2', 1, 1.0]]
     """
     if method not in RESAMPLINGS:
         raise ParameterError(f"method must be one of {', '.join(RESAMPLINGS)}, got {method!r}.")
@@ -134,8 +148,9 @@ def edge_confidence(
             raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}.")
     if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0):
         raise ParameterError(f"n_jobs must be a whole number other than 0 or None, got {n_jobs!r}.")
-    if not 0 < level < 1:
-        raise ParameterError(f"level must lie between 0 and 1, got {level!r}.")
+    interval_level(level, "level")
+    if isinstance(estimator, type):
+        raise ParameterError(f"estimator is the class {estimator.__name__}; write {estimator.__name__}().")
     if not hasattr(estimator, "fit_moments"):
         able = " or ".join(known.cls for known in METHODS.values() if known.resamples)
         raise ParameterError(
@@ -162,7 +177,7 @@ def edge_confidence(
     resampled = rows.worth(run_program(program, running))
     fitted, full, stacks, curved = _refit(estimator, rows, resampled, names, n_jobs, progress)
     shapes = None if rows.told is None else curved
-    table = confidence_table(full, stacks, level=level, threshold=threshold, curved=shapes)
+    table = ConfidenceTable(confidence_table(full, stacks, level=level, threshold=threshold, curved=shapes))
     table.attrs.update(
         method=method, n_replicates=int(n_replicates), level=level, random_state=int(random_state)
     )

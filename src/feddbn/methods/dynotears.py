@@ -35,6 +35,14 @@ class Dynotears(ConsensusEstimator, UpdatedEstimator):
     Takes the same arguments and data as `FDBNL`; several sites or recordings are pooled, and a lag never crosses from
     one recording to another. As it needs the data only through their lagged Gram matrix, cost does not grow with rows
     after one pass.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> model = feddbn.Dynotears().fit(data.sites)
+    >>> model.dbn_.edges()[["source", "target", "lag"]].values.tolist()
+    [['x1', 'x0', 0], ['x2', 'x0', 0], ['x2', 'x1', 0], ['x0', 'x0', 1], ['x0', 'x2', 1]]
     """
 
     def _fit(

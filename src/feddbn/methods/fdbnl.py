@@ -336,6 +336,16 @@ class FDBNL(ConsensusEstimator):
         What "auto" chose, and the held-out losses it chose from.
     residuals_
         What residuals say about the model (`methods.residuals.ResidualSummary`); None if they were not looked at.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> model = feddbn.FDBNL().fit(data.sites)
+    >>> model.status_.is_converged, str(model.certificate_)
+    (True, 'exact')
+    >>> feddbn.score(data.truth, model.dbn_)["W"]["shd"]
+    0
     """
 
     def _fit(

@@ -73,6 +73,14 @@ class LatentDBN(DBNEstimator):
         Number of sums; rows over all sites, or what they are worth.
     feature_names_in_, n_features_in_
         Variables.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=400, random_state=0)
+    >>> model = feddbn.LatentDBN().fit(data.sites)
+    >>> model.edges_[["source", "target", "lag", "mark"]].values.tolist()[:2]
+    [['x0', 'x2', 0, 'o->'], ['x1', 'x2', 0, 'o->']]
     """
 
     graph_: Marks

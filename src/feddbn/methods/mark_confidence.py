@@ -57,6 +57,14 @@ def mark_confidence(
     are shares of replicates: with an `edge`, with the `same` mark, with ``-->`` (`cause`), ``<->`` (`hidden`) and ``<--``
     (`reverse`, within a moment). Resampling cannot see a wrong assumption: what is wrong in all data is wrong in all
     resamples.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> table = feddbn.mark_confidence(feddbn.LatentDBN(), data.sites, n_replicates=4)
+    >>> table.columns.tolist()
+    ['source', 'target', 'lag', 'mark', 'edge', 'same', 'cause', 'hidden', 'reverse']
     """
     if not isinstance(estimator, LatentDBN):
         raise ParameterError(

@@ -85,6 +85,16 @@ class MixedDBN(DBNEstimator):
         Number of sums; usable rows over all sites.
     feature_names_in_, n_features_in_
         Variables.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, feddbn
+    >>> rng = np.random.default_rng(0)
+    >>> rows = pd.DataFrame({"dose": rng.normal(size=300)})
+    >>> rows["alarms"] = rng.poisson(np.exp(0.6 * rows["dose"].shift(1, fill_value=0.0)))
+    >>> model = feddbn.MixedDBN(kinds={"alarms": "count"}).fit({"ward": rows})
+    >>> model.dbn_.edges()[["source", "target", "lag"]].values.tolist()
+    [['dose', 'alarms', 1]]
     """
 
     conditionals_: tuple[Conditional, ...]

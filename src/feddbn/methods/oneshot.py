@@ -168,6 +168,16 @@ class OneShotDBN(UpdatedEstimator):
         Usable rows over all sites.
     feature_names_in_, n_features_in_
         Variables.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> model = feddbn.OneShotDBN().fit(data.sites)
+    >>> feddbn.score(data.truth, model.dbn_)["A"]["shd"]
+    0
+    >>> model.dbn_.forecast(data.sites["site-0"][0], steps=2).mean.shape
+    (2, 3)
     """
 
     selection_: pd.DataFrame | None

@@ -111,6 +111,14 @@ class PFDBNL(DBNEstimator):
         What the sites' residuals say about the model, as in `FDBNL`.
     center_values_, scale_values_
         (q,) what was taken off the lagged columns of all sites, and what they were divided by.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> model = feddbn.PFDBNL(mu=0.5, tol=0.01).fit(data.sites)
+    >>> sorted(model.dbns_), model.dbn_.d
+    (['site-0', 'site-1'], 3)
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {

@@ -17,6 +17,7 @@ from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import Federation
 from feddbn.model.dbn import DBN
+from feddbn.shown import Shown
 
 __all__ = [
     "GRAVE",
@@ -36,7 +37,7 @@ _CLEAR_ECHO = 3.7
 
 
 @dataclass(frozen=True)
-class ResidualSummary:
+class ResidualSummary(Shown):
     """What the residuals of a network say; p-values are those of the assumption, sizes those of the worst variable.
 
     Attributes

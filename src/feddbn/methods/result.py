@@ -37,6 +37,7 @@ from feddbn._version import __version__
 from feddbn.core.graphs.status import Status
 from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.shown import Shown
 
 __all__ = ["FORMAT", "VERSION", "Result", "plain", "read_json", "write_json"]
 
@@ -70,7 +71,7 @@ _FACTS = {
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Shown):
     """What a fit found and how; see the module for the stored layout.
 
     Attributes
@@ -86,6 +87,15 @@ class Result:
     sums
         The summed moments it was learned from, if they were kept (`federation.programs.tally`), or None. They tell more about
         the rows than the network does.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.methods.result import Result
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> result = Result.from_estimator(feddbn.OneShotDBN().fit(data.sites))
+    >>> result.method, result.status["converged"], len(result.edges)
+    ('OneShotDBN', True, 5)
     """
 
     method: str

@@ -21,12 +21,14 @@ from feddbn.metrics import (
     weight_error,
 )
 from feddbn.model.dbn import DBN
+from feddbn.model.network import check_network
+from feddbn.shown import Shown
 
 __all__ = ["Scores", "SiteScores", "score", "score_by_kind", "score_sites"]
 
 
 @dataclass(frozen=True)
-class Scores(Mapping[str, EdgeScores]):
+class Scores(Mapping[str, EdgeScores], Shown):
     """Scores of one network; a mapping of the parts, ``scores["W"]["shd"]``, which are attributes too.
 
     Attributes
@@ -37,6 +39,14 @@ class Scores(Mapping[str, EdgeScores]):
         Edges within a moment regardless of their direction.
     W_error, A_error
         Distances between the weights.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> truth = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]])
+    >>> scores = feddbn.score(truth, feddbn.DBN([[0, 0], [0, 0]], truth.A))
+    >>> scores["W"]["recall"], scores["A"]["recall"]
+    (0.0, 1.0)
     """
 
     W: EdgeScores
@@ -72,13 +82,21 @@ class Scores(Mapping[str, EdgeScores]):
 
 
 @dataclass(frozen=True)
-class SiteScores(Mapping[str, dict[str, float]]):
+class SiteScores(Mapping[str, dict[str, float]], Shown):
     """Scores of personal networks; a mapping of the parts to means over sites, ``scores["W"]["mshd"]``.
 
     Attributes
     ----------
     sites
         Site name -> the scores of its network against its own truth.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> scores = feddbn.score_sites(data.truths, data.truth)
+    >>> scores["W"]["mshd"], sorted(scores.sites)
+    (0.0, ['site-0', 'site-1'])
     """
 
     sites: dict[str, Scores]
@@ -109,16 +127,15 @@ def score(truth: DBN, estimate: DBN) -> Scores:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> truth = DBN(np.array([[0, 0.5], [0, 0]]), np.zeros((0, 2, 2)))
-    >>> reversed_edge = DBN(truth.W.T, truth.A)
-    >>> scores = score(truth, reversed_edge)
+    >>> import feddbn, numpy as np
+    >>> truth = feddbn.DBN([[0, 0.5], [0, 0]], np.zeros((0, 2, 2)))
+    >>> reversed_edge = feddbn.DBN(truth.W.T, truth.A)
+    >>> scores = feddbn.score(truth, reversed_edge)
     >>> scores["W"]["shd"], scores["W"]["shd_paper"], scores.skeleton.shd
     (1, 2, 0)
     """
-    for name, dbn in (("truth", truth), ("estimate", estimate)):
-        if not isinstance(dbn, DBN):
-            raise ParameterError(f"{name} must be a DBN, got {type(dbn).__name__}.")
+    check_network(truth, "truth")
+    check_network(estimate, "estimate")
     W, A = _aligned(truth, estimate, estimate.adjacency_matrices)
     n_lags = max(truth.n_lags, estimate.n_lags)
     true_A, estimated_A = _padded(truth.A, n_lags), _padded(A, n_lags)
@@ -138,7 +155,16 @@ def score_by_kind(truth: DBN, estimate: DBN) -> pd.DataFrame:
     """Scores of the edges into variables of each kind: one row per part (W, A) and kind of the true network.
 
     Numbers of edges add up to those of `score`; see `feddbn.metrics.kind_scores`.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> truth = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]])
+    >>> feddbn.score_by_kind(truth, truth)["shd"].tolist()
+    [0, 0]
     """
+    check_network(truth, "truth")
+    check_network(estimate, "estimate")
     n_lags = max(truth.n_lags, estimate.n_lags)
     is_true = truth.is_edge.astype(np.float64)
     found_W, found_A = _aligned(truth, estimate, estimate.is_edge.astype(np.float64))
@@ -159,7 +185,20 @@ def score_sites(truths: Mapping[str, DBN], estimates: Mapping[str, DBN] | DBN) -
     """Scores of every site's network against its own truth, and their means (the paper's mSHD, mTPR, mFDR).
 
     A single DBN as `estimates` is one shared network, scored against the truth of every site.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> truth = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]])
+    >>> empty = feddbn.DBN([[0, 0], [0, 0]], truth.A)
+    >>> feddbn.score_sites({"a": truth, "b": truth}, {"a": truth, "b": empty})["W"]["mshd"]
+    0.5
     """
+    for name, given in (("truths", truths), ("estimates", estimates)):
+        if not isinstance(given, Mapping) and (name == "truths" or not isinstance(given, DBN)):
+            raise ParameterError(
+                f"{name} must be a dict from site to DBN, got {type(given).__name__}; for one network use feddbn.score."
+            )
     if not truths:
         raise ParameterError("truths must name at least one site, got none.")
     if isinstance(estimates, DBN):

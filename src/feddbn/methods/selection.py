@@ -8,7 +8,7 @@ standard error of the best is taken. All candidates are judged on the same rows,
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -26,6 +26,7 @@ from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, run_program
 from feddbn.method_table import METHODS, Method
 from feddbn.methods.treated import wishes_of
+from feddbn.shown import Shown
 
 __all__ = [
     "AUTO_GRIDS",
@@ -64,7 +65,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(Shown):
     """The outcome of a selection.
 
     Attributes
@@ -76,11 +77,23 @@ class Selection:
         Parameter name -> chosen value.
     remarks
         What whoever reads the table should know.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> found = feddbn.select(feddbn.Dynotears(), data.sites, {"lambda_w": [0.2, 0.05]})
+    >>> found.chosen, found.to_frame()["chosen"].tolist()
+    ({'lambda_w': 0.05}, [False, True])
     """
 
     table: pd.DataFrame
     chosen: dict[str, Any] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table."""
+        return self.table
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -238,6 +251,13 @@ def select(
         The last `share` of every recording is tested on, in `n_blocks` blocks one after the other.
     rule
         "one-standard-error": the first candidate not clearly worse than the best; "best": the lowest loss.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> feddbn.select(feddbn.Dynotears(), data.sites, {"lambda_w": [0.2, 0.05]}).chosen
+    {'lambda_w': 0.05}
     """
     candidates = check_grid(estimator, grid, n_blocks)
     # A copy: the estimator that was given has learned nothing by this.
@@ -263,6 +283,13 @@ def check_grid(estimator: Any, grid: Mapping[str, Sequence[Any]], n_blocks: int 
         raise ParameterError(
             f"{type(estimator).__name__} cannot be selected by held-out loss; choose one of {able}."
         )
+    if isinstance(estimator, type):
+        raise ParameterError(f"estimator is the class {estimator.__name__}; write {estimator.__name__}().")
+    if not isinstance(grid, Mapping):
+        raise ParameterError(f"grid must be a dict from parameter to values, got {grid!r}.")
+    for name, values in grid.items():
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise ParameterError(f"grid[{name!r}]={values!r} must be a list; write [{values!r}].")
     unknown = [name for name in grid if name not in AUTO_GRIDS]
     if "center" in unknown:
         raise ParameterError(

@@ -53,7 +53,8 @@ def simulate_system(
 
     Examples
     --------
-    >>> fed = simulate_system("lorenz96", d=5, n_sites=2, n_samples=20, F=8)
+    >>> import feddbn
+    >>> fed = feddbn.simulate_system("lorenz96", d=5, n_sites=2, n_samples=20, F=8)
     >>> len(fed.sites["site-1"][0]), int((fed.truth.A[0] != 0).sum())
     (11, 20)
     """

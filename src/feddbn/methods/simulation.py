@@ -15,6 +15,7 @@ from feddbn.methods.simulated_kinds import draw_with_kinds
 from feddbn.methods.true_network import TrueNetwork
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.dbn import DBN
+from feddbn.shown import Shown
 from feddbn.sim import AskedKinds, MessNames, SimulationSettings, simulate_arrays
 from feddbn.sim.hidden import HiddenVariables
 
@@ -22,7 +23,7 @@ __all__ = ["SimulatedFederation", "generator_of", "simulate"]
 
 
 @dataclass(frozen=True, eq=False)
-class SimulatedFederation:
+class SimulatedFederation(Shown):
     """Sites with recordings and the networks that generated them.
 
     Attributes
@@ -41,6 +42,13 @@ class SimulatedFederation:
         The arguments of `simulate`, `random_state` included; `mess` as name -> strength.
     whole
         Site name -> its network with the variables that are hidden (``hidden0``, ...); None if that is not known.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> data.truth.variables, sorted(data.sites), data.is_homogeneous
+    (('x0', 'x1', 'x2'), ['site-0', 'site-1'], True)
     """
 
     sites: dict[str, list[pd.DataFrame]]
@@ -213,19 +221,20 @@ def simulate(
 
     Examples
     --------
-    >>> fed = simulate(d=5, n_sites=3, n_samples=90)
+    >>> import feddbn
+    >>> fed = feddbn.simulate(d=5, n_sites=3, n_samples=90)
     >>> [len(frames[0]) for frames in fed.sites.values()]
     [31, 31, 31]
     >>> fed.truth.W.shape, fed.truth.A.shape
     ((5, 5), (1, 5, 5))
 
-    >>> curved = simulate(d=5, n_sites=3, n_samples=90, effects="sigmoid")
+    >>> curved = feddbn.simulate(d=5, n_sites=3, n_samples=90, effects="sigmoid")
     >>> edge = curved.truth.edges().iloc[0]
     >>> added = curved.truth.effect(edge.source, edge.target, edge.lag)
     >>> added.kind, added([-1.0, 0.0, 1.0]).shape
     ('sigmoid', (3,))
 
-    >>> mixed = simulate(d=3, n_sites=2, n_samples=60, kinds=["continuous", "binary", "count"])
+    >>> mixed = feddbn.simulate(d=3, n_sites=2, n_samples=60, kinds=["continuous", "binary", "count"])
     >>> [kind.name for kind in mixed.truth.kinds]
     ['continuous', 'binary', 'count']
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from feddbn.core.graphs.constraints import Edge
 from feddbn.core.graphs.status import Status
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data import SiteData
+from feddbn.errors import ParameterError
 from feddbn.federation.programs.oneshot import counted
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer
@@ -52,6 +54,13 @@ class MomentSummary(DBNEstimator):
         Number of sums; usable rows over all sites.
     feature_names_in_, n_features_in_
         Variables.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> feddbn.MomentSummary(n_lags=1).fit(data.sites).summary_.columns
+    ['x0', 'x1', 'x2', 'x0(t-1)', 'x1(t-1)', 'x2(t-1)']
     """
 
     summary_: Summary
@@ -154,8 +163,21 @@ def summary(data: Any, n_lags: int = 1, *, observer: Observer | None = None, **o
     options
         What is done to the rows first (``center=``, ``detrend=``, ``missing=``, ...: arguments of `MomentSummary`), and
         which columns are what (``site=``, ``time=``, ...: arguments of `feddbn.data.read_sites`).
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> feddbn.summary(data.sites, n_lags=1).columns
+    ['x0', 'x1', 'x2', 'x0(t-1)', 'x1(t-1)', 'x2(t-1)']
     """
     given = {name: options.pop(name) for name in list(options) if name in MomentSummary.rules}
+    known = inspect.signature(MomentSummary.fit).parameters
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise ParameterError(
+            f"summary has no argument {unknown[0]!r}; it takes n_lags and arguments of MomentSummary and read_sites."
+        )
     if is_federation(data):
         data, given["federation"] = None, data
     found: Summary = MomentSummary(n_lags, **given).fit(data, observer=observer, **options).summary_

@@ -28,6 +28,14 @@ def curve_error(
         Functions of values of the cause, such as ``fed.truth.effect("x0", "x1", lag=1)``.
     values
         What was seen of the cause; empty cells (NaN) are left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.metrics import curve_error
+    >>> values = np.linspace(-1, 1, 50)
+    >>> round(curve_error(np.sin, lambda x: x, values), 3)
+    0.044
     """
     x = np.asarray(values, dtype=np.float64).ravel()
     x = x[np.isfinite(x)]

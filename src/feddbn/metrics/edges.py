@@ -40,6 +40,13 @@ class EdgeScores(Mapping[str, float]):
         Counts of entries.
     n_reversed
         Pairs with i -> j only in the truth and j -> i only in the estimate.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import edge_scores
+    >>> scores = edge_scores([[0, 1], [0, 0]], [[0, 1], [0, 0]])
+    >>> scores.shd, scores["f1"]
+    (0, 1.0)
     """
 
     shd: int
@@ -83,12 +90,26 @@ def edge_scores(truth: ArrayLike, estimate: ArrayLike, *, threshold: float = 0.0
         an edge can be reversed; with three, time directs every edge.
     threshold
         An entry of the estimate is an edge if its absolute value is larger; in the truth, if it is not 0.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import edge_scores
+    >>> scores = edge_scores([[0, 1], [0, 0]], [[0, 0], [1, 0]])
+    >>> scores.shd, scores.shd_paper, scores.n_reversed
+    (1, 2, 1)
     """
     return _scores(*_masks(truth, estimate, threshold))
 
 
 def skeleton_scores(truth: ArrayLike, estimate: ArrayLike, *, threshold: float = 0.0) -> EdgeScores:
-    """Scores of the undirected pairs of W, shape (d, d): is there an edge between i and j, either way?"""
+    """Scores of the undirected pairs of W, shape (d, d): is there an edge between i and j, either way?
+
+    Examples
+    --------
+    >>> from feddbn.metrics import skeleton_scores
+    >>> skeleton_scores([[0, 1], [0, 0]], [[0, 0], [1, 0]]).shd
+    0
+    """
     masks = _masks(truth, estimate, threshold)
     if masks[0].ndim != 2:
         raise ParameterError(
@@ -99,7 +120,16 @@ def skeleton_scores(truth: ArrayLike, estimate: ArrayLike, *, threshold: float =
 
 
 def mean_scores(scores: Sequence[EdgeScores]) -> dict[str, float]:
-    """Means over sites, each against its own truth: ``mshd, mshd_paper, mtpr, mfdr, mprecision, mf1``."""
+    """Means over sites, each against its own truth: ``mshd, mshd_paper, mtpr, mfdr, mprecision, mf1``.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import edge_scores, mean_scores
+    >>> one = edge_scores([[0, 1], [0, 0]], [[0, 1], [0, 0]])
+    >>> other = edge_scores([[0, 1], [0, 0]], [[0, 0], [0, 0]])
+    >>> mean_scores([one, other])["mshd"]
+    0.5
+    """
     if not scores:
         raise ParameterError("mean_scores needs the scores of at least one site, got none.")
     names = ("shd", "shd_paper", "tpr", "fdr", "precision", "f1")

@@ -25,6 +25,13 @@ def kind_scores(
     kinds
         Of the d variables. An edge belongs to the kind of its target, so a reversed edge is a missing one of the one kind and
         a false one of the other; true, false and missing edges add up to those of `edge_scores`.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import kind_scores
+    >>> found = kind_scores([[0, 1], [0, 0]], [[0, 1], [0, 0]], ["continuous", "count"])
+    >>> {kind: scores.shd for kind, scores in found.items()}
+    {'continuous': 0, 'count': 0}
     """
     first, second = np.asarray(truth, dtype=np.float64), np.asarray(estimate, dtype=np.float64)
     names = np.asarray(kinds, dtype=object)

@@ -44,6 +44,14 @@ class MarkScores(Mapping[str, float]):
         Numbers of edges: true, estimated, both.
     n_ends, n_claims, n_right
         Ends of true edges with a known mark; claims; claims that are true.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.metrics import mark_scores
+    >>> graph = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0).ancestral_truth()
+    >>> mark_scores(graph.marks, graph.marks)["adjacency_f1"]
+    1.0
     """
 
     adjacency_precision: float
@@ -84,6 +92,14 @@ def mark_scores(truth: Any, estimate: Any) -> MarkScores:
     truth, estimate
         (d, d, p+1) strings as in `AncestralGraph.marks`: ``[i, j, l]`` is the edge from i, l moments ago, to j now. Where the
         truth has a circle, nothing is counted at that end. The conflicts ``x`` of other software count as circles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.metrics import mark_scores
+    >>> truth = np.array([[["", "-->"], ["", "-->"]], [["", ""], ["", ""]]])
+    >>> mark_scores(truth, truth).orientation_f1
+    1.0
     """
     first, second = _ends("truth", truth), _ends("estimate", estimate)
     if first.shape != second.shape:

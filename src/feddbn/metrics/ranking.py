@@ -30,6 +30,12 @@ class RankingScores:
         chance.
     includes_diagonal
         Whether pairs (i, i) were ranked.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import ranking_scores
+    >>> ranking_scores([[0, 1], [0, 0]], [[0, 0.9], [0.1, 0]]).auroc
+    1.0
     """
 
     auroc: float
@@ -56,6 +62,12 @@ def ranking_scores(truth: ArrayLike, scores: ArrayLike, *, include_diagonal: boo
     ------
     DataError
         If all ranked pairs are edges or none is: no ranking can then be scored.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import ranking_scores
+    >>> ranking_scores([[0, 1], [0, 0]], [[0, 0.2], [0.8, 0]]).auroc
+    0.0
     """
     edges, values = np.asarray(truth, dtype=np.float64), np.asarray(scores, dtype=np.float64)
     if edges.ndim != 2 or edges.shape[0] != edges.shape[1] or edges.shape != values.shape:

@@ -24,6 +24,12 @@ class WeightError:
         ``sqrt(mean (estimate - truth)^2)`` over all entries, zeros included.
     frobenius
         ``sqrt(sum (estimate - truth)^2)``.
+
+    Examples
+    --------
+    >>> from feddbn.metrics import weight_error
+    >>> weight_error([[0, 0.5], [0, 0]], [[0, 0.25], [0, 0]]).max_abs
+    0.25
     """
 
     max_abs: float
@@ -32,7 +38,14 @@ class WeightError:
 
 
 def weight_error(truth: ArrayLike, estimate: ArrayLike) -> WeightError:
-    """Distances between weights of any one shape; all 0 for arrays without entries (no lags)."""
+    """Distances between weights of any one shape; all 0 for arrays without entries (no lags).
+
+    Examples
+    --------
+    >>> from feddbn.metrics import weight_error
+    >>> round(weight_error([[0, 0.5], [0, 0]], [[0, 0.25], [0, 0]]).rmse, 3)
+    0.125
+    """
     first, second = np.asarray(truth, dtype=np.float64), np.asarray(estimate, dtype=np.float64)
     if first.shape != second.shape:
         raise ParameterError(

@@ -13,6 +13,7 @@ from feddbn.core.ancestral.marks import WORDS, Marks
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.shown import Shown
 
 __all__ = ["MEANINGS", "AncestralGraph"]
 
@@ -30,7 +31,7 @@ _BACK = str.maketrans("<>", "><")
 
 
 @dataclass(frozen=True, eq=False)
-class AncestralGraph:
+class AncestralGraph(Shown):
     """Edges with marks over a window of p + 1 moments.
 
     Attributes
@@ -43,6 +44,16 @@ class AncestralGraph:
     values, p_values
         (d, d, p+1): the weakest partial correlation of each pair over all sets of conditions that were tried, and its
         p-value; None if not known.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> graph = data.ancestral_truth()
+    >>> graph.edges()[["source", "target", "lag", "mark"]].head(2)
+      source target  lag mark
+    0     x1     x0    0  -->
+    1     x2     x0    0  -->
     """
 
     marks: Marks

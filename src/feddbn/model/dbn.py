@@ -7,21 +7,19 @@ package, each of which can be read alone: dynamics, effects, forecast, residuals
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import networkx as nx
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
 from feddbn.model import (
-    arrays,
     curved_effects,
     dynamics,
     edge_effects,
@@ -32,20 +30,33 @@ from feddbn.model import (
     standardised,
 )
 from feddbn.model.forecast import Forecast, Held, IntervalMethod, forecast, sample_paths
+from feddbn.model.frames import Frames
 from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
-from feddbn.model.kind_questions import KindQuestions
+from feddbn.model.interchange import Interchange
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
 from feddbn.model.network import same_parts
 from feddbn.model.noise import Noise
+from feddbn.shown import Shown
 
 __all__ = ["DBN"]
 
 
-class DBN(KindQuestions):
+class DBN(Interchange, Shown):
     """A dynamic Bayesian network and what can be asked of it.
 
     `W`, `A`, `variables`, `intercept`, `noise_variances`, `open_edges`, `curves`, `products` and `conditionals` are
     described at `feddbn.model.network.Network`.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> dbn.edges()[["source", "target", "lag", "weight"]].values.tolist()
+    [['x', 'y', 0, 0.5], ['x', 'x', 1, 0.4]]
+    >>> dbn.do({"x": 1.0}, None, steps=2).mean["y"].tolist()
+    [0.5, 0.5]
+    >>> dbn.frames.total_effects(1).query("source == 'x' and target == 'y'")["effect"].tolist()
+    [0.5, 0.2]
     """
 
     @classmethod
@@ -210,6 +221,11 @@ class DBN(KindQuestions):
         """(horizon, d, d) shares [h-1, from, to] of the h-step forecast-error variance."""
         return dynamics.fevd(self, horizon, kind)
 
+    @property
+    def frames(self) -> Frames:
+        """The arrays below and above as tidy frames: ``dbn.frames.impulse_responses(10)``, ``.total_effects(10)``, ..."""
+        return Frames(self)
+
     def total_effects(self, horizon: int) -> FloatArray:
         """(horizon+1, d, d) effects [h, from, to] of raising a variable by 1 for one moment, over every path."""
         return effects.total_effects(self, horizon)
@@ -309,92 +325,3 @@ class DBN(KindQuestions):
         also shape, and weights are average slopes.
         """
         return graph.edge_table(self, threshold)
-
-    @classmethod
-    def from_edges(
-        cls, edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
-    ) -> DBN:
-        """Network of an edge list; name the `variables` if some have no edge."""
-        return cls(**graph.parts_of_edges(edges, variables, n_lags))
-
-    def to_networkx(self, kind: Literal["time-series", "summary"] = "time-series") -> nx.DiGraph:
-        """Graph with nodes ``{variable}_lag{l}``, or (``"summary"``) over the variables."""
-        if kind not in ("time-series", "summary"):
-            raise ParameterError(f"kind must be 'time-series' or 'summary', got {kind!r}.")
-        return graph.time_series_graph(self) if kind == "time-series" else graph.summary_graph(self)
-
-    @classmethod
-    def from_networkx(cls, time_series_graph: nx.DiGraph) -> DBN:
-        """Inverse of `to_networkx` (``"time-series"``)."""
-        return cls(**graph.parts_of_graph(time_series_graph))
-
-    def to_lingam(self) -> FloatArray:
-        """(n_lags+1, d, d) in lingam's orientation [to, from]; it has no mark for an open direction."""
-        return arrays.lingam_arrays(self)
-
-    @classmethod
-    def from_lingam(cls, adjacency_matrices: ArrayLike, variables: Sequence[str] | None = None) -> DBN:
-        """Network of ``VARLiNGAM.adjacency_matrices_``."""
-        stack = arrays.stack_of_lingam(adjacency_matrices)
-        return cls(stack[0], stack[1:], variables)
-
-    def to_tigramite(self) -> tuple[NDArray[np.str_], FloatArray]:
-        """(graph, val_matrix), both (d, d, n_lags+1), as tigramite's plotting wants them; open edges are 'o-o'."""
-        return arrays.tigramite_arrays(self)
-
-    @classmethod
-    def from_tigramite(cls, graph: Any, val_matrix: ArrayLike, variables: Sequence[str] | None = None) -> DBN:
-        """Network of a fully directed tigramite graph with its values as weights."""
-        stack = arrays.stack_of_tigramite(graph, val_matrix)
-        return cls(stack[0], stack[1:], variables)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The stored form (docs/schema.md) as plain lists and text."""
-        return export.plain_dict(self)
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> DBN:
-        """Inverse of `to_dict`."""
-        return cls(**export.parts_of_dict(stored))
-
-    def to_json(self, path: str | Path | None = None) -> str:
-        """JSON text of the stored form, also written to `path` if given."""
-        return export.write_text(export.json_text(self), path)
-
-    @classmethod
-    def from_json(cls, source: str | Path) -> DBN:
-        """Inverse of `to_json`, from a path or from the text itself."""
-        return cls(**export.parts_of_json(source))
-
-    def to_npz(self, path: str | Path) -> None:
-        """Write the stored form as a numpy archive."""
-        export.write_npz(self, path)
-
-    @classmethod
-    def from_npz(cls, path: str | Path) -> DBN:
-        """Inverse of `to_npz`."""
-        return cls(**export.parts_of_npz(path))
-
-    def to_csv(self, path: str | Path | None = None) -> str:
-        """Edge list as CSV text, also written to `path` if given; carries weights and open directions only."""
-        return export.write_text(export.csv_text(self), path)
-
-    @classmethod
-    def from_csv(
-        cls, source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
-    ) -> DBN:
-        """Network of a CSV edge list (path or text)."""
-        return cls(**export.parts_of_csv(source, variables, n_lags))
-
-    def to_graphml(self, path: str | Path | None = None) -> str:
-        """GraphML text of the time-series graph, also written to `path` if given."""
-        return export.write_text(export.graphml_text(self), path)
-
-    @classmethod
-    def from_graphml(cls, source: str | Path) -> DBN:
-        """Inverse of `to_graphml`, from a path or from the text itself."""
-        return cls(**export.parts_of_graphml(source))
-
-    def to_dot(self, path: str | Path | None = None) -> str:
-        """Graphviz DOT text of the time-series graph, also written to `path` if given."""
-        return export.write_text(export.dot_text(self), path)

@@ -92,7 +92,7 @@ class EdgeEffect:
         reach = ndtri(0.5 + level / 2) * np.sqrt(np.maximum(variance, 0.0))
         return np.asarray(effect - reach), np.asarray(effect + reach)
 
-    def table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+    def to_frame(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
         """Frame value, effect, lower, upper, inside over n values, a quarter further than the range seen.
 
         `inside` is False beyond the range seen, where a straight line goes on.
@@ -109,6 +109,10 @@ class EdgeEffect:
         return pd.DataFrame(
             {"value": values, "effect": effect, "lower": lower, "upper": upper, "inside": inside}
         )
+
+    def table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+        """The older name of `to_frame`."""
+        return self.to_frame(n, level)
 
 
 def edge_effect(dbn: Network, source: str | int, target: str | int, lag: int) -> EdgeEffect:
@@ -136,7 +140,7 @@ def curves_table(dbn: Network, n: int = 41, level: float = 0.95) -> pd.DataFrame
     places |= {(p.lag, p.first, p.target) for p in dbn.products if p.first == p.second}
     for lag, i, j in sorted(places):
         effect = edge_effect(dbn, i, j, lag)
-        part = effect.table(n, level)
+        part = effect.to_frame(n, level)
         parts.append(part.assign(source=effect.source, target=effect.target, lag=lag)[_COLUMNS])
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=_COLUMNS)
 

@@ -190,7 +190,7 @@ def parts_of_npz(path: str | Path) -> Parts:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise FileError(f"{where} cannot be read ({error.strerror}).") from None
+        raise FileError(f"{where} cannot be read ({error.strerror}); check the path.") from None
     if not content.startswith(b"PK"):
         raise FileError(f"{where} is not an npz archive.")
     try:
@@ -327,7 +327,7 @@ def _read(source: str | Path, is_text: Any) -> tuple[str, str]:
         raise FileError(f"{source} is not UTF-8 text; it may be damaged.") from None
     except (OSError, ValueError) as error:
         raise FileError(
-            f"{source} cannot be read ({getattr(error, 'strerror', None) or 'bad path'})."
+            f"{source} cannot be read ({getattr(error, 'strerror', None) or 'bad path'}); check the path."
         ) from None
 
 

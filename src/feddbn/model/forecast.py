@@ -40,6 +40,7 @@ from feddbn.model.paths import curved_paths, share_beyond
 from feddbn.model.plausible import check_order, doubts
 from feddbn.model.state import State, known_state, last_state
 from feddbn.model.steps import draw_shocks
+from feddbn.shown import Shown
 
 __all__ = ["Forecast", "Held", "IntervalMethod", "forecast", "sample_paths"]
 
@@ -61,7 +62,7 @@ class _Surgery(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Forecast:
+class Forecast(Shown):
     """A predicted trajectory.
 
     Attributes

@@ -92,7 +92,7 @@ class NaturalEffect:
             raise ParameterError(f"{self.source!r} has levels; use change(before, after) with two of them.")
         return self._change(self.codes, self._with(self.cause.encode(self.values + by)), level)
 
-    def table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+    def to_frame(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
         """Frame value, outcome, expected, lower, upper: every level, or n values from rare to rare of the source."""
         n = positive_int(n, "n", 2)
         if self.cause.levels:
@@ -113,6 +113,10 @@ class NaturalEffect:
                 "upper": upper.ravel(),
             }
         )
+
+    def table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+        """The older name of `to_frame`."""
+        return self.to_frame(n, level)
 
     def _read(self, values: ArrayLike) -> FloatArray:
         found = []

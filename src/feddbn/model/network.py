@@ -18,7 +18,7 @@ from feddbn.model.conditional_weights import Weights, check_agreement, checked_c
 from feddbn.model.conditionals import Conditional
 from feddbn.model.curves import Curve, Product
 
-__all__ = ["Network", "same_parts"]
+__all__ = ["Network", "check_network", "same_parts"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,8 +71,7 @@ class Network:
         products: Iterable[Product] = (),
         conditionals: Iterable[Conditional] = (),
     ) -> None:
-        W = np.array(W, dtype=np.float64)
-        A = np.array(A, dtype=np.float64)
+        W, A = _numbers(W, "W"), _numbers(A, "A")
         if W.ndim != 2 or W.shape[0] != W.shape[1]:
             raise ParameterError(f"W must be square, got shape {W.shape}.")
         d = len(W)
@@ -263,3 +262,18 @@ def _open_edges(
                 f"open_edges names {source} -> {target}, which is no edge within a moment of this network; leave it out."
             )
     return tuple(sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]])))
+
+
+def check_network(value: object, name: str) -> None:
+    """Refuse what is no network, with a sentence that says where one is."""
+    if isinstance(value, Network):
+        return
+    cure = f"; fit it, and give {name}.dbn_" if hasattr(value, "fit") else ""
+    raise ParameterError(f"{name} must be a DBN, got {type(value).__name__}{cure}.")
+
+
+def _numbers(value: object, name: str) -> FloatArray:
+    try:
+        return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be an array of numbers, got {type(value).__name__}.") from None

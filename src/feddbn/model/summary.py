@@ -21,6 +21,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments, symmetric, upper_triangle
 from feddbn.core.statistics.scaling import correlations
 from feddbn.errors import FileError, ParameterError
+from feddbn.shown import Shown
 
 __all__ = ["Node", "Summary"]
 
@@ -31,7 +32,7 @@ Node = tuple[str, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Summary:
+class Summary(Shown):
     """Count, means and cross-products of the lagged rows of all sites.
 
     Attributes
@@ -50,6 +51,16 @@ class Summary:
         How many sites are in it.
     noise
         What protects it beyond the sum, in words; empty for nothing.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0)
+    >>> released = feddbn.summary(data.sites, n_lags=1)
+    >>> released.covariance().shape, round(released.n)
+    ((6, 6), 200)
+    >>> round(released.partial_correlation(("x0", 0), ("x1", 0), [("x2", 0)]), 2)
+    0.23
     """
 
     moments: Moments
@@ -106,7 +117,9 @@ class Summary:
 
     def position(self, variable: str | int, lag: int = 0) -> int:
         """Column of a variable (name or position) at a lag."""
-        name = self.variables[variable] if isinstance(variable, (int, np.integer)) else variable
+        name = str(variable)
+        if isinstance(variable, (int, np.integer)) and -self.d <= variable < self.d:
+            name = self.variables[variable]
         if (name, lag) not in self._place:
             raise ParameterError(
                 f"({variable!r}, lag {lag}) is not in this summary; it has {', '.join(self.variables)} at lags 0 to "
@@ -116,6 +129,11 @@ class Summary:
 
     def partial_correlation(self, x: Node, y: Node, given: Sequence[Node] = ()) -> float:
         """Correlation of two nodes given others, as of the pooled rows."""
+        for node in (x, y, *given):
+            if isinstance(node, str) or len(node) != 2:
+                raise ParameterError(
+                    f"{node!r} must be a variable and a lag, such as ('{self.variables[0]}', 0)."
+                )
         i, j, *others = (self.position(*node) for node in (x, y, *given))
         return self.independence.one(i, j, others)[0]
 
@@ -145,6 +163,8 @@ class Summary:
 
     def only(self, variables: Sequence[str]) -> Summary:
         """The part of some variables."""
+        if isinstance(variables, str):
+            raise ParameterError(f"variables={variables!r} must be a list of names; write [{variables!r}].")
         index = [self.position(name, lag) for lag in range(self.n_lags + 1) for name in variables]
         return self._part(np.array(index), tuple(variables), self.n_lags)
 
@@ -236,8 +256,12 @@ class Summary:
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
             return cls.from_dict(_in_result(data))
+        except FileNotFoundError:
+            raise FileError(f"file {str(path)!r} does not exist; check the path.") from None
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise FileError(f"{path} cannot be read as a summary: {error}.") from None
+            raise FileError(
+                f"{path} cannot be read as a summary: {error}; write it with Summary.save."
+            ) from None
         except ParameterError as error:
             raise FileError(f"{path}: {error}") from None
 

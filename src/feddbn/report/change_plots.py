@@ -44,7 +44,16 @@ class EdgeSteps:
 
 
 def edge_steps(networks: Sequence[DBN], segments: Any) -> EdgeSteps:
-    """Return what changes, from ``dbns_by_segment_`` and ``segments_`` of a fitted `ChangingDBN`."""
+    """Return what changes, from ``dbns_by_segment_`` and ``segments_`` of a fitted `ChangingDBN`.
+
+    Examples
+    --------
+    >>> import feddbn, pandas as pd
+    >>> from feddbn.report import edge_steps
+    >>> early, late = (feddbn.DBN([[0, w], [0, 0]], [[[0, 0], [0, 0]]], ["x", "y"]) for w in (0.5, 0.0))
+    >>> edge_steps([early, late], pd.DataFrame({"start": [0, 50], "stop": [50, 100]})).names
+    ('x → y',)
+    """
     if len(networks) != len(segments) or not len(networks):
         raise DataError(
             f"got {len(networks)} networks and {len(segments)} segments; take dbns_by_segment_ and segments_ of one fit."
@@ -85,6 +94,15 @@ def plot_changes(
         What segments are counted in, if not in rows: the name of a column; dates are seen.
     ax
         Where to draw; a new figure if None.
+
+    Examples
+    --------
+    >>> import feddbn, pandas as pd
+    >>> from feddbn.report import plot_changes
+    >>> early, late = (feddbn.DBN([[0, w], [0, 0]], [[[0, 0], [0, 0]]], ["x", "y"]) for w in (0.5, 0.0))
+    >>> ax = plot_changes([early, late], pd.DataFrame({"start": [0, 50], "stop": [50, 100]}))
+    >>> ax.figure is not None
+    True
     """
     data = edge_steps(networks, segments)
     names = data.names[:at_most]
@@ -141,6 +159,15 @@ def plot_drift(courses: Any, *, at_most: int = 8, unit: str = "row", ax: Axes | 
         What blocks are counted in, if not in rows: the name of a column; dates are seen.
     ax
         Where to draw; a new figure if None.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from feddbn.report import plot_drift
+    >>> edge = {"what": "weight", "source": "x", "target": "y", "lag": 1}
+    >>> courses = pd.DataFrame([{**edge, "start": k, "stop": k + 1, "weight": 0.1 * k} for k in range(4)])
+    >>> plot_drift(courses).figure is not None
+    True
     """
     if not len(courses):
         raise DataError("no weight drifts, so there is nothing to draw.")

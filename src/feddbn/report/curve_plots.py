@@ -29,7 +29,17 @@ def plot_convergence(history: pd.DataFrame, *, ax: Axes | None = None, tol: floa
     Zeros cannot be shown on a logarithmic scale; they, and what is only rounding, are drawn at the lower edge.
     `tol` is drawn as a line.
     Where the column ``stage`` changes its value, a vertical line marks the start of the new stage.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from feddbn.report import plot_convergence
+    >>> ax = plot_convergence(pd.DataFrame({"round": [1, 2, 3], "primal": [1.0, 0.1, 0.01]}))
+    >>> ax.get_yscale()
+    'log'
     """
+    if not isinstance(history, pd.DataFrame):
+        raise DataError(f"history must be a DataFrame, got {type(history).__name__}; pass a fitted history_.")
     curves = [name for name in ("primal", "dual", "h") if name in history and history[name].notna().any()]
     has_objective = "objective" in history and history["objective"].notna().any()
     if not curves and not has_objective:
@@ -107,6 +117,14 @@ def plot_path(
     A few columns (scores) get different lines and a legend. Many columns (edge weights) are drawn as thin
     lines, and the `max_labels` that end up largest in absolute value are coloured and named. `chosen` marks
     the selected value.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from feddbn.report import plot_path
+    >>> path = pd.DataFrame({"lambda_w": [0.1, 0.05, 0.025], "x -> y": [0.0, 0.2, 0.4]})
+    >>> plot_path(path, x="lambda_w", chosen=0.05).get_xlabel()
+    'λ$_w$'
     """
     if x not in path:
         raise ParameterError(f"x must be a column of path ({', '.join(map(str, path.columns))}), got {x!r}.")
@@ -177,7 +195,16 @@ def strongest_responses(
     high: ArrayLike | None = None,
     at_most: int = 6,
 ) -> Responses:
-    """The `at_most` variables that move most, strongest peak first; `responses` is (horizon+1, d)."""
+    """The `at_most` variables that move most, strongest peak first; `responses` is (horizon+1, d).
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import strongest_responses
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> strongest_responses(dbn.impulse_responses(5)[:, 0], dbn.variables, at_most=1).names
+    ('x',)
+    """
     values = np.asarray(responses, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] != len(variables):
         raise ParameterError(
@@ -224,6 +251,14 @@ def plot_responses(
         How many variables to draw.
     ax
         Where to draw; a new figure if None.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_responses
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> plot_responses(dbn.impulse_responses(5)[:, 0], dbn.variables, shock="x").figure is not None
+    True
     """
     data = strongest_responses(responses, variables, low=low, high=high, at_most=at_most)
     ax = new_axes(ax, 6.4, 3.6)
@@ -283,6 +318,16 @@ def plot_forecast(
         The variable.
     ax
         Where to draw; a new figure if None.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_forecast
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> ahead = dbn.forecast(None, steps=3, interval=0.9)
+    >>> ax = plot_forecast(ahead.mean["y"], low=ahead.lower["y"], high=ahead.upper["y"], name="y")
+    >>> len(ax.lines)
+    1
     """
     centre = np.asarray(mean, dtype=np.float64)
     lows, highs = (

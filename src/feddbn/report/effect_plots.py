@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.model.edge_effects import EdgeEffect
+from feddbn.model.network import check_network
 from feddbn.report.canvas import LINE_COLOURS, shortened
 from feddbn.report.panels import panel_grid, tidy_panel
 
@@ -34,7 +35,19 @@ class CurvePanel:
 
 
 def curve_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 161) -> list[CurvePanel]:
-    """Return the `at_most` strongest curved effects, those on the same target together."""
+    """Return the `at_most` strongest curved effects, those on the same target together.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.model.curves import Curve
+    >>> from feddbn.report import curve_panels
+    >>> bend = Curve(0, 1, 1, origin=0.0, scale=1.0, coefficients=(0.3,), basis="quadratic")
+    >>> dbn = feddbn.DBN([[0, 0], [0, 0]], [[[0.4, 0.5], [0, 0]]], ["x", "y"], curves=[bend])
+    >>> len(curve_panels(dbn))
+    1
+    """
+    check_network(dbn, "dbn")
     if isinstance(at_most, bool) or not isinstance(at_most, int) or at_most < 1:
         raise ParameterError(f"at_most must be a whole number of at least 1, got {at_most!r}.")
     edges = dbn.edges()
@@ -74,6 +87,16 @@ def plot_curves(
         Coverage of the bands, pointwise; there is none where a network does not know how sure it is.
     ax
         Where to draw; a new figure if None.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.model.curves import Curve
+    >>> from feddbn.report import plot_curves
+    >>> bend = Curve(0, 1, 1, origin=0.0, scale=1.0, coefficients=(0.3,), basis="quadratic")
+    >>> dbn = feddbn.DBN([[0, 0], [0, 0]], [[[0.4, 0.5], [0, 0]]], ["x", "y"], curves=[bend])
+    >>> plot_curves(dbn).figure is not None
+    True
     """
     panels = curve_panels(dbn, at_most=at_most, level=level)
     if not panels:

@@ -4,7 +4,7 @@ moment).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from matplotlib.path import Path
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.network import check_network
 from feddbn.model.strength import has_sign
 from feddbn.report.canvas import (
     EDGE_COLOURS,
@@ -29,7 +30,15 @@ from feddbn.report.canvas import (
     weight_name,
 )
 from feddbn.report.kind_marks import draw_nodes
-from feddbn.report.layout import CIRCLE_LIMIT, cluster_order, graph_positions, link_strengths
+from feddbn.report.layout import (
+    CIRCLE_LIMIT,
+    bend_of,
+    cluster_order,
+    graph_positions,
+    link_strengths,
+    named_nodes,
+    on_arc,
+)
 
 __all__ = [
     "ProcessGraph",
@@ -63,7 +72,16 @@ class ProcessGraph:
 def process_graph(dbn: DBN, *, min_weight: float = 0.0, standardised: bool = False) -> ProcessGraph:
     """Nodes, positions and arrows of the process graph of `dbn`, weak arrows (``|weight| <= min_weight``)
     left out; with `standardised`, weights are in standard deviations.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import process_graph
+    >>> graph = process_graph(feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"]))
+    >>> graph.arrows[["source", "target", "lags"]].values.tolist(), graph.nodes["self_effect"].tolist()
+    ([['x', 'y', '0']], [0.4, 0.0])
     """
+    check_network(dbn, "dbn")
     _require_not_negative(min_weight)
     d = dbn.d
     stack = dbn.standardised_weights() if standardised else dbn.adjacency_matrices
@@ -132,6 +150,15 @@ def plot_process_graph(
     standardised
         Draw weights in standard deviations, so that one in a large unit does not hide the others; False draws them,
         and reads `min_weight` and `limit`, in the units of the data.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_process_graph
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> ax = plot_process_graph(dbn)
+    >>> sorted(text.get_text() for text in ax.texts)
+    ['x', 'y']
     """
     graph = process_graph(dbn, min_weight=min_weight, standardised=standardised)
     nodes, arrows = graph.nodes, graph.arrows
@@ -156,7 +183,7 @@ def plot_process_graph(
     for row in drawn.to_dict("records"):
         colour = colours(row)
         share = abs(float(row["weight"])) / float(norm.vmax or 1.0)
-        bend = _bend(where, str(row["source"]), str(row["target"]), pairs) if row["curved"] else 0.0
+        bend = bend_of(where, str(row["source"]), str(row["target"]), pairs) if row["curved"] else 0.0
         ax.add_patch(
             FancyArrowPatch(
                 where[row["source"]],
@@ -173,7 +200,7 @@ def plot_process_graph(
             )
         )
         if row["curved"] and not crowded:
-            x, y = _on_arc(where[row["source"]], where[row["target"]], bend)
+            x, y = on_arc(where[row["source"]], where[row["target"]], bend)
             ax.text(
                 x, y, row["lags"], fontsize=8 if d <= 12 else 7, ha="center", va="center", zorder=4,
                 color="#222222",
@@ -194,7 +221,16 @@ def plot_process_graph(
 def time_series_edges(dbn: DBN, *, min_weight: float = 0.0) -> pd.DataFrame:
     """The arrows of the unrolled graph: source, target, lag, weight, standardised, oriented, one row per
     effect, weakest first.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import time_series_edges
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> time_series_edges(dbn)[["source", "target", "lag", "weight"]].values.tolist()
+    [['x', 'x', 1, 0.4], ['x', 'y', 0, 0.5]]
     """
+    check_network(dbn, "dbn")
     _require_not_negative(min_weight)
     stack = dbn.adjacency_matrices
     # An effect that only bends is an arrow, too.
@@ -228,6 +264,14 @@ def plot_time_series_graph(
     moments are drawn faintly, because they repeat. Contemporaneous effects bow to the right of their
     column, without a head where their direction is open. `cluster` puts linked variables on neighbouring rows;
     `standardised`, `min_weight` and `limit` as in `plot_process_graph`.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_time_series_graph
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> plot_time_series_graph(dbn).figure is not None
+    True
     """
     _require_not_negative(min_weight)
     edges = time_series_edges(dbn)
@@ -314,16 +358,12 @@ def _explain_lines(ax: Axes, dbn: DBN, is_open: bool, below: int) -> None:
 
 def _name_nodes(ax: Axes, nodes: pd.DataFrame, on_circle: bool, width: float, max_labels: int) -> None:
     d = len(nodes)
-    named = set(range(d))
-    if d > max_labels:
-        ranked = np.lexsort((np.arange(d), -nodes["degree"].to_numpy()))
-        named = _without_collisions(nodes, [int(i) for i in ranked[: 2 * max_labels]], max_labels)
-    for i in sorted(named):
+    for i in named_nodes(nodes, max_labels):
         x, y, name = float(nodes["x"][i]), float(nodes["y"][i]), shortened(str(nodes["variable"][i]), 16)
         if not on_circle:
             ax.annotate(
                 name, (x, y), xytext=(0, width / 2 + 1), textcoords="offset points", ha="center", va="bottom",
-                fontsize=7, zorder=6,
+                fontsize=7, zorder=6, color="#222222",
                 bbox={"boxstyle": "square,pad=0.05", "fc": "white", "ec": "none", "alpha": 0.75},
             )  # fmt: skip
             continue
@@ -339,31 +379,6 @@ def _name_nodes(ax: Axes, nodes: pd.DataFrame, on_circle: bool, width: float, ma
         )  # fmt: skip
 
 
-def _without_collisions(nodes: pd.DataFrame, ranked: Sequence[int], at_most: int) -> set[int]:
-    """Greedy choice: a name is kept if its box on a page of unit width meets none kept before it."""
-    kept: list[tuple[float, float, float]] = []
-    chosen: set[int] = set()
-    for i in ranked:
-        x, y = float(nodes["x"][i]), float(nodes["y"][i])
-        half = 0.0045 * min(len(str(nodes["variable"][i])), 16) + 0.005
-        if len(chosen) < at_most and all(abs(x - u) > half + h or abs(y - v) > 0.022 for u, v, h in kept):
-            kept.append((x, y, half))
-            chosen.add(i)
-    return chosen
-
-
-def _bend(
-    where: dict[str, tuple[float, float]], source: str, target: str, pairs: set[tuple[str, str]]
-) -> float:
-    """Bow towards the middle of the page, where no node of a circle is; the second of two opposite arrows
-    bows more.
-    """
-    (x0, y0), (x1, y1) = where[source], where[target]
-    to_middle = (0.5 - (x0 + x1) / 2) * (y1 - y0) - (0.5 - (y0 + y1) / 2) * (x1 - x0)
-    size = 0.4 if (target, source) in pairs and target < source else 0.2
-    return size if to_middle >= 0 else -size
-
-
 def _bow(moment: int, start: int, stop: int, d: int, radius: float) -> Path:
     """An arc from row to row right of a column, further out the longer it is, so that nested arcs stay
     apart.
@@ -372,17 +387,6 @@ def _bow(moment: int, start: int, stop: int, d: int, radius: float) -> Path:
     edge = moment + 0.006 * radius
     points = [(edge, start), (out, start), (out, stop), (edge, stop)]
     return Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
-
-
-def _on_arc(start: tuple[float, float], stop: tuple[float, float], bend: float) -> tuple[float, float]:
-    """A point of matplotlib's arc3 curve; past the middle, so that i -> j and j -> i are labelled apart."""
-    (x0, y0), (x1, y1) = start, stop
-    control = (x0 + x1) / 2 + bend * (y1 - y0), (y0 + y1) / 2 - bend * (x1 - x0)
-    s = 0.56
-    return (
-        (1 - s) ** 2 * x0 + 2 * s * (1 - s) * control[0] + s**2 * x1,
-        (1 - s) ** 2 * y0 + 2 * s * (1 - s) * control[1] + s**2 * y1,
-    )
 
 
 def _strongest(values: FloatArray) -> FloatArray:

@@ -16,6 +16,7 @@ from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.model.forecast import Forecast
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
+from feddbn.model.network import check_network
 from feddbn.report.canvas import LINE_COLOURS, new_axes, shortened
 from feddbn.report.curve_plots import plot_forecast
 from feddbn.report.panels import panel_grid, tidy_panel
@@ -35,7 +36,17 @@ class EffectPanel:
 
 
 def effect_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 41) -> list[EffectPanel]:
-    """Return the `at_most` strongest effects of a network with `conditionals`, those on the same target together."""
+    """Return the `at_most` strongest effects of a network with `conditionals`, those on the same target together.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import effect_panels
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, kinds={"x2": "count"}, random_state=0)
+    >>> len(effect_panels(data.truth)) == int(data.truth.is_edge.sum())
+    True
+    """
+    check_network(dbn, "dbn")
     if isinstance(at_most, bool) or not isinstance(at_most, int) or at_most < 1:
         raise ParameterError(f"at_most must be a whole number of at least 1, got {at_most!r}.")
     if not dbn.conditionals:
@@ -66,6 +77,14 @@ def plot_effects(dbn: DBN, *, at_most: int = 24, level: float = 0.95, ax: Axes |
         Coverage of the bands, pointwise; there is none where a network does not know how sure it is.
     ax
         Where to draw; a new figure if None.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_effects
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, kinds={"x2": "count"}, random_state=0)
+    >>> plot_effects(data.truth).figure is not None
+    True
     """
     panels = effect_panels(dbn, at_most=at_most, level=level)
     if not panels:
@@ -174,6 +193,15 @@ def plot_outlook(
         What the axis is called; the variable if None.
     ax
         Where to draw; a new figure if None.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_outlook
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, kinds={"x2": "count"}, random_state=0)
+    >>> ahead = data.truth.forecast(None, steps=3, interval=0.9, n_paths=50, random_state=0)
+    >>> plot_outlook(ahead, "x2").figure is not None
+    True
     """
     columns = [k for k, o in enumerate(forecast.outcomes) if o.variable == variable]
     if not forecast.outcomes and variable in forecast.mean.columns:

@@ -1,4 +1,4 @@
-"""Where nodes go: computed once, in Python, from the weights alone, so that the same network always looks
+"""Where nodes, arrows and names go: computed once, in Python, from the weights alone, so that the same network always looks
 the same.
 
 Up to `CIRCLE_LIMIT` variables stand on a circle in the order of a hierarchical clustering, which puts
@@ -10,6 +10,7 @@ spreads the clusters instead. No random numbers are used.
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
@@ -17,7 +18,16 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 
-__all__ = ["CIRCLE_LIMIT", "cluster_order", "graph_positions", "link_strengths"]
+__all__ = [
+    "CIRCLE_LIMIT",
+    "bend_of",
+    "cluster_order",
+    "control_of",
+    "graph_positions",
+    "link_strengths",
+    "named_nodes",
+    "on_arc",
+]
 
 CIRCLE_LIMIT = 36
 
@@ -58,6 +68,55 @@ def graph_positions(dbn: DBN) -> FloatArray:
     if dbn.d <= CIRCLE_LIMIT:
         return circle
     return _into_unit_square(_spread(circle, strength > 0))
+
+
+def named_nodes(nodes: pd.DataFrame, at_most: int) -> list[int]:
+    """Positions of the nodes that are named: all, or the most connected ones whose names have room beside one another.
+
+    Greedy: a name is kept if its box on a page of unit width meets none kept before it.
+    """
+    d = len(nodes)
+    if d <= at_most:
+        return list(range(d))
+    ranked = np.lexsort((np.arange(d), -nodes["degree"].to_numpy()))[: 2 * at_most]
+    kept: list[tuple[float, float, float]] = []
+    chosen: set[int] = set()
+    for i in map(int, ranked):
+        x, y = float(nodes["x"][i]), float(nodes["y"][i])
+        half = 0.0045 * min(len(str(nodes["variable"][i])), 16) + 0.005
+        if len(chosen) < at_most and all(abs(x - u) > half + h or abs(y - v) > 0.022 for u, v, h in kept):
+            kept.append((x, y, half))
+            chosen.add(i)
+    return sorted(chosen)
+
+
+def bend_of(
+    where: dict[str, tuple[float, float]], source: str, target: str, pairs: set[tuple[str, str]]
+) -> float:
+    """Bow towards the middle of the page, where no node of a circle is; the second of two opposite arrows
+    bows more.
+    """
+    (x0, y0), (x1, y1) = where[source], where[target]
+    to_middle = (0.5 - (x0 + x1) / 2) * (y1 - y0) - (0.5 - (y0 + y1) / 2) * (x1 - x0)
+    size = 0.4 if (target, source) in pairs and target < source else 0.2
+    return size if to_middle >= 0 else -size
+
+
+def control_of(start: tuple[float, float], stop: tuple[float, float], bend: float) -> tuple[float, float]:
+    """The middle point of the quadratic curve by which matplotlib's arc3 bows from start to stop."""
+    (x0, y0), (x1, y1) = start, stop
+    return (x0 + x1) / 2 + bend * (y1 - y0), (y0 + y1) / 2 - bend * (x1 - x0)
+
+
+def on_arc(start: tuple[float, float], stop: tuple[float, float], bend: float) -> tuple[float, float]:
+    """A point of matplotlib's arc3 curve; past the middle, so that i -> j and j -> i are labelled apart."""
+    (x0, y0), (x1, y1) = start, stop
+    control = control_of(start, stop, bend)
+    s = 0.56
+    return (
+        (1 - s) ** 2 * x0 + 2 * s * (1 - s) * control[0] + s**2 * x1,
+        (1 - s) ** 2 * y0 + 2 * s * (1 - s) * control[1] + s**2 * y1,
+    )
 
 
 def _circle(order: list[int]) -> FloatArray:

@@ -32,6 +32,14 @@ def plot_marks(graph: AncestralGraph, *, ax: Axes | None = None) -> Axes:
         `LatentDBN.ancestral_graph_`, or the truth of a simulation.
     ax
         Where to draw; None makes a new figure.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_marks
+    >>> graph = feddbn.simulate(d=3, n_sites=2, n_samples=200, random_state=0).ancestral_truth()
+    >>> [label.get_text() for label in plot_marks(graph).get_yticklabels()]
+    ['x0', 'x1', 'x2']
     """
     d, p = len(graph.variables), graph.n_lags
     axes = new_axes(ax, 2.2 + 2.0 * (p + 1), 1.2 + 0.8 * d)

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.network import check_network
 from feddbn.report.canvas import (
     HEAT_COLOURS,
     cell_grid,
@@ -64,7 +65,16 @@ def plot_weights(
     """The axes with W, A_1, ..., A_p of one network side by side; rows are causes, columns effects.
 
     With `standardised` weights are in standard deviations, so that one in a large unit does not hide the others.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_weights
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> plot_weights(dbn).figure is not None
+    True
     """
+    check_network(dbn, "dbn")
     names, panels = weight_panels([dbn], cluster=cluster, standardised=standardised)
     return _draw(panels, names, [""], ax, limit, weight_name(standardised))
 
@@ -81,7 +91,17 @@ def plot_truth_and_estimate(
 
     Columns are W, A_1, ..., A_p; within a panel rows are causes and columns effects. This is the paper's
     Figure "example" for any network; the panels are ``ax.child_axes``.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_truth_and_estimate
+    >>> truth = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> plot_truth_and_estimate(truth, truth).figure is not None
+    True
     """
+    check_network(truth, "truth")
+    check_network(estimate, "estimate")
     names, panels = weight_panels([truth, estimate], cluster=cluster)
     return _draw(panels, names, ["truth", "estimate"], ax, limit)
 

@@ -38,7 +38,7 @@ from feddbn.report.site_plots import plot_site_differences, site_differences
 from feddbn.report.treatment_words import treatment_rows
 from feddbn.report.verdicts import verdicts
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_report", "summary_sentence", "write_report"]
 
 
 def write_report(
@@ -71,6 +71,14 @@ def write_report(
     audit
         Entries of a site's audit log (task, event, length, n_bytes, protection, ...), summarised in the
         page; the result's own if None.
+
+    Examples
+    --------
+    >>> import feddbn, tempfile, pathlib
+    >>> from feddbn.report import write_report
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> write_report(dbn, pathlib.Path(tempfile.mkdtemp()) / "report.html").name
+    'report.html'
     """
     target = Path(path)
     text = render_report(result, title=title, edges=edges, truth=truth, sites=sites, audit=audit)
@@ -91,7 +99,16 @@ def render_report(
     sites: Sequence[Mapping[str, Any]] | None = None,
     audit: Sequence[Mapping[str, Any]] | None = None,
 ) -> str:
-    """The HTML text of the report for `result`; the same result gives the same text. See `write_report`."""
+    """The HTML text of the report for `result`; the same result gives the same text. See `write_report`.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import render_report
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> render_report(dbn, title="Two variables").startswith("<!doctype html>")
+    True
+    """
     beside: dict[str, Any] = {"edges": edges, "sites": sites, "audit": audit}
     if truth is not None:
         beside["truth"] = truth.to_dict()
@@ -108,7 +125,7 @@ def render_report(
     return environment.get_template("report.html").render(
         record=record,
         title=title or _title(record),
-        summary=_summary(record),
+        summary=summary_sentence(record),
         facts=_facts(record),
         parameters={k: _shown(v) for k, v in sorted(record.parameters.items())},
         verdicts=verdicts(record),
@@ -135,7 +152,8 @@ def _title(record: ReportRecord) -> str:
     return f"{record.method}: {record.dbn.d} variables{sites}"
 
 
-def _summary(record: ReportRecord) -> str:
+def summary_sentence(record: ReportRecord) -> str:
+    """How many effects a result has, learned from how much."""
     is_edge = record.dbn.is_edge
     n_now, n_late = int(np.count_nonzero(is_edge[0])), int(np.count_nonzero(is_edge[1:]))
     rows = f" from {record.n_rows:,} rows" if record.n_rows is not None else ""

@@ -18,6 +18,7 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import FileError, InputError, ParameterError
+from feddbn.methods.base import FederatedEstimator
 from feddbn.methods.result import FORMAT, VERSION, Result
 from feddbn.model.dbn import DBN
 from feddbn.model.standardised import standard_deviations
@@ -168,6 +169,8 @@ def _as_mapping(result: object) -> Mapping[str, Any]:
         raise FileError(f"{path} is not a result file: its content is not an object.")
     if isinstance(result, DBN):
         return {"dbn": result.to_dict()}
+    if isinstance(result, FederatedEstimator) and "n_features_in_" not in vars(result):
+        raise ParameterError(f"this {type(result).__name__} has not learned anything yet; call fit first.")
     if isinstance(getattr(result, "dbn_", None), DBN):
         return Result.from_estimator(result).to_dict()
     personal = getattr(result, "dbns_", None)

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from feddbn.errors import DataError, ParameterError
 from feddbn.model.dbn import DBN
+from feddbn.model.network import check_network
 from feddbn.report.canvas import HEAT_COLOURS, cell_grid, new_axes, shortened, strength_bar, symmetric_scale
 
 __all__ = ["plot_site_differences", "site_differences"]
@@ -23,7 +24,19 @@ def site_differences(shared: DBN, personal: Mapping[str, DBN], *, min_weight: fl
     Columns source, target, lag, shared_weight, n_sites (sites whose own ``|weight| > min_weight``), then
     one column per site with its deviation ``personal - shared``. Edges that most sites have come first;
     within them the strongest first.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import site_differences
+    >>> shared = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> own = feddbn.DBN([[0, 0.3], [0, 0]], shared.A, ["x", "y"])
+    >>> site_differences(shared, {"a": own}).columns.tolist()
+    ['source', 'target', 'lag', 'shared_weight', 'n_sites', 'a']
     """
+    check_network(shared, "shared")
+    if not isinstance(personal, Mapping):
+        raise ParameterError(f"personal must be a dict from site to DBN, got {type(personal).__name__}.")
     if not personal:
         raise ParameterError("personal must hold at least one site's network, got an empty mapping.")
     for name, dbn in personal.items():
@@ -61,7 +74,20 @@ def plot_site_differences(
     Rows are ordered from edges that every site has to edges of one site; the number at the right says how
     many sites have the edge. If there are more than `max_edges`, half of the rows go to the edges that most
     sites share and half to those whose sites differ most.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_site_differences, site_differences
+    >>> shared = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.4, 0], [0, 0]]], ["x", "y"])
+    >>> own = feddbn.DBN([[0, 0.3], [0, 0]], shared.A, ["x", "y"])
+    >>> plot_site_differences(site_differences(shared, {"a": own, "b": shared})).figure is not None
+    True
     """
+    if not isinstance(differences, pd.DataFrame):
+        raise ParameterError(
+            f"differences must be a DataFrame, got {type(differences).__name__}; make it with site_differences."
+        )
     missing = [c for c in _KEYS if c not in differences]
     if missing:
         raise DataError(

@@ -7,13 +7,15 @@ from typing import Literal
 
 import numpy as np
 
+from feddbn.shown import Shown
+
 __all__ = ["Level", "Verdict", "number", "sentence"]
 
 Level = Literal["good", "caution", "bad", "unknown"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Shown):
     """One question, its short answer, the evidence and what to do."""
 
     key: str

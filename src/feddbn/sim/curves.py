@@ -48,6 +48,15 @@ class Curve:
         One of `CURVES`, or "product": nothing of its own, the cause acts through products only.
     table
         Values at `GRID`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.sim import simulate_arrays, SimulationSettings
+    >>> settings = SimulationSettings(d=3, n_sites=1, n_samples=100, effects="quadratic")
+    >>> system = simulate_arrays(settings, np.random.default_rng(0)).systems["site-0"]
+    >>> sorted({curve.kind for curve in system.shapes.curves.values()})
+    ['quadratic']
     """
 
     kind: str

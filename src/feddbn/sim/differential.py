@@ -40,6 +40,14 @@ class Trajectories:
         causes.
     variables
         d names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.sim import lorenz96
+    >>> drawn = lorenz96(5, 20, rng=np.random.default_rng(0))
+    >>> drawn.variables, drawn.recordings[0].shape
+    (('x0', 'x1', 'x2', 'x3', 'x4'), (20, 5))
     """
 
     recordings: list[FloatArray]
@@ -95,6 +103,14 @@ def lorenz96(
         Standard deviation of the error of measurement.
     rng
         Source of randomness.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.sim import lorenz96
+    >>> drawn = lorenz96(5, 20, rng=np.random.default_rng(0))
+    >>> drawn.graph.sum(axis=0).tolist()
+    [4, 4, 4, 4, 4]
     """
     _check(d, 4, n_rows, n_sites, dt, noise)
     _within("F", F, 0.0, 100.0)
@@ -156,6 +172,14 @@ def lotka_volterra(
         come to rest.
     rng
         Source of randomness.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.sim import lotka_volterra
+    >>> drawn = lotka_volterra(4, 20, rng=np.random.default_rng(0))
+    >>> drawn.recordings[0].shape, drawn.graph.shape
+    ((20, 4), (4, 4))
     """
     _check(d, 2, n_rows, n_sites, dt, noise)
     _within("noise", noise, 0.0, 1.0)

@@ -37,6 +37,14 @@ class SimulatedArrays:
         Names of the columns: those of the settings, and columns that a mess added.
     noise_variances
         One per column: of the network's own noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.sim import simulate_arrays, SimulationSettings
+    >>> drawn = simulate_arrays(SimulationSettings(d=3, n_sites=2, n_samples=100), np.random.default_rng(0))
+    >>> drawn.variables, drawn.is_homogeneous, sorted(drawn.recordings)
+    (('x0', 'x1', 'x2'), True, ['site-0', 'site-1'])
     """
 
     recordings: dict[str, list[FloatArray]]
@@ -60,6 +68,14 @@ def simulate_arrays(
 
     Hidden variables are among those of the settings, and in the recordings. The streams are derived from draws of `rng`,
     so a second call with the same generator gives new data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.sim import SimulationSettings, simulate_arrays
+    >>> drawn = simulate_arrays(SimulationSettings(d=3, n_sites=2, n_samples=100), np.random.default_rng(0))
+    >>> [rows.shape for rows in drawn.recordings["site-0"]]
+    [(51, 3)]
     """
     seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(4)
     structure_seed, series_seed, mess_seed, shape_seed = seeds
@@ -97,7 +113,16 @@ def simulate_arrays(
 
 
 def draw_systems(settings: SimulationSettings, rng: np.random.Generator) -> tuple[list[System], list[int]]:
-    """The different systems and, for every site, the number of the one it follows."""
+    """The different systems and, for every site, the number of the one it follows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.sim import SimulationSettings, draw_systems
+    >>> systems, of_site = draw_systems(SimulationSettings(d=3, n_sites=2), np.random.default_rng(0))
+    >>> len(systems), of_site
+    (1, [0, 0])
+    """
     heterogeneity = settings.heterogeneity
     if settings.n_clusters is not None:
         n_systems = settings.n_clusters

@@ -17,6 +17,12 @@ def kinds_asked(asked: AskedKinds, variables: Sequence[str]) -> tuple[Kind, ...]
 
     A mapping names variables (`feddbn.core.kinds.read_kinds`), a list is given out in turn, again and again. "ordinal:4"
     stands for four levels.
+
+    Examples
+    --------
+    >>> from feddbn.sim import kinds_asked
+    >>> [kind.name for kind in kinds_asked({"y": "count"}, ["x", "y"])]
+    ['continuous', 'count']
     """
     if asked is None:
         return ()

@@ -45,6 +45,14 @@ def river_levels(
         Standard deviation of the gauges' own error, in standard deviations of the level.
     rng
         Source of randomness.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.sim import river_levels
+    >>> levels, delays = river_levels(4, 200, rng=np.random.default_rng(0))
+    >>> levels.shape, delays.shape
+    ((200, 4), (4, 4))
     """
     if d < 2 or n_rows < 1 or max_delay < 1:
         raise ParameterError(

@@ -34,6 +34,12 @@ def connectivity_degree(level: str, d: int) -> float:
 
     [fdbnl] "Varying Number of Variables" of PFDBNL: low ``floor(d/2) - d/5``, high ``d - d/5``; kept between
     0 and d - 1, which matters below d = 5 only.
+
+    Examples
+    --------
+    >>> from feddbn.sim import connectivity_degree
+    >>> connectivity_degree("sparse", 10)
+    8.0
     """
     degree = d // 2 - d / 5 if level == "low" else d - d / 5
     return min(max(degree, 0.0), d - 1.0)
@@ -47,6 +53,13 @@ class SimulationSettings:
     ------
     ParameterError
         One sentence about the first argument that is impossible.
+
+    Examples
+    --------
+    >>> from feddbn.sim import SimulationSettings
+    >>> settings = SimulationSettings(d=3, n_sites=3, n_samples=100)
+    >>> settings.usable_rows, settings.variable_names
+    ((34, 33, 33), ('x0', 'x1', 'x2'))
     """
 
     d: int = 10
@@ -222,7 +235,14 @@ class SimulationSettings:
 
 
 def split_evenly(total: int, n_parts: int) -> tuple[int, ...]:
-    """`n_parts` sizes that differ by at most one and add up to `total`; the larger ones first."""
+    """`n_parts` sizes that differ by at most one and add up to `total`; the larger ones first.
+
+    Examples
+    --------
+    >>> from feddbn.sim import split_evenly
+    >>> split_evenly(10, 3)
+    (4, 3, 3)
+    """
     share, remainder = divmod(total, n_parts)
     return tuple(share + (part < remainder) for part in range(n_parts))
 

@@ -29,6 +29,12 @@ class Product:
         The variable they act on.
     weight
         Its size, with a sign.
+
+    Examples
+    --------
+    >>> from feddbn.sim import Product
+    >>> Product(causes=((0, 1), (1, 1)), target=2, weight=0.3).edges
+    ((1, 0, 2), (1, 1, 2))
     """
 
     causes: tuple[tuple[int, int], tuple[int, int]]
@@ -55,6 +61,14 @@ class Shapes:
     centre, scale
         (d,) about the means and standard deviations of the variables: curves are functions of
         ``z = (x - centre) / scale``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.sim import Shapes
+    >>> shapes = Shapes(centre=np.array([1.0]), scale=np.array([2.0]))
+    >>> shapes.standardised(np.array([3.0]), 0).tolist()
+    [1.0]
     """
 
     curves: Mapping[Edge, Curve] = field(default_factory=dict)
@@ -98,6 +112,13 @@ class EdgeEffect:
         About the mean and the standard deviation of the cause.
     curve
         f, or None if it is linear.
+
+    Examples
+    --------
+    >>> from feddbn.sim import EdgeEffect
+    >>> straight = EdgeEffect("linear", weight=0.5, centre=0.0, scale=1.0, curve=None)
+    >>> straight([0.0, 2.0]).tolist()
+    [0.0, 1.0]
     """
 
     kind: str

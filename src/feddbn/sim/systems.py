@@ -45,6 +45,14 @@ class System:
         c in (0, 1]: 1 unless the system had to be damped to be stable.
     shapes
         Curves of edges and products of causes; None if all is linear.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.sim import System
+    >>> system = System(np.array([[0, 0.5], [0, 0]]), np.array([[[0.4, 0], [0, 0]]]), np.array([0, 1]))
+    >>> system.edges, round(system.spectral_radius, 2)
+    ([(0, 0, 1), (1, 0, 0)], 0.4)
     """
 
     W: FloatArray

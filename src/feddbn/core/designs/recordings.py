@@ -11,7 +11,16 @@ __all__ = ["Recording", "SiteData"]
 
 
 class Recording(Protocol):
-    """One series of one subject, machine or person: the unit of privacy. Lags never cross recordings."""
+    """One series of one subject, machine or person: the unit of privacy. Lags never cross recordings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import read_sites
+    >>> recording = next(read_sites({"a": np.ones((5, 2))})["a"].recordings())
+    >>> sum(len(block.values) for block in recording.blocks())
+    5
+    """
 
     @property
     def name(self) -> str:
@@ -25,7 +34,16 @@ class Recording(Protocol):
 
 @runtime_checkable
 class SiteData(Protocol):
-    """A site's recordings over named variables."""
+    """A site's recordings over named variables.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import SiteData, read_sites
+    >>> site = read_sites({"a": np.ones((5, 2))})["a"]
+    >>> isinstance(site, SiteData), site.variables
+    (True, ('x0', 'x1'))
+    """
 
     @property
     def variables(self) -> tuple[str, ...]:

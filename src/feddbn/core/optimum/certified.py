@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from feddbn.core.optimum.moves import improved, order_value, within_must
 from feddbn.core.optimum.scores import LassoScores, members
+from feddbn.shown import Shown
 
 __all__ = ["BestOrder", "Certificate", "best_order", "groups_of"]
 
@@ -37,7 +38,7 @@ _STEPS = 128
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Shown):
     """How far a penalised objective can be above the global minimum.
 
     Attributes

@@ -17,7 +17,7 @@ from feddbn.data.checks import check_sites, summary
 from feddbn.data.layout import Layout
 from feddbn.data.preflight.between import check_between, check_columns, shape
 from feddbn.data.preflight.dynamics import check_dynamics
-from feddbn.data.preflight.finding import SEVERITIES, Finding, named
+from feddbn.data.preflight.finding import SEVERITIES, Finding, Findings, named
 from feddbn.data.preflight.keys import check_index, check_keys
 from feddbn.data.preflight.kinds import propose_kinds
 from feddbn.data.preflight.profile import SiteProfile, profile_sites
@@ -28,7 +28,7 @@ from feddbn.data.preflight.values import centred, check_values, sentinels
 from feddbn.data.read import read_sites
 from feddbn.errors import DataError
 
-__all__ = ["Finding", "preflight", "quick_warnings"]
+__all__ = ["Finding", "Findings", "preflight", "quick_warnings"]
 
 _MOST_ROWS = 100_000
 _KEYS = ("undeclared-time", "shuffled-time", "glued", "undeclared-id", "blocks")
@@ -40,13 +40,22 @@ def preflight(
     *,
     whole_rows: bool = True,
     **read: Any,
-) -> list[Finding]:
+) -> Findings:
     """Return what was found in `data`, errors first; `read` are the arguments of `feddbn.data.read_sites`.
 
     `whole_rows` says whether the method needs rows without missing cells, or uses the cells that are there.
 
     Counts are of all rows; trends, cycles, spikes and comparisons look at a bounded part of each recording. Nothing here
     needs more memory for more rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data.preflight import preflight
+    >>> rows = np.random.default_rng(0).normal(size=(200, 2))
+    >>> rows[5, 0] = -999.0
+    >>> [(one.what, one.severity) for one in preflight({"a": rows})]
+    [('spikes', 'note')]
     """
     chosen = read.get("variables")
     layout = Layout(**{**read, "variables": None if chosen is None else tuple(chosen)})
@@ -69,7 +78,7 @@ def preflight(
     out += _values(sites, keys | settled, glued, told)
     read = {**read, "missing": "drop" if whole_rows else "keep"}
     out = _explained(out, _usable(data, n_lags, read, whole_rows))
-    return sorted(out, key=lambda finding: -SEVERITIES.index(finding.severity))
+    return Findings(sorted(out, key=lambda finding: -SEVERITIES.index(finding.severity)))
 
 
 def _values(

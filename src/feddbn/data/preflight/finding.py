@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-__all__ = ["SEVERITIES", "Finding", "named", "option", "times"]
+import pandas as pd
+
+from feddbn.shown import Shown
+
+__all__ = ["SEVERITIES", "Finding", "Findings", "named", "option", "times"]
 
 SEVERITIES = ("note", "warning", "error")
 
@@ -29,6 +33,12 @@ class Finding:
         Where; None is all of them.
     columns
         The columns concerned.
+
+    Examples
+    --------
+    >>> from feddbn.data.preflight import Finding
+    >>> Finding("sentinel", "warning", "column 'x' has -999.", "missing=-999", site="a").where
+    "site 'a'"
     """
 
     what: str
@@ -38,6 +48,29 @@ class Finding:
     site: str | None = None
     recording: str | None = None
     columns: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """Where it was found, in words; empty for everywhere."""
+        parts = (("site", self.site), ("recording", self.recording))
+        return ", ".join(f"{what} {name!r}" for what, name in parts if name is not None)
+
+
+class Findings(list[Finding], Shown):
+    """What a check found, errors first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data.preflight import preflight
+    >>> found = preflight({"a": np.column_stack([np.arange(50.0), np.ones(50)])})
+    >>> found.to_frame()[["what", "severity"]].values.tolist()[:1]
+    [['constant', 'error']]
+    """
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per finding: what, severity, sentence, cure, site, recording, columns."""
+        return pd.DataFrame([asdict(one) for one in self], columns=list(Finding.__dataclass_fields__))
 
 
 def named(columns: Sequence[str], most: int = 6) -> str:

@@ -48,6 +48,16 @@ def quick_warnings(
         Names of columns and index levels whose role was declared.
     whole_rows
         Whether the method needs rows without missing cells, or uses the cells that are there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from feddbn.data import read_sites, summary
+    >>> from feddbn.data.preflight import quick_warnings
+    >>> data = {"a": np.random.default_rng(0).normal(size=(200, 2))}
+    >>> sites = read_sites(data)
+    >>> quick_warnings(data, sites, summary(sites, 1), n_lags=1, declared=[])
+    []
     """
     found = list(_ignored_levels(data, declared))
     for name, site in sites.items():

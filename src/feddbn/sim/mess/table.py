@@ -42,6 +42,12 @@ class Mess:
         Other messes that this one stands for, each with its strength at strength 1.
     least_d, least_lags
         The smallest network it makes sense for.
+
+    Examples
+    --------
+    >>> from feddbn.sim import MESSES
+    >>> MESSES["missing"].does, MESSES["missing"].default
+    ('some cells are empty', 0.1)
     """
 
     name: str
@@ -248,6 +254,12 @@ def resolve_mess(asked: MessNames, d: int, n_lags: int) -> dict[str, float]:
     ------
     ParameterError
         If a name is not known, a strength is impossible or the network is too small.
+
+    Examples
+    --------
+    >>> from feddbn.sim.mess import resolve_mess
+    >>> resolve_mess("everything", d=3, n_lags=1)
+    {'trend': 3.0, 'offsets': 3.0, 'spikes': 0.005, 'missing': 0.1}
     """
     strengths: dict[str, float] = {}
     for name, value in _pairs(asked).items():

@@ -1,0 +1,302 @@
+"""What a notebook shows of networks, results, scores, tables and checks: `html_of`.
+
+A card for each type, made of the parts that pictures and reports are made of: the process graph, verdicts, the sentence
+that sums a result up. `feddbn.shown.Shown` calls this when a notebook asks for HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from feddbn.core.optimum.certified import Certificate
+from feddbn.data.preflight.finding import Findings
+from feddbn.methods.base import FederatedEstimator
+from feddbn.methods.comparison_table import Comparison
+from feddbn.methods.confidence import ConfidenceTable
+from feddbn.methods.residuals import ResidualSummary
+from feddbn.methods.result import Result
+from feddbn.methods.scoring import Scores, SiteScores
+from feddbn.methods.selection import Selection
+from feddbn.methods.simulation import SimulatedFederation
+from feddbn.model.ancestral import MEANINGS, AncestralGraph
+from feddbn.model.dbn import DBN
+from feddbn.model.forecast import Forecast
+from feddbn.model.summary import Summary
+from feddbn.report.card import Card, Point, point_of, table_of
+from feddbn.report.graph_svg import graph_svg
+from feddbn.report.mark_svg import mark_svg
+from feddbn.report.page import summary_sentence
+from feddbn.report.record import ReportRecord, read_record
+from feddbn.report.verdict import Verdict
+from feddbn.report.verdicts import verdicts
+
+__all__ = ["html_of"]
+
+_EDGES, _LINES = 10, 20
+# Drawn up to here; a picture of more is a cloud, and the page grows by a hundred kilobytes.
+_MOST_DRAWN = 120
+_LEGEND = (
+    "Width: weight in standard deviations; red is positive, blue negative. A number is a lag; straight arrows act within "
+    "the moment. Nodes are filled by their effect on their own future."
+)
+_SCORES = ["part", "shd", "precision", "recall", "f1", "n_true", "n_estimated", "n_reversed"]
+
+
+def html_of(value: object) -> str:
+    """The HTML of anything that feddbn can show: one ``<div>`` without scripts that asks for nothing from outside.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report.notebook import html_of
+    >>> dbn = feddbn.DBN([[0, 0.5], [0, 0]], [[[0.3, 0], [0, 0]]], ["<b>", "y"])
+    >>> page = html_of(dbn)
+    >>> page.startswith("<div"), "&lt;b&gt;" in page, "<script" in page
+    (True, True, False)
+    """
+    return _card(value).html()
+
+
+@singledispatch
+def _card(value: object) -> Card:
+    return Card(type(value).__name__, str(value))
+
+
+@_card.register
+def _network(dbn: DBN) -> Card:
+    record = read_record(dbn)
+    return _of_network(record, Card(type(dbn).__name__, _counts(dbn), _network_points(record)), "dbn.edges()")
+
+
+@_card.register
+def _result(result: Result) -> Card:
+    return _of_record(read_record(result), "result.dbn.edges()")
+
+
+@_card.register
+def _estimator(estimator: FederatedEstimator) -> Card:
+    if "n_features_in_" not in vars(estimator):
+        return Card(repr(estimator), "It has not learned anything yet: call fit(data).")
+    if getattr(estimator, "dbn_", None) is not None:
+        return _of_record(read_record(estimator), "estimator.dbn_.edges()")
+    own: Mapping[str, DBN] = estimator.dbns_
+    says = f"One network for each of {len(own)} sites, and none that they share; dbns_[site] is one of them."
+    return Card(
+        type(estimator).__name__, says, tables=[_own_networks(own, None)], warnings=estimator.warnings_
+    )
+
+
+@_card.register
+def _scores(scores: Scores) -> Card:
+    parts = {**scores, "skeleton": scores.skeleton}
+    found = pd.DataFrame([{"part": part, **one} for part, one in parts.items()])
+    says = "W: within a moment; A: delayed; skeleton: within a moment, whichever way they point."
+    return Card("Scores", says, tables=[table_of(found[_SCORES], 3)])
+
+
+@_card.register
+def _site_scores(scores: SiteScores) -> Card:
+    rows = [
+        {"site": site, **{f"{part} {key}": one[part][key] for part in one for key in ("shd", "f1")}}
+        for site, one in scores.sites.items()
+    ]
+    each = table_of(
+        pd.DataFrame(rows), _LINES, title="Each site", all_of_it="scores.sites", closed=len(rows) > 5
+    )
+    return Card(
+        "SiteScores",
+        f"Means over {len(rows)} sites.",
+        tables=[table_of(scores.to_frame().reset_index(), 2), each],
+    )
+
+
+@_card.register
+def _selection(selection: Selection) -> Card:
+    chosen = ", ".join(f"{name} = {value}" for name, value in selection.chosen.items()) or "nothing"
+    points = [Point(text, "caution") for text in selection.remarks]
+    table = table_of(selection.to_frame(), _LINES, all_of_it="selection.to_frame()")
+    return Card("Selection", f"Chosen: {chosen}.", points, tables=[table])
+
+
+@_card.register
+def _comparison(comparison: Comparison) -> Card:
+    frame = comparison.to_frame().reset_index()
+    return Card("Comparison", comparison.sentence, tables=[table_of(frame, 40)])
+
+
+@_card.register
+def _confidence(table: ConfidenceTable) -> Card:
+    sure, kept = int((table["probability"] >= 0.9).sum()), int((table["weight"] != 0).sum())
+    shown = pd.DataFrame(table).drop(columns=["presence", "direction"], errors="ignore")
+    n, level = table.attrs.get("n_replicates"), table.attrs.get("level")
+    by = f" by {n} refits" if n else ""
+    within = f"; ci_low and ci_high hold {level:.0%} of them" if level else ""
+    says = f"{len(table):,} edges{by}: {kept:,} in the fit on all rows, {sure:,} in at least 90% of the refits{within}."
+    rows = table_of(shown, _LINES, all_of_it="pd.DataFrame(table) shows every row", bar="probability")
+    return Card("Edge confidence", says, tables=[rows], warnings=table.attrs.get("warnings") or ())
+
+
+@_card.register
+def _summary(summary: Summary) -> Card:
+    spread = np.sqrt(np.maximum(np.diag(summary.moments.scatter)[: summary.d] / summary.n, 0.0))
+    frame = pd.DataFrame(
+        {"variable": summary.variables, "mean": summary.moments.mean[: summary.d], "sd": spread}
+    )
+    rows = f"{summary.n:,.0f} rows of {summary.n_sites} site{'' if summary.n_sites == 1 else 's'}"
+    says = f"Second moments of {summary.d} variables at lags 0 to {summary.n_lags}: {rows}. What it reveals:"
+    points = [Point(line, "note") for line in summary.reveals()]
+    return Card("Summary", says, points, tables=[table_of(frame, _LINES, all_of_it="summary.covariance()")])
+
+
+@_card.register
+def _findings(findings: Findings) -> Card:
+    if not findings:
+        return Card("Data check", "Nothing was found that a person should know before a fit.")
+    points = [
+        Point(one.sentence, one.severity, one.where, f"Cure: {one.cure}." if one.cure else "")
+        for one in findings
+    ]
+    counts = [(sum(one.severity == kind for one in findings), kind) for kind in ("error", "warning", "note")]
+    says = ", ".join(f"{n} {kind}{'' if n == 1 else 's'}" for n, kind in counts if n)
+    return Card("Data check", f"{says}.", points)
+
+
+@_card.register
+def _certificate(certificate: Certificate) -> Card:
+    level = "good" if certificate.is_exact else "caution" if certificate.lower_bound > 0 else "unknown"
+    says = "this is the global minimum" if certificate.is_exact else str(certificate)
+    numbers = f"objective {certificate.objective:.6g}, lower bound {certificate.lower_bound:.6g}"
+    return Card("Certificate", "", [Point(f"{says[:1].upper()}{says[1:]}.", level, "", numbers)])
+
+
+@_card.register
+def _verdict(verdict: Verdict) -> Card:
+    return Card("Verdict", "", [point_of(verdict)])
+
+
+@_card.register
+def _residuals(found: ResidualSummary) -> Card:
+    rows = [
+        ("memory", found.autocorrelation, found.memory_p),
+        ("dependence", found.dependence, found.dependence_p),
+        ("volatility", found.arch, found.volatility_p),
+        ("thirds", found.variance_ratio, found.thirds_p),
+        ("spread", found.spread, found.spread_p),
+        ("tails", found.kurtosis, found.tails_p),
+        ("curvature", np.nan, found.curvature_p),
+    ]
+    frame = pd.DataFrame(rows, columns=["what", "size", "p"])
+    frame["contradicts"] = [name in found.violations for name in frame["what"]]
+    points = [Point(f"{name} contradicts the model.", "caution") for name in found.violations]
+    points = points or [Point("Nothing in the residuals contradicts the model.", "good")]
+    says = f"Residuals of {found.n_rows:,} rows, worth {found.n_effective:,.0f}."
+    return Card("ResidualSummary", says, points, tables=[table_of(frame, len(frame))])
+
+
+@_card.register
+def _forecast(ahead: Forecast) -> Card:
+    steps, d = ahead.mean.shape
+    bounds = f" with intervals of {ahead.interval:.0%}" if ahead.interval else ""
+    says = f"{steps} step{'' if steps == 1 else 's'} of {d} columns{bounds}."
+    return Card(
+        "Forecast", says, tables=[table_of(ahead.to_frame(), _LINES, all_of_it="forecast.to_frame()")]
+    )
+
+
+@_card.register
+def _ancestral(graph: AncestralGraph) -> Card:
+    table = graph.edges()
+    marks = [Point(MEANINGS[mark], "", mark) for mark in dict.fromkeys(table["mark"])]
+    says = f"{len(graph.variables)} variables, {len(table)} edges."
+    rows = table_of(table, _EDGES, all_of_it="graph.edges()")
+    return Card("AncestralGraph", says, marks, mark_svg(graph) if len(table) else "", tables=[rows])
+
+
+@_card.register
+def _simulated(federation: SimulatedFederation) -> Card:
+    lengths = {site: [len(one) for one in recordings] for site, recordings in federation.sites.items()}
+    frame = pd.DataFrame(
+        {"site": list(lengths), "recordings": map(len, lengths.values()), "rows": map(sum, lengths.values())}
+    )
+    first = next(iter(federation.truths.values()))
+    one = "one network" if federation.is_homogeneous else "networks of their own; that of the first is drawn"
+    says = f"{len(lengths)} sites of {first.d} variables that follow {one}."
+    picture = graph_svg(first) if first.d <= _MOST_DRAWN else ""
+    table = table_of(frame, _EDGES, all_of_it="federation.sites")
+    return Card("SimulatedFederation", says, picture=picture, legend=_LEGEND, tables=[table])
+
+
+def _of_record(record: ReportRecord, all_edges: str) -> Card:
+    points = [point_of(verdict) for verdict in verdicts(record)]
+    tables = [_own_networks(record.personal, record.dbn)] if record.personal else []
+    says = summary_sentence(record).removeprefix(record.method).strip()
+    card = Card(record.method, says, points, tables=tables, warnings=record.warnings)
+    return _of_network(record, card, all_edges)
+
+
+def _of_network(record: ReportRecord, card: Card, all_edges: str) -> Card:
+    """A card with the graph and the strongest edges of a record's network before its other tables."""
+    dbn, edges = record.dbn, record.edges
+    columns = [
+        "source",
+        "target",
+        "lag",
+        "weight",
+        "standardised",
+        "probability",
+        "ci_low",
+        "ci_high",
+        "truth",
+    ]
+    known = [name for name in columns if name in edges and edges[name].notna().any()]
+    picture: Markup | str = ""
+    if len(edges) and dbn.d <= _MOST_DRAWN:
+        picture = graph_svg(dbn)
+    elif len(edges):
+        card = Card(card.title, f"{card.says} More than {_MOST_DRAWN} variables are not drawn.", card.points)
+    tables = [table_of(edges[known], _EDGES, all_of_it=all_edges)] if len(edges) else []
+    return Card(
+        card.title,
+        card.says,
+        card.points,
+        picture,
+        _LEGEND if picture else "",
+        [*tables, *card.tables],
+        card.warnings,
+    )
+
+
+def _network_points(record: ReportRecord) -> list[Point]:
+    """What a network says of itself, without knowing how it was learned."""
+    about = {"acyclic", "stable"} | ({"order"} if record.dbn.open_edges else set())
+    return [point_of(verdict) for verdict in verdicts(record) if verdict.key in about]
+
+
+def _counts(dbn: DBN) -> str:
+    now, late = int(np.count_nonzero(dbn.is_edge[0])), int(np.count_nonzero(dbn.is_edge[1:]))
+    lags = f"{dbn.n_lags} lag{'' if dbn.n_lags == 1 else 's'}"
+    names = f"{dbn.d} variable{'' if dbn.d == 1 else 's'}"
+    if not now + late:
+        return f"{names}, {lags}, and no effect among them: the graph is empty."
+    return f"{names}, {lags}: {now:,} effect{'' if now == 1 else 's'} within a moment, {late:,} delayed."
+
+
+def _own_networks(own: Mapping[str, DBN], shared: DBN | None) -> Any:
+    rows = []
+    for site, dbn in own.items():
+        row: dict[str, Any] = {"site": site, "edges": int(dbn.is_edge.sum())}
+        if shared is not None and shared.is_edge.shape == dbn.is_edge.shape:
+            row |= {
+                "not shared": int((dbn.is_edge & ~shared.is_edge).sum()),
+                "lacking": int((shared.is_edge & ~dbn.is_edge).sum()),
+            }
+        rows.append(row)
+    return table_of(
+        pd.DataFrame(rows), _LINES, title=f"{len(own)} sites' own networks", all_of_it="dbns_", closed=True
+    )

@@ -1,0 +1,175 @@
+"""Several modules: wrong uses as people type them in a notebook get one sentence with the cure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import feddbn
+from feddbn.errors import DataError, FeddbnError, FileError, ParameterError
+from feddbn.methods.result import Result
+from feddbn.report import (
+    plot_convergence,
+    plot_process_graph,
+    plot_site_differences,
+    plot_time_series_graph,
+    plot_truth_and_estimate,
+    plot_weights,
+    render_report,
+    site_differences,
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return feddbn.simulate(d=3, n_sites=3, n_samples=200, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return feddbn.OneShotDBN(noise_variance="free").fit(data.sites)
+
+
+@pytest.fixture(scope="module")
+def released(data):
+    return feddbn.summary(data.sites)
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("dbn", "ends in an underscore: dbn_"),
+        ("W", "ends in an underscore: W_"),
+        ("edges", "ask its network: dbn_.edges"),
+        ("predict", "ask its network: dbn_.forecast"),
+        ("impulse_responses", "ask its network: dbn_.impulse_responses"),
+        ("history_", "it has A_, A_raw_, W_"),
+    ],
+)
+def test_a_wrong_attribute_says_where_to_look(model, name, cure):
+    with pytest.raises(AttributeError, match=f"OneShotDBN has no attribute {name!r}; .*{cure}"):
+        getattr(model, name)
+
+
+def test_before_a_fit_there_is_nothing_and_fit_is_the_cure():
+    with pytest.raises(NotFittedError, match="has no dbn_; call fit first"):
+        _ = feddbn.OneShotDBN().dbn_
+    with pytest.raises(AttributeError, match=r"'nothing'\.$"):
+        _ = feddbn.OneShotDBN().nothing
+    assert not hasattr(feddbn.OneShotDBN(), "_no_such_private")
+    with pytest.raises(ParameterError, match="has not learned anything yet; call fit first"):
+        render_report(feddbn.OneShotDBN())
+    with pytest.raises(ParameterError, match="fit it first"):
+        Result.from_estimator(feddbn.OneShotDBN())
+
+
+def test_a_method_in_the_place_of_a_network_is_told_apart(data, model):
+    for use in (plot_process_graph, plot_time_series_graph, plot_weights):
+        with pytest.raises(
+            ParameterError, match=r"dbn must be a DBN, got OneShotDBN; fit it, and give dbn\.dbn_\."
+        ):
+            use(model)
+    for use in (feddbn.score, feddbn.score_by_kind, plot_truth_and_estimate):
+        with pytest.raises(ParameterError, match="estimate must be a DBN, got OneShotDBN"):
+            use(data.truth, model)
+        with pytest.raises(ParameterError, match=r"truth must be a DBN, got NoneType\."):
+            use(None, data.truth)
+    with pytest.raises(ParameterError, match="truth must be a DBN"):
+        feddbn.compare_methods(data.sites, ["oneshot"], truth=model)
+
+
+def test_one_network_in_the_place_of_many_is_told_apart(data, model):
+    with pytest.raises(ParameterError, match=r"truths must be a dict .* use feddbn\.score"):
+        feddbn.score_sites(data.truth, data.truth)
+    with pytest.raises(ParameterError, match="estimates must be a dict from site to DBN, got OneShotDBN"):
+        feddbn.score_sites(data.truths, model)
+    with pytest.raises(ParameterError, match="personal must be a dict"):
+        site_differences(data.truth, data.truth)
+    with pytest.raises(ParameterError, match="make it with site_differences"):
+        plot_site_differences(data.truth)
+    with pytest.raises(DataError, match="pass a fitted history_"):
+        plot_convergence(None)
+
+
+def test_classes_lists_and_levels_are_told_apart(data):
+    with pytest.raises(ParameterError, match=r"estimator is the class OneShotDBN; write OneShotDBN\(\)\."):
+        feddbn.edge_confidence(feddbn.OneShotDBN, data.sites)
+    with pytest.raises(ParameterError, match=r"level must be .*'high'"):
+        feddbn.edge_confidence(feddbn.OneShotDBN(), data.sites, level="high")
+    with pytest.raises(ParameterError, match=r"write Dynotears\(\)"):
+        feddbn.select(feddbn.Dynotears, data.sites, {"lambda_w": [0.1]})
+    with pytest.raises(ParameterError, match=r"grid\['lambda_w'\]=0.1 must be a list; write \[0.1\]"):
+        feddbn.select(feddbn.Dynotears(), data.sites, {"lambda_w": 0.1})
+    with pytest.raises(ParameterError, match="grid must be a dict"):
+        feddbn.select(feddbn.Dynotears(), data.sites, ["lambda_w"])
+    with pytest.raises(ParameterError, match="methods is empty"):
+        feddbn.compare_methods(data.sites, [])
+
+
+def test_a_summary_is_asked_with_nodes(data, released):
+    with pytest.raises(ParameterError, match="has no argument 'lags'"):
+        feddbn.summary(data.sites, lags=1)
+    with pytest.raises(ParameterError, match=r"'x0' must be a variable and a lag, such as \('x0', 0\)"):
+        released.partial_correlation("x0", "x1")
+    with pytest.raises(ParameterError, match=r"write \['x0'\]"):
+        released.only("x0")
+    with pytest.raises(ParameterError, match=r"\(7, lag 0\) is not in this summary"):
+        released.position(7)
+    assert released.position(-1) == 2
+
+
+def test_an_observer_is_a_function(data):
+    with pytest.raises(ParameterError, match=r"observer=3 must be a function; feddbn\.Progress"):
+        feddbn.FDBNL().fit(data.sites, observer=3)
+    with pytest.raises(ParameterError, match="total='x' must be a whole number"):
+        feddbn.Progress(total="x")
+
+
+def test_numbers_and_files_that_are_none(tmp_path):
+    with pytest.raises(ParameterError, match="W must be an array of numbers, got str"):
+        feddbn.DBN("a", "b")
+    for read in (
+        feddbn.DBN.from_json,
+        feddbn.DBN.from_npz,
+        feddbn.DBN.from_csv,
+        Result.load,
+        feddbn.Summary.load,
+    ):
+        with pytest.raises(FileError, match="check the path"):
+            read(tmp_path / "none.json")
+
+
+def test_twenty_wrong_uses_are_errors_of_this_package(data, model):
+    dbn, rows = model.dbn_, data.sites["site-0"][0]
+    wrong = [
+        lambda: feddbn.OneShotDBN().fit(None),
+        lambda: feddbn.OneShotDBN().fit(5),
+        lambda: feddbn.OneShotDBN().fit({}),
+        lambda: feddbn.OneShotDBN().fit([]),
+        lambda: feddbn.OneShotDBN().fit(rows["x0"]),
+        lambda: feddbn.OneShotDBN().fit("no/such/path"),
+        lambda: feddbn.OneShotDBN("x").fit(data.sites),
+        lambda: feddbn.OneShotDBN().fit(data.sites, variables="x0"),
+        lambda: feddbn.OneShotDBN().fit(rows, site="ward"),
+        lambda: feddbn.OneShotDBN().fit({"a": rows * np.nan}),
+        lambda: dbn.forecast(rows, 0),
+        lambda: dbn.forecast(rows[["x0"]], 3),
+        lambda: dbn.forecast(rows, 3, interval=90),
+        lambda: dbn.do("x0", rows, 3),
+        lambda: dbn.effects("x0", "nope", 3),
+        lambda: dbn.frames.impulse_responses(3, "choleski"),
+        lambda: dbn.frames.total_effects("ten"),
+        lambda: feddbn.DBN.from_edges(pd.DataFrame({"a": [1]})),
+        lambda: feddbn.select(feddbn.OneShotDBN(), data.sites, {"lambda_w": [0.1]}),
+        lambda: feddbn.edge_confidence(feddbn.FDBNL(), data.sites),
+        lambda: feddbn.simulate(d="three"),
+        lambda: feddbn.compare_methods(data.sites, ["nope"]),
+    ]
+    for use in wrong:
+        with pytest.raises(FeddbnError) as caught:
+            use()
+        sentence = str(caught.value)
+        assert "\n" not in sentence
+        assert sentence.endswith(".")

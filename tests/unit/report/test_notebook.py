@@ -1,0 +1,299 @@
+"""What notebooks show: every card is well-formed, escaped, small, without scripts or requests, and says the numbers."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import feddbn
+from feddbn.core.optimum.certified import Certificate
+from feddbn.data.preflight import preflight
+from feddbn.methods.confidence import ConfidenceTable
+from feddbn.methods.result import Result
+from feddbn.model.curves import Curve
+from feddbn.model.dbn import DBN
+from feddbn.report.graph_svg import BOTH, NEGATIVE, POSITIVE, graph_svg
+from feddbn.report.notebook import html_of
+from feddbn.report.verdict import Verdict
+from support.mixed_networks import mixed_network
+from support.report_results import curved_dbn, random_dbn
+
+HOSTILE = ["<script>alert(1)</script>", 'a"b', "x&y' onload=alert(1)"]
+VOID = {"br", "hr", "img", "input", "meta", "link"}
+
+pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes, and the text outside of styles; refuses tags that are not closed in order."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.tags, self.words = [], [], []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def card(value):
+    """The parsed card of a value, as a notebook gets it, after the checks that hold for all."""
+    bundle = getattr(value, "_repr_mimebundle_", None)
+    page = bundle()["text/html"] if bundle else value._repr_html_()
+    found = Tags(page)
+    assert found.tags[0] == ("div", {"class": "feddbn-card", "style": "max-width:60em;line-height:1.4"})
+    kinds = {tag for tag, _ in found.tags}
+    assert not kinds & {"script", "iframe", "object", "embed", "link", "img", "form", "a", "foreignobject"}
+    assert not any(name.startswith("on") for _, given in found.tags for name in given)
+    assert not re.search(r"https?://(?!www\.w3\.org)|@import|url\((?!#)|javascript:", page)
+    assert "prefers-color-scheme" not in page
+    assert len(page) < 100_000
+    return found
+
+
+@pytest.fixture(scope="module")
+def data():
+    return feddbn.simulate(d=3, n_sites=4, n_samples=240, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return feddbn.OneShotDBN().fit(data.sites)
+
+
+def hostile_network():
+    return DBN(
+        [[0, 0.5, 0], [0, 0, -0.4], [0, 0, 0]],
+        [np.diag([0.3, -0.5, 0])],
+        HOSTILE,
+        open_edges=[(HOSTILE[0], HOSTILE[1])],
+    )
+
+
+def test_names_are_text_whatever_they_contain():
+    found = card(hostile_network())
+    for name in HOSTILE:
+        assert name in found.text
+    assert any(given.get("aria-label") == "Network of 3 variables and 4 effects" for _, given in found.tags)
+
+
+def test_a_network_shows_its_numbers_and_an_open_direction(fitted):
+    found = card(hostile_network())
+    assert "2 effects within a moment, 2 delayed" in found.text
+    assert "1 of 2 links within a moment has no direction" in found.text
+    for weight in ("0.500", "-0.400", "0.300"):
+        assert weight in found.text
+    assert "Is the learned process stable? Yes." in card(fitted.dbn_).text
+
+
+def test_an_empty_network_says_so_and_draws_nothing():
+    found = card(DBN(np.zeros((3, 3)), np.zeros((1, 3, 3))))
+    assert "the graph is empty" in found.text
+    assert "svg" not in {tag for tag, _ in found.tags}
+    assert "1 variable, 0 lags" in card(DBN(np.zeros((1, 1)), np.zeros((0, 1, 1)))).text
+
+
+def test_sixty_variables_are_drawn_small():
+    found = card(random_dbn(60, n_lags=2, seed=1))
+    assert sum(tag == "circle" for tag, _ in found.tags) == 120
+    assert "more: dbn.edges()" in found.text
+
+
+def test_more_than_can_be_seen_is_not_drawn():
+    found = card(random_dbn(130, n_lags=1, seed=1))
+    assert "are not drawn" in found.text
+    assert "svg" not in {tag for tag, _ in found.tags}
+
+
+@pytest.mark.parametrize("network", [curved_dbn, mixed_network], ids=["curves", "kinds"])
+def test_networks_of_every_form_are_shown(network):
+    assert "source" in card(network()).text
+
+
+def test_a_network_that_explodes_or_has_cycles_is_shown():
+    assert "No." in card(DBN(np.zeros((2, 2)), [[[1.5, 0], [0.2, 0.1]]])).text
+    fully = DBN([[0, 0.4], [0.4, 0]], np.zeros((0, 2, 2)))
+    assert "their own cause within one moment" in card(fully).text
+
+
+def test_a_fitted_estimator_shows_its_result_and_an_unfitted_one_says_what_to_do(fitted):
+    found = card(fitted)
+    assert found.text.startswith("OneShotDBN learned")
+    assert "Did it converge?" in found.text
+    assert "estimator.dbn_.edges()" in found.text or len(fitted.dbn_.edges()) <= 10
+    assert "call fit(data)" in card(feddbn.FDBNL(lambda_w=0.1)).text
+    assert "FDBNL(lambda_w=0.1)" in card(feddbn.FDBNL(lambda_w=0.1)).text
+    assert fitted._repr_mimebundle_()["text/plain"] == repr(fitted)
+
+
+def test_personal_networks_are_listed(data):
+    local = card(feddbn.LocalOnly().fit(data.sites))
+    assert "One network for each of 4 sites" in local.text
+    shared = random_dbn(4, seed=1)
+    found = card(Result("PFDBNL", shared, personal={f"site-{k}": random_dbn(4, seed=k) for k in range(1, 4)}))
+    assert "3 sites' own networks" in found.text
+    same = int(shared.is_edge.sum())
+    assert f"site-1 {same} 0 0" in found.text
+    assert f"site-2 {int(random_dbn(4, seed=2).is_edge.sum())} " in found.text
+    odd = Result("PFDBNL", hostile_network(), personal={"<b>north</b>": hostile_network()})
+    assert "<b>north</b>" in card(odd).text
+
+
+def test_a_result_shows_verdicts_warnings_and_the_truth(fitted, data):
+    result = Result.from_estimator(fitted, truth=data.truth)
+    assert "found" in card(result).text
+    warned = Result("OneShotDBN", fitted.dbn_, warnings=["<i>mind</i> the gap."])
+    assert "1 warning" in card(warned).text
+    assert "<i>mind</i> the gap." in card(warned).text
+
+
+def test_scores_are_whole_where_they_count(data, fitted):
+    found = card(feddbn.score(data.truth, DBN(data.truth.W.T, data.truth.A)))
+    n = int(np.count_nonzero(data.truth.W))
+    assert f"W {n} 0.000 0.000 0.000 {n} {n} {n}" in found.text
+    sites = card(feddbn.score_sites(data.truths, fitted.dbn_))
+    assert "Means over 4 sites" in sites.text
+    assert "site-3" in sites.text
+
+
+def test_a_selection_names_what_was_chosen(data):
+    found = feddbn.select(feddbn.Dynotears(), data.sites, {"lambda_w": [0.2, 0.05]})
+    shown = card(found)
+    assert f"Chosen: lambda_w = {found.chosen['lambda_w']}." in shown.text
+    assert shown.text.count("yes") == 1
+    assert found.to_frame() is found.table
+
+
+def test_edge_confidence_is_a_frame_that_is_shown_with_its_warnings(data):
+    table = feddbn.edge_confidence(feddbn.OneShotDBN(average=False), data.sites, n_replicates=4)
+    assert isinstance(table, pd.DataFrame)
+    assert "by 4 refits" in card(table).text
+    part = table[table["probability"] > 0.5]
+    assert type(part) is pd.DataFrame
+    assert "feddbn-card" not in part._repr_html_()
+    odd = ConfidenceTable(
+        {"source": ["<b>"], "target": ["y"], "lag": [0], "weight": [0.5], "probability": [0.25]}
+    )
+    odd.attrs["warnings"] = ["residuals <remember>."]
+    shown = card(odd)
+    assert "residuals <remember>." in shown.text
+    assert [given["width"] for tag, given in shown.tags if tag == "rect"] == ["60", "15"]
+
+
+def test_a_comparison_names_the_best(data):
+    scored = feddbn.compare_methods(data.sites, ["oneshot", "summary"], truth=data.truth)
+    assert scored.to_frame().index.tolist() == ["OneShotDBN", "MomentSummary"]
+    assert "OneShotDBN has the fewest wrong edges, of 2 methods." in card(scored).text
+    judged = feddbn.compare_methods(data.sites, ["oneshot"], held_out=0.3)
+    assert judged[0].held_out == judged.to_frame().loc["OneShotDBN", "held_out_log_likelihood"]
+    assert "OneShotDBN predicts held-out rows best" in card(judged).text
+    with pytest.raises(feddbn.errors.ParameterError, match=r"write \['oneshot'\]"):
+        feddbn.compare_methods(data.sites, "oneshot")
+
+
+def test_a_summary_says_what_it_reveals(data):
+    found = feddbn.summary(data.sites)
+    shown = card(found)
+    assert all(sentence in shown.text for sentence in found.reveals())
+    assert "at lags 0 to 1" in shown.text
+
+
+def test_findings_show_severity_place_and_cure():
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    rows[5, 0] = -999.0
+    found = preflight({"<a>": pd.DataFrame(rows, columns=["<b>x</b>", "y"])})
+    shown = card(found)
+    assert found[0].sentence in shown.text
+    assert found[0].cure in shown.text
+    assert "site '<a>'" in shown.text
+    assert found.to_frame()["what"].tolist() == [one.what for one in found]
+    assert "Nothing was found" in card(type(found)()).text
+
+
+def test_certificates_and_verdicts_are_sentences():
+    assert "This is the global minimum." in card(Certificate(2.0, 2.0)).text
+    assert "At most 100 % above" in card(Certificate(2.0, 1.0)).text
+    assert "Unknown" in card(Certificate.nothing_known(2.0)).text
+    found = card(Verdict("k", "Is it <so>?", "bad", "No.", "Because.", "Do it."))
+    assert "Is it <so>? No. Because. Do it." in found.text
+
+
+def test_residuals_forecasts_simulations_and_marks_are_shown(data, fitted):
+    assert "Residuals of" in card(fitted.residuals_).text
+    ahead = fitted.dbn_.forecast(data.sites["site-0"][0], 3, 0.9)
+    assert "3 steps of 3 columns with intervals of 90%" in card(ahead).text
+    assert "4 sites of 3 variables that follow one network" in card(data).text
+    graph = data.ancestral_truth()
+    assert f"{len(graph.edges())} edges" in card(graph).text
+    # Two of them in one page must not share identifiers, or the first lends its parts to the second.
+    other = feddbn.AncestralGraph(np.full((2, 2, 2), "", dtype="<U3"), ("a", "b"))
+    marks = np.array(other.marks)
+    marks[0, 1, 1] = "-->"
+    ids = [
+        {g["id"] for _, g in card(one).tags if "id" in g}
+        for one in (graph, feddbn.AncestralGraph(marks, ("a", "b")))
+    ]
+    assert ids[0]
+    assert not ids[0] & ids[1]
+
+
+def test_the_picture_has_the_right_arrows_colours_and_heads():
+    dbn = DBN(
+        [[0, 0.5, 0], [0, 0, -0.4], [0, 0, 0]], np.zeros((1, 3, 3)), list("abc"), open_edges=[("a", "b")]
+    )
+    root = ElementTree.fromstring(str(graph_svg(dbn)))
+    ns = "{http://www.w3.org/2000/svg}"
+    arrows = {g.find(f"{ns}title").text: g for g in root.iter(f"{ns}g") if "lag" in g.find(f"{ns}title").text}
+    assert len(arrows) == 2
+    first, second = (
+        next(g for t, g in arrows.items() if t.startswith(start)) for start in ("a — b", "b → c")
+    )
+    assert [p.get("stroke") or p.get("fill") for p in first] == [None, POSITIVE]
+    assert [p.get("stroke") or p.get("fill") for p in second] == [None, NEGATIVE, NEGATIVE]
+    # A square has no sign.
+    square = Curve(0, 1, 1, origin=0.0, scale=1.0, coefficients=(0.3,), basis="quadratic")
+    bent = str(graph_svg(DBN(np.zeros((2, 2)), np.zeros((1, 2, 2)), curves=[square])))
+    assert BOTH in bent
+    assert POSITIVE not in bent.split("<circle")[0]
+
+
+def test_an_arrow_ends_at_its_target():
+    root = ElementTree.fromstring(str(graph_svg(DBN([[0, 0.5], [0, 0]], np.zeros((1, 2, 2)), ["a", "b"]))))
+    ns = "{http://www.w3.org/2000/svg}"
+    nodes = {
+        g.find(f"{ns}title").text: g.find(f"{ns}circle")
+        for g in root.iter(f"{ns}g")
+        if g.find(f"{ns}circle") is not None
+    }
+    (head,) = [p for p in root.iter(f"{ns}path") if p.get("fill") == POSITIVE]
+    tip = np.array(re.match(r"M([\d.]+) ([\d.]+)", head.get("d")).groups(), dtype=float)
+    centre = np.array([nodes["b"].get("cx"), nodes["b"].get("cy")], dtype=float)
+    away = np.array([nodes["a"].get("cx"), nodes["a"].get("cy")], dtype=float)
+    assert np.hypot(*(tip - centre)) == pytest.approx(float(nodes["b"].get("r")) + 1, abs=0.2)
+    assert np.hypot(*(tip - away)) < np.hypot(*(centre - away))
+
+
+def test_anything_else_is_shown_as_text():
+    assert "&lt;b&gt;" in html_of("<b>")
