@@ -8,7 +8,7 @@ FAST_1 := tests/unit/runtime tests/unit/report tests/cli tests/docs
 FAST_2 := $(filter-out $(FAST_1) %__pycache__,$(wildcard tests/unit/*)) tests/contract tests/property tests/redteam
 HALF_1 := $(FAST_1) tests/redteam tests/scripts tests/parity $(filter-out $(ENGINES),$(wildcard tests/integration/test_*.py))
 HALF_2 := $(addprefix --ignore=,$(HALF_1) $(ENGINES))
-LINTED := src tests benchmarks examples tools deploy
+LINTED := src tests benchmarks examples tools deploy docs/conf.py docs/_ext
 COVERED := feddbn.federation feddbn.privacy feddbn.core.designs
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
@@ -26,7 +26,7 @@ named = trap - INT; set -o pipefail; PYTHONUNBUFFERED=1 $(BIN)/python -m pytest 
 side_by_side = @failed=0; ($(1)) & ids=$$!; ($(2)) & ids="$$ids $$!"; ($(or $(3),true)) & ids="$$ids $$!"; \
   for id in $$ids; do wait $$id || failed=1; done; exit $$failed
 
-.PHONY: help demo try test test-fast coverage check format bench bench-quick lock sbom clean
+.PHONY: help demo try docs docs-test test test-fast coverage check format bench bench-quick lock sbom clean
 help:
 	@echo "make demo         simulate ten sites, learn, compare, write demo/report.html"
 	@echo "make try          run a server, three sites and a masked study on this machine, and open the report"
@@ -34,6 +34,8 @@ help:
 	@echo "make test-fast    unit, contract, property, command and documentation tests (under 2 minutes); leaves out"
 	@echo "                  the checks, engines and other integration tests, comparisons with other packages and"
 	@echo "                  real data, browsers, benchmarks, examples, and what is marked slow"
+	@echo "make docs         build the documentation site, offline: out/docs/index.html"
+	@echo "make docs-test    run all tutorials and examples, build the site with warnings as errors, open it (some minutes)"
 	@echo "make coverage     how much of federation, privacy and the designs the tests of their parts run"
 	@echo "make check        ruff, mypy, import layers"
 	@echo "make format       let ruff format the code"
@@ -64,6 +66,11 @@ $(VENV)/.test-installed: pyproject.toml | $(BIN)/python
 	@$(PIP) install --editable '.[all,test,check]'
 	@touch $@ $(VENV)/.demo-installed
 
+$(VENV)/.docs-installed: pyproject.toml | $(BIN)/python
+	@echo "Installing feddbn and what its documentation needs into $(VENV) (once, some minutes) ..."
+	@$(PIP) install --editable '.[all,docs]'
+	@touch $@ $(VENV)/.demo-installed
+
 $(VENV)/.bench-installed: pyproject.toml | $(BIN)/python
 	@echo "Installing feddbn and what its benchmarks need into $(VENV) (once, some minutes) ..."
 	@$(PIP) install --editable '.[all,bench]'
@@ -90,6 +97,19 @@ test: check
 
 test-fast: $(VENV)/.test-installed
 	$(call side_by_side,$(call named,1,-m "not slow" $(FAST_1)),$(call named,2,-m "not slow" $(FAST_2)))
+
+# Tutorials run when the site is built: here only those that changed, there all. What was made from docstrings is made anew.
+SPHINX = FEDDBN_DOCS_CACHE=$(abspath out/docs-cache) $(BIN)/python -m sphinx -q -b html docs out/docs
+docs: $(VENV)/.docs-installed
+	@rm -rf docs/api/generated
+	$(SPHINX)
+	@echo "open out/docs/index.html"
+
+docs-test: $(VENV)/.docs-installed
+	$(BIN)/python -m pytest -q --doctest-modules --doctest-ignore-import-errors src/feddbn
+	@rm -rf docs/api/generated out/docs
+	FEDDBN_DOCS_RUN=force $(SPHINX) -E --fail-on-warning --keep-going
+	$(BIN)/python tools/check_site.py out/docs --browser
 
 coverage: $(VENV)/.test-installed
 	$(BIN)/python -m pytest -q -m "not slow" --cov-branch --cov-report=term-missing:skip-covered \

@@ -1,4 +1,4 @@
-"""Six hospitals that share most of their physiology but not their data. The text is in docs/tutorial.md.
+"""Six hospitals that share most of their physiology but not their data. A shorter one with text: docs/tutorials/hospitals.md.
 
 Run: python examples/hospital_federation.py [folder]
 """

@@ -47,12 +47,12 @@ def test_the_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")
 @pytest.mark.parametrize(
-    "page", ["quickstart", "tutorial", "edge-confidence", "preparing-data", "simulating", "mixed"]
+    "page", ["quickstart", "tutorials/plant", "edge-confidence", "preparing-data", "simulating", "mixed"]
 )
 def test_the_snippets_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    snippets = re.findall(r"```python\n(.*?)```", text, re.S)
+    snippets = re.findall(r"```(?:python|\{code-cell\} python3)\n(?::tags:.*\n)?(.*?)```", text, re.S)
     assert snippets
     names = {}
     for snippet in snippets:
@@ -107,7 +107,7 @@ def test_every_test_of_the_paper_map_exists():
 def test_links_of_all_pages_lead_somewhere():
     broken = []
     for page in PAGES:
-        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
+        text = re.sub(r"```.*?```|<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.S)
         for target in re.findall(r"\]\(([^)]+)\)", text):
             is_elsewhere = target.startswith(("http", "#", "mailto:"))
             if not is_elsewhere and not (page.parent / target.split("#")[0]).exists():

@@ -20,10 +20,10 @@ _TEST = re.compile(r"\btest_\w+")
 
 @cache
 def prose(path: Path) -> str:
-    """Docstrings and comments of a module, or a page without its blocks of code."""
+    """Docstrings and comments of a module, or a page without its blocks of code and comments."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
-        return re.sub(r"```.*?```", "", text, flags=re.S)
+        return re.sub(r"```.*?```|<!--.*?-->", "", text, flags=re.S)
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
     said = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)

@@ -1,0 +1,52 @@
+"""Tutorials on other people's data: where the data are not there, the page says so and its cells are not run.
+
+A tutorial names the file it needs in a comment on a line of its own: ``<!-- needs netsim/sim2.mat -->``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+__all__ = ["needed_file", "setup"]
+
+_NEEDS = re.compile(r"^<!-- needs (\S+) -->$", re.M)
+_NOTE = """
+:::{{warning}}
+**This copy of the page has no results.** It was built without `{file}` of these data (`FEDDBN_DATA` names the folder;
+[where they are from](../real-data.md)). The code below is shown as it is, and was not run.
+:::
+"""
+
+
+def needed_file(text: str) -> str | None:
+    """Return the file under FEDDBN_DATA that a tutorial's text says it needs."""
+    found = _NEEDS.search(text)
+    return found[1] if found else None
+
+
+def _is_there(file: str) -> bool:
+    folder = os.environ.get("FEDDBN_DATA")
+    return bool(folder) and (Path(str(folder)) / file).is_file()
+
+
+def _exclude(app: Any) -> None:
+    for page in sorted(Path(app.srcdir, "tutorials").glob("*.md")):
+        file = needed_file(page.read_text(encoding="utf-8"))
+        if file and not _is_there(file):
+            app.config.nb_execution_excludepatterns.append(f"tutorials/{page.name}")
+
+
+def _add_note(app: Any, docname: str, source: list[str]) -> None:
+    file = needed_file(source[0])
+    if file and not _is_there(file):
+        source[0] = _NEEDS.sub(lambda found: _NOTE.format(file=found[1]), source[0])
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Tell Sphinx."""
+    app.connect("builder-inited", _exclude, priority=100)
+    app.connect("source-read", _add_note)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
