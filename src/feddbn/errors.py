@@ -59,6 +59,7 @@ _EXTRAS = {
     "nvflare": "nvflare",
     "pooch": "datasets",
     "pyarrow": "parquet",
+    "torch": "gpu",
 }
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import RECORDING_MEANS, SHARED, Nuisance, TimeBasis, project_off
@@ -120,14 +121,14 @@ def gram_of(design: Design, recordings: Iterable[Recording]) -> Gram:
     return Gram.empty(design.q) if total is None else total
 
 
-def recording_gram(design: Design, recording: Recording) -> Gram:
-    """Return the sums of one recording: the unit of privacy."""
+def recording_gram(design: Design, recording: Recording, device: Device = HOST) -> Gram:
+    """Return the sums of one recording: the unit of privacy; `device` multiplies for linear designs."""
     if design.nuisance.has_time:
         return nuisance_grams(design, recording, [design.nuisance])[0]
     q, scope = design.q, design.nuisance.scope
     if design.is_linear and scope != "label":
         moments = Moments.of_blocks(
-            public_blocks(design, recording.blocks()), design.n_lags, sum(design.widths)
+            public_blocks(design, recording.blocks()), design.n_lags, sum(design.widths), device=device
         )
         if scope == "all":
             return Gram(moments, Moments.empty(q), 0.0)
