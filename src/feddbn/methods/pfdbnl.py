@@ -83,7 +83,8 @@ class PFDBNL(DBNEstimator):
         As in `FDBNL`; `tol` bounds the residuals of the rounds, personal weights are then solved exactly.
     w_threshold, a_threshold, refit
         As in `FDBNL`, applied by each site to its own graph; the refit keeps the pull and drops the L1 penalty.
-    forbidden_edges, required_edges, exogenous, center, detrend, period, spikes, missing, scale, acyclicity, device, federation
+    forbidden_edges, required_edges, exogenous, center, detrend, period, spikes, missing, scale, acyclicity
+    device, federation
         As in `FDBNL`.
     gains, on_disagreement
         As in `FDBNL`, but sites with networks of their own have scales of their own, and none is left out: "personal" is

@@ -37,9 +37,7 @@ class Ask(Enum):
     STEP = "step"
 
 
-def loss_and_grad(
-    wG: FloatArray, C: FloatArray, device: Device = HOST
-) -> tuple[FloatArray, FloatArray]:
+def loss_and_grad(wG: FloatArray, C: FloatArray, device: Device = HOST) -> tuple[FloatArray, FloatArray]:
     """Return (K, d) the weighted losses of each target and (K, q, d) their gradients ``w G (C - E)`` at C, (q, d).
 
     The losses are the diagonal of ``w/2 (E-C)' G (E-C)``; both need one product with G, which is one for all sites.

@@ -259,7 +259,9 @@ def _lagged_sums(x: Any, n_lags: int, m: int, d: int, device: Device) -> tuple[F
         totals[a] = totals[a - 1] + first[p - a] - last[p - a]
         for b in range(a, p + 1):
             cross[a, :, b] = (
-                cross[a - 1, :, b - 1] + np.outer(first[p - a], first[p - b]) - np.outer(last[p - a], last[p - b])
+                cross[a - 1, :, b - 1]
+                + np.outer(first[p - a], first[p - b])
+                - np.outer(last[p - a], last[p - b])
             )
     for a in range(p + 1):
         for b in range(a):

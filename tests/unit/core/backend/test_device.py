@@ -79,7 +79,9 @@ def test_moments_are_those_of_numpy(torch_on_cpu, counted, n_lags, lengths):
         there = Moments.of_blocks(blocks, n_lags, 4, chunk_rows, torch_on_cpu)
         assert there.n == here.n
         np.testing.assert_allclose(there.mean, here.mean, rtol=1e-13)
-        np.testing.assert_allclose(there.scatter, here.scatter, rtol=1e-8, atol=1e-8 * np.abs(here.scatter).max())
+        np.testing.assert_allclose(
+            there.scatter, here.scatter, rtol=1e-8, atol=1e-8 * np.abs(here.scatter).max()
+        )
     assert bool(counted) == (here.n > 0)
 
 
@@ -87,7 +89,9 @@ def test_gradients_of_rounds_are_those_of_numpy(torch_on_cpu, counted):
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(3, 50, 12))
     G, C = rows.transpose(0, 2, 1) @ rows, rng.normal(size=(12, 6))
-    np.testing.assert_allclose(gradient_answers(G, C, torch_on_cpu), gradient_answers(G, C), rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(
+        gradient_answers(G, C, torch_on_cpu), gradient_answers(G, C), rtol=1e-12, atol=1e-10
+    )
     assert (36, 12) in counted
 
 
@@ -149,7 +153,9 @@ def test_a_gpu_that_is_not_there_is_said(monkeypatch):
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ParameterError, match="device='cuda' needs a GPU, and torch finds none here; use device='auto'"):
+    with pytest.raises(
+        ParameterError, match="device='cuda' needs a GPU, and torch finds none here; use device='auto'"
+    ):
         FDBNL(device="cuda").fit({"a": np.random.default_rng(0).normal(size=(60, 3))})
     assert open_device("auto").of(1e12, 8.0) is HOST
 
