@@ -63,6 +63,10 @@ class Host:
     name = "cpu"
     xp: Any = np
 
+    def __reduce__(self) -> Any:
+        # Sent to another process, numpy is that process's own: there is one `HOST` everywhere.
+        return "HOST"
+
     def of(self, flops: float, n_bytes: float) -> Device:
         """Return itself: there is no other device."""
         return self
@@ -95,6 +99,10 @@ class AutoDevice(Host):
 
     def __init__(self) -> None:
         self._found: Device | None = None
+
+    def __reduce__(self) -> Any:
+        # Another process looks for a GPU of its own.
+        return AutoDevice, ()
 
     def of(self, flops: float, n_bytes: float) -> Device:
         """Return the GPU if there is one and the work pays, else numpy."""

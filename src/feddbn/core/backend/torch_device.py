@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ class TorchDevice:
         self.name = where
         self.xp: Any = _torch()
         self._takes_all = takes_all
+
+    def __reduce__(self) -> Any:
+        return partial(TorchDevice, self.name, takes_all=self._takes_all), ()
 
     def of(self, flops: float, n_bytes: float) -> Device:
         """Return itself for work that pays, else numpy."""
