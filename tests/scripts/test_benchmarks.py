@@ -44,6 +44,7 @@ COMMANDS = {
     "nonlinear": ["forecast linear --tiny --out {out}", "--read {out} --page {out}/page.md"],
     "optimum": ["optimum splits certificates accuracy cost --problems 1 --tiny"],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
+    "sum_cost": ["--sites 4 5 6 --tree 2 3 --total 100"],
     "units": ["--seeds 1 --settings 18"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],
     "oneshot_against_dynotears": ["--seeds 2 --d 3 --n 60 --weak"],

@@ -32,7 +32,7 @@ from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels
 from feddbn.data.levels import declared_kinds
 from feddbn.data.memory import Remark
 from feddbn.data.segments import Segmenter
-from feddbn.data.tables import CsvTable, Cursor, JoinedTable, ParquetTable, Table, stem
+from feddbn.data.tables import CsvTable, Cursor, JoinedTable, ParquetTable, StreamedTable, Table, stem
 from feddbn.errors import DataError, FileError, ParameterError
 
 __all__ = [
@@ -84,7 +84,7 @@ def uneven_times(counter: StepCounter, clock: Clock, layout: Layout) -> tuple[Re
 
 
 def index_files(
-    tables: Sequence[Table], layout: Layout, where: str, batch_rows: int = 65536
+    tables: Sequence[StreamedTable], layout: Layout, where: str, batch_rows: int = 65536
 ) -> dict[str, FileIndex]:
     """Return site -> index, from the site, series and time columns alone; without site= the key is ``""``."""
     runs: dict[str, list[Run]] = {}
@@ -183,7 +183,7 @@ class FileSite(ABC):
         self._resolve_columns()
         read_kinds(said, self.variables)
 
-    def _open_tables(self) -> tuple[Table, ...]:
+    def _open_tables(self) -> tuple[StreamedTable, ...]:
         tables = tuple(self._table(path) for path in self.paths)
         if not self.joined:
             return tables

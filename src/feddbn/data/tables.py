@@ -20,6 +20,7 @@ __all__ = [
     "Cursor",
     "JoinedTable",
     "ParquetTable",
+    "StreamedTable",
     "Table",
     "data_files",
     "is_data_file",
@@ -310,13 +311,14 @@ class JoinedTable:
         return self.starts[number] + first, chain(frames, chain.from_iterable(later))
 
 
-Table = CsvTable | ParquetTable | JoinedTable
+Table = CsvTable | ParquetTable
+StreamedTable = Table | JoinedTable
 
 
 class Cursor:
     """Rows of a table by position; reading on in order costs one pass, going back starts again."""
 
-    def __init__(self, table: Table, columns: Sequence[str], batch_rows: int) -> None:
+    def __init__(self, table: StreamedTable, columns: Sequence[str], batch_rows: int) -> None:
         self._open: Callable[[int], tuple[int, Iterator[pd.DataFrame]]] = lambda start: table.frames(
             columns, start, batch_rows
         )

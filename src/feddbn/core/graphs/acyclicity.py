@@ -95,7 +95,8 @@ def _balanced(S: FloatArray, norms: FloatArray) -> tuple[FloatArray, FloatArray,
 
 def _flops(W: FloatArray, largest: float) -> float:
     """Operations of the products below, up to one squaring."""
-    return 2.0 * W.size * W.shape[1] * (5.0 + np.log2(min(max(largest / _THETA, 1.0), _LARGEST_NORM)))
+    n_squarings = float(np.log2(min(max(largest / _THETA, 1.0), _LARGEST_NORM)))
+    return 2.0 * W.size * int(W.shape[1]) * (5.0 + n_squarings)
 
 
 def _expm_minus_identity(S: FloatArray, norms: FloatArray, largest: float, device: Device) -> FloatArray:
