@@ -3,7 +3,7 @@
     python benchmarks/sum_cost.py [--sites 10 25 50 100 200] [--tree 20 20] [--total 1000000]
 
 Measures what one site and one server do in rosters of several sizes (CPU time of one core), fits the cost of a roster of m
-members to them (a + b m at a site; a + b m + c m^2 at a server), checks the fit against a real sum over two levels in this
+members to them (a + b m, and where work is quadratic + c m^2), checks the fit against a real sum over two levels in this
 process, and prints the costs of flat and layered sums by that model.
 """
 
@@ -29,7 +29,7 @@ LENGTH = 821
 """Numbers of an answer: a round of FDBNL with d = 20 and one lag."""
 SLOTS = 4
 WHAT = {
-    "site_keys_ms": ("a site, keys for 4 sums, ms", 1),
+    "site_keys_ms": ("a site, keys for 4 sums, ms", 2),
     "site_sum_ms": ("a site, one sum, ms", 1),
     "server_keys_ms": ("a server, keys for 4 sums, ms", 2),
     "server_sum_ms": ("a server, one sum, ms", 2),
@@ -138,8 +138,8 @@ def predicted(total: int, models: dict[str, FloatArray]) -> Table:
             "server GB",
         ],
         note=f"Worst server of all levels, one core. Memory: masked answers of its members, {16 * LENGTH / 1e3:.0f} kB each, "
-        f"and sealed shares, {64 * SLOTS + 16} bytes a pair. Rosters above {MAX_SHARES} members are not possible here: such rows "
-        "are the model beyond what was built.",
+        f"and sealed shares of {64 * SLOTS + 16} bytes a pair. Rosters above {MAX_SHARES} members are not possible "
+        "here: such rows are the model beyond what was built.",
     )
     for name, levels in layouts(total):
         n_servers, left = 0, total
