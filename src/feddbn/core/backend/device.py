@@ -6,11 +6,12 @@ A device is an argument, never a global: a site has one, a server's program has 
 where sums are made and not which. It takes double-precision arrays of numpy and gives such arrays back, so nothing but the
 few functions that are worth it knows of devices:
 
-    xp = device.of(flops, n_bytes)          # the device itself if the work pays, else numpy
-    X = xp.put(array); Y = xp.get(X @ X)    # numpy and torch share operators, slices, `matmul` and `multiply`
+    on = device.of(flops, n_bytes, times)   # the device itself if the work pays, else numpy
+    X = on.put(array); Y = on.get(X @ X)    # numpy and torch share operators, slices, `matmul` and `multiply`
 
-Work pays if it is long, since torch and the GPU take seconds to start, and if every byte that is carried is used often
-enough. All other work stays with numpy, to the bit what it is without a GPU.
+Work pays if a call is long and every byte that is carried is used often enough. "auto" also asks whether a fit has so much of
+it that the seconds torch and a GPU take to start are worth it. All other work stays with numpy, to the bit what it is without
+a GPU. The limits were measured (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ __all__ = ["DEVICES", "HOST", "AutoDevice", "Device", "Host", "open_device", "pa
 DEVICES = ("cpu", "auto", "cuda")
 """What a user may say: numpy; a GPU where torch finds one, else numpy; a GPU, or an error."""
 
-_LEAST_FLOPS = 5e8
-"""Operations of one call from which a GPU is asked: some ten milliseconds of one core."""
+_LEAST_FLOPS = 5e7
+"""Operations of one call from which a GPU is quicker than one core: some two milliseconds of it."""
 _LEAST_FLOPS_PER_BYTE = 20.0
 """Below it, one core multiplies about as fast as the bytes travel."""
+_WORTH_STARTING = 2e11
+"""Operations that take one core as long as torch and a GPU take to start: some six seconds."""
 
 
 class Device(Protocol):
@@ -40,8 +43,8 @@ class Device(Protocol):
     name: str
     xp: Any
 
-    def of(self, flops: float, n_bytes: float) -> Device:
-        """Return the device on which work of so many operations, for which so many bytes are carried, is done best."""
+    def of(self, flops: float, n_bytes: float, times: float = 1.0) -> Device:
+        """Return where work of so many operations on so many bytes is done best; a fit does it `times`."""
         ...
 
     def put(self, array: FloatArray) -> Any:
@@ -67,7 +70,7 @@ class Host:
         # Sent to another process, numpy is that process's own: there is one `HOST` everywhere.
         return "HOST"
 
-    def of(self, flops: float, n_bytes: float) -> Device:
+    def of(self, flops: float, n_bytes: float, times: float = 1.0) -> Device:
         """Return itself: there is no other device."""
         return self
 
@@ -104,9 +107,9 @@ class AutoDevice(Host):
         # Another process looks for a GPU of its own.
         return AutoDevice, ()
 
-    def of(self, flops: float, n_bytes: float) -> Device:
+    def of(self, flops: float, n_bytes: float, times: float = 1.0) -> Device:
         """Return the GPU if there is one and the work pays, else numpy."""
-        if not pays(flops, n_bytes):
+        if not (pays(flops, n_bytes) and times * flops >= _WORTH_STARTING):
             return HOST
         if self._found is None:
             try:
@@ -129,8 +132,8 @@ def open_device(name: str) -> Device:
     return open_gpu()
 
 
-def product(A: FloatArray, B: FloatArray, device: Device = HOST) -> FloatArray:
-    """Return ``A @ B`` of two matrices."""
+def product(A: FloatArray, B: FloatArray, device: Device = HOST, times: float = 1.0) -> FloatArray:
+    """Return ``A @ B`` of two matrices; a fit does it `times`."""
     flops = 2.0 * A.size * B.shape[1]
-    chosen = device.of(flops, 8.0 * (A.size + B.size + len(A) * B.shape[1]))
+    chosen = device.of(flops, 8.0 * (A.size + B.size + len(A) * B.shape[1]), times)
     return chosen.get(chosen.put(A) @ chosen.put(B))

@@ -42,8 +42,8 @@ class TorchDevice:
     def __reduce__(self) -> Any:
         return partial(TorchDevice, self.name, takes_all=self._takes_all), ()
 
-    def of(self, flops: float, n_bytes: float) -> Device:
-        """Return itself for work that pays, else numpy."""
+    def of(self, flops: float, n_bytes: float, times: float = 1.0) -> Device:
+        """Return itself for work that pays, else numpy; who named the device has counted what it takes to start."""
         return self if self._takes_all or pays(flops, n_bytes) else HOST
 
     def put(self, array: FloatArray) -> Any:

@@ -24,6 +24,10 @@ from feddbn.core.backend.device import HOST, Device, product
 __all__ = ["Ask", "Consensus", "Decomposed", "gradient_answers", "loss_and_grad"]
 
 
+_TIMES = 80.0
+"""Rounds of a fit, about."""
+
+
 class Ask(Enum):
     """What the server asks of a site in one round, always about the broadcast point C.
 
@@ -45,7 +49,7 @@ def loss_and_grad(wG: FloatArray, C: FloatArray, device: Device = HOST) -> tuple
     q, d = C.shape
     R = C.copy()
     R[:d].flat[:: d + 1] -= 1.0
-    gradient = product(wG.reshape(-1, q), R, device).reshape(-1, q, d)
+    gradient = product(wG.reshape(-1, q), R, device, _TIMES).reshape(-1, q, d)
     return np.einsum("ij,kij->kj", 0.5 * R, gradient), gradient
 
 

@@ -50,6 +50,8 @@ _TAYLOR = np.array(
 _LARGEST_NORM = 300.0
 # Below this norm, balancing would cost more than the squarings it saves.
 _BALANCE_FROM = 30.0
+# How often a fit evaluates h, about.
+_TIMES = 300.0
 # From a larger h no step length leads back: its square and its curvature leave the range of double precision.
 _LARGEST_START = 1e6
 
@@ -66,7 +68,8 @@ def expm_value_and_grad(W: FloatArray, device: Device = HOST) -> tuple[FloatArra
         S, norms, units = _balanced(S, norms)
         far = ~(norms <= _LARGEST_NORM)
         S[far], norms[far] = 0.0, 0.0
-    exponential = _expm_minus_identity(S, norms, largest, device.of(_flops(W, largest), 16.0 * W.size))
+    chosen = device.of(_flops(W, largest), 16.0 * W.size, _TIMES)
+    exponential = _expm_minus_identity(S, norms, largest, chosen)
     diagonal = exponential.reshape(len(W), -1)[:, :: W.shape[1] + 1]
     h = diagonal.sum(axis=1)
     if units is not None:

@@ -128,8 +128,8 @@ class Moments:
         first = next(blocks, None)
         if first is None:
             return total.moments()
-        carried = min(first.values.size, _CARRIED_VALUES)
-        device = device.of(2.0 * (n_lags + 1) * d * carried, 8.0 * carried)
+        n_values = first.values.size
+        device = device.of(2.0 * (n_lags + 1) * d * n_values, 8.0 * n_values)
         # About a megabyte: large enough that calls cost nothing, small enough to stay in cache.
         at_once = _CHUNK_VALUES if device is HOST else _CARRIED_VALUES
         blocks = itertools.chain([first], blocks)

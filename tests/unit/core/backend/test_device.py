@@ -1,6 +1,5 @@
 """Torch gives what numpy gives, and is asked only for work that pays."""
 
-import builtins
 import importlib.util
 import sys
 
@@ -15,6 +14,7 @@ from feddbn.core.fdbnl.site import gradient_answers
 from feddbn.core.graphs.acyclicity import expm_value_and_grad, get_acyclicity
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import MissingExtra, ParameterError
+from feddbn.methods.treated import AS_THEY_ARE
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -37,14 +37,7 @@ def counted(torch_on_cpu, monkeypatch):
 
 
 def no_torch(monkeypatch):
-    real = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name.split(".")[0] == "torch":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setitem(sys.modules, "torch", None)
 
 
 # Norms without a squaring, with several in one stack, balanced, and too far for any.
@@ -109,10 +102,11 @@ def test_arrays_that_cannot_be_written_to_and_slices_are_carried(torch_on_cpu):
 def test_a_whole_fit_is_that_of_numpy(torch_on_cpu, counted, monkeypatch):
     """The one device serves the server's acyclicity and the sites' rows and gradients."""
     sites = simulate(d=6, n_sites=3, n_samples=200, random_state=1).sites
-    here = FDBNL().fit(sites)
+    quick = {"optimum": "path", **AS_THEY_ARE}
+    here = FDBNL(**quick).fit(sites)
     for module in ("feddbn.methods.base", "feddbn.federation.programs.fdbnl"):
         monkeypatch.setattr(f"{module}.open_device", lambda name: torch_on_cpu)
-    there = FDBNL(device="auto").fit(sites)
+    there = FDBNL(device="auto", **quick).fit(sites)
     assert {(1, 6, 6), (12, 12), (68, 6)} <= set(counted)
     np.testing.assert_allclose(there.W_, here.W_, atol=1e-8)
     np.testing.assert_allclose(there.A_, here.A_, atol=1e-8)
@@ -121,15 +115,37 @@ def test_a_whole_fit_is_that_of_numpy(torch_on_cpu, counted, monkeypatch):
 
 def test_work_pays_if_it_is_long_and_uses_its_bytes():
     assert pays(1e9, 1e6)
-    assert not pays(1e8, 1e6), "too short"
+    assert not pays(1e7, 1e5), "too short"
     assert not pays(1e9, 1e9), "one operation a byte"
+
+
+def test_auto_starts_a_gpu_only_for_a_fit_that_is_longer_than_the_start(monkeypatch):
+    gpu = object()
+    asked = []
+    real = backend.open_device
+    monkeypatch.setattr(backend, "open_device", lambda name: asked.append(name) or gpu)
+    auto = real("auto")
+    assert auto.of(1e9, 1e6) is HOST
+    assert not asked
+    assert auto.of(1e9, 1e6, times=300) is gpu
+    assert auto.of(1e12, 1e12, times=300) is HOST
+    # Matrix exponentials from some 400 variables on.
+    for d, there in ((200, False), (420, True)):
+        found = []
+        monkeypatch.setattr(
+            auto, "of", lambda *work, found=found: found.append(AutoDevice.of(auto, *work)) or HOST
+        )
+        expm_value_and_grad(np.full((1, d, d), 1e-2), auto)
+        assert found == [gpu if there else HOST]
 
 
 def test_small_work_stays_with_numpy_and_does_not_even_import_torch(monkeypatch):
     no_torch(monkeypatch)
     rng = np.random.default_rng(0)
     sites = simulate(d=5, n_sites=2, n_samples=100, random_state=0).sites
-    np.testing.assert_array_equal(FDBNL(device="auto").fit(sites).W_raw_, FDBNL().fit(sites).W_raw_)
+    quick = {"optimum": "path", **AS_THEY_ARE}
+    there, here = FDBNL(device="auto", **quick).fit(sites), FDBNL(**quick).fit(sites)
+    np.testing.assert_array_equal(there.W_raw_, here.W_raw_)
     A = rng.normal(size=(20, 20))
     np.testing.assert_array_equal(product(A, A, AutoDevice()), A @ A)
 
