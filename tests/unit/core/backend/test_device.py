@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from feddbn import FDBNL, simulate
+from feddbn import FDBNL, PFDBNL, simulate
 from feddbn.core.backend import device as backend
 from feddbn.core.backend.device import DEVICES, HOST, AutoDevice, open_device, pays, product
 from feddbn.core.designs.lagged import Block
@@ -111,6 +111,18 @@ def test_a_whole_fit_is_that_of_numpy(torch_on_cpu, counted, monkeypatch):
     np.testing.assert_allclose(there.W_, here.W_, atol=1e-8)
     np.testing.assert_allclose(there.A_, here.A_, atol=1e-8)
     assert there.n_rounds_ == here.n_rounds_
+
+
+@needs_torch
+def test_sites_with_networks_of_their_own_multiply_there(torch_on_cpu, counted, monkeypatch):
+    sites = simulate(d=4, n_sites=2, n_samples=120, random_state=4).sites
+    quick = {"max_rounds": 60, **AS_THEY_ARE, "on_disagreement": "warn"}
+    here = PFDBNL(**quick).fit(sites)
+    monkeypatch.setattr("feddbn.methods.base.open_device", lambda name: torch_on_cpu)
+    there = PFDBNL(device="auto", **quick).fit(sites)
+    assert (2, 4, 4) in counted
+    for name, dbn in there.dbns_.items():
+        np.testing.assert_allclose(dbn.W, here.dbns_[name].W, atol=1e-8)
 
 
 def test_work_pays_if_it_is_long_and_uses_its_bytes():
