@@ -74,13 +74,13 @@ def curve(path: Path, counts: list[int], n: int = 821, n_slots: int = 4) -> None
     done = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=["sites"])
     for n_sites in counts:
         if n_sites not in set(done["sites"]):
-            row = {"sites": n_sites, **_one_point(n_sites, n, n_slots)}
+            row = {"sites": n_sites, **one_point(n_sites, n, n_slots)}
             done = pd.concat([done, pd.DataFrame([row])], ignore_index=True).sort_values("sites")
             done.to_csv(path, index=False, float_format="%.4g")
             print(row, flush=True)
 
 
-def _one_point(n_sites: int, n: int, n_slots: int) -> dict[str, float]:
+def one_point(n_sites: int, n: int, n_slots: int) -> dict[str, float]:
     names = [f"s{k:03d}" for k in range(n_sites)]
     identities = {name: Identity.from_seed(os.urandom(32)) for name in names}
     pinned = pinned_keys(identities)

@@ -60,6 +60,7 @@ _EXTRAS = {
     "pooch": "datasets",
     "psutil": "nvflare",
     "pyarrow": "parquet",
+    "torch": "gpu",
 }
 
 
@@ -246,6 +247,11 @@ class MissingExtra(FeddbnError, ImportError):
         super().__init__(
             f"this needs the package {package!r}: install it with `pip install 'feddbn[{extra}]'`."
         )
+        self._given = (package, extra)
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        # So that it comes back from another process as it was raised there.
+        return MissingExtra, self._given
 
 
 def missing_extra(error: Exception) -> MissingExtra | None:

@@ -34,6 +34,7 @@ COMMANDS = {
         "intervals --series 2 --rows 60 --sites 2 --variables 3 --fitted",
         "violations --federations 1 --rows 40 --sites 2 --variables 3",
     ],
+    "backend": ["--tiny --seconds 5 --out {out}/backend.json"],
     "real_systems": ["rivers --seeds 0-0 --rows 300 --gauges 4", "held --seeds 0-1"],
     "arena": [
         "--list",
@@ -43,6 +44,7 @@ COMMANDS = {
     "nonlinear": ["forecast linear --tiny --out {out}", "--read {out} --page {out}/page.md"],
     "optimum": ["optimum splits certificates accuracy cost --problems 1 --tiny"],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],
+    "sum_cost": ["--sites 4 5 6 --tree 2 3 --total 100"],
     "units": ["--seeds 1 --settings 18"],
     "oneshot_accuracy": ["one --d 4 --n 60 --seeds 2"],
     "oneshot_against_dynotears": ["--seeds 2 --d 3 --n 60 --weak"],

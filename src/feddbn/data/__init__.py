@@ -2,6 +2,7 @@
 
 from feddbn.core.designs.recordings import Recording, SiteData
 from feddbn.data.checks import check_sites, check_variances, missing_cells, summary
+from feddbn.data.dask_site import DaskSite
 from feddbn.data.layout import ROW_TIMES
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.data.read import read_sites
@@ -11,6 +12,7 @@ __all__ = [
     "ROW_TIMES",
     "ArrayRecording",
     "CsvSite",
+    "DaskSite",
     "MemorySite",
     "ParquetSite",
     "Recording",

@@ -59,6 +59,8 @@ class Segmenter:
         "error" refuses it.
     time
         Name of the time column, for messages.
+    first_row
+        How many rows of the recording came before, for messages.
     """
 
     def __init__(
@@ -68,14 +70,14 @@ class Segmenter:
         step: int | None = None,
         missing: str = "drop",
         time: str = "time",
+        first_row: int = 0,
     ) -> None:
         self.where = where
         self.variables = tuple(variables)
         self.step = step
         self.missing = missing
         self.time = time
-        self.n_rows = 0
-        self._n_kept = 0
+        self.n_rows = self._n_kept = first_row
         self._first_tick: int | None = None
         self._last_tick: int | None = None
         self._last_kept = False

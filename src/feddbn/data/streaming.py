@@ -32,16 +32,25 @@ from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels
 from feddbn.data.levels import declared_kinds
 from feddbn.data.memory import Remark
 from feddbn.data.segments import Segmenter
-from feddbn.data.tables import CsvTable, Cursor, ParquetTable, Table, stem
+from feddbn.data.tables import CsvTable, Cursor, JoinedTable, ParquetTable, StreamedTable, Table, stem
 from feddbn.errors import DataError, FileError, ParameterError
 
-__all__ = ["CsvSite", "FileIndex", "FileSite", "ParquetSite", "index_files", "uneven_times"]
+__all__ = [
+    "CsvSite",
+    "FileIndex",
+    "FileRecording",
+    "FileSite",
+    "ParquetSite",
+    "Run",
+    "index_files",
+    "uneven_times",
+]
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
     """Rows ``start <= row < stop`` of one table are one recording; `stop` None means to the end."""
 
     name: str
@@ -54,7 +63,7 @@ class _Run:
 class FileIndex:
     """Where a site's recordings are, its clock (None without times), and what to know about its times."""
 
-    runs: tuple[_Run, ...]
+    runs: tuple[Run, ...]
     clock: Clock | None
     remarks: tuple[Remark, ...] = ()
 
@@ -75,17 +84,17 @@ def uneven_times(counter: StepCounter, clock: Clock, layout: Layout) -> tuple[Re
 
 
 def index_files(
-    tables: Sequence[Table], layout: Layout, where: str, batch_rows: int = 65536
+    tables: Sequence[StreamedTable], layout: Layout, where: str, batch_rows: int = 65536
 ) -> dict[str, FileIndex]:
     """Return site -> index, from the site, series and time columns alone; without site= the key is ``""``."""
-    runs: dict[str, list[_Run]] = {}
+    runs: dict[str, list[Run]] = {}
     counters: dict[str, StepCounter] = {}
     for number, table in enumerate(tables):
         prefix = f"{stem(table.path)}/" if len(tables) > 1 else ""
         keys = [name for name in (layout.site, layout.series) if name is not None]
         time = layout.time
         if not keys and time is None:
-            runs.setdefault("", []).append(_Run(stem(table.path), number, 0, table.n_rows()))
+            runs.setdefault("", []).append(Run(stem(table.path), number, 0, table.n_rows()))
             continue
         seen: set[tuple[str, ...]] = set()
         current: tuple[str, ...] | None = None
@@ -116,7 +125,7 @@ def index_files(
                     seen.add(key)
                     current = key
                     name = prefix + key[-1] if layout.series is not None else stem(table.path)
-                    mine.append(_Run(name, number, row + start, row + stop))
+                    mine.append(Run(name, number, row + start, row + stop))
                 else:
                     mine[-1] = replace(mine[-1], stop=row + stop)
                 if time is not None:
@@ -149,6 +158,7 @@ class FileSite(ABC):
         missing: str = "drop",
         kinds: Mapping[str, object] | None = None,
         name: str | None = None,
+        joined: bool = False,
         layout: Layout | None = None,
         index: FileIndex | None = None,
     ) -> None:
@@ -166,9 +176,23 @@ class FileSite(ABC):
         self.name = name or stem(self.paths[0])
         self.batch_rows = int(batch_rows)
         self._given_index = index
-        self._tables = tuple(self._table(path) for path in self.paths)
+        if not isinstance(joined, bool):
+            raise ParameterError(f"joined={joined!r} must be True or False.")
+        self.joined = joined
+        self._tables = self._open_tables()
         self._resolve_columns()
         read_kinds(said, self.variables)
+
+    def _open_tables(self) -> tuple[StreamedTable, ...]:
+        tables = tuple(self._table(path) for path in self.paths)
+        if not self.joined:
+            return tables
+        parquet = tuple(table for table in tables if isinstance(table, ParquetTable))
+        if len(parquet) < len(tables):
+            raise ParameterError(
+                "joined=True needs Parquet files, which can be read from the middle; convert the files or leave it out."
+            )
+        return (JoinedTable(parquet),)
 
     @abstractmethod
     def _table(self, path: Path) -> Table:
@@ -215,21 +239,26 @@ class FileSite(ABC):
 
     def recordings(self) -> Iterator[FileRecording]:
         """Yield the recordings in the order of the files and their rows."""
-        named = self.layout.keys
-        keys = [name for name in (named["time"], named["label"]) if name is not None]
-        cursors = [Cursor(table, [*self.variables, *keys], self.batch_rows) for table in self._tables]
+        cursors = [self.cursor(number) for number in range(len(self._tables))]
         for run in self.index.runs:
             yield FileRecording(self, run, cursors[run.table])
 
+    def cursor(self, table: int) -> Cursor:
+        """Return a place in one of the tables, at the columns that recordings are read from."""
+        named = self.layout.keys
+        keys = [name for name in (named["time"], named["label"]) if name is not None]
+        return Cursor(self._tables[table], [*self.variables, *keys], self.batch_rows)
+
 
 class FileRecording:
-    """One recording of a `FileSite`."""
+    """One recording of a `FileSite`, or its rows from `first_row` on."""
 
-    def __init__(self, site: FileSite, run: _Run, cursor: Cursor) -> None:
+    def __init__(self, site: FileSite, run: Run, cursor: Cursor, first_row: int = 0) -> None:
         self.name = run.name
-        self._site = site
-        self._run = run
-        self._cursor = cursor
+        self.first_row = first_row
+        self.site = site
+        self.run = run
+        self.cursor = cursor
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in batches; a batch that continues a segment says so."""
@@ -243,17 +272,18 @@ class FileRecording:
         return segmenter.n_dropped
 
     def _segmenter(self) -> Segmenter:
-        layout, clock = self._site.layout, self._site.index.clock
-        where = f"recording {self.name!r} of site {self._site.name!r}"
+        layout, clock = self.site.layout, self.site.index.clock
+        where = f"recording {self.name!r} of site {self.site.name!r}"
         step = clock.step if clock is not None else None
-        return Segmenter(where, self._site.variables, step, layout.missing, layout.time or "time")
+        time = layout.time or "time"
+        return Segmenter(where, self.site.variables, step, layout.missing, time, self.first_row)
 
     def _feed(self, segmenter: Segmenter) -> Iterator[Block]:
-        layout, clock = self._site.layout, self._site.index.clock
+        layout, clock = self.site.layout, self.site.index.clock
         grid = Grid(None if clock is None else clock.step, layout.tolerance)
-        row = self._run.start
-        while (frame := self._cursor.read(row, self._run.stop)) is not None:
-            values = frame_values(frame, self._site.variables, segmenter.where, layout.kinds)
+        row = self.run.start
+        while (frame := self.cursor.read(row, self.run.stop)) is not None:
+            values = frame_values(frame, self.site.variables, segmenter.where, layout.kinds)
             ticks = None
             if layout.time is not None and clock is not None:
                 ticks = grid.snap(clock.ticks(frame[layout.time], segmenter.where))
@@ -280,6 +310,9 @@ class ParquetSite(FileSite):
         As in `read_sites`.
     name
         The site's name in messages; by default the first file's.
+    joined
+        Whether the files, in the order given, are pieces of one table: a recording goes on in the next file, and lags reach
+        back into the file before. By default a recording ends with its file.
 
     Examples
     --------

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,18 @@ import pandas as pd
 
 from feddbn.errors import FileError, MissingExtra
 
-__all__ = ["CsvTable", "Cursor", "ParquetTable", "Table", "data_files", "is_data_file", "open_table", "stem"]
+__all__ = [
+    "CsvTable",
+    "Cursor",
+    "JoinedTable",
+    "ParquetTable",
+    "StreamedTable",
+    "Table",
+    "data_files",
+    "is_data_file",
+    "open_table",
+    "stem",
+]
 
 _CSV = {".csv": ",", ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
@@ -241,13 +255,70 @@ class ParquetTable:
                 yield batch.to_pandas(ignore_metadata=True)
 
 
+@dataclass(frozen=True)
+class JoinedTable:
+    """Parquet files that follow each other as one table: a file begins where the one before ends.
+
+    `path` is the first file's, for names and messages.
+    """
+
+    tables: tuple[ParquetTable, ...]
+    seekable = True
+
+    @property
+    def path(self) -> Path:
+        """The first file."""
+        return self.tables[0].path
+
+    @property
+    def index_columns(self) -> tuple[str, ...]:
+        """Those of the first file."""
+        return self.tables[0].index_columns
+
+    @property
+    def time_index(self) -> str | None:
+        """That of the first file."""
+        return self.tables[0].time_index
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the names in the first file, which all others have to have."""
+        names = self.tables[0].columns()
+        for table in self.tables[1:]:
+            lacking = sorted(set(names) ^ set(table.columns()))
+            if lacking:
+                raise FileError(
+                    f"files {str(self.path)!r} and {str(table.path)!r} cannot be joined: column {lacking[0]!r} is in one "
+                    "of them only; give files with the same columns."
+                )
+        return names
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The first row of every file and, last, the number of rows."""
+        return (0, *accumulate(int(table.n_rows() or 0) for table in self.tables))
+
+    def n_rows(self) -> int | None:
+        """Return the number of rows of all files."""
+        return self.starts[-1]
+
+    def frames(
+        self, columns: Sequence[str], start: int, batch_rows: int
+    ) -> tuple[int, Iterator[pd.DataFrame]]:
+        """(first row, batches of these columns from there on), from the row group that holds row `start`."""
+        number = min(max(bisect_right(self.starts, start) - 1, 0), len(self.tables) - 1)
+        first, frames = self.tables[number].frames(columns, start - self.starts[number], batch_rows)
+        later = (table.frames(columns, 0, batch_rows)[1] for table in self.tables[number + 1 :])
+        return self.starts[number] + first, chain(frames, chain.from_iterable(later))
+
+
 Table = CsvTable | ParquetTable
+StreamedTable = Table | JoinedTable
 
 
 class Cursor:
     """Rows of a table by position; reading on in order costs one pass, going back starts again."""
 
-    def __init__(self, table: Table, columns: Sequence[str], batch_rows: int) -> None:
+    def __init__(self, table: StreamedTable, columns: Sequence[str], batch_rows: int) -> None:
         self._open: Callable[[int], tuple[int, Iterator[pd.DataFrame]]] = lambda start: table.frames(
             columns, start, batch_rows
         )

@@ -13,6 +13,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import HOST, Device, open_device
 from feddbn.core.fdbnl.path import RoundRecord
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.core.graphs.status import Status
@@ -69,9 +70,9 @@ def history_frame(history: Iterable[object], seconds: Iterable[float] | None = N
     return frame
 
 
-def simulated(sites: Mapping[str, SiteData]) -> Federation:
+def simulated(sites: Mapping[str, SiteData], device: Device = HOST) -> Federation:
     """Return a federation of sites that live in this process: the runtime of every fit without ``federation=``."""
-    return InProcessFederation({name: Site(name, site) for name, site in sites.items()})
+    return InProcessFederation({name: Site(name, site, device=device) for name, site in sites.items()})
 
 
 def label_column(center_by: str | None, label: str | None) -> str | None:
@@ -93,6 +94,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator):  # type: ignore[misc]
     rules: ClassVar[Mapping[str, Rule]]
     is_selectable: ClassVar[bool] = False
     federation: Federation | None
+    device: str = "cpu"
     warnings_: list[str]
 
     def fit(
@@ -217,7 +219,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator):  # type: ignore[misc]
         declared = [name for name in read.values() if isinstance(name, str)]
         whole_rows = getattr(self, "missing", "drop") != "fill"
         self.warnings_ += quick_warnings(data, sites, self.sites_, n_lags, declared, whole_rows)
-        federation = simulated(sites)
+        federation = simulated(sites, open_device(self.device))
         with one_thread():
             run(federation, sites)
         self.site_notes_ = site_notes(federation)

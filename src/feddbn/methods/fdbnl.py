@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import DEVICES
 from feddbn.core.fdbnl.best_order import OPTIMA
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.optimum.certified import Certificate
@@ -58,6 +59,7 @@ CONSENSUS_RULES: Mapping[str, Rule] = {
     "optimum": word(*OPTIMA),
     "random_state": whole(0) | nothing(),
     "check_residuals": flag() | word("auto"),
+    "device": word(*DEVICES),
     "federation": a_federation(),
 }
 
@@ -168,6 +170,7 @@ class ConsensusEstimator(DBNEstimator):
         optimum: str = "order",
         random_state: int | None = 0,
         check_residuals: bool | str = "auto",
+        device: str = "cpu",
         federation: Federation | None = None,
     ) -> None:
         self.n_lags = n_lags
@@ -200,6 +203,7 @@ class ConsensusEstimator(DBNEstimator):
         self.optimum = optimum
         self.random_state = random_state
         self.check_residuals = check_residuals
+        self.device = device
         self.federation = federation
 
     def check_parameters(self) -> None:
@@ -313,6 +317,9 @@ class FDBNL(ConsensusEstimator):
         stays as it is. They are those of the network near this one that the evidence prefers, so what thresholds leave out
         is no violation. "auto": not under differential privacy, not with the paper's schedule, and not for rows that are used
         as they are (`methods.treated.AS_THEY_ARE`).
+    device
+        Who multiplies large matrices: "cpu" is numpy, with the same bits on every machine; "auto" a GPU where torch finds one
+        (``feddbn[gpu]``), else numpy; "cuda" a GPU, or an error. Small problems stay with numpy (docs/performance.md).
     federation
         Where the sums are made; None simulates the sites in this process.
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import DEVICES
 from feddbn.core.graphs.constraints import Edge
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions, UnitsCheck
@@ -119,6 +120,8 @@ class OneShotDBN(UpdatedEstimator):
     check_residuals
         Ask for one more sum, which tells whether residuals contradict the model, and act on it (docs/oneshot.md). "auto":
         not under differential privacy.
+    device
+        Who multiplies the rows of sites in this process, as in `FDBNL`.
     federation
         Where the sums are carried out; by default in this process.
 
@@ -208,6 +211,7 @@ class OneShotDBN(UpdatedEstimator):
         "scale": word("none", "federated"),
         "random_state": whole(0) | nothing(),
         "check_residuals": flag() | word("auto"),
+        "device": word(*DEVICES),
         "federation": a_federation(),
     }
 
@@ -242,6 +246,7 @@ class OneShotDBN(UpdatedEstimator):
         scale: str = "none",
         random_state: int | None = 0,
         check_residuals: bool | str = "auto",
+        device: str = "cpu",
         federation: Federation | None = None,
     ) -> None:
         self.n_lags = n_lags
@@ -271,6 +276,7 @@ class OneShotDBN(UpdatedEstimator):
         self.scale = scale
         self.random_state = random_state
         self.check_residuals = check_residuals
+        self.device = device
         self.federation = federation
 
     @property

@@ -83,7 +83,8 @@ class PFDBNL(DBNEstimator):
         As in `FDBNL`; `tol` bounds the residuals of the rounds, personal weights are then solved exactly.
     w_threshold, a_threshold, refit
         As in `FDBNL`, applied by each site to its own graph; the refit keeps the pull and drops the L1 penalty.
-    forbidden_edges, required_edges, exogenous, center, detrend, period, spikes, missing, scale, acyclicity, federation
+    forbidden_edges, required_edges, exogenous, center, detrend, period, spikes, missing, scale, acyclicity
+    device, federation
         As in `FDBNL`.
     gains, on_disagreement
         As in `FDBNL`, but sites with networks of their own have scales of their own, and none is left out: "personal" is
@@ -175,6 +176,7 @@ class PFDBNL(DBNEstimator):
         acyclicity: str = "expm",
         random_state: int | None = 0,
         check_residuals: bool | str = "auto",
+        device: str = "cpu",
         federation: Federation | None = None,
     ) -> None:
         self.mu = mu
@@ -213,6 +215,7 @@ class PFDBNL(DBNEstimator):
         self.acyclicity = acyclicity
         self.random_state = random_state
         self.check_residuals = check_residuals
+        self.device = device
         self.federation = federation
 
     def check_parameters(self) -> None:

@@ -57,6 +57,7 @@ WRONG = {
     "exogenous": ["u", 3, [1], ["u", "u"]],
     "scale": WORDS,
     "acyclicity": WORDS,
+    "device": [*WORDS, "gpu", "cuda:1"],
     "blocks": [None, 0, 25, -32, 2.5, "fortnight", "column:", {"row": 1}, "month from soon", [32]],
     "clock": ["no", 1, None],
     "drift": [*FLAGS, "maybe"],

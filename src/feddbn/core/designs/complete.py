@@ -6,15 +6,19 @@ whole site, in one line; data without missing cells pass through unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.recordings import Recording, SiteData
+from feddbn.core.designs.recordings import Recording, SiteData, over_parts
 
 __all__ = ["CompleteRows", "CompleteSite", "complete_blocks"]
+
+T = TypeVar("T")
 
 
 def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
@@ -56,6 +60,14 @@ class CompleteRows:
     def blocks(self) -> Iterator[Block]:
         """Yield the complete rows; a segment ends at every row that is left out."""
         return complete_blocks(self.recording.blocks())
+
+    def over_parts(self, n_lags: int, work: Callable[[Recording], T]) -> list[T]:
+        """Return `work` of the complete rows of every part: whether a row and its lags are complete, its part tells."""
+        return over_parts(self.recording, n_lags, partial(_of_complete, work))
+
+
+def _of_complete(work: Callable[[Recording], T], part: Recording) -> T:
+    return work(CompleteRows(part))
 
 
 @dataclass(frozen=True)

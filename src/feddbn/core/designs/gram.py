@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import RECORDING_MEANS, SHARED, Nuisance, TimeBasis, project_off
-from feddbn.core.designs.recordings import Recording
+from feddbn.core.designs.recordings import Recording, over_parts
 from feddbn.core.designs.rows import design_rows, public_blocks
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 
@@ -120,15 +122,14 @@ def gram_of(design: Design, recordings: Iterable[Recording]) -> Gram:
     return Gram.empty(design.q) if total is None else total
 
 
-def recording_gram(design: Design, recording: Recording) -> Gram:
-    """Return the sums of one recording: the unit of privacy."""
+def recording_gram(design: Design, recording: Recording, device: Device = HOST) -> Gram:
+    """Return the sums of one recording: the unit of privacy; `device` multiplies for linear designs."""
     if design.nuisance.has_time:
         return nuisance_grams(design, recording, [design.nuisance])[0]
     q, scope = design.q, design.nuisance.scope
     if design.is_linear and scope != "label":
-        moments = Moments.of_blocks(
-            public_blocks(design, recording.blocks()), design.n_lags, sum(design.widths)
-        )
+        parts = over_parts(recording, design.n_lags, partial(_linear_moments, design, device))
+        moments = reduce(Moments.merge, parts)
         if scope == "all":
             return Gram(moments, Moments.empty(q), 0.0)
         return Gram(Moments.empty(q), _about_its_mean(moments), float(moments.n > 0))
@@ -140,6 +141,11 @@ def recording_gram(design: Design, recording: Recording) -> Gram:
     for moments in groups.values():
         own = own.merge(_about_its_mean(moments))
     return Gram(shared, own, float(len(groups)))
+
+
+def _linear_moments(design: Design, device: Device, part: Recording) -> Moments:
+    blocks = public_blocks(design, part.blocks())
+    return Moments.of_blocks(blocks, design.n_lags, sum(design.widths), device=device)
 
 
 def _about_its_mean(moments: Moments) -> Moments:

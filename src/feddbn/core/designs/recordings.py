@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from feddbn.core.designs.lagged import Block
 
-__all__ = ["Recording", "SiteData"]
+__all__ = ["Recording", "SiteData", "over_parts"]
+
+T = TypeVar("T")
 
 
 class Recording(Protocol):
@@ -30,6 +32,16 @@ class Recording(Protocol):
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in time order; may be called many times."""
         ...
+
+
+def over_parts(recording: Recording, n_lags: int, work: Callable[[Recording], T]) -> list[T]:
+    """Return `work` of every part of a recording, in the order of time.
+
+    A recording that other machines read offers ``over_parts(n_lags, work)``: every row that has `n_lags` rows before it has
+    them in exactly one part. Any other recording is one part.
+    """
+    parted: Any = getattr(recording, "over_parts", None)
+    return [work(recording)] if parted is None else list(parted(n_lags, work))
 
 
 @runtime_checkable

@@ -19,8 +19,13 @@ from enum import Enum
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import HOST, Device, product
 
 __all__ = ["Ask", "Consensus", "Decomposed", "gradient_answers", "loss_and_grad"]
+
+
+_TIMES = 80.0
+"""Rounds of a fit, about."""
 
 
 class Ask(Enum):
@@ -36,7 +41,7 @@ class Ask(Enum):
     STEP = "step"
 
 
-def loss_and_grad(wG: FloatArray, C: FloatArray) -> tuple[FloatArray, FloatArray]:
+def loss_and_grad(wG: FloatArray, C: FloatArray, device: Device = HOST) -> tuple[FloatArray, FloatArray]:
     """Return (K, d) the weighted losses of each target and (K, q, d) their gradients ``w G (C - E)`` at C, (q, d).
 
     The losses are the diagonal of ``w/2 (E-C)' G (E-C)``; both need one product with G, which is one for all sites.
@@ -44,16 +49,16 @@ def loss_and_grad(wG: FloatArray, C: FloatArray) -> tuple[FloatArray, FloatArray
     q, d = C.shape
     R = C.copy()
     R[:d].flat[:: d + 1] -= 1.0
-    gradient = (wG.reshape(-1, q) @ R).reshape(-1, q, d)
+    gradient = product(wG.reshape(-1, q), R, device, _TIMES).reshape(-1, q, d)
     return np.einsum("ij,kij->kj", 0.5 * R, gradient), gradient
 
 
-def gradient_answers(wG: FloatArray, C: FloatArray) -> FloatArray:
+def gradient_answers(wG: FloatArray, C: FloatArray, device: Device = HOST) -> FloatArray:
     """Return (K, q d + 1 + d) the vectors to be summed when gradients are asked for: ``[gradient; 0; losses]``.
 
     The zero stands where a consensus round has its residual, so that all rounds of a run have the same shape.
     """
-    losses, gradient = loss_and_grad(wG, C)
+    losses, gradient = loss_and_grad(wG, C, device)
     n = len(wG)
     return np.concatenate([gradient.reshape(n, -1), np.zeros((n, 1)), losses], axis=1)
 

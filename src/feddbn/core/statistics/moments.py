@@ -7,18 +7,23 @@ cancel. Only `to_sums` / `from_sums` use raw sums, because raw sums are what add
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.lagged import Block, stretches
 
 __all__ = ["Moments", "sums_length", "symmetric", "upper_triangle"]
 
 
 _CHUNK_VALUES = 1 << 17
+# What is carried to a device at once: 64 megabytes.
+_CARRIED_VALUES = 1 << 23
 
 
 def sums_length(q: int) -> int:
@@ -101,7 +106,12 @@ class Moments:
 
     @classmethod
     def of_blocks(
-        cls, blocks: Iterable[Block], n_lags: int, d: int, chunk_rows: int | None = None
+        cls,
+        blocks: Iterable[Block],
+        n_lags: int,
+        d: int,
+        chunk_rows: int | None = None,
+        device: Device = HOST,
     ) -> Moments:
         """Moments of the lagged rows ``z_t = [x_t, ..., x_{t-p}]`` of blocks (n, d), without forming z.
 
@@ -110,16 +120,28 @@ class Moments:
 
             G[a, b] = G[a-1, b-1] + x_{first-a}' x_{first-b} - x_{last+1-a}' x_{last+1-b}
 
-        Equal to ``of_chunks(lagged_rows(blocks, n_lags), (n_lags + 1) * d)`` up to rounding.
+        Equal to ``of_chunks(lagged_rows(blocks, n_lags), (n_lags + 1) * d)`` up to rounding. `device` multiplies if the
+        first block is large; it takes larger chunks.
         """
         total = _Accumulator((n_lags + 1) * d)
+        blocks = iter(blocks)
+        first = next(blocks, None)
+        if first is None:
+            return total.moments()
+        n_values = first.values.size
+        device = device.of(2.0 * (n_lags + 1) * d * n_values, 8.0 * n_values)
         # About a megabyte: large enough that calls cost nothing, small enough to stay in cache.
-        for stretch in stretches(blocks, n_lags, chunk_rows or max(1024, _CHUNK_VALUES // d)):
+        at_once = _CHUNK_VALUES if device is HOST else _CARRIED_VALUES
+        blocks = itertools.chain([first], blocks)
+        for stretch in stretches(blocks, n_lags, chunk_rows or max(1024, at_once // d)):
             values = stretch.values
             m = len(values) - n_lags
             origin = total.origin(values)[:d]
-            centred = _shifted(values, origin, total.buffer(len(values), d))
-            totals, cross = _lagged_sums(centred, n_lags, m, d)
+            if device is HOST:
+                centred = _shifted(values, origin, total.buffer(len(values), d))
+            else:
+                centred = device.put(values) - device.put(origin)
+            totals, cross = _lagged_sums(centred, n_lags, m, d, device)
             total.add(m, np.tile(origin, n_lags + 1), totals, cross)
         return total.moments()
 
@@ -223,20 +245,23 @@ def _shifted(x: FloatArray, origin: FloatArray, out: FloatArray) -> FloatArray:
     return out
 
 
-def _lagged_sums(x: FloatArray, n_lags: int, m: int, d: int) -> tuple[FloatArray, FloatArray]:
-    """Totals ((p+1) d,) and cross-products of the m lagged rows within x (p + m, d)."""
+def _lagged_sums(x: Any, n_lags: int, m: int, d: int, device: Device) -> tuple[FloatArray, FloatArray]:
+    """Totals ((p+1) d,) and cross-products of the m lagged rows within x (p + m, d), an array of the device."""
     p = n_lags
     totals = np.empty((p + 1, d))
     cross = np.empty((p + 1, d, p + 1, d))
     now = x[p:]
-    totals[0] = np.ones(m) @ now
+    totals[0] = device.get(device.put(np.ones(m)) @ now)
     for lag in range(p + 1):
-        cross[0, :, lag] = now.T @ x[p - lag : p - lag + m]
+        cross[0, :, lag] = device.get(now.T @ x[p - lag : p - lag + m])
+    first, last = device.get(x[:p]), device.get(x[m:])
     for a in range(1, p + 1):
-        totals[a] = totals[a - 1] + x[p - a] - x[p - a + m]
+        totals[a] = totals[a - 1] + first[p - a] - last[p - a]
         for b in range(a, p + 1):
             cross[a, :, b] = (
-                cross[a - 1, :, b - 1] + np.outer(x[p - a], x[p - b]) - np.outer(x[p - a + m], x[p - b + m])
+                cross[a - 1, :, b - 1]
+                + np.outer(first[p - a], first[p - b])
+                - np.outer(last[p - a], last[p - b])
             )
     for a in range(p + 1):
         for b in range(a):

@@ -1,8 +1,7 @@
 """FDBNL over sums: [fdbnl] Algorithm 1 as a site task and a server program.
 
-One sum per round. The server program drives `core.fdbnl.server.ConsensusRun` and never needs more than the sum of the
-sites' gradients (adaptive schedule) or of ``C_k + U_k / (rho2 D)`` (the paper's). A site keeps its Gram matrix in its
-state, and for the paper's schedule its eigendecomposition, C_k and U_k.
+One sum per round, of gradients (adaptive schedule) or of ``C_k + U_k / (rho2 D)`` (the paper's): `core.fdbnl.server`
+needs no more. A site keeps its Gram matrix, and for the paper's schedule its eigendecomposition, C_k and U_k.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import open_device
 from feddbn.core.fdbnl.best_order import OPTIMA
 from feddbn.core.fdbnl.dynotears import penalty_matrix
 from feddbn.core.fdbnl.path import RunOptions
@@ -89,6 +89,7 @@ class ConsensusSettings:
     scale: str = "auto"
     acyclicity: str = "expm"
     optimum: str = "order"
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name in ("lambda_w", "lambda_a", "w_threshold", "a_threshold"):
@@ -150,7 +151,7 @@ def run_options(
         metric=preparation.metric if schedule.is_adaptive else np.ones(len(constraints.allowed)),
         constraints=constraints,
         schedule=schedule,
-        acyclicity=get_acyclicity(settings.acyclicity),
+        acyclicity=get_acyclicity(settings.acyclicity, open_device(settings.device)),
         n_rows=preparation.summary.n,
         **{name: getattr(settings, name) for name in _LIMITS},
     )
@@ -364,8 +365,7 @@ def _weighted_gram(here: Here, question: StepQuestion) -> tuple[SiteState, Float
     if moments.n == 0:
         return state, np.zeros((question.q, question.q))
     G = moments.standardised(question.origin, question.scale)
-    weight = moments.n / question.n_total if question.weighting == "samples" else 1.0
-    return state, weight * G
+    return state, G * (moments.n / question.n_total if question.weighting == "samples" else 1.0)
 
 
 def _step(
@@ -380,7 +380,7 @@ def _step(
         wG = _Gram.read(states).wG
     ask, C = Ask(question.ask), question.C
     if ask is Ask.GRADIENT:
-        return states, gradient_answers(wG, C)
+        return states, gradient_answers(wG, C, sites[0].device)
     if ask is Ask.ZERO:
         problem = Decomposed.of(wG, question.metric)
         before = Consensus(*np.zeros((2, len(wG), *C.shape)))

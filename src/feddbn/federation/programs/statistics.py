@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.gram import nuisance_basis, nuisance_grams, recording_gram, whole_rows
@@ -143,7 +144,7 @@ def local_moments(
         return state, Moments(float(state["moments.n"]), state["moments.mean"], state["moments.scatter"])
     total = Moments.empty(design.q)
     for recording in training_parts(here.data, question):
-        total = total.merge(recording_moments(design, recording, question.row_model))
+        total = total.merge(recording_moments(design, recording, question.row_model, here.device))
     if total.n == 0:
         if any(len(whole_rows(design, recording)[0]) for recording in training_parts(here.data, question)):
             raise DataError(
@@ -163,13 +164,15 @@ def local_moments(
     return new, total
 
 
-def recording_moments(design: Design, recording: Recording, row_model: FloatArray | None) -> Moments:
+def recording_moments(
+    design: Design, recording: Recording, row_model: FloatArray | None, device: Device = HOST
+) -> Moments:
     """The moments of one recording: of its complete rows, or of all of them with empty cells filled in as expected."""
     if row_model is None or len(row_model) != design.q + 1:
-        return recording_gram(design, CompleteRows(recording)).moments
+        return recording_gram(design, CompleteRows(recording), device).moments
     rows, times = whole_rows(design, recording)
     if not np.isnan(rows).any():
-        return recording_gram(design, recording).moments
+        return recording_gram(design, recording, device).moments
     return expected_moments(rows, row_model[1:], row_model[0], nuisance_basis(design.nuisance, times))
 
 

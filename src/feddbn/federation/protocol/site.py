@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.recordings import Recording, SiteData
 from feddbn.errors import ProtocolError
 from feddbn.federation.protocol.question import Question
@@ -65,11 +66,12 @@ def notes_of(state: Mapping[str, np.ndarray]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Here:
-    """What a program may read of one site; `data` and `state` are not to be written to."""
+    """What a program may read of one site; `data` and `state` are not to be written to. `device` is where it multiplies."""
 
     name: str
     data: SiteData
     state: SiteState
+    device: Device = HOST
 
 
 Answers = tuple[Sequence[SiteState], FloatArray]
@@ -225,23 +227,26 @@ class Guard:
 class Site:
     """One site: its data, its state and the guards around its answers."""
 
-    def __init__(self, name: str, data: SiteData, guards: Sequence[Guard] = ()) -> None:
+    def __init__(
+        self, name: str, data: SiteData, guards: Sequence[Guard] = (), device: Device = HOST
+    ) -> None:
         self.name = name
         self.data = data
+        self.device = device
         self.guards = tuple(guards)
         self.state: SiteState = {}
         self._memo: Memo = {}
 
     def with_data(self, data: SiteData) -> Site:
         """Return the same site, guards and state with other data and nothing remembered."""
-        site = Site(self.name, data, self.guards)
+        site = Site(self.name, data, self.guards, self.device)
         site.state = self.state
         return site
 
     @property
     def here(self) -> Here:
         """What a program may read."""
-        return Here(self.name, self.data, self.state)
+        return Here(self.name, self.data, self.state, self.device)
 
     def answer(self, task: Task, channel: Channel = PLAIN) -> FloatArray:
         """Return the vector for `task` and keep the new state."""

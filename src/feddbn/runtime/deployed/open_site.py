@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from feddbn.core.backend.device import open_device
 from feddbn.core.kinds import Kind
 from feddbn.data.checks import summary
 from feddbn.data.layout import ROW_TIMES
@@ -213,7 +214,7 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
             EventLog(place / "events.jsonl").write(values)
 
     return SiteEndpoint(
-        Site(name, data),
+        Site(name, data, device=open_device(settings.device)),
         store,
         checks=study_checks(settings, policy),
         approve=approve,

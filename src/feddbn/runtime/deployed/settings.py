@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -57,6 +57,8 @@ class SiteSettings(_Settings):
         Studies with more lags are refused.
     identity, peers
         The site's secret signing key and the public keys of all sites, for secure aggregation.
+    device
+        Who multiplies large matrices here: "cpu", "auto" or "cuda", as in `FDBNL`; studies do not see it.
     """
 
     programs: tuple[str, ...] = ("feddbn.federation.programs",)
@@ -77,6 +79,7 @@ class SiteSettings(_Settings):
     max_lags: int = Field(default=10, ge=0)
     identity: Path | None = None
     peers: Path | None = None
+    device: Literal["cpu", "auto", "cuda"] = "cpu"
 
     @field_validator("kinds")
     @classmethod

@@ -7,6 +7,7 @@ little more than one large site, and runs what a deployed site runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -92,5 +93,5 @@ class InProcessFederation:
             sites = [self._sites[name] for name in names]
             added = {key: np.sum([site.state[key] for site in sites], axis=0) for key in keys}
             state = {**sites[0].state, **added}
-            self._added = (asked, Here(sites[0].name, sites[0].data, state))
+            self._added = (asked, replace(sites[0].here, state=state))
         return answer_of_one(site_task(task.name), self._added[1], task.question, self._memo)[1]

@@ -66,7 +66,7 @@ def private_federation(
     )
     sources = [os.urandom] * len(sites) if rng is None else [one.bytes for one in rng.spawn(len(sites))]
     guarded = {
-        name: Site(name, site.data, (*site.guards, DpGuard(plan, source, epsilon, delta)))
+        name: Site(name, site.data, (*site.guards, DpGuard(plan, source, epsilon, delta)), site.device)
         for (name, site), source in zip(sorted(sites.items()), sources, strict=True)
     }
     n_guaranteed = usual_threshold(len(sites), min_sites)

@@ -294,7 +294,7 @@ def _step(
         record.allowed,
         Cbar,
         rules,
-        get_acyclicity(question.acyclicity),
+        get_acyclicity(question.acyclicity, sites[0].device),
         _inverses(sites, memo, q, d) if rules.is_ordered else None,
     )
     offered = rules.offered(members, metric)
