@@ -59,6 +59,8 @@ _EXTRAS = {
     "nvflare": "nvflare",
     "pooch": "datasets",
     "pyarrow": "parquet",
+    "starlette": "console",
+    "uvicorn": "console",
 }
 
 

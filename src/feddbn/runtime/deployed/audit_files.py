@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["SITE_LOG", "SiteAudit", "whole_lines"]
 
 SITE_LOG = "_site.jsonl"
-DECISIONS = ("approved", "revoked")
+DECISIONS = ("approved", "revoked", "declined")
 """Events that only the site's owner can bring about."""
 MOST_REFUSED = 100
 """Refused greetings that the site's own log takes in a day: others could fill it."""

@@ -80,7 +80,7 @@ def _line(entry: AuditEntry) -> LogLine:
     left = "-"
     if entry.budget is not None and entry.epsilon is not None:
         left = f"{max(entry.budget - entry.epsilon, 0):.3g} of {entry.budget:g}"
-    about = entry.study if entry.event in ("approved", "revoked") else ""
+    about = entry.study if entry.event in ("approved", "revoked", "declined") else ""
     words = (entry.task, entry.asked, about, entry.note)
     outcome = entry.event
     if entry.event == "sent":

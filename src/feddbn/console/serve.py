@@ -1,0 +1,71 @@
+"""A console's socket: on loopback, or not at all."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable
+
+from feddbn.console.gate import Asgi, Gate, Keys
+from feddbn.errors import ParameterError
+
+__all__ = ["loopback", "serve"]
+
+
+def loopback(host: str) -> str:
+    """Return the address of a host of this machine alone; refuse every other."""
+    if host == "localhost":
+        return "127.0.0.1"
+    try:
+        found = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        found = None
+    if found is None or not found.is_loopback:
+        raise ParameterError(
+            f"--host {host}: the console is for the person at this machine and listens on loopback only; leave --host out, "
+            "and reach it from elsewhere through `ssh -L`."
+        )
+    return str(found)
+
+
+def serve(make: Callable[[Keys], Asgi], host: str, port: int, say: Callable[[str], None]) -> None:
+    """Serve a console until it is interrupted; `say` is told the address to open."""
+    import uvicorn
+
+    address = loopback(host)
+    with _bound(address, port) as listening:
+        number = listening.getsockname()[1]
+        name = f"[{address}]" if ":" in address else address
+        keys = Keys()
+        hosts = {f"{name}:{number}", f"localhost:{number}"} | ({name, "localhost"} if number == 80 else set())
+        gate = Gate(make(keys), keys, hosts)
+        say(keys.address(f"{name}:{number}"))
+        config = uvicorn.Config(
+            gate,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            # The address with its token must not stand in a log, and nobody is before this server.
+            access_log=False,
+            log_level="warning",
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=2,
+            limit_concurrency=64,
+        )
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((address, port))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        reason = getattr(error, "strerror", None) or error
+        raise ParameterError(
+            f"--port {port}: the console cannot listen there ({reason}); choose another port, or 0 for any that is free."
+        ) from None
+    return listening
