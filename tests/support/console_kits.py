@@ -11,88 +11,61 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
+from starlette.testclient import TestClient
 
 from feddbn.cli.submit import check_study
 from feddbn.console.gate import Gate, Keys
 from feddbn.console.lead_pages import lead_app
 from feddbn.console.lead_watch import LeadWatch
+from feddbn.console.serve import bound, host_names, server_of
 from feddbn.console.site_pages import site_app
-from feddbn.errors import FederationError
-from feddbn.federation.protocol.study import Study
-from feddbn.runtime.deployed.kit_files import write_site_files
-from feddbn.runtime.deployed.open_site import open_site
-from feddbn.runtime.deployed.owner import Owner
-from feddbn.runtime.deployed.settings import read_site_settings
+from feddbn.errors import FederationError, NotEnoughSites
 from feddbn.runtime.engines.interface import Job, Session
-from support.faults import LocalExchange, MemoryJournal
-from support.owned_sites import NAMES, ONE_SUM
+from support.owned_sites import NAMES, OwnedSites, as_kits
 
 SCRIPT = "<script>alert(1)</script>"
 HOST = "127.0.0.1:8764"
-NOW = 1_700_000_000.0
 
 
-class SiteKits:
-    """Three sites as their owners have them, in the layout of kits."""
+class SiteKits(OwnedSites):
+    """Three sites as their owners have them, in the layout of kits, with one true edge from u to v, a step later."""
 
     def __init__(self, place: Path, n_rows: int = 60) -> None:
-        self.place = Path(place)
+        super().__init__(place)
+        as_kits(place)
         rng = np.random.default_rng(0)
         for name in NAMES:
-            (self.place / name / "local").mkdir(parents=True)
-            (self.place / name / "data").mkdir()
             u = rng.normal(size=n_rows)
-            frame = pd.DataFrame({"u": u, "v": 0.8 * u + rng.normal(size=n_rows)})
+            frame = pd.DataFrame({"u": u, "v": 0.8 * np.roll(u, 1) + rng.normal(size=n_rows)})
             frame.to_csv(self.place / name / "data" / "one.csv", index=False)
-        write_site_files({name: self.place / name / "local" for name in NAMES}, above="../")
 
-    def kit(self, name="north"):
-        return self.place / name
-
-    def settings(self, name="north"):
-        return read_site_settings(self.kit(name) / "local" / "feddbn_site.toml")
-
-    def owner(self, name="north"):
-        return Owner(self.settings(name))
-
-    def policy(self, text, name="north"):
-        (self.kit(name) / "local" / "policy.toml").write_text(text)
-
-    def exchange(self, submitter="lead@example.org"):
-        import logging
-
-        def make(name):
-            return open_site(self.settings(name), name, logging.getLogger("test"), submitter)
-
-        return LocalExchange(NAMES, make)
-
-    def run(self, study, run_id="run-1"):
-        """Run a study that everybody has approved; one that nobody has is refused by all."""
-        from feddbn.runtime.deployed.coordinator import Coordinator, run_study
-
-        coordinator = Coordinator(self.exchange(), study, run_id, MemoryJournal(), pause_s=0.0, opening_s=0.0)
-        return run_study(coordinator, study)
-
-    def approve(self, study, **more):
-        for name in NAMES:
-            self.owner(name).approve(study, more.get("days", 30.0), more.get("runs", 1), more.get("epsilon"))
+    def offer(self, study, run_id="offered", submitter="lead@example.org"):
+        """Send a study that nobody has approved, as a lead would."""
+        with pytest.raises(NotEnoughSites):
+            self.run(study, run_id, self.exchange(submitter=submitter))
 
     def app(self, keys, name="north"):
-        return site_app(self.kit(name), check_study, keys)
+        return site_app(self.place / name, check_study, keys)
+
+    def client(self, name="north", **more):
+        """The owner's browser, at the first page."""
+        keys = Keys()
+        return entered(Gate(self.app(keys, name), keys, {HOST}), keys, **more), keys
 
 
-def study(**changes) -> Study:
-    values: dict[str, Any] = {
-        "name": "sepsis",
-        "method": "oneshot",
-        "lead": "lead@example.org",
-        "variables": ("u", "v"),
-        "sites": NAMES,
-        "parameters": ONE_SUM,
-        "privacy": {"secure_aggregation": True},
-        "attendance": {"when_missing": "abort"},
-    }
-    return Study(**{**values, **changes})
+def entered(gate, keys, **more):
+    """A client with the console's cookie; paths are below its room."""
+    client = TestClient(gate, base_url=f"http://{HOST}", follow_redirects=True, **more)
+    answer = client.get("/enter", params={"token": keys.token})
+    assert answer.status_code == 200, answer.text
+    client.base_url = f"http://{HOST}{keys.base}"
+    return client
+
+
+def press(client, keys, path, **fields):
+    """Press a button of a form."""
+    return client.post(path, data={"form": keys.form, **fields})
 
 
 class FakeSession(Session):
@@ -182,23 +155,15 @@ def wait_until(true, timeout_s=10.0):
 @contextlib.contextmanager
 def served(make) -> Iterator[tuple[str, Keys]]:
     """A console at a real port, in a thread: the address to open, and its secrets."""
-    import uvicorn
-
-    from feddbn.console.serve import _bound
-
     keys = Keys()
-    listening = _bound("127.0.0.1", 0)
-    host = f"127.0.0.1:{listening.getsockname()[1]}"
-    gate = Gate(make(keys), keys, {host})
-    config = uvicorn.Config(
-        gate, http="h11", ws="none", lifespan="off", access_log=False, log_level="warning"
-    )
-    server = uvicorn.Server(config)
+    listening = bound("127.0.0.1", 0)
+    names = host_names(listening)
+    server = server_of(Gate(make(keys), keys, names))
     thread = threading.Thread(target=lambda: server.run(sockets=[listening]), daemon=True)
     thread.start()
     wait_until(lambda: server.started)
     try:
-        yield keys.address(host), keys
+        yield keys.address(names[0]), keys
     finally:
         server.should_exit = True
         thread.join(10)

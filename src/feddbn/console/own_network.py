@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from feddbn.errors import FeddbnError, StateError
+from feddbn.federation.protocol.study import Study
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.result import Result
 from feddbn.model.dbn import DBN
+from feddbn.privacy.audit import AuditEntry
 from feddbn.report import render_report
 from feddbn.report.site_plots import site_differences
 from feddbn.runtime.deployed.open_site import read_data
@@ -20,6 +24,8 @@ from feddbn.runtime.deployed.store import iso_time, run_directory
 __all__ = ["Comparison", "Edge", "OwnNetworks", "Run"]
 
 MOST_EDGES = 40
+_BY_THE_STUDY = "as this study learned it for this site"
+_ALONE = "learned here by OneShotDBN from this site's rows alone"
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,7 @@ class Run:
     run: str
     ended: str
     has_own: bool
+    study: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,53 +66,68 @@ class Comparison:
     edges: tuple[Edge, ...] = ()
     n_edges: int = 0
     origin: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 class OwnNetworks:
     """The results at one site; what was learned here is remembered until the console is closed."""
 
     def __init__(self) -> None:
-        self._learned: dict[str, DBN] = {}
+        self._learned: dict[str, tuple[DBN, tuple[str, ...]]] = {}
 
-    def runs(self, settings: SiteSettings) -> list[Run]:
-        """Return the runs with a result at this site, the newest first."""
+    def runs(self, settings: SiteSettings, studies: Mapping[str, str]) -> list[Run]:
+        """Return the runs with a result at this site, the newest first; `studies` says of which study a run is."""
         found = [
-            Run(path.parent.name, iso_time(path.stat().st_mtime), path.with_name("personal.feddbn").exists())
+            Run(
+                path.parent.name,
+                iso_time(path.stat().st_mtime),
+                path.with_name("personal.feddbn").exists(),
+                studies.get(path.parent.name, ""),
+            )
             for path in settings.state.glob("*/result.feddbn")
         ]
         return sorted(found, key=lambda run: run.ended, reverse=True)
 
-    def report(self, settings: SiteSettings, run: str) -> str:
-        """Return the report on a run as HTML: the site's own network where it has one, otherwise the federation's."""
+    def report(
+        self, settings: SiteSettings, run: str, study: Study | None = None, sent: Sequence[AuditEntry] = ()
+    ) -> str:
+        """Return the report on a run as HTML: the site's own network where it has one, otherwise the federation's.
+
+        `study` tells what protected the sums, `sent` what left this site.
+        """
         place = _place(settings, run)
         own = place / "personal.feddbn"
-        return render_report(Result.load(own if own.exists() else place / "result.feddbn").to_dict())
+        stored = Result.load(own if own.exists() else place / "result.feddbn").to_dict()
+        if study is not None:
+            stored["privacy"] = study.privacy.model_dump(mode="json")
+        return render_report(stored, audit=[asdict(entry) for entry in sent] or None)
 
     def learn(self, settings: SiteSettings, run: str) -> None:
         """Learn a network from this site's rows alone, with the variables and lags of the run's; nothing leaves."""
         shared = Result.load(_place(settings, run) / "result.feddbn").dbn
         data = read_data(settings, shared.variables)
-        fitted = OneShotDBN(n_lags=shared.n_lags).fit({settings.name: data})
-        self._learned[run] = fitted.dbn_
+        with warnings.catch_warnings():
+            # They are shown on the page.
+            warnings.simplefilter("ignore", UserWarning)
+            fitted = OneShotDBN(n_lags=shared.n_lags).fit({settings.name: data})
+        self._learned[run] = (fitted.dbn_, tuple(str(text) for text in fitted.warnings_))
 
     def compare(self, settings: SiteSettings, run: str) -> Comparison:
         """Return the federation's network and the site's own, edge by edge."""
         place = _place(settings, run)
         try:
             shared = Result.load(place / "result.feddbn").dbn
-            own, origin = self._own(place, run)
-            if own is None:
+            own = place / "personal.feddbn"
+            if own.exists():
+                return _compared(shared, Result.load(own).dbn, settings.name, _BY_THE_STUDY)
+            if run not in self._learned:
                 return Comparison(
                     "This study left no network of this site's own. One can be learned here from its rows alone."
                 )
-            return _compared(shared, own, settings.name, origin)
+            learned, remarks = self._learned[run]
+            return replace(_compared(shared, learned, settings.name, _ALONE), remarks=remarks)
         except FeddbnError as error:
             return Comparison(f"The two networks cannot be compared: {error}")
-
-    def _own(self, place: Path, run: str) -> tuple[DBN | None, str]:
-        if (place / "personal.feddbn").exists():
-            return Result.load(place / "personal.feddbn").dbn, "as this study learned it for this site"
-        return self._learned.get(run), "learned here by OneShotDBN from this site's rows alone"
 
 
 def _place(settings: SiteSettings, run: str) -> Path:

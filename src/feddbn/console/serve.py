@@ -5,11 +5,15 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from feddbn.console.gate import Asgi, Gate, Keys
 from feddbn.errors import ParameterError
 
-__all__ = ["loopback", "serve"]
+if TYPE_CHECKING:
+    import uvicorn
+
+__all__ = ["bound", "host_names", "loopback", "serve", "server_of"]
 
 
 def loopback(host: str) -> str:
@@ -30,33 +34,42 @@ def loopback(host: str) -> str:
 
 def serve(make: Callable[[Keys], Asgi], host: str, port: int, say: Callable[[str], None]) -> None:
     """Serve a console until it is interrupted; `say` is told the address to open."""
+    with bound(loopback(host), port) as listening:
+        keys = Keys()
+        names = host_names(listening)
+        server = server_of(Gate(make(keys), keys, names))
+        say(keys.address(names[0]))
+        server.run(sockets=[listening])
+
+
+def host_names(listening: socket.socket) -> tuple[str, ...]:
+    """Return what a browser that asks this socket says in its Host header."""
+    address, port = listening.getsockname()[:2]
+    return (f"[{address}]:{port}" if ":" in address else f"{address}:{port}", f"localhost:{port}")
+
+
+def server_of(gate: Asgi) -> uvicorn.Server:
+    """Return the server of a console, not yet running."""
     import uvicorn
 
-    address = loopback(host)
-    with _bound(address, port) as listening:
-        number = listening.getsockname()[1]
-        name = f"[{address}]" if ":" in address else address
-        keys = Keys()
-        hosts = {f"{name}:{number}", f"localhost:{number}"} | ({name, "localhost"} if number == 80 else set())
-        gate = Gate(make(keys), keys, hosts)
-        say(keys.address(f"{name}:{number}"))
-        config = uvicorn.Config(
-            gate,
-            http="h11",
-            ws="none",
-            lifespan="off",
-            # The address with its token must not stand in a log, and nobody is before this server.
-            access_log=False,
-            log_level="warning",
-            proxy_headers=False,
-            server_header=False,
-            timeout_graceful_shutdown=2,
-            limit_concurrency=64,
-        )
-        uvicorn.Server(config).run(sockets=[listening])
+    config = uvicorn.Config(
+        gate,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        # The address with its token must not stand in a log, and nobody is before this server.
+        access_log=False,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=2,
+        limit_concurrency=64,
+    )
+    return uvicorn.Server(config)
 
 
-def _bound(address: str, port: int) -> socket.socket:
+def bound(address: str, port: int) -> socket.socket:
+    """Return a socket that is bound there; what cannot be is refused."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

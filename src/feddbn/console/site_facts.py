@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from feddbn.console.study_facts import Change, changes, study_facts
+from feddbn.console.study_facts import Change, changes, study_facts, text_changes
 from feddbn.console.words import when
 from feddbn.errors import FeddbnError, ParameterError
 from feddbn.federation.protocol.study import Study, parse_study
@@ -25,7 +25,7 @@ from feddbn.runtime.deployed.site_log import RunLog, logs_of
 from feddbn.runtime.deployed.store import AUDIT, iso_time
 from feddbn.runtime.engines.registry import engine_of
 
-__all__ = ["Budget", "Running", "SiteFacts"]
+__all__ = ["Before", "Budget", "Running", "SiteFacts"]
 
 SILENT_S = 600.0
 """A run that was asked nothing for so long is said to be silent."""
@@ -51,6 +51,15 @@ class Budget:
     words: str
     share: float | None
     is_doubtful: bool
+
+
+@dataclass(frozen=True)
+class Before:
+    """The approval that a study is compared with, and what differs: in words, and entry by entry."""
+
+    approval: Approval
+    words: list[Change]
+    text: list[Change]
 
 
 class SiteFacts:
@@ -145,9 +154,10 @@ class SiteFacts:
                 f"the study {study.name!r} does not name the site {name!r}; it names {', '.join(study.sites)}."
             )
 
-    def before(self, study: Study) -> tuple[Approval, list[Change]] | None:
-        """Return the approval given last before this study's, of its name if there is one, and what differs from it."""
-        known = [(approval, self.owner.offered.find(approval.digest)) for approval, _ in self.approvals()]
+    def before(self, study: Study) -> Before | None:
+        """Return what was approved last beside this study, of its name if there is one, and what differs from it."""
+        offered = self.owner.offered
+        known = [(approval, offered.find(approval.digest)) for approval, _ in self.approvals()]
         texts = [(approval, one.study) for approval, one in known if one is not None and one.study != study]
         texts.sort(key=lambda pair: pair[0].study == study.name, reverse=True)
         if not texts:
@@ -155,7 +165,7 @@ class SiteFacts:
         approval, other = texts[0]
         settings, policy = self.settings, self.policy
         old, new = (study_facts(one, settings, policy).words for one in (other, study))
-        return approval, changes(old, new)
+        return Before(approval, changes(old, new), text_changes(other, study))
 
     def running(self) -> list[Running]:
         """Return the runs that have begun and not ended, the newest first."""
@@ -193,6 +203,15 @@ class SiteFacts:
     def logs(self, run: str = "") -> list[RunLog]:
         """Return what is logged about every run, or one, the newest first."""
         return logs_of(self.settings.state / AUDIT, run)[::-1]
+
+    def studies_of_runs(self) -> dict[str, tuple[str, str]]:
+        """Return, of every run in the logs, the name and the digest of its study."""
+        return {
+            entry.run: (entry.study, entry.study_digest)
+            for log in self.logs()
+            for entry in log.entries
+            if entry.study
+        }
 
     def left(self) -> str:
         """Return what left in all, in words."""

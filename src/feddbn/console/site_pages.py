@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,6 @@ class _SitePages:
         offered = facts.offered(request.path_params["digest"])
         study = offered.study
         approval, state = facts.approval_of(study)
-        before = facts.before(study)
         return self._pages.show(
             "site_study.html",
             "/studies",
@@ -112,8 +112,8 @@ class _SitePages:
             facts=study_facts(study, facts.settings, facts.policy),
             approval=approval,
             state=state,
-            before=None if before is None else before[0],
-            changes=[] if before is None else before[1],
+            before=facts.before(study),
+            text=json.dumps(json.loads(study.to_json()), indent=1, ensure_ascii=False),
             budget=facts.budget(),
             by_rule=facts.policy.approve_by_rule,
             is_named=facts.settings.name in study.sites,
@@ -173,9 +173,9 @@ class _SitePages:
 
     def results(self, request: Request) -> Response:
         """List the results at this site."""
-        return self._pages.show(
-            "site_results.html", "/results", runs=self._networks.runs(self._facts.settings)
-        )
+        studies = {run: name for run, (name, _) in self._facts.studies_of_runs().items()}
+        runs = self._networks.runs(self._facts.settings, studies)
+        return self._pages.show("site_results.html", "/results", runs=runs)
 
     def result(self, request: Request) -> Response:
         """Show the site's own network beside the federation's."""
@@ -191,4 +191,8 @@ class _SitePages:
 
     def report(self, request: Request) -> Response:
         """Open the report."""
-        return report_answer(self._networks.report(self._facts.settings, request.path_params["run"]))
+        facts, run = self._facts, request.path_params["run"]
+        offered = facts.owner.offered.find(facts.studies_of_runs().get(run, ("", ""))[1])
+        sent = [entry for log in facts.logs(run) for entry in log.entries]
+        study = None if offered is None else offered.study
+        return report_answer(self._networks.report(facts.settings, run, study, sent))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from feddbn.errors import FeddbnError
 from feddbn.federation.protocol.study import Study
@@ -13,9 +16,10 @@ from feddbn.runtime.deployed.settings import SiteSettings
 from feddbn.runtime.deployed.study_check import study_remarks, why_refused
 from feddbn.runtime.deployed.study_words import study_in_words
 
-__all__ = ["Change", "Mark", "Section", "StudyFacts", "changes", "study_facts"]
+__all__ = ["Change", "Mark", "Section", "StudyFacts", "changes", "study_facts", "text_changes"]
 
 Words = list[tuple[str, str]]
+Parts = list[tuple[str, bool]]
 
 _SECTIONS = {
     "What is asked": ("new rows of", "goal", "method", "parameters", "variables", "units", "rows"),
@@ -44,11 +48,11 @@ class Section:
 
 @dataclass(frozen=True)
 class Change:
-    """What differs from another study; one of the two may be empty."""
+    """What differs from another study, in parts that are (text, whether only this side has it); a side may be empty."""
 
     what: str
-    before: str
-    now: str
+    before: Parts
+    now: Parts
 
 
 @dataclass(frozen=True)
@@ -75,10 +79,34 @@ def changes(before: Words, now: Words) -> list[Change]:
     old, new = dict(before), dict(now)
     keys = [*new, *(key for key in old if key not in new)]
     return [
-        Change(key, old.get(key, ""), new.get(key, ""))
+        Change(key, _parts(old.get(key, ""), new.get(key, "")), _parts(new.get(key, ""), old.get(key, "")))
         for key in keys
         if key not in _LEFT_OUT and old.get(key) != new.get(key)
     ]
+
+
+def text_changes(before: Study, now: Study) -> list[Change]:
+    """Return every entry of the two texts that differs: what words leave out is here."""
+    old, new = (_flat("", json.loads(one.to_json())) for one in (before, now))
+    return [
+        Change(key, _parts(old.get(key, ""), new.get(key, "")), _parts(new.get(key, ""), old.get(key, "")))
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
+    ]
+
+
+def _flat(above: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not value:
+        return {above: json.dumps(value, ensure_ascii=False)}
+    inner = (_flat(f"{above}.{key}" if above else str(key), part) for key, part in value.items())
+    return {key: text for part in inner for key, text in part.items()}
+
+
+def _parts(text: str, other: str) -> Parts:
+    """Split a list or a sentence at commas and semicolons; what the other side has, too, is no news."""
+    cut = re.compile(r"(?<=[,;:]) ")
+    known = {part.rstrip(",;:") for part in cut.split(other)}
+    return [(part, part.rstrip(",;:") not in known) for part in cut.split(text) if part]
 
 
 def _words(study: Study, settings: SiteSettings) -> Words:

@@ -1,7 +1,7 @@
 "use strict";
 // The course of a run: one small SVG for each number that its program tells. Names become text, never markup.
 (() => {
-  const EVERY_MS = 2000, W = 320, H = 150, LEFT = 46, RIGHT = 10, TOP = 8, BOTTOM = 22;
+  const EVERY_MS = 2000, W = 320, H = 150, LEFT = 50, RIGHT = 10, TOP = 8, BOTTOM = 22;
   const TITLES = { objective: "Objective", h: "Cycles (h)", primal: "Primal residual", dual: "Dual residual" };
   const place = document.querySelector("[data-curves]");
   if (!place) return;
@@ -11,7 +11,7 @@
     if (text !== undefined) element.textContent = text;
     return element;
   };
-  const short = value => value === 0 ? "0" : Math.abs(value) >= 1e4 || Math.abs(value) < 1e-3 ? value.toExponential(1) : String(+value.toPrecision(3));
+  const short = value => value === 0 ? "0" : Math.abs(value) >= 1e4 || Math.abs(value) < 1e-2 ? value.toExponential(1) : String(+value.toPrecision(3));
 
   function draw(curve) {
     const { sums, values } = curve, low = Math.min(...values), high = Math.max(...values);
@@ -34,7 +34,7 @@
     const figure = document.createElement("figure"), caption = document.createElement("figcaption"), now = document.createElement("b");
     figure.className = "curve";
     now.textContent = short(last);
-    caption.append(now, powers ? `${title} (powers of ten)` : title);
+    caption.append(now, powers ? `${title}, log scale` : title);
     figure.append(caption, picture);
     return figure;
   }
@@ -44,7 +44,8 @@
     const answer = await fetch(place.dataset.curves, { credentials: "same-origin" });
     if (!answer.ok) return false;
     const { curves, ended } = await answer.json();
-    place.replaceChildren(...curves.map(draw));
+    const first = curve => curve.name === "objective" ? 0 : 1;
+    place.replaceChildren(...curves.sort((a, b) => first(a) - first(b)).map(draw));
     document.getElementById("no-curves").hidden = curves.length > 0;
     return ended;
   }

@@ -26,7 +26,7 @@ from feddbn.runtime.deployed.store import AUDIT, iso_time
 if TYPE_CHECKING:
     from feddbn.privacy.keys import Identity
 
-__all__ = ["SITE_LOG", "SiteAudit", "whole_lines"]
+__all__ = ["DECISIONS", "SITE_LOG", "SiteAudit", "whole_lines"]
 
 SITE_LOG = "_site.jsonl"
 DECISIONS = ("approved", "revoked", "declined")
