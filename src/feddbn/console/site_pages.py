@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,12 @@ class _SitePages:
         if runs != round(runs):
             raise ParameterError(f"Runs: {runs:g} is not a whole number; type one such as 1.")
         epsilon = field_number(fields, "epsilon", "Epsilon") if fields.get("epsilon", "").strip() else None
-        given = self._facts.approve(self._digest(request), days, round(runs), epsilon)
+        try:
+            given = self._facts.approve(self._digest(request), days, round(runs), epsilon)
+        except ParameterError as error:
+            # The fields have the names of the command's options, without the dashes.
+            words = re.sub(r"--(runs|days|epsilon)", lambda found: found[1].capitalize(), str(error))
+            raise ParameterError(words) from None
         self._pages.say(f"You approved the study {given.study}; the approval ends {given.expires[:10]}.")
         return self._pages.go("/")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -22,6 +23,8 @@ from feddbn.errors import FeddbnError, ParameterError
 
 __all__ = ["Pages", "field_number", "fields_of", "json_answer", "make_app", "report_answer"]
 
+EVERY_MS = 3000
+"""How often an open page looks for news."""
 _CSS, _SCRIPT = "text/css; charset=utf-8", "text/javascript; charset=utf-8"
 _STATIC = {
     # Colours, tables and verdicts look as in a report.
@@ -80,6 +83,7 @@ class Pages:
             "here": here,
             "said": said,
             "version": __version__,
+            "every_ms": EVERY_MS,
         }
         return HTMLResponse(self._templates.get_template(template).render(**shared, **values), status)
 
@@ -102,9 +106,12 @@ def field_number(fields: Mapping[str, str], name: str, words: str) -> float:
     """Return a number that a person typed; `words` is the label of the field."""
     typed = fields.get(name, "").strip()
     try:
-        return float(typed)
+        value = float(typed)
     except ValueError:
-        raise ParameterError(f"{words}: {typed!r} is not a number; type one such as 1.") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise ParameterError(f"{words}: {typed!r} is not a number; type one such as 1.")
+    return value
 
 
 def json_answer(values: Any) -> JSONResponse:

@@ -79,8 +79,8 @@ def test_refuse_and_revoke(kits):
         ({"runs": "1.5", "days": "1"}, "Runs: 1.5 is not a whole number"),
         ({"runs": "nan", "days": "1"}, "Runs: 'nan' is not a number"),
         ({"runs": "1", "days": ""}, "Days: '' is not a number"),
-        ({"runs": "0", "days": "1"}, "--runs must be at least 1"),
-        ({"runs": "1", "days": "-3"}, "--days must lie above 0"),
+        ({"runs": "0", "days": "1"}, "Runs must be at least 1"),
+        ({"runs": "1", "days": "-3"}, "Days must lie above 0"),
         ({"runs": "1", "days": "1", "epsilon": "3"}, "the study promises no noise"),
     ],
 )

@@ -1,7 +1,7 @@
 "use strict";
 // What pages do beyond links and forms, which work without it: keep themselves up to date, and read a file into a form.
 (() => {
-  const EVERY_MS = 3000;
+  const EVERY_MS = Number(document.body.dataset.every);
 
   // A file is read here, so that the form stays one of text, and the owner sees what is sent.
   for (const input of document.querySelectorAll("input[type=file][data-into]")) {

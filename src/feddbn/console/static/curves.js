@@ -1,7 +1,7 @@
 "use strict";
 // The course of a run: one small SVG for each number that its program tells. Names become text, never markup.
 (() => {
-  const EVERY_MS = 2000, W = 320, H = 150, LEFT = 50, RIGHT = 10, TOP = 8, BOTTOM = 22;
+  const EVERY_MS = Number(document.body.dataset.every), W = 320, H = 150, LEFT = 50, RIGHT = 10, TOP = 8, BOTTOM = 22;
   const TITLES = { objective: "Objective", h: "Cycles (h)", primal: "Primal residual", dual: "Dual residual" };
   const place = document.querySelector("[data-curves]");
   if (!place) return;
@@ -34,7 +34,7 @@
     const figure = document.createElement("figure"), caption = document.createElement("figcaption"), now = document.createElement("b");
     figure.className = "curve";
     now.textContent = short(last);
-    caption.append(now, powers ? `${title}, log scale` : title);
+    caption.append(powers ? `${title}, log scale` : title, now);
     figure.append(caption, picture);
     return figure;
   }
