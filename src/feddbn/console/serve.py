@@ -69,12 +69,14 @@ def server_of(gate: Asgi) -> uvicorn.Server:
 
 
 def bound(address: str, port: int) -> socket.socket:
-    """Return a socket that is bound there; what cannot be is refused."""
+    """Return a socket that listens there; a place that cannot be had is refused."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address, port))
+        # Whoever opens the address as soon as it is printed waits for the server to start.
+        listening.listen()
     except (OSError, OverflowError) as error:
         listening.close()
         reason = getattr(error, "strerror", None) or error
