@@ -60,7 +60,9 @@ _EXTRAS = {
     "pooch": "datasets",
     "psutil": "nvflare",
     "pyarrow": "parquet",
+    "starlette": "console",
     "torch": "gpu",
+    "uvicorn": "console",
 }
 
 

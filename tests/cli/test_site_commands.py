@@ -11,7 +11,7 @@ pytest.importorskip("cryptography")
 from feddbn.cli.main import app
 from feddbn.errors import NotEnoughSites
 from feddbn.federation.programs.private_moments import study_costs, study_noise_plan
-from support.owned_sites import NAMES, OwnedSites, make_study
+from support.owned_sites import NAMES, OwnedSites, as_kits, make_study
 from support.study_files import as_toml
 
 
@@ -21,13 +21,6 @@ def run(*arguments, **options):
 
 def words(done):
     return " ".join(done.output.split())
-
-
-def as_kits(place):
-    """Give the sites what kits of the engine are known by, and their settings where these have them."""
-    for name in NAMES:
-        (place / name / "startup").mkdir()
-        (place / name / "local").symlink_to(".")
 
 
 @pytest.fixture

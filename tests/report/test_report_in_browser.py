@@ -14,6 +14,7 @@ import pytest
 from feddbn.model.csv_cells import guarded, unguarded
 from feddbn.model.dbn import DBN
 from feddbn.report import write_report
+from support.colours import contrast, luminance
 from support.report_results import curved_dbn, example_result, random_dbn
 
 # Names that a spreadsheet would run, and some that it would not.
@@ -404,17 +405,6 @@ def test_an_empty_network_points_to_the_diagnostics(open_report):
     page = open_report("empty").page
     assert page.inner_text("#shown") == "This network has no edges; the diagnostics below say why."
     assert "It is empty." in page.inner_text("#verdict-empty")
-
-
-def luminance(colour: str) -> float:
-    parts = [int(v) / 255 for v in colour[colour.index("(") + 1 : -1].split(",")[:3]]
-    linear = [v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
-    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
-
-
-def contrast(first: str, second: str) -> float:
-    low, high = sorted((luminance(first), luminance(second)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_curves_are_named_in_the_table_and_have_no_sign_where_they_go_both_ways(open_report):

@@ -68,6 +68,13 @@ class OwnedSites:
         return run_study(coordinator, study)
 
 
+def as_kits(place: Path) -> None:
+    """Give the sites what kits of the engine are known by, and their settings where these have them."""
+    for name in NAMES:
+        (Path(place) / name / "startup").mkdir()
+        (Path(place) / name / "local").symlink_to(".")
+
+
 def make_study(**changes) -> Study:
     """One masked sum of moments over the three sites."""
     values = {

@@ -74,6 +74,7 @@ COMMANDS = {
     "federation": Entry("federation", "federation_app", "Set up a federation of sites.", _DEPLOY),
     "site": Entry("site", "site_app", "Run a site on the machine that holds its data.", _DEPLOY),
     "server": Entry("server", "server_app", "Run the server of a federation.", _DEPLOY),
+    "lead": Entry("lead", "lead_app", "Watch sites, runs and results in a browser.", _DEPLOY),
     "submit": Entry("submit", "submit", "Send a study to the federation.", _DEPLOY),
     "status": Entry("submit", "status", "Show connected sites and runs.", _DEPLOY),
     "results": Entry("submit", "results", "Fetch the result of a run that has ended.", _DEPLOY),

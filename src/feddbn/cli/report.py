@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from feddbn.cli.options import Json
 from feddbn.cli.terminal import print_json, say
-from feddbn.errors import FileError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["report"]
 
@@ -36,6 +32,7 @@ def report(
     from feddbn.methods.result import Result
     from feddbn.methods.truth import read_network
     from feddbn.report import write_report
+    from feddbn.report.edge_file import read_edges
 
     loaded = Result.load(result)
     page = write_report(
@@ -43,32 +40,13 @@ def report(
         out or result.with_suffix(".html"),
         title=title,
         truth=None if truth is None else read_network(truth),
-        edges=None if edges is None else _edge_table(edges),
+        edges=None if edges is None else read_edges(edges),
         audit=None if audit is None else _audit_rows(audit),
     )
     if as_json:
         print_json({"report": str(page), "bytes": page.stat().st_size})
         return
     say(f"Report: {page}")
-
-
-def _edge_table(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    from feddbn.model.csv_cells import unguarded
-
-    wanted = ["source", "target", "lag", "weight", "probability"]
-    try:
-        table = pd.read_csv(path, converters={"source": unguarded, "target": unguarded})
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not CSV"
-        raise FileError(f"the edge table {str(path)!r} cannot be read: {reason}.") from None
-    missing = [name for name in wanted if name not in table]
-    if missing:
-        raise FileError(
-            f"the edge table {str(path)!r} lacks the column {missing[0]!r}; write it with feddbn confidence."
-        )
-    return table
 
 
 def _audit_rows(path: Path) -> list[dict[str, Any]]:

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console as Terminal
 from rich.table import Table
 
-from feddbn.cli.site_approvals import Kit, approvals, approve, revoke
+from feddbn.cli.console import site_console
+from feddbn.cli.site_approvals import Kit, approvals, approve, refuse, revoke, waiting
 from feddbn.cli.site_log import log
 
 __all__ = ["site_app"]
@@ -44,8 +45,9 @@ def check(
         raise typer.Exit(2)
 
 
-for _command in (approve, approvals, revoke, log):
+for _command in (approve, approvals, waiting, refuse, revoke, log):
     site_app.command()(_command)
+site_app.command("console")(site_console)
 
 
 @site_app.command("adopt")

@@ -1,4 +1,4 @@
-"""``feddbn site approve | approvals | revoke``: which studies may run on a site's data."""
+"""``feddbn site approve | approvals | waiting | refuse | revoke``: which studies may run on a site's data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from feddbn.runtime.deployed.owner import Owner
     from feddbn.runtime.deployed.settings import SiteSettings
 
-__all__ = ["Json", "Kit", "approvals", "approve", "owner_of", "printable", "revoke", "settings_of"]
+__all__ = [
+    "Json",
+    "Kit",
+    "approvals",
+    "approve",
+    "owner_of",
+    "printable",
+    "refuse",
+    "revoke",
+    "settings_of",
+    "waiting",
+]
 
 Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -101,6 +112,41 @@ def approvals(kit: Kit, as_json: Json = False) -> None:
         say("no study has been approved at this site.")
     for path in found.damaged():
         remark(f"note: {path} is damaged or was not signed by this site's key; it approves nothing.")
+
+
+def waiting(kit: Kit, as_json: Json = False) -> None:
+    """List the studies that came to a site and that its owner has not decided on."""
+    found = owner_of(kit).waiting()
+    if as_json:
+        rows = [{"study": json.loads(one.study.to_json()), "digest": one.study.digest} for one in found]
+        say(json.dumps([{**row, "came": one.came} for row, one in zip(rows, found, strict=True)]))
+    elif found:
+        lines = [
+            (
+                one.study.name,
+                one.study.digest[:12],
+                printable(one.study.lead) or "-",
+                one.study.method,
+                one.came,
+            )
+            for one in found
+        ]
+        print_table(("study", "digest", "lead", "method", "came"), lines, n_text=5)
+        remark(
+            "`feddbn site console` shows them in plain words; `feddbn site approve` takes the lead's file."
+        )
+    else:
+        say("no study waits for a decision at this site.")
+
+
+def refuse(
+    study: Annotated[str, typer.Argument(help="The study's name, or the beginning of its digest.")], kit: Kit
+) -> None:
+    """Put a study that waits aside, and take that down; without an approval it does not run anyway."""
+    owner = owner_of(kit)
+    found = owner.offered.named(study).study
+    owner.refuse(found)
+    say(f"the study {found.name} ({found.digest[:12]}) was refused; it does not wait any more.")
 
 
 def revoke(

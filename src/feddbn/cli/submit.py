@@ -23,7 +23,7 @@ from feddbn.federation.protocol.study import Study, parse_study
 if TYPE_CHECKING:
     from feddbn.runtime.engines.interface import Session
 
-__all__ = ["read_study", "results", "resume", "status", "stop", "submit"]
+__all__ = ["check_study", "read_study", "results", "resume", "status", "stop", "submit"]
 
 Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The lead's kit.")]
 Wait = Annotated[
@@ -35,18 +35,24 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def read_study(path: Path) -> Study:
     """Return the study in a file, its method's parameters checked."""
-    from feddbn.federation.guards.study_size import check_noise_size
-    from feddbn.federation.protocol.study import check_sites
-    from feddbn.federation.protocol.study_methods import check_goal, check_noise
-    from feddbn.method_table import find_method
-    from feddbn.runtime.deployed.settings import load_programs
-
     try:
         study = parse_study(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise FileError(f"the study file {path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise FileError(f"the study file {path} cannot be read: it is not UTF-8 text.") from None
+    check_study(study)
+    return study
+
+
+def check_study(study: Study) -> None:
+    """Refuse a study that no site could take part in: an unknown method, impossible parameters, noise or sites."""
+    from feddbn.federation.guards.study_size import check_noise_size
+    from feddbn.federation.protocol.study import check_sites
+    from feddbn.federation.protocol.study_methods import check_goal, check_noise
+    from feddbn.method_table import find_method
+    from feddbn.runtime.deployed.settings import load_programs
+
     load_programs(("feddbn.methods.studies",))
     for method in study.methods:
         find_method(method, offered=True)
@@ -54,7 +60,6 @@ def read_study(path: Path) -> Study:
     check_noise(study)
     check_noise_size(study)
     check_sites(study)
-    return study
 
 
 def submit(

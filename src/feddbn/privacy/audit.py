@@ -56,7 +56,8 @@ class AuditEntry:
     index, time, site
         Position in the log, ISO time, who writes.
     event
-        "sent" or "refused"; in the site's own log also "agreed", "finished", "approved", "revoked" and "warning".
+        "sent" or "refused"; in the site's own log also "agreed", "finished", "approved", "revoked",
+        "declined" and "warning".
     task, asked_by
         What was asked, and by whom.
     length, norm, n_bytes

@@ -26,10 +26,10 @@ from feddbn.runtime.deployed.store import AUDIT, iso_time
 if TYPE_CHECKING:
     from feddbn.privacy.keys import Identity
 
-__all__ = ["SITE_LOG", "SiteAudit", "whole_lines"]
+__all__ = ["DECISIONS", "SITE_LOG", "SiteAudit", "whole_lines"]
 
 SITE_LOG = "_site.jsonl"
-DECISIONS = ("approved", "revoked")
+DECISIONS = ("approved", "revoked", "declined")
 """Events that only the site's owner can bring about."""
 MOST_REFUSED = 100
 """Refused greetings that the site's own log takes in a day: others could fill it."""

@@ -1,4 +1,4 @@
-"""What the owner of a site's data signs and reads: approvals, the site's audit log, heads of other sites' logs."""
+"""What the owner of a site's data signs and reads: approvals, studies on offer, the site's log, heads of others' logs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from feddbn.errors import SiteRefused
+from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEvent
 from feddbn.federation.protocol.study import Study
 from feddbn.runtime.deployed.approvals import Approvals
 from feddbn.runtime.deployed.audit_files import SiteAudit
+from feddbn.runtime.deployed.offered import Offered, OfferedStudies
 from feddbn.runtime.deployed.peer_heads import PeerHeads
 from feddbn.runtime.deployed.settings import SiteSettings
 
@@ -74,6 +75,11 @@ class Owner:
             )
         return Approvals(self._settings.state, self._settings.name, self.identity, begun=self._begun)
 
+    @cached_property
+    def offered(self) -> OfferedStudies:
+        """The texts of studies that came here."""
+        return OfferedStudies(self._settings.state)
+
     def _begun(self, digest: str) -> set[str]:
         """Return the runs of a study that the site's own log says were begun since it was last approved."""
         runs: set[str] = set()
@@ -90,7 +96,30 @@ class Owner:
         often = "1 run" if runs == 1 else f"{runs} runs"
         cost = "" if given.epsilon is None else f", epsilon {given.epsilon:g} in all"
         self._decided("approved", f"{often} until {given.expires}{cost}", given, study)
+        self.offered.decide(study, approved=True)
         return given
+
+    def waiting(self) -> list[Offered]:
+        """Return the studies that came and that the owner has neither approved nor refused, the newest first."""
+        decided = set() if self.identity is None else {approval.digest for approval, _ in self.approvals.all()}
+        return [one for one in self.offered.all() if not one.refused and one.study.digest not in decided]
+
+    def refuse(self, study: Study, why: str = "") -> None:
+        """Take down that a study that waits is not approved; it stops waiting. Without an approval nothing runs anyway."""
+        found = self.approvals.find(study)
+        if found is not None and found[1] == "valid":
+            raise ParameterError(
+                f"the study {study.name!r} ({study.digest[:12]}) is approved; take the approval back instead (revoke)."
+            )
+        self.offered.decide(study, approved=False)
+        self.audit.note(
+            "declined",
+            study.method,
+            why or "not approved",
+            asked_by="the site's owner",
+            study=study.name,
+            study_digest=study.digest,
+        )
 
     def revoke(self, which: str) -> Approval:
         """Take an approval back and take that down."""
@@ -122,6 +151,8 @@ class Owner:
             asked_by=f"{lead} through the server" if lead else "server",
             asked="" if study is None else _asked(study),
         )
+        if study is not None and event.what == "refused":
+            self.offered.keep(study, submitter)
 
 
 def _asked(study: Study) -> str:

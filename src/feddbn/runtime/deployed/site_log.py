@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from feddbn.privacy.audit import AuditEntry, parse_entries
-from feddbn.runtime.deployed.audit_files import SITE_LOG, whole_lines
+from feddbn.runtime.deployed.audit_files import DECISIONS, SITE_LOG, whole_lines
 
 __all__ = ["LogLine", "RunLog", "logs_of"]
 
@@ -46,7 +46,9 @@ class RunLog:
         kept: LogLine | None = None
         for entry in self.entries:
             line = _line(entry)
-            if kept is not None and (kept.task, kept.outcome) == (line.task, line.outcome):
+            # What the owner decided is about one study each.
+            is_round = entry.event not in DECISIONS
+            if kept is not None and is_round and (kept.task, kept.outcome) == (line.task, line.outcome):
                 kept = replace(line, time=kept.time, times=kept.times + 1)
                 continue
             if kept is not None:
@@ -80,7 +82,7 @@ def _line(entry: AuditEntry) -> LogLine:
     left = "-"
     if entry.budget is not None and entry.epsilon is not None:
         left = f"{max(entry.budget - entry.epsilon, 0):.3g} of {entry.budget:g}"
-    about = entry.study if entry.event in ("approved", "revoked") else ""
+    about = entry.study if entry.event in DECISIONS else ""
     words = (entry.task, entry.asked, about, entry.note)
     outcome = entry.event
     if entry.event == "sent":

@@ -1,0 +1,14 @@
+"""A local web page for the owner of a site's data and for the lead of studies.
+
+Bound to loopback, for one person on one machine. What a page shows is read by the functions that the commands use, and what a
+button does is what a command does: there is no second way to approve a study. Needs the extra ``console``.
+
+- `gate`: who may ask: one host name, a token that becomes a cookie, a token in every form, headers.
+- `web`: routes, templates, errors as sentences.
+- `site_pages`, `lead_pages`: the pages; `site_facts`, `study_facts`, `lead_facts`, `lead_watch`: what they show.
+- `serve`: the socket.
+"""
+
+from __future__ import annotations
+
+__all__: list[str] = []

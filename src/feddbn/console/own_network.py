@@ -1,0 +1,179 @@
+"""A site's own network beside the federation's: from the run's own file, or learned here from the site's rows alone."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from feddbn.errors import FeddbnError, StateError
+from feddbn.federation.protocol.study import Study
+from feddbn.methods.oneshot import OneShotDBN
+from feddbn.methods.result import Result
+from feddbn.model.dbn import DBN
+from feddbn.privacy.audit import AuditEntry
+from feddbn.report import render_report
+from feddbn.report.site_plots import site_differences
+from feddbn.runtime.deployed.open_site import read_data
+from feddbn.runtime.deployed.settings import SiteSettings
+from feddbn.runtime.deployed.store import iso_time, run_directory
+
+__all__ = ["Comparison", "Edge", "OwnNetworks", "Run"]
+
+MOST_EDGES = 40
+_BY_THE_STUDY = "as this study learned it for this site"
+_ALONE = "learned here by OneShotDBN from this site's rows alone"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run whose result is at this site."""
+
+    run: str
+    ended: str
+    has_own: bool
+    study: str = ""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One edge: its weight in the federation's network and in the site's own, and what they are of the largest."""
+
+    source: str
+    target: str
+    lag: int
+    shared: float
+    own: float
+    shared_share: float
+    own_share: float
+
+    @property
+    def where(self) -> str:
+        """Which of the two networks have it."""
+        if self.shared and self.own:
+            return "both" if self.shared * self.own > 0 else "both, with opposite signs"
+        return "federation only" if self.shared else "this site only"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The two networks of a run, edge by edge, those that differ most first; or a sentence that says why not."""
+
+    sentence: str
+    edges: tuple[Edge, ...] = ()
+    n_edges: int = 0
+    origin: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+class OwnNetworks:
+    """The results at one site; what was learned here is remembered until the console is closed."""
+
+    def __init__(self) -> None:
+        self._learned: dict[str, tuple[DBN, tuple[str, ...]]] = {}
+
+    def runs(self, settings: SiteSettings, studies: Mapping[str, str]) -> list[Run]:
+        """Return the runs with a result at this site, the newest first; `studies` says of which study a run is."""
+        found = [
+            Run(
+                path.parent.name,
+                iso_time(path.stat().st_mtime),
+                path.with_name("personal.feddbn").exists(),
+                studies.get(path.parent.name, ""),
+            )
+            for path in settings.state.glob("*/result.feddbn")
+        ]
+        return sorted(found, key=lambda run: run.ended, reverse=True)
+
+    def report(
+        self, settings: SiteSettings, run: str, study: Study | None = None, sent: Sequence[AuditEntry] = ()
+    ) -> str:
+        """Return the report on a run as HTML: the site's own network where it has one, otherwise the federation's.
+
+        `study` tells what protected the sums, `sent` what left this site.
+        """
+        place = _place(settings, run)
+        own = place / "personal.feddbn"
+        stored = Result.load(own if own.exists() else place / "result.feddbn").to_dict()
+        if study is not None:
+            stored["privacy"] = study.privacy.model_dump(mode="json")
+        return render_report(stored, audit=[asdict(entry) for entry in sent] or None)
+
+    def learn(self, settings: SiteSettings, run: str) -> None:
+        """Learn a network from this site's rows alone, with the variables and lags of the run's; nothing leaves."""
+        shared = Result.load(_place(settings, run) / "result.feddbn").dbn
+        data = read_data(settings, shared.variables)
+        with warnings.catch_warnings():
+            # They are shown on the page.
+            warnings.simplefilter("ignore", UserWarning)
+            fitted = OneShotDBN(n_lags=shared.n_lags).fit({settings.name: data})
+        self._learned[run] = (fitted.dbn_, tuple(str(text) for text in fitted.warnings_))
+
+    def compare(self, settings: SiteSettings, run: str) -> Comparison:
+        """Return the federation's network and the site's own, edge by edge."""
+        place = _place(settings, run)
+        try:
+            shared = Result.load(place / "result.feddbn").dbn
+            own = place / "personal.feddbn"
+            if own.exists():
+                return _compared(shared, Result.load(own).dbn, settings.name, _BY_THE_STUDY)
+            if run not in self._learned:
+                return Comparison(
+                    "This study left no network of this site's own. One can be learned here from its rows alone."
+                )
+            learned, remarks = self._learned[run]
+            return replace(_compared(shared, learned, settings.name, _ALONE), remarks=remarks)
+        except FeddbnError as error:
+            return Comparison(f"The two networks cannot be compared: {error}")
+
+
+def _place(settings: SiteSettings, run: str) -> Path:
+    place = run_directory(settings.state, run, create=False)
+    if not (place / "result.feddbn").exists():
+        raise StateError(f"no result of run {run!r} is at this site.")
+    return place
+
+
+def _compared(shared: DBN, own: DBN, name: str, origin: str) -> Comparison:
+    if any((shared.conditionals, own.conditionals, shared.bends, own.bends)):
+        return Comparison(
+            "Networks with curves or variables of other kinds are compared in their reports, not here."
+        )
+    table = site_differences(shared, {name: own})
+    at = (
+        table["lag"].to_numpy(),
+        np.array([shared.variables.index(word) for word in table["source"]], dtype=int),
+        np.array([shared.variables.index(word) for word in table["target"]], dtype=int),
+    )
+    # In standard deviations of the federation's network, so that the units of the variables do not decide what differs most.
+    sd = (
+        np.sqrt(np.diag(shared.stationary_covariance())[: shared.d])
+        if shared.is_stationary
+        else np.ones(shared.d)
+    )
+    first, second = (dbn.standardised_weights(sd)[at] for dbn in (shared, own))
+    largest = float(max(np.abs(first).max(initial=0.0), np.abs(second).max(initial=0.0))) or 1.0
+    order = np.argsort(-np.abs(first - second), kind="stable")
+    edges = [
+        Edge(
+            str(table["source"].iloc[k]),
+            str(table["target"].iloc[k]),
+            int(table["lag"].iloc[k]),
+            float(shared.adjacency_matrices[at][k]),
+            float(own.adjacency_matrices[at][k]),
+            float(first[k]) / largest,
+            float(second[k]) / largest,
+        )
+        for k in order
+    ]
+    n_both = sum(bool(edge.shared and edge.own) for edge in edges)
+    n_shared = sum(bool(edge.shared) for edge in edges)
+    n_own = sum(bool(edge.own) for edge in edges)
+    sentence = (
+        f"The federation's network has {n_shared} edge{'' if n_shared == 1 else 's'}, this site's own {n_own}; "
+        f"{n_both} {'is' if n_both == 1 else 'are'} in both."
+    )
+    return Comparison(sentence, tuple(edges[:MOST_EDGES]), len(edges), origin)

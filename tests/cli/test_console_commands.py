@@ -1,0 +1,66 @@
+"""What is typed for the console, and what a machine without its packages says."""
+
+import builtins
+
+import pytest
+
+pytest.importorskip("cryptography")
+from support.owned_sites import OwnedSites, as_kits, make_study
+
+
+@pytest.fixture
+def sites(tmp_path):
+    made = OwnedSites(tmp_path)
+    as_kits(tmp_path)
+    return made
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.7", "hospital.example.org"])
+def test_another_host_than_loopback_is_refused(refuses, sites, host):
+    pytest.importorskip("starlette")
+    sentence = refuses("site", "console", "--kit", sites.place / "north", "--host", host)
+    assert f"--host {host}: the console is for the person at this machine" in sentence
+
+
+def test_a_directory_that_is_no_kit_is_refused(refuses, tmp_path):
+    pytest.importorskip("starlette")
+    pytest.importorskip("nvflare")
+    assert "cannot be read" in refuses("site", "console", "--kit", tmp_path, "--port", "0")
+    assert "is not an administrator's kit" in refuses("lead", "console", "--kit", tmp_path, "--port", "0")
+
+
+@pytest.mark.parametrize("package", ["starlette", "uvicorn"])
+def test_a_missing_package_is_named_with_its_extra(refuses, sites, monkeypatch, package):
+    import sys
+
+    found = builtins.__import__
+
+    def without(name, *more, **named):
+        if name.split(".")[0] == package:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+        return found(name, *more, **named)
+
+    for name in [
+        one for one in sys.modules if one.split(".")[0] == package or one.startswith("feddbn.console")
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    sentence = refuses("site", "console", "--kit", sites.place / "north", "--port", "0")
+    assert sentence == f"this needs the package {package!r}: install it with `pip install 'feddbn[console]'`."
+
+
+def test_studies_that_wait_are_listed_and_refused(run, refuses, sites):
+    kit = sites.place / "north"
+    assert "no study waits" in run("site", "waiting", "--kit", kit).stdout
+    sites.owner().offered.keep(make_study(name="sepsis", lead="lead\u202e@example.org"))
+    listed = run("site", "waiting", "--kit", kit)
+    assert "sepsis" in listed.stdout
+    assert "\u202e" not in listed.stdout
+    assert make_study().name in run("site", "waiting", "--kit", kit, "--json").stdout
+    done = run("site", "refuse", "sepsis", "--kit", kit)
+    assert done.exit_code == 0, done.output
+    assert "was refused" in done.stdout
+    assert "no study waits" in run("site", "waiting", "--kit", kit).stdout
+    assert "names no study" in refuses("site", "refuse", "other", "--kit", kit)
+    log = run("site", "log", "--kit", kit)
+    assert "declined" in log.stdout

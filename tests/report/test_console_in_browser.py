@@ -1,0 +1,316 @@
+"""The consoles of owners and leads in a real browser: clicks, keyboard, phones, dark pages, hostile names and pages."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+pytest.importorskip("cryptography")
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+from support.colours import contrast, luminance
+from support.console_kits import SCRIPT, FakeSession, SiteKits, lead, served, wait_until, watching
+from support.owned_sites import ONE_SUM, make_study
+from support.study_files import as_toml
+
+HOSTILE = make_study(name="hostile", lead=SCRIPT, units={"u": f"<img src=x onerror=alert(1)>{SCRIPT}"})
+
+
+@dataclass
+class Opened:
+    """A console in a browser, with everything it complained about, asked for, or popped up."""
+
+    page: Any
+    root: str
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    dialogs: list[str] = field(default_factory=list)
+
+    def go(self, path: str) -> Any:
+        self.page.goto(self.root + path)
+        return self.page
+
+    def is_clean(self) -> bool:
+        outside = [url for url in self.requests if not url.startswith(self.root.rsplit("/", 1)[0])]
+        assert (self.complaints, outside, self.dialogs) == ([], [], [])
+        return True
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch):
+    """Pages look for news more often than people need."""
+    monkeypatch.setattr("feddbn.console.web.EVERY_MS", 300)
+
+
+@pytest.fixture
+def open_console(browser) -> Iterator[Any]:
+    contexts = []
+
+    def opened(address: str, width: int = 1280, scheme: str = "light") -> Opened:
+        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        console = Opened(page, "")
+        page.on("console", lambda message: console.complaints.append(message.text))
+        page.on("pageerror", lambda error: console.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (console.dialogs.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: console.requests.append(request.url))
+        page.goto(address)
+        console.root = page.url.rstrip("/")
+        return console
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory):
+    """A site with a result, a study that waits, one that means harm, and one approved."""
+    made = SiteKits(tmp_path_factory.mktemp("kits"))
+    approved = make_study(name="earlier")
+    made.approve(approved, runs=5)
+    made.run(approved, "run-1")
+    made.owner().offered.keep(
+        make_study(name="again", parameters={**ONE_SUM, "n_lags": 2}), "lead@example.org"
+    )
+    made.owner().offered.keep(HOSTILE, SCRIPT)
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(kits):
+    with served(kits.app) as (address, _):
+        yield address
+
+
+def pages(kits):
+    studies = [f"/studies/{one.study.digest}" for one in kits.owner().offered.all()]
+    return ["/", "/studies", *studies, "/log", "/data", "/results", "/results/run-1"]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (375, "dark")])
+def test_every_page_fits_contrasts_and_asks_nobody_else(open_console, kits, address, width, scheme):
+    console = open_console(address, width, scheme)
+    for path in pages(kits):
+        page = console.go(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        ink, paper = page.evaluate(
+            "() => { const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]; }"
+        )
+        assert contrast(ink, paper) > 7
+        assert (luminance(paper) < 0.2) == (scheme == "dark")
+        assert page.locator("h1").count() == 1
+        unnamed = page.evaluate(
+            """() => [...document.querySelectorAll('input, textarea, button, a, [role=region], [role=img]')]
+                .filter(e => e.type !== 'hidden')
+                .filter(e => !(e.labels && e.labels.length))
+                .filter(e => !e.getAttribute('aria-label') && !e.getAttribute('aria-labelledby') && !e.textContent.trim())
+                .map(e => e.outerHTML.slice(0, 90))"""
+        )
+        assert unnamed == [], path
+    assert console.is_clean()
+
+
+def test_hostile_names_are_text(open_console, address):
+    console = open_console(address)
+    page = console.go(f"/studies/{HOSTILE.digest}")
+    assert f"{SCRIPT} asks for a network" in page.inner_text("main")
+    assert page.locator("main script, main img").count() == 0
+    console.go("/").wait_for_timeout(100)
+    assert SCRIPT in page.inner_text("main")
+    assert console.is_clean()
+
+
+def test_a_click_approves_and_another_revokes(open_console, kits, address):
+    study = make_study(name="clicked")
+    kits.owner().offered.keep(study)
+    console = open_console(address)
+    page = console.page
+    page.reload()
+    page.click("text=clicked")
+    page.fill("input[name=runs]", "2")
+    page.click("button:has-text('Approve')")
+    page.wait_for_selector("text=You approved the study clicked")
+    (given,) = [
+        one for one, state in kits.owner().approvals.all() if one.study == "clicked" and state == "valid"
+    ]
+    assert (given.runs, given.digest) == (2, study.digest)
+    page.click("nav >> text=Studies")
+    page.click("[aria-label='Revoke the approval of clicked']")
+    page.wait_for_selector("text=You took the approval of clicked back")
+    assert "revoked" in {state for one, state in kits.owner().approvals.all() if one.study == "clicked"}
+    assert console.is_clean()
+
+
+def test_the_keyboard_alone_is_enough_to_approve_and_to_refuse(open_console, kits, address):
+    for name in ("typed", "declined"):
+        kits.owner().offered.keep(make_study(name=name))
+    console = open_console(address)
+    page = console.page
+
+    def tab_to(words: str) -> None:
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            found = page.evaluate("document.activeElement.textContent.trim()")
+            if found.startswith(words):
+                outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+                assert outline != "none"
+                return
+        raise AssertionError(f"no way to {words!r} by Tab")
+
+    for name, button, said in (("typed", "Approve", "You approved"), ("declined", "Refuse", "You refused")):
+        page.goto(console.root + "/")
+        tab_to("Skip to the page")
+        page.keyboard.press("Enter")
+        tab_to(name)
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f"h1:has-text('Study {name}')")
+        tab_to(button)
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f"text={said} the study {name}")
+    assert [state for one, state in kits.owner().approvals.all() if one.study == "typed"] == ["valid"]
+    assert console.is_clean()
+
+
+def test_a_file_is_read_into_the_form(open_console, kits, address, tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(as_toml(make_study(name="from-a-file")))
+    console = open_console(address)
+    page = console.go("/studies")
+    page.set_input_files("input[type=file]", path)
+    page.wait_for_function("document.getElementById('text').value.includes('from-a-file')")
+    page.click("text=Read it in plain words")
+    page.wait_for_selector("h1:has-text('Study from-a-file')")
+    assert console.is_clean()
+
+
+def test_a_study_that_comes_while_the_page_is_open_appears_by_itself(open_console, kits, address):
+    console = open_console(address)
+    kits.owner().offered.keep(make_study(name="just-now"))
+    console.page.wait_for_selector("text=just-now", timeout=10_000)
+    assert console.is_clean()
+
+
+def test_a_report_opens_without_an_origin_of_its_own(open_console, address):
+    console = open_console(address)
+    page = console.go("/results/run-1/report")
+    page.wait_for_selector("#shown:not(:empty)", state="attached")
+    assert console.is_clean()
+    assert page.evaluate("window.origin") == "null"
+    assert page.evaluate("(() => { try { return document.cookie } catch { return 'none' } })()") == "none"
+    console.complaints.clear()
+    assert page.evaluate("u => fetch(u).then(() => false, () => true)", console.root + "/")
+
+
+class Evil(BaseHTTPRequestHandler):
+    """A page of another program on this machine, which knows even the path of the console."""
+
+    action = ""
+    heard: list[str] = []  # noqa: RUF012
+
+    def do_GET(self):
+        self.heard.append(self.headers.get("cookie", ""))
+        fields = "<input name=runs value=1><input name=days value=30>"
+        body = f"<form method=post action='{self.action}'>{fields}<button>win</button></form>".encode()
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words):
+        """Be quiet."""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_hostile_page_in_the_same_browser_presses_no_button_and_gets_no_cookie(
+    open_console, kits, address, host
+):
+    study = make_study(name="wanted")
+    kits.owner().offered.keep(study)
+    console = open_console(address)
+    Evil.action, Evil.heard = f"{console.root}/studies/{study.digest}/approve", []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Evil)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        page = console.page
+        there = f"http://{host}:{server.server_address[1]}"
+        page.goto(f"{there}/elsewhere")
+        page.click("button")
+        page.wait_for_load_state()
+        assert "A page of somebody else" in page.inner_text("body") or "Open the address" in page.inner_text(
+            "body"
+        )
+        page.goto(f"{there}/elsewhere")
+        assert page.evaluate(
+            "u => fetch(u, {credentials: 'include'}).then(() => false, () => true)", console.root + "/"
+        )
+        frame = """u => new Promise(done => {
+            const f = document.createElement('iframe');
+            f.src = u;
+            f.onload = () => done(f.contentDocument === null);
+            document.body.append(f);
+        })"""
+        assert page.evaluate(frame, console.root + "/")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert set(Evil.heard) == {""}
+    assert "wanted" not in {one.study for one, _ in kits.owner().approvals.all()}
+
+
+def test_a_lead_sees_curves_grow_a_site_fall_silent_and_a_run_end(open_console, tmp_path):
+    session = FakeSession(tmp_path / "lead@example.org")
+    session.remember(make_study(name="sepsis", method="fdbnl", parameters={"n_lags": 1}), "run-1")
+    session.add("run-1")
+
+    def tell(sums: int) -> None:
+        note = {
+            "round": sums,
+            "max_rounds": 100,
+            "h": math.exp(-sums),
+            SCRIPT: 1.0 / sums,
+            "objective": 2.0 + 1.0 / sums,
+        }
+        session.said["job-run-1"] = {
+            "sums": sums,
+            "present": ["north", "south", "west"],
+            "task": "fdbnl-step",
+            "note": note,
+        }
+
+    with watching(session) as watch, served(lead(session, watch, tmp_path / "results")) as (address, _):
+        for sums in range(1, 9):
+            tell(sums)
+            wait_until(lambda sums=sums: any(p.sums == sums for p in watch.look().points.get("run-1", ())))
+        console = open_console(address, 375, "dark")
+        page = console.page
+        page.wait_for_selector("text=running; asks for fdbnl-step")
+        page.click("text=run-1")
+        page.wait_for_selector(".curve .trace")
+        assert page.locator(".curve").count() == 3
+        assert page.locator(".curve figcaption").first.inner_text().startswith("Objective")
+        assert SCRIPT in page.inner_text(".curves")
+        before = page.get_attribute(".curve .trace", "d")
+        assert before.count("L") == 7
+        tell(20)
+        page.wait_for_function(
+            "n => document.querySelector('.curve .trace').getAttribute('d').split('L').length > n", arg=8
+        )
+        assert re.search(r"round 8 of|round 20 of", page.inner_text("main"))
+        page.wait_for_selector("text=round 20 of at most 100", timeout=10_000)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 375
+        session.connected = ["north", "south"]
+        session.add("run-1", "FINISHED:COMPLETED")
+        page.wait_for_selector("text=Fetch the result", timeout=10_000)
+        assert page.locator("text=Stop this run").count() == 0
+        console.go("/")
+        page.wait_for_selector("text=silent since", timeout=10_000)
+        assert console.is_clean()
