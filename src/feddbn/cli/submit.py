@@ -39,6 +39,7 @@ def read_study(path: Path) -> Study:
     from feddbn.federation.protocol.study import check_sites
     from feddbn.federation.protocol.study_methods import check_goal, check_noise
     from feddbn.method_table import find_method
+    from feddbn.runtime.deployed.rehearsal import rehearse
     from feddbn.runtime.deployed.settings import load_programs
 
     try:
@@ -54,6 +55,7 @@ def read_study(path: Path) -> Study:
     check_noise(study)
     check_noise_size(study)
     check_sites(study)
+    rehearse(study)
     return study
 
 
@@ -208,7 +210,12 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
         typer.echo(json.dumps({"run": run_id, "out": str(directory), "summary": outcome.get("summary", {})}))
     else:
         typer.echo(f"run {run_id} has finished; its result is in {directory}.")
-        print_held_out(outcome.get("summary", {}))
+        summary = outcome.get("summary", {})
+        print_held_out(summary)
+        if "findings" in summary:
+            from feddbn.cli.findings import findings_of, print_findings
+
+            print_findings(findings_of(summary["findings"], f"the result of run {run_id!r}"))
 
 
 @contextmanager

@@ -24,10 +24,11 @@ from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.exchange import Exchange
 from feddbn.federation.protocol.messages import NEVER, Reply, Request, digest_of, encode_request
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import StudyResult, check_goal, study_method
+from feddbn.federation.protocol.study_methods import StudyResult, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell
 from feddbn.runtime.deployed.attendance import Roll
+from feddbn.runtime.deployed.rehearsal import rehearse
 from feddbn.runtime.deployed.replay import Replay
 from feddbn.runtime.deployed.shared_heads import share_heads
 from feddbn.runtime.deployed.store import JournalFile
@@ -174,7 +175,7 @@ def run_study(
     `kept` is what the run that it updates has kept.
     """
     method = study_method(study.method)
-    check_goal(study)
+    rehearse(study)
     federation: Federation = coordinator
     if study.privacy.epsilon is not None:
         federation = noise_aware(coordinator, study)

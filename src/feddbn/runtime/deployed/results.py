@@ -45,8 +45,8 @@ def _protection(study: dict[str, Any]) -> dict[str, Any] | None:
 def export_result(directory: Path) -> StudyResult | None:
     """Return the result in ``result.feddbn``, written as .npz and .json beside it; None if there is none.
 
-    ``result.json`` is what the other commands read; a network is also written as ``dbn.json``, and a table of edges as
-    ``edges.csv``.
+    ``result.json`` is what the other commands read; a network is also written as ``dbn.json``, a table of edges as
+    ``edges.csv``, and what a check of the data found as ``findings.json``.
     """
     path = Path(directory) / "result.feddbn"
     if not path.exists():
@@ -80,6 +80,9 @@ def export_result(directory: Path) -> StudyResult | None:
             conditionals=conditionals_of(stored.get("conditionals"), list(names), "the result"),
         )
         path.with_name("dbn.json").write_text(json_text(dbn), encoding="utf-8")
+    if isinstance(result.summary.get("findings"), list):
+        text = json.dumps(result.summary["findings"], indent=1)
+        path.with_name("findings.json").write_text(text, encoding="utf-8")
     edges = result.summary.get("edges")
     if isinstance(edges, list) and edges:
         with open(path.with_name("edges.csv"), "w", encoding="utf-8", newline="") as file:
