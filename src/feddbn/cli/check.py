@@ -33,10 +33,11 @@ def check(
 
     if n_lags < 0:
         raise ParameterError(f"--lags {n_lags} must be a whole number of at least 0.")
-    findings = read_findings(data) if data.suffix == ".json" else preflight(data, n_lags, **read)
+    of_study = data.suffix == ".json"
+    findings = read_findings(data) if of_study else preflight(data, n_lags, **read)
     if as_json:
         print_json([vars(finding) for finding in findings])
     else:
-        print_findings(findings)
+        print_findings(findings, of_study)
     if any(finding.severity == "error" for finding in findings):
         raise typer.Exit(1)

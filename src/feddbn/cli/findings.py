@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feddbn.cli.terminal import print_table, say
-from feddbn.cli.wording import as_options
+from feddbn.cli.wording import as_options, as_parameters
 from feddbn.data.preflight import Finding
 from feddbn.data.preflight.finding import SEVERITIES
 from feddbn.errors import FileError
@@ -24,7 +24,9 @@ def read_findings(path: Path) -> list[Finding]:
     except OSError as error:
         raise FileError(f"{where} cannot be read: {error.strerror}.") from None
     except ValueError:
-        raise FileError(f"{where} is not JSON; findings are in findings.json of a study that checked data.") from None
+        raise FileError(
+            f"{where} is not JSON; findings are in findings.json of a study that checked data."
+        ) from None
     return findings_of(values, where)
 
 
@@ -39,8 +41,9 @@ def findings_of(values: Any, where: str) -> list[Finding]:
     raise FileError(f"{where} holds no findings; they are in findings.json of a study with goal = 'check'.")
 
 
-def print_findings(findings: Sequence[Finding]) -> None:
-    """One row for each kind of finding; sites that share it stand together."""
+def print_findings(findings: Sequence[Finding], of_study: bool = False) -> None:
+    """One row for each kind of finding; sites that share it stand together. Cures are options, or lines of a study's file."""
+    worded = as_parameters if of_study else as_options
     if not findings:
         say("Nothing was found that would make a network wrong.")
         return
@@ -52,10 +55,10 @@ def print_findings(findings: Sequence[Finding]) -> None:
         first = same[0]
         where = "all" if first.site is None else first.site
         where += f" and {len(same) - 1} more" if len(same) > 1 else ""
-        rows.append([first.severity, where, f"{first.sentence}\n-> {as_options(first.cure)}"])
+        rows.append([first.severity, where, f"{first.sentence}\n-> {worded(first.cure)}"])
     print_table(["level", "site", "finding -> cure"], rows, n_text=3)
     for finding in findings:
-        if finding.what == "kinds":
+        if finding.what == "kinds" and not of_study:
             # Lines of a table are cut; this one is to be copied.
             say(f"If you agree: {as_options(finding.cure).split('; other')[0].removeprefix('if so, use ')}")
     counts = {level: sum(row[0] == level for row in rows) for level in ("error", "warning", "note")}

@@ -30,7 +30,8 @@ def report(
     ] = None,
     audit: Annotated[Path | None, typer.Option(help="A site's audit log, to show what left it.")] = None,
     check: Annotated[
-        Path | None, typer.Option(help="findings.json of a study that checked the data, to show what it found.")
+        Path | None,
+        typer.Option(help="findings.json of a study that checked the data, to show what it found."),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     as_json: Json = False,
@@ -44,7 +45,10 @@ def report(
     if check is not None:
         from feddbn.cli.findings import read_findings
 
-        stored["diagnostics"] = {**(stored.get("diagnostics") or {}), "check": [vars(f) for f in read_findings(check)]}
+        stored["diagnostics"] = {
+            **(stored.get("diagnostics") or {}),
+            "check": [vars(f) for f in read_findings(check)],
+        }
     page = write_report(
         stored,
         out or result.with_suffix(".html"),

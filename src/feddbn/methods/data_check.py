@@ -94,7 +94,9 @@ def _empty(survey: Survey, d: int) -> list[Finding]:
         return []
     text = f"{f'{share:.1%}' if share >= 0.001 else 'less than 0.1%'} of the cells are empty."
     severity = "warning" if share >= MANY_EMPTY else "note"
-    return [Finding("missing", severity, text, "missing='fill', which is usual, uses the cells that are there")]
+    return [
+        Finding("missing", severity, text, "missing='fill', which is usual, uses the cells that are there")
+    ]
 
 
 def _columns(survey: Survey, variables: Sequence[str]) -> list[Finding]:
@@ -117,7 +119,9 @@ def _cycles(survey: Survey) -> list[Finding]:
     if not survey.periods:
         return []
     text = f"cycles of {', '.join(f'{period:.4g}' for period in survey.periods)} rows stand out."
-    return [Finding("cycles", "note", text, "period='auto', which is usual, takes them off where that is better")]
+    return [
+        Finding("cycles", "note", text, "period='auto', which is usual, takes them off where that is better")
+    ]
 
 
 def _kinds(survey: Survey, variables: Sequence[str]) -> list[Finding]:
@@ -153,7 +157,11 @@ def _agreement(look: FirstLook, n_sites: int) -> list[Finding]:
         return []
     does = "one of {} sites does" if n == 1 else f"{n} of {{}} sites do"
     text = f"{does.format(of)} not fit the others; the owner is told why."
-    cure = "on_disagreement='exclude' leaves it out" if look.has_few_odd else "PFDBNL learns a network for each site"
+    cure = (
+        "on_disagreement='exclude' leaves it out"
+        if look.has_few_odd
+        else "PFDBNL learns a network for each site"
+    )
     return [Finding("disagreement", "warning", text, cure)]
 
 

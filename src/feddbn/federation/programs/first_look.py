@@ -33,9 +33,7 @@ class FirstLook:
         return 0 < (self.n_disagreeing or 0) <= self.survey.n_sites / 3
 
 
-def first_look_program(
-    variables: tuple[str, ...], n_lags: int, wishes: Wishes
-) -> ServerProgram[FirstLook]:
+def first_look_program(variables: tuple[str, ...], n_lags: int, wishes: Wishes) -> ServerProgram[FirstLook]:
     """Ask for the survey and, if that is wished for and sites are enough, have every site compare itself."""
     inputs = wishes.input_places(variables)
     survey = yield from survey_program(variables, n_lags, inputs, profiles=wishes.needs_profiles)

@@ -14,7 +14,7 @@ A silent site is a drop-out. "wait" asks again until `max_wait_s`, "continue" go
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,8 @@ class Coordinator:
         Between two attempts of the "wait" policy.
     opening_s
         How long the handshake waits at least, whatever the study's rules: sites may still be reading data.
+    here
+        The sites that the exchange can reach at all; the others are not waited for. None: all.
     """
 
     answered_tasks: frozenset[str] | None = None
@@ -70,8 +72,10 @@ class Coordinator:
         on_event: Tell | None = None,
         pause_s: float = 0.2,
         opening_s: float = 30.0,
+        here: Collection[str] | None = None,
     ) -> None:
         self._study = study
+        self._away = frozenset() if here is None else frozenset(study.sites) - frozenset(here)
         self._opening_s = opening_s
         self._replay = Replay(log, study, run_id)
         self._line = Line(exchange, run_id, on_event or (lambda event: None), pause_s)
@@ -111,7 +115,7 @@ class Coordinator:
             waiting = [site for site in self.sites if site not in present and site not in line.refused]
             present.update(line.ask(dict.fromkeys(waiting, message), "hello", NEVER))
             missing = set(self.sites) - present.keys()
-            if missing <= line.refused.keys() or (roll.insists and line.refused):
+            if missing <= line.refused.keys() | self._away or (roll.insists and line.refused):
                 break
         agreed = tuple(sorted(present))
         roll.require(agreed, self.sites, "the handshake", line.reasons)
@@ -146,8 +150,10 @@ class Coordinator:
         answer = self._sums(Turn(task, digest, seq, asked, self._replay.counted))
         self._roll.require(answer.contributors, asked, f"task {seq} ({task.name!r})", self._line.reasons)
         seconds = time.monotonic() - start
+        here = answer.contributors
+        missing = tuple(site for site in asked if site not in here)
         self._line.tell(
-            ServerEvent("sum", seq, task.name, sites=answer.contributors, note=task.note, seconds=seconds)
+            ServerEvent("sum", seq, task.name, sites=here, missing=missing, note=task.note, seconds=seconds)
         )
         return answer
 

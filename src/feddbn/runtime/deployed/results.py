@@ -62,7 +62,10 @@ def export_result(directory: Path) -> StudyResult | None:
     values = result.summary.get("result") or {"summary": dict(result.summary), "arrays": listed}
     if "privacy" in values and path.with_name("outcome.json").exists():
         # The method does not know what protected its sums; the study, as the sites agreed to it, does.
-        values = {**values, "privacy": _protection(read_outcome(path.parent).get("study", {}))}
+        outcome = read_outcome(path.parent)
+        absent = [str(one["words"]) for one in outcome.get("absent") or ()]
+        values = {**values, "privacy": _protection(outcome.get("study", {}))}
+        values["warnings"] = [*(values.get("warnings") or ()), *absent]
     path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
     if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
         names = tuple(str(name) for name in result.summary["variables"])
