@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import time
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from typer.testing import CliRunner
@@ -205,8 +207,30 @@ class Session:
     def __init__(self, user, kit, timeout):
         assert user == "lead@example.org"
 
+    heard: ClassVar = {"north": time.time(), "south": time.time()}
+    answers = ("north", "south")
+    is_slow = False
+
     def get_system_info(self):
-        return SimpleNamespace(client_info=[SimpleNamespace(name="north"), SimpleNamespace(name="south")])
+        clients = [SimpleNamespace(name=name, last_connect_time=when) for name, when in self.heard.items()]
+        return SimpleNamespace(client_info=clients)
+
+    def get_client_job_status(self, sites):
+        if self.is_slow:
+            time.sleep(0.02)
+        return [
+            {"client_name": site, "status": "no_jobs" if site in self.answers else "no_reply"}
+            for site in sites
+        ]
+
+    def set_timeout(self, seconds):
+        pass
+
+    def unset_timeout(self):
+        pass
+
+    def list_jobs(self, detailed):
+        return []
 
     def close(self):
         pass
@@ -221,8 +245,54 @@ def test_a_study_whose_sites_are_not_connected_is_not_sent(kits, tmp_path, monke
     done = run("submit", path, "--kit", tmp_path / "mine", "--run", "run-2")
     assert done.exit_code == 2
     said = " ".join(done.output.split())
-    assert "needs 3 of its sites, but not connected: west; connected: north, south." in said
+    assert "needs 3 of its 3 sites, but west is not connected; connected: north, south." in said
     assert not (tmp_path / "mine" / "runs" / "run-2.json").exists()
+
+
+OLD = 1_000_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("answers", "heard", "is_slow", "is_here"),
+    [
+        (True, 0.0, False, True),
+        # Our clock may be wrong: who answers is there.
+        (True, 100.0, False, True),
+        (True, -100.0, True, True),
+        # Its process has ended, which shows at once, or it is frozen and has not reported either.
+        (False, 1.0, False, False),
+        (False, 100.0, True, False),
+        # It may just be slow.
+        (False, 5.0, True, True),
+    ],
+)
+def test_a_site_is_silent_if_it_cannot_be_called_or_does_not_report(
+    kits, monkeypatch, answers, heard, is_slow, is_here
+):
+    from feddbn.runtime.engines.nvflare import client
+
+    monkeypatch.setattr("nvflare.fuel.flare_api.flare_api.new_secure_session", Session)
+    monkeypatch.setattr(client, "_AT_ONCE_S", 0.01)
+    monkeypatch.setattr(Session, "is_slow", is_slow)
+    monkeypatch.setattr(Session, "heard", {"north": time.time(), "south": time.time() - heard})
+    monkeypatch.setattr(Session, "answers", ("north", "south") if answers else ("north",))
+    with client.Console(kits / "lead@example.org") as console:
+        north, south = console.presence()
+    assert north.is_here
+    assert south.is_here == is_here
+
+
+def test_status_says_since_when_a_site_is_silent(kits, tmp_path, monkeypatch):
+    monkeypatch.setattr("nvflare.fuel.flare_api.flare_api.new_secure_session", Session)
+    monkeypatch.setattr(Session, "heard", {"north": time.time(), "south": OLD})
+    monkeypatch.setattr(Session, "answers", ("north",))
+    shutil.copytree(kits / "lead@example.org", tmp_path / "mine")
+    said = " ".join(run("status", "--kit", tmp_path / "mine").output.split())
+    assert "connected: north" in said
+    assert "south is silent since 2001-09-09 01:46:40 UTC" in said
+    found = json.loads(run("status", "--kit", tmp_path / "mine", "--json").output)
+    assert found["sites"] == ["north"]
+    assert found["silent"] == {"south": "2001-09-09 01:46:40 UTC"}
 
 
 def test_a_server_that_is_not_there_is_named(kits, monkeypatch):
@@ -271,3 +341,59 @@ def test_unusual_tasks_are_told_before_a_study_is_sent(tmp_path):
     done = run("submit", path, "--kit", "nowhere")
     assert done.exit_code == 2
     assert "center='banana' is not known; choose 'auto', 'none', 'federated' or 'recording'" in done.stderr
+
+
+def test_a_sites_terminal_tells_studies_and_its_log_has_all(kits):
+    values = json.loads((kits / "north" / "local" / "log_config.json").read_text())
+    terminal = values["handlers"]["consoleHandler"]
+    assert values["filters"][terminal["filters"][0]]["logger_names"] == ["feddbn.site"]
+    assert values["handlers"]["logFileHandler"].get("filters", []) == []
+    assert "start.sh" not in (kits / "north" / "readme.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ('center = "sideways"', "center='sideways' is not known; choose 'auto', 'none'"),
+        ('exogenous = ["w"]', "exogenous contains 'w', which is not a variable; the variables are u, v."),
+        ('mu = "auto"', "method 'fdbnl' has no parameter 'mu'"),
+    ],
+)
+def test_a_study_that_cannot_be_is_refused_before_anybody_is_called(tmp_path, parameters, sentence):
+    path = tmp_path / "study.toml"
+    path.write_text(f"{STUDY}{parameters}\n")
+    done = run("submit", path, "--kit", tmp_path / "nowhere")
+    assert done.exit_code == 2
+    assert sentence in " ".join(done.output.split())
+
+
+FINDING = {
+    "what": "cycles",
+    "severity": "warning",
+    "sentence": "cycles of 24 rows <b>stand out</b>.",
+    "cure": "period='auto' takes them off",
+    "site": None,
+    "recording": None,
+    "columns": [],
+}
+
+
+def test_findings_of_a_study_are_read_by_check(tmp_path):
+    path = tmp_path / "findings.json"
+    path.write_text(json.dumps([FINDING]))
+    done = run("check", path)
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    assert "cycles of 24 rows" in said
+    assert 'period = "auto" takes them off' in said
+    path.write_text(json.dumps([{**FINDING, "severity": "error"}]))
+    assert run("check", path).exit_code == 1
+
+
+@pytest.mark.parametrize("text", ["{", "3", '[{"what": "x"}]', '{"summary": {}}', '[{"severity": "bad"}]'])
+def test_what_are_no_findings_is_one_sentence(tmp_path, text):
+    path = tmp_path / "findings.json"
+    path.write_text(text)
+    done = run("check", path)
+    assert done.exit_code == 2
+    assert "findings.json of a study" in " ".join(done.output.split())

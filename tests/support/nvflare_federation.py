@@ -196,8 +196,14 @@ class NVFlareFederation:
             )
             log.close()
 
-    def log(self, name):
+    def terminal(self, name):
+        """What a person at this machine saw."""
         return (self.root / f"{name}.log").read_text(errors="replace")
+
+    def log(self, name):
+        """All that was said, by the engine, too."""
+        written = self.kits[name] / "log.txt"
+        return self.terminal(name) + (written.read_text(errors="replace") if written.exists() else "")
 
     @property
     def console(self):

@@ -25,6 +25,10 @@ def report(
         Path | None, typer.Option(help="Edge table of `feddbn confidence`: probabilities and intervals.")
     ] = None,
     audit: Annotated[Path | None, typer.Option(help="A site's audit log, to show what left it.")] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(help="findings.json of a study that checked the data, to show what it found."),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -34,9 +38,16 @@ def report(
     from feddbn.report import write_report
     from feddbn.report.edge_file import read_edges
 
-    loaded = Result.load(result)
+    stored = Result.load(result).to_dict()
+    if check is not None:
+        from feddbn.cli.findings import read_findings
+
+        stored["diagnostics"] = {
+            **(stored.get("diagnostics") or {}),
+            "check": [vars(f) for f in read_findings(check)],
+        }
     page = write_report(
-        loaded.to_dict(),
+        stored,
         out or result.with_suffix(".html"),
         title=title,
         truth=None if truth is None else read_network(truth),

@@ -19,6 +19,7 @@ from feddbn.cli.held_out import print_held_out
 from feddbn.cli.terminal import remark
 from feddbn.errors import FederationError, FileError, StateError
 from feddbn.federation.protocol.study import Study, parse_study
+from feddbn.runtime.deployed.run_words import run_in_words
 
 if TYPE_CHECKING:
     from feddbn.runtime.engines.interface import Session
@@ -51,6 +52,7 @@ def check_study(study: Study) -> None:
     from feddbn.federation.protocol.study import check_sites
     from feddbn.federation.protocol.study_methods import check_goal, check_noise
     from feddbn.method_table import find_method
+    from feddbn.runtime.deployed.rehearsal import rehearse
     from feddbn.runtime.deployed.settings import load_programs
 
     load_programs(("feddbn.methods.studies",))
@@ -60,6 +62,7 @@ def check_study(study: Study) -> None:
     check_noise(study)
     check_noise_size(study)
     check_sites(study)
+    rehearse(study)
 
 
 def submit(
@@ -131,12 +134,14 @@ def status(
 ) -> None:
     """Show the sites that are connected and the runs, with the progress of those under way."""
     with _session(kit) as session:
-        sites = session.sites()
+        known = session.known_sites()
         jobs = [job for job in session.jobs() if run in ("", job.run)]
         found = {job.job: session.progress(job.job) or {} for job in jobs if job.is_running}
+    sites = [one.site for one in known if one.is_here]
     if as_json:
-        rows = [{**vars(job), "progress": found.get(job.job)} for job in jobs]
-        typer.echo(json.dumps({"sites": sites, "runs": rows}, default=str))
+        rows = [{**vars(job), "words": job.words, "progress": found.get(job.job)} for job in jobs]
+        silent = {one.site: one.since for one in known if not one.is_here}
+        typer.echo(json.dumps({"sites": sites, "silent": silent, "runs": rows}, default=str))
         return
     table = Table(
         "run", "status", "sums", "sites present", title=f"connected: {', '.join(sites) or 'no site'}"
@@ -144,8 +149,12 @@ def status(
     for job in jobs:
         progress = found.get(job.job, {})
         present = ", ".join(progress.get("present", []))
-        table.add_row(job.run, job.words, str(progress.get("sums", "")), present)
+        words = run_in_words(progress) if progress else job.words
+        table.add_row(job.run, words, str(progress.get("sums", "")), present)
     Terminal().print(table)
+    for one in known:
+        if not one.is_here:
+            typer.echo(f"{one.words()}.")
 
 
 def results(
@@ -172,7 +181,7 @@ def _send(session: Session, study: Study, run_id: str, wait: bool, out: Path | N
     n_cut_off = 0
     while True:
         with session:
-            job = session.begin(study, run_id)
+            job = session.begin(study, run_id, lambda sentence: remark(f"note: {sentence}"))
             if not wait:
                 typer.echo(json.dumps({"run": run_id, "job": job}) if as_json else f"run {run_id} was sent.")
                 return
@@ -213,7 +222,15 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
         typer.echo(json.dumps({"run": run_id, "out": str(directory), "summary": outcome.get("summary", {})}))
     else:
         typer.echo(f"run {run_id} has finished; its result is in {directory}.")
-        print_held_out(outcome.get("summary", {}))
+        for one in outcome.get("absent") or ():
+            typer.echo(str(one["words"]))
+        summary = outcome.get("summary", {})
+        print_held_out(summary)
+        if "findings" in summary:
+            from feddbn.cli.findings import findings_of, print_findings
+
+            found = findings_of(summary["findings"], f"the result of run {run_id!r}")
+            print_findings(found, of_study=True)
 
 
 @contextmanager
@@ -231,8 +248,8 @@ def _bar(run_id: str, study: Study, quiet: bool) -> Iterator[Any]:
         bar = progress.add_task(run_id, total=number, note="starting")
 
         def watch(values: dict[str, Any]) -> None:
-            present = f"{len(values.get('present', []))}/{len(values.get('sites', []))} sites"
             note = " ".join(f"{key}={value:.3g}" for key, value in (values.get("note") or {}).items())
-            progress.update(bar, completed=values.get("sums", 0), note=f"{present} {note}")
+            words = f"{run_in_words(values)} {note}".rstrip()
+            progress.update(bar, completed=values.get("sums", 0), note=words)
 
         yield watch

@@ -7,7 +7,7 @@ from ast import literal_eval
 
 from feddbn.cli.kinds import kinds_as_options
 
-__all__ = ["as_options"]
+__all__ = ["as_options", "as_parameters"]
 
 # An argument with its value, or bare as in "choose columns with variables=".
 _VALUE = r"('[^']*'|\[[^\]]*\]|(?:[^\s,;.)\]]|\.(?=\d))*)"
@@ -31,6 +31,14 @@ def as_options(sentence: str) -> str:
     sentence = _SWITCH.sub(lambda found: _SWITCHES[found[1]], sentence)
     sentence = _PARAMETER.sub(lambda found: f"-p {found[1]}={found[2].strip(chr(39))}", sentence)
     return _OPTION.sub(lambda found: f"--{found[1]} {_plain(found[2])}".rstrip(), sentence)
+
+
+def as_parameters(sentence: str) -> str:
+    """Return the sentence with arguments as lines of a study's file: ``center='x'`` as ``center = "x"``."""
+    sentence = _PARAMETER.sub(
+        lambda found: f"{found[1]} = {found[2].replace(chr(39), chr(34))}", f" {sentence}"
+    )
+    return sentence[1:].replace("with variables=", "of `variables`")
 
 
 def _kinds(found: re.Match[str]) -> str:

@@ -244,6 +244,9 @@ class PFDBNL(DBNEstimator):
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
     ) -> None:
+        n_sites = len(federation.sites)
+        if self.n_clusters != "auto" and int(self.n_clusters) > n_sites:
+            raise ParameterError(f"n_clusters={self.n_clusters} is more than the {n_sites} sites.")
         resolve_auto(self, federation, observer)
         fit, seconds = self._run(self._program(federation, 0), federation, observer)
         self._set_fit(fit, seconds)

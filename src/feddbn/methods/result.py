@@ -325,6 +325,11 @@ def _umask() -> int:
 
 def _check_header(stored: Mapping[str, Any], where: str) -> None:
     kind, version = stored.get("format"), stored.get("version")
+    if kind != FORMAT and {"summary", "arrays"} <= stored.keys():
+        raise FileError(
+            f"{where} is the result of a study that learned no network; edges.csv or findings.json beside it has what it "
+            "found, for `feddbn report --edges` or `feddbn check`."
+        )
     if kind != FORMAT:
         raise FileError(f"{where} is not a result: its format is {kind!r} instead of {FORMAT!r}.")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:

@@ -314,4 +314,7 @@ def check_grid(estimator: Any, grid: Mapping[str, Sequence[Any]], n_blocks: int 
     if isinstance(n_blocks, bool) or not isinstance(n_blocks, int) or n_blocks < 1:
         raise ParameterError(f"n_blocks={n_blocks!r} must be a whole number of at least 1.")
     simplest_first = {name: _simplest_first(name, values) for name, values in grid.items()}
+    for name, values in simplest_first.items():
+        for value in values:
+            estimator.rules[name].check(name, value)
     return [dict(zip(simplest_first, values, strict=True)) for values in product(*simplest_first.values())]

@@ -22,6 +22,7 @@ from feddbn.federation.protocol.study_methods import StudyMethod, StudyResult, W
 from feddbn.federation.protocol.task import Federation
 from feddbn.method_table import METHODS, Method, find_method
 from feddbn.methods.comparison import check_compared, compare_on
+from feddbn.methods.data_check import check_data
 from feddbn.methods.registry import make_estimator
 from feddbn.methods.result import Result, plain
 from feddbn.methods.selection import AUTO_GRIDS, check_grid, default_grid, select
@@ -134,7 +135,14 @@ def register_for_studies(method: Method) -> None:
         table = {"held_out_share": how.share, "methods": rows}
         return _with_table(run(mine, federation), "comparison", table)
 
+    def look(study: Study, federation: Federation) -> StudyResult:
+        findings = [plain(vars(found)) for found in check_data(estimator_of(study), federation)]
+        names = list(federation.variables)
+        return StudyResult({}, {"method": method.name, "variables": names, "findings": findings})
+
     ways = {"compare": Way(compare, _check_compare)}
+    if "survey" in method.tasks and "exogenous" in method.parameters():
+        ways["check"] = Way(look, lambda study: check(study.parameters))
     if method.resamples:
         ways["confidence"] = Way(confidence, check_confidence)
     if method.selects:

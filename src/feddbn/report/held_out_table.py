@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from feddbn.report.page_table import PageTable
 from feddbn.report.record import ReportRecord
 from feddbn.report.verdict import number, sentence
 
-__all__ = ["HeldOutTable", "held_out_tables"]
+__all__ = ["held_out_tables"]
 
 
-@dataclass(frozen=True)
-class HeldOutTable:
-    """One table: a title, a sentence on how to read it, heads, rows of cells, and remarks."""
-
-    title: str
-    note: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    remarks: tuple[str, ...] = ()
-
-
-def held_out_tables(record: ReportRecord) -> list[HeldOutTable]:
+def held_out_tables(record: ReportRecord) -> list[PageTable]:
     """The tables of a result; none if it does not tell of held-out rows."""
     chosen, compared = record.diagnostics.get("selection"), record.diagnostics.get("comparison")
     found = []
@@ -34,7 +23,7 @@ def held_out_tables(record: ReportRecord) -> list[HeldOutTable]:
     return found
 
 
-def _selection(facts: Mapping[str, Any]) -> HeldOutTable:
+def _selection(facts: Mapping[str, Any]) -> PageTable:
     names = tuple(str(name) for name in facts.get("chosen") or {})
     rows = tuple(
         (
@@ -53,10 +42,10 @@ def _selection(facts: Mapping[str, Any]) -> HeldOutTable:
     remarks = tuple(sentence(str(text)) for text in facts.get("remarks") or ())
     note = f"Loss per row, {_where(facts.get('share'))}. {'' if remarks else rule}".strip()
     heads = (*names, "Held-out loss", "Standard error of the difference to the lowest", "")
-    return HeldOutTable("How parameters were chosen", note, heads, rows, remarks)
+    return PageTable("How parameters were chosen", note, heads, rows, remarks)
 
 
-def _comparison(facts: Mapping[str, Any]) -> HeldOutTable:
+def _comparison(facts: Mapping[str, Any]) -> PageTable:
     keys = (("held_out_log_likelihood", 5), ("edges_w", 4), ("edges_a", 4), ("rounds", 4))
     rows = tuple(
         (str(row.get("label")), *(_shown(row.get(key), digits) for key, digits in keys))
@@ -72,7 +61,7 @@ def _comparison(facts: Mapping[str, Any]) -> HeldOutTable:
         for row in facts["methods"]
         if row.get("converged") is False
     )
-    return HeldOutTable("How well methods predict", note, heads, rows, unfinished)
+    return PageTable("How well methods predict", note, heads, rows, unfinished)
 
 
 def _where(share: object) -> str:

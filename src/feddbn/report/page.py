@@ -28,6 +28,7 @@ from feddbn.report.changes_section import changes_section
 from feddbn.report.curve_plots import plot_convergence
 from feddbn.report.effect_plots import curve_panels, plot_curves
 from feddbn.report.figures import inline_svg
+from feddbn.report.findings_table import findings_tables
 from feddbn.report.held_out_table import held_out_tables
 from feddbn.report.kind_plots import plot_effects
 from feddbn.report.kind_tables import coefficient_rows, kind_rows
@@ -138,6 +139,7 @@ def render_report(
         warnings=[_capitalised(text) for text in record.warnings],
         treatment=treatment_rows(record),
         held_out=held_out_tables(record),
+        check=findings_tables(record),
         audit=_audit_rows(record.audit),
         spent=_spent(record.audit),
         truth=_truth_counts(record),

@@ -47,6 +47,9 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     if method is None:
         return ()
     given = study.parameters
+    compares = given.get("on_disagreement", "ignore") != "ignore"
+    if study.goal == "check":
+        return ("survey", "agreement") if compares else ("survey",)
     if study.update_of:
         # One sum, of rows that are treated as those before them.
         return ("moments",)
@@ -63,7 +66,6 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     further = method.further_tasks
     if _is_lagged_only(given):
         return tuple(task for task in further if task.startswith("feature"))
-    compares = given.get("on_disagreement", "ignore") != "ignore"
     left_out = {"unit-norms"} | (set() if compares or _looks(given) else {*_LOOK})
     blocks = [task for task in further if task.startswith("block")]
     if blocks:
@@ -199,7 +201,9 @@ def _transformations(study: Study) -> tuple[str, ...]:
         "fill": given.get("missing", "fill") != "drop" and not has_noise,
         "abstain": given.get("on_disagreement", "ignore") in ("exclude", "personal") and not has_noise,
     }
-    return tuple(what for what in TRANSFORMATIONS if open_to[what])
+    # A check looks at rows as they are, and at most compares the scales of sites.
+    possible = ("scales",) if study.goal == "check" else TRANSFORMATIONS
+    return tuple(what for what in possible if open_to[what])
 
 
 def _degrees(detrend: Any) -> tuple[int, ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from feddbn.core.designs.curve_basis import N_CURVES, N_SMOOTH
 from feddbn.core.orders.interactions import MOST_WITHOUT_SCREENING
+from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import ParameterError
 from feddbn.federation.guards.study_scope import tasks_of
 from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
 from feddbn.federation.programs.private_moments import study_costs
+from feddbn.federation.programs.survey import SurveyQuestion, survey_length
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.grid import LONGEST
 from feddbn.privacy.policy import SitePolicy
@@ -40,6 +42,8 @@ def largest_columns(study: Study) -> int:
 
 def size_in_words(study: Study, policy: SitePolicy | None = None) -> str:
     """One sentence: numbers, megabytes, and how many rows a site needs by its policy; under noise rows are not counted."""
+    if study.goal == "check":
+        return _check_size(study)
     columns = largest_columns(study)
     numbers = sums_length(columns)
     of = "the products"
@@ -51,6 +55,16 @@ def size_in_words(study: Study, policy: SitePolicy | None = None) -> str:
         return size
     rows = round((policy or SitePolicy()).min_rows_per_parameter * columns)
     return f"{size}; a site needs {max(rows, 1):,} rows for it (min_rows_per_parameter)"
+
+
+def _check_size(study: Study) -> str:
+    n_lags = study.parameters.get("n_lags", 1)
+    compares = len(study.sites) >= FEWEST_SITES
+    question = SurveyQuestion(
+        n_lags=n_lags if isinstance(n_lags, int) else 1, variables=study.variables, profiles=compares
+    )
+    numbers = survey_length(question)
+    return f"its largest answer has {numbers:,} numbers ({8 * numbers / 1e6:.1f} MB): counts of cells, spectra, profiles"
 
 
 def costs_in_words(study: Study) -> str:

@@ -54,6 +54,7 @@ __all__ = [
     "SurveyQuestion",
     "agreement_program",
     "spikes_program",
+    "survey_length",
     "survey_program",
 ]
 
@@ -274,6 +275,13 @@ def survey_program(
     )
 
 
+def survey_length(question: SurveyQuestion) -> int:
+    """How many numbers an answer to the survey has."""
+    outputs = len(outputs_of(question.d, question.inputs))
+    length = profile_length(outputs, _profile_lags(outputs, question.n_lags)) if question.profiles else 0
+    return 5 + question.d * (3 + N_BINS) + N_FREQUENCIES + 2 * length
+
+
 def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray]:
     question.require_variables(here.data)
     d = question.d
@@ -358,6 +366,6 @@ def _spikes(here: Here, question: SpikesQuestion) -> tuple[SiteState, FloatArray
     return here.state, total
 
 
-register_site_task(SiteTask(SurveyQuestion, one_by_one(_survey)))
+register_site_task(SiteTask(SurveyQuestion, one_by_one(_survey), length=survey_length))
 register_site_task(SiteTask(AgreementQuestion, one_by_one(_agreement)))
 register_site_task(SiteTask(SpikesQuestion, one_by_one(_spikes)))

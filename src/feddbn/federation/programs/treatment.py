@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.core.statistics.known_inputs import output_columns
 from feddbn.core.statistics.levels import evidence_for_nuisances, log_det_of_residuals
 from feddbn.core.statistics.missing import known_n
@@ -28,14 +27,10 @@ from feddbn.core.statistics.scaling import correlations
 from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import DataError
 from feddbn.federation.programs.deviation_shares import scales_program
+from feddbn.federation.programs.first_look import first_look_program
 from feddbn.federation.programs.pairs import PairsQuestion, pairs_program
 from feddbn.federation.programs.statistics import FAR_FROM_ZERO, MomentsQuestion
-from feddbn.federation.programs.survey import (
-    Survey,
-    agreement_program,
-    spikes_program,
-    survey_program,
-)
+from feddbn.federation.programs.survey import Survey, spikes_program
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import ServerProgram, Task
@@ -137,13 +132,9 @@ def asked_moments_program(
     spiky: tuple[int, ...] = ()
     bursts: tuple[int, ...] = ()
     if wishes.needs_survey:
-        inputs = wishes.input_places(variables)
-        survey = yield from survey_program(variables, n_lags, inputs, profiles=wishes.needs_profiles)
-        if wishes.on_disagreement != "ignore" and survey.n_sites >= FEWEST_SITES:
-            n_disagreeing = yield from agreement_program(variables, n_lags, survey, wishes.is_personal)
-            # Where many sites do not fit there are several kinds of sites, and no odd one.
-            is_few = 0 < n_disagreeing <= survey.n_sites / 3
-            treatment = replace(treatment, abstain=is_few and wishes.leaves_out)
+        look = yield from first_look_program(variables, n_lags, wishes)
+        survey, n_disagreeing = look.survey, look.n_disagreeing or 0
+        treatment = replace(treatment, abstain=look.has_few_odd and wishes.leaves_out)
         treatment, spiky, bursts = yield from _without_spikes(variables, n_lags, wishes, survey, treatment)
     elif wishes.noisy and wishes.spikes == "remove":
         spread = yield from scales_program(variables, n_lags)

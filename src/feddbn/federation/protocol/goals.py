@@ -13,7 +13,7 @@ __all__ = ["CHOSEN_BY_ROWS", "GOALS", "Compare", "Confidence", "Goal", "Select"]
 
 CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
 """Parameters that are chosen on held-out rows where they are "auto"."""
-Goal = Literal["network", "confidence", "select", "compare"]
+Goal = Literal["network", "confidence", "select", "compare", "check"]
 # In steps of five per cent: by studies of different shares, recordings of twenty rows differ by a row, too.
 Share = Annotated[float, Field(ge=0.05, le=0.5, multiple_of=0.05)]
 Number = int | Annotated[float, Field(allow_inf_nan=False)]

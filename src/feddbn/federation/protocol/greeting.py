@@ -85,11 +85,11 @@ def _in_words(kind: Kind | None) -> str:
 
 
 def announcement(study: Study, variables: Sequence[str]) -> str:
-    """Return what a study will do here, in one line for the people at the site."""
+    """Return what a study will do here, the end of a line for the people at the site."""
     how = "secure aggregation" if study.privacy.secure_aggregation else "plain sums"
     noise = "" if study.privacy.epsilon is None else f", epsilon {study.privacy.epsilon:g}"
     return (
-        f"study {study.name!r}, method {' and '.join(study.methods)} ({study.goal}), "
+        f"method {' and '.join(study.methods)} ({study.goal}), "
         f"{len(variables)} variables ({', '.join(variables[:8])}"
         f"{', ...' if len(variables) > 8 else ''}), {len(study.sites)} sites, {how}{noise}."
     )

@@ -41,7 +41,8 @@ class Study(Strict):
     of data may ask for both: sites check them against what they hold.
     `units` may say in which unit a variable is meant; a site that says another one for its data does not take part.
     The `goal` is a network; how far each of its edges can be trusted; a network whose parameters are chosen on held-out rows;
-    or one with a table of how well this and other methods predict such rows. `lead` says who answers for the study; it is
+    one with a table of how well this and other methods predict such rows; or a check of the data, from which nothing is
+    learned. `lead` says who answers for the study; it is
     part of what the owners of the data approve. `update_of` names an earlier run of the same question: sites hold new rows
     now, and their sums are added to those of that run.
     """
@@ -229,10 +230,10 @@ def _validated(values: object, source: str) -> Study:
 def wrong_entry(error: ValidationError) -> str:
     """Return the first wrong entry of a file and what is wrong with it, as the end of a sentence."""
     first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the whole file"
+    where = ".".join(str(part) for part in first["loc"])
     known = {
         "extra_forbidden": "is not a known key; remove it or correct its name",
         "string_pattern_mismatch": "use 1 to 40 lower-case letters, digits and '-', a letter or digit first",
     }
-    what = known.get(first["type"], first["msg"])
-    return f"{where}: {what[0].lower()}{what[1:]}"
+    what = known.get(first["type"], first["msg"]).removeprefix("Value error, ").rstrip(".")
+    return f"{where}: {what[0].lower()}{what[1:]}" if where else what

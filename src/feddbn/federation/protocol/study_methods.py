@@ -108,6 +108,7 @@ _WORDS = {
     "confidence": ("learn from resampled sums", "resampled sums"),
     "select": ("choose its parameters on held-out rows", "held-out sums"),
     "compare": ("be judged on held-out rows", "held-out sums"),
+    "check": ("begin with a first look at the data", "sums of the first look"),
 }
 _METHODS: dict[str, StudyMethod] = {}
 _PERSONAL: dict[str, Personal] = {}

@@ -27,6 +27,7 @@ class ServerEvent:
     site: str = ""
     sentence: str = ""
     sites: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     note: Mapping[str, float] | None = None
     seconds: float = 0.0
 

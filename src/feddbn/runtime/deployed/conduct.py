@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from feddbn.errors import FeddbnError, StillCollecting
 from feddbn.federation.protocol.exchange import Exchange
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.runtime.deployed.absences import absences_in
 from feddbn.runtime.deployed.asking import ServerEvent
 from feddbn.runtime.deployed.collecting import Collecting
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
@@ -24,10 +25,16 @@ __all__ = ["Progress", "conduct"]
 
 
 class Progress:
-    """The state of a run for people: readable from another thread while the run goes on."""
+    """The state of a run for people: readable from another thread while the run goes on.
 
-    def __init__(self, run_id: str, sites: tuple[str, ...]) -> None:
+    `awaited` tells which sites have not answered yet, and for how many seconds.
+    """
+
+    def __init__(
+        self, run_id: str, sites: tuple[str, ...], awaited: Callable[[], Mapping[str, float]] = dict
+    ) -> None:
         self._lock = threading.Lock()
+        self._awaited = awaited
         self._values: dict[str, Any] = {
             "run": run_id,
             "state": "starting",
@@ -44,7 +51,7 @@ class Progress:
     def read(self) -> dict[str, Any]:
         """Return a copy."""
         with self._lock:
-            return dict(self._values)
+            return {**self._values, "awaited": dict(self._awaited())}
 
 
 def conduct(
@@ -76,6 +83,8 @@ def conduct(
             progress.update(
                 state="running", sums=event.seq + 1, task=event.task, present=list(event.sites), note=note
             )
+            for site in event.missing:
+                log(f"sum {event.seq} ({event.task!r}) was made without site {site!r}.")
         elif event.what == "collecting":
             progress.update(state="collecting", present=list(event.sites), last=event.sentence)
             log(event.sentence)
@@ -91,7 +100,9 @@ def conduct(
         rules = study.attendance
         exchange = collection = Collecting(exchange, rules, book, tell, here, stay_s=rules.timeout_s)
     try:
-        coordinator = Coordinator(exchange, study, run_id, journal, tell)
+        # Who comes to a collection later is waited for all the same.
+        reached = None if collection is not None else here
+        coordinator = Coordinator(exchange, study, run_id, journal, tell, here=reached)
         if collection is not None:
             collection.n_recorded = coordinator.n_recorded
         progress.update(resumed_after=coordinator.n_recorded)
@@ -114,6 +125,7 @@ def conduct(
     finally:
         journal.close()
         outcome.setdefault("state", "failed")
+        outcome["absent"] = [one.to_dict() for one in absences_in(events.read())]
         progress.update(state=outcome["state"])
         for place in (directory, out):
             write_atomically(place / "outcome.json", json.dumps(outcome, default=str).encode())

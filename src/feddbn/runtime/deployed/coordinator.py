@@ -14,7 +14,7 @@ A silent site is a drop-out. "wait" asks again until `max_wait_s`, "continue" go
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,11 @@ from feddbn.errors import ProtocolError, StateError
 from feddbn.federation.protocol.exchange import Exchange
 from feddbn.federation.protocol.messages import NEVER, Reply, Request, digest_of, encode_request
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.study_methods import StudyResult, check_goal, study_method
+from feddbn.federation.protocol.study_methods import StudyResult, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task
 from feddbn.runtime.deployed.asking import Line, ServerEvent, Tell
 from feddbn.runtime.deployed.attendance import Roll
+from feddbn.runtime.deployed.rehearsal import rehearse
 from feddbn.runtime.deployed.replay import Replay
 from feddbn.runtime.deployed.shared_heads import share_heads
 from feddbn.runtime.deployed.store import JournalFile
@@ -56,6 +57,8 @@ class Coordinator:
         Between two attempts of the "wait" policy.
     opening_s
         How long the handshake waits at least, whatever the study's rules: sites may still be reading data.
+    here
+        The sites that the exchange can reach at all; the others are not waited for. None: all.
     """
 
     answered_tasks: frozenset[str] | None = None
@@ -69,8 +72,10 @@ class Coordinator:
         on_event: Tell | None = None,
         pause_s: float = 0.2,
         opening_s: float = 30.0,
+        here: Collection[str] | None = None,
     ) -> None:
         self._study = study
+        self._away = frozenset() if here is None else frozenset(study.sites) - frozenset(here)
         self._opening_s = opening_s
         self._replay = Replay(log, study, run_id)
         self._line = Line(exchange, run_id, on_event or (lambda event: None), pause_s)
@@ -110,7 +115,7 @@ class Coordinator:
             waiting = [site for site in self.sites if site not in present and site not in line.refused]
             present.update(line.ask(dict.fromkeys(waiting, message), "hello", NEVER))
             missing = set(self.sites) - present.keys()
-            if missing <= line.refused.keys() or (roll.insists and line.refused):
+            if missing <= line.refused.keys() | self._away or (roll.insists and line.refused):
                 break
         agreed = tuple(sorted(present))
         roll.require(agreed, self.sites, "the handshake", line.reasons)
@@ -145,8 +150,10 @@ class Coordinator:
         answer = self._sums(Turn(task, digest, seq, asked, self._replay.counted))
         self._roll.require(answer.contributors, asked, f"task {seq} ({task.name!r})", self._line.reasons)
         seconds = time.monotonic() - start
+        here = answer.contributors
+        missing = tuple(site for site in asked if site not in here)
         self._line.tell(
-            ServerEvent("sum", seq, task.name, sites=answer.contributors, note=task.note, seconds=seconds)
+            ServerEvent("sum", seq, task.name, sites=here, missing=missing, note=task.note, seconds=seconds)
         )
         return answer
 
@@ -174,7 +181,7 @@ def run_study(
     `kept` is what the run that it updates has kept.
     """
     method = study_method(study.method)
-    check_goal(study)
+    rehearse(study)
     federation: Federation = coordinator
     if study.privacy.epsilon is not None:
         federation = noise_aware(coordinator, study)

@@ -145,6 +145,14 @@ def study_checks(settings: SiteSettings, policy: SitePolicy) -> list[StudyCheck]
     ]
 
 
+def _about(study: Study | None, submitter: str) -> str:
+    """Name a study and who answers for it."""
+    if study is None:
+        return "a study"
+    lead = submitter or study.lead
+    return f"study {study.name!r} from {lead}" if lead else f"study {study.name!r}"
+
+
 def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter: str = "") -> SiteEndpoint:
     """Return the endpoint of the site called `name`; its old runs are pruned.
 
@@ -192,11 +200,13 @@ def open_site(settings: SiteSettings, name: str, log: logging.Logger, submitter:
         if event.error is not None:
             log.error("unexpected error in run %r", event.run_id, exc_info=event.error)
         elif event.what == "refused":
-            log.warning("refused: %s", event.sentence)
+            of = "" if event.study is None else f"{_about(event.study, submitter)} was "
+            log.warning("%srefused: %s", of, event.sentence)
         elif event.what == "agreed":
-            log.info("run %r began: %s", event.run_id, event.sentence)
+            about = _about(event.study, submitter)
+            log.info("%s began (run %s): %s", about, event.run_id, event.sentence)
         elif event.what == "finished":
-            log.info("run %r has ended; its result is in %s", event.run_id, settings.state / event.run_id)
+            log.info("run %s has ended; its result is in %s", event.run_id, settings.state / event.run_id)
             if policy.max_epsilon is not None:
                 log.info("privacy budget: %s", books.account().words(policy))
         elif event.what == "note":

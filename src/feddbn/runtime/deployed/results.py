@@ -45,8 +45,8 @@ def _protection(study: dict[str, Any]) -> dict[str, Any] | None:
 def export_result(directory: Path) -> StudyResult | None:
     """Return the result in ``result.feddbn``, written as .npz and .json beside it; None if there is none.
 
-    ``result.json`` is what the other commands read; a network is also written as ``dbn.json``, and a table of edges as
-    ``edges.csv``.
+    ``result.json`` is what the other commands read; a network is also written as ``dbn.json``, a table of edges as
+    ``edges.csv``, and what a check of the data found as ``findings.json``.
     """
     path = Path(directory) / "result.feddbn"
     if not path.exists():
@@ -62,7 +62,10 @@ def export_result(directory: Path) -> StudyResult | None:
     values = result.summary.get("result") or {"summary": dict(result.summary), "arrays": listed}
     if "privacy" in values and path.with_name("outcome.json").exists():
         # The method does not know what protected its sums; the study, as the sites agreed to it, does.
-        values = {**values, "privacy": _protection(read_outcome(path.parent).get("study", {}))}
+        outcome = read_outcome(path.parent)
+        absent = [str(one["words"]) for one in outcome.get("absent") or ()]
+        values = {**values, "privacy": _protection(outcome.get("study", {}))}
+        values["warnings"] = [*(values.get("warnings") or ()), *absent]
     path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
     if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
         names = tuple(str(name) for name in result.summary["variables"])
@@ -80,6 +83,9 @@ def export_result(directory: Path) -> StudyResult | None:
             conditionals=conditionals_of(stored.get("conditionals"), list(names), "the result"),
         )
         path.with_name("dbn.json").write_text(json_text(dbn), encoding="utf-8")
+    if isinstance(result.summary.get("findings"), list):
+        text = json.dumps(result.summary["findings"], indent=1)
+        path.with_name("findings.json").write_text(text, encoding="utf-8")
     edges = result.summary.get("edges")
     if isinstance(edges, list) and edges:
         with open(path.with_name("edges.csv"), "w", encoding="utf-8", newline="") as file:

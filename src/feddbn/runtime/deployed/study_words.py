@@ -23,6 +23,7 @@ _GOALS = {
     "confidence": "how far each edge can be trusted",
     "select": "a network whose parameters are chosen on held-out rows",
     "compare": "a network, and how well this and other methods predict held-out rows",
+    "check": "what is wrong with the data of all sites together; nothing is learned from them",
 }
 
 
@@ -31,7 +32,8 @@ def study_in_words(study: Study, settings: SiteSettings) -> list[tuple[str, str]
     load_programs(settings.programs)
     method = find_method(study.method)
     about = "" if method is None else f": {method.summary}"
-    how = {} if study.goal == "network" else getattr(study, study.goal).model_dump()
+    table = getattr(study, study.goal, None)
+    how = {} if table is None else table.model_dump()
     more = ", ".join(f"{name} = {value}" for name, value in how.items())
     values = ", ".join(f"{name} = {value}" for name, value in study.parameters.items())
     tasks = [(f"asks for {task}", _told(task)) for task in tasks_of(study)]

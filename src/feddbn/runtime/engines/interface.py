@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,11 +18,13 @@ from feddbn.errors import FederationError, StateError
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study, study_from_json
 from feddbn.runtime.deployed.check import Finding
+from feddbn.runtime.deployed.presence import Presence, SeenSites
 from feddbn.runtime.engines.plan import FederationPlan
 
 __all__ = ["Engine", "Job", "Process", "Session", "Watch", "sites_needed"]
 
 Watch = Callable[[dict[str, Any]], None]
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,16 @@ class Session(ABC):
     def __exit__(self, *error: object) -> None: ...
 
     @abstractmethod
+    def presence(self) -> list[Presence]:
+        """Return what the server knows of the sites, silent ones included."""
+
     def sites(self) -> list[str]:
-        """Return the names of the sites that are connected."""
+        """Return the names of the sites that are connected and not silent."""
+        return sorted(one.site for one in self.presence() if one.is_here)
+
+    def known_sites(self, named: Iterable[str] = ()) -> list[Presence]:
+        """Return all sites that this lead has seen or that are named, connected, silent or never there."""
+        return SeenSites(self.kit / "runs" / "seen_sites").completed(self.presence(), named)
 
     @abstractmethod
     def jobs(self) -> list[Job]:
@@ -108,17 +118,23 @@ class Session(ABC):
                 return job
         raise StateError(f"the server knows no job of run {run_id!r}.")
 
-    def begin(self, study: Study, run_id: str) -> str:
-        """Send a study whose sites are there and remember it for `study_of`; return the engine's job id."""
-        here = self.sites()
-        missing = [site for site in study.sites if site not in here]
+    def begin(self, study: Study, run_id: str, tell: Tell = lambda sentence: None) -> str:
+        """Send a study whose sites are there and remember it for `study_of`; return the engine's job id.
+
+        `tell` hears which of its sites are missing where it can begin without them.
+        """
+        known = self.known_sites(study.sites)
+        here = [one.site for one in known if one.is_here]
+        missing = [one.words() for one in known if one.site in study.sites and not one.is_here]
         needed = sites_needed(study)
         if len(study.sites) - len(missing) < needed:
             # An engine may let such a study wait for ever without a word.
             raise StateError(
-                f"the study {study.name!r} needs {needed} of its sites, but not connected: {', '.join(missing)}; "
+                f"the study {study.name!r} needs {needed} of its {len(study.sites)} sites, but {', '.join(missing)}; "
                 f"connected: {', '.join(here) or 'none'}. Start the sites or leave them out of the study."
             )
+        for words in missing:
+            tell(f"{words}; the study begins without it.")
         job = self.submit(study, run_id)
         path = self._memory(run_id)
         path.parent.mkdir(exist_ok=True, mode=0o700)

@@ -50,7 +50,7 @@ def test_a_study_file_is_read_and_its_text_is_canonical():
             '"sometimes"',
             r"attendance.when_missing: input should be 'wait', 'continue', 'abort' or 'collect'",
         ),
-        ('["north", "south"]', '["north", "north"]', r"sites: value error, a name appears twice"),
+        ('["north", "south"]', '["north", "north"]', r"sites: a name appears twice"),
         ('"sepsis"', '"../x"', r"name: use 1 to 40 lower-case letters"),
         ("timeout_s = 30", "timeout_s = 0", r"attendance.timeout_s: input should be greater than 0"),
         ('method = "fdbnl"', "", r"method: field required"),

@@ -1,4 +1,5 @@
 import json
+import time
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.runtime.deployed.conduct import Progress, conduct
-from feddbn.runtime.deployed.results import read_outcome
+from feddbn.runtime.deployed.results import export_result, read_outcome
+from feddbn.runtime.deployed.run_words import run_in_words
 from support.faults import Fault, FaultyExchange, LocalExchange, MemoryStore
 
 NAMES = ("a", "b")
@@ -71,6 +73,7 @@ def test_a_stopped_run_says_why_and_goes_on_where_it_stopped(tmp_path):
     assert outcome["state"] == "stopped"
     assert outcome["sentence"] == "task 2 ('walk') has 1 of the 2 sites it needs; missing: b."
     assert "site 'b' did not answer in time." in told
+    assert run_in_words(outcome).startswith("stopped: task 2 ('walk') has 1 of the 2 sites it needs")
     assert not (tmp_path / "result.feddbn").exists()
     faulty.away = set()
     again = Progress("run-1", NAMES)
@@ -80,3 +83,43 @@ def test_a_stopped_run_says_why_and_goes_on_where_it_stopped(tmp_path):
         sites(), STUDY, "run-2", tmp_path / "runs", tmp_path, Progress("run-2", NAMES), told.append
     )
     np.testing.assert_array_equal(found.arrays["centre"], fresh.arrays["centre"])
+
+
+def test_sites_that_sums_were_made_without_are_named_in_outcome_result_and_log(tmp_path):
+    patient = {"when_missing": "continue", "min_sites": 1}
+    study = Study.model_validate({**STUDY.model_dump(), "attendance": patient})
+    faulty = FaultyExchange(sites(), Fault(), np.random.default_rng(0))
+    progress, told = Progress("run-1", NAMES), []
+    original = progress.update
+
+    def update(**values):
+        original(**values)
+        faulty.away = {"b"} if values.get("sums") == 3 else faulty.away
+
+    progress.update = update
+    conduct(faulty, study, "run-1", tmp_path / "runs", tmp_path, progress, told.append)
+    outcome = read_outcome(tmp_path)
+    (absent,) = outcome["absent"]
+    assert absent["words"] == "site 'b' is missing from 1 of 4 sums: site 'b' did not answer in time."
+    assert "sum 3 ('walk') was made without site 'b'." in told
+    assert run_in_words(outcome) == "finished, without b in some sums"
+    # Of a method that commands read, the result says it, too.
+    stored = {"format": "feddbn-result", "privacy": None, "warnings": ["before."]}
+    (tmp_path / "result.feddbn").write_bytes(StudyResult({}, {"result": stored}).to_bytes())
+    export_result(tmp_path)
+    written = json.loads((tmp_path / "result.json").read_text())
+    assert written["warnings"] == ["before.", absent["words"]]
+
+
+def test_a_site_that_cannot_be_reached_is_not_waited_for(tmp_path):
+    patient = {"when_missing": "continue", "min_sites": 1}
+    study = Study.model_validate({**STUDY.model_dump(), "attendance": patient})
+    faulty = FaultyExchange(sites(), Fault(), np.random.default_rng(0))
+    faulty.away = {"b"}
+    progress = Progress("run-1", NAMES)
+    # The handshake would otherwise ask for half a minute.
+    start = time.monotonic()
+    conduct(faulty, study, "run-1", tmp_path / "runs", tmp_path, progress, lambda sentence: None, {"a"})
+    assert time.monotonic() - start < 15
+    (absent,) = read_outcome(tmp_path)["absent"]
+    assert absent["words"].startswith("site 'b' is missing from all sums")

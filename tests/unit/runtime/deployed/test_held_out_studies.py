@@ -321,7 +321,7 @@ def test_what_a_study_cannot_do_is_refused_before_it_is_sent(text, sentence):
         ),
         (
             'method = "fdbnl"\ngoal = "chose"',
-            "goal: input should be 'network', 'confidence', 'select' or 'compare'",
+            "goal: input should be 'network', 'confidence', 'select', 'compare' or 'check'",
         ),
     ],
 )

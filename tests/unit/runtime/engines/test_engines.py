@@ -12,6 +12,7 @@ import pytest
 import feddbn.cli
 from feddbn.errors import FederationError, MissingExtra, ParameterError, StateError
 from feddbn.federation.protocol.study import Study
+from feddbn.runtime.deployed.presence import Presence
 from feddbn.runtime.engines import registry
 from feddbn.runtime.engines.interface import Engine, Job, Session
 from feddbn.runtime.engines.registry import DEFAULT_ENGINE, engine, engine_names, engine_of
@@ -95,10 +96,13 @@ def test_no_command_names_the_default_engine_or_looks_into_an_engines_folder():
         }, path
 
 
+HEARD = 1e9
+
+
 class Here(Session):
     """A lead's session without a server: `connected` sites, jobs that are never run."""
 
-    connected = ("a", "b")
+    connected, silent = ("a", "b"), ()
 
     def __init__(self, kit):
         super().__init__(kit)
@@ -110,8 +114,8 @@ class Here(Session):
     def __exit__(self, *error):
         pass
 
-    def sites(self):
-        return list(self.connected)
+    def presence(self):
+        return [Presence(site, site not in self.silent, HEARD) for site in self.connected]
 
     def jobs(self):
         rows = [Job(run, job, "WAITING", "", "", False, False) for job, run in enumerate(self.sent)]
@@ -154,11 +158,27 @@ def test_a_run_keeps_its_study_and_can_be_sent_again(tmp_path):
 def test_a_study_whose_sites_are_away_is_neither_sent_nor_remembered(tmp_path):
     session = Here(tmp_path)
     session.connected = ("b",)
-    with pytest.raises(StateError, match="needs 2 of its sites, but not connected: a; connected: b"):
+    with pytest.raises(StateError, match="needs 2 of its 2 sites, but a is not connected; connected: b"):
         session.begin(STUDY, "run-1")
     assert session.sent == []
-    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "runs" / "run-1.json").exists()
     patient = STUDY.model_copy(
         update={"attendance": STUDY.attendance.model_copy(update={"when_missing": "continue"})}
     )
-    assert session.begin(patient, "run-1") == "0"
+    told = []
+    assert session.begin(patient, "run-1", told.append) == "0"
+    assert told == ["a is not connected; the study begins without it."]
+
+
+def test_a_silent_site_is_named_with_the_time_since_when_also_after_the_server_has_forgotten_it(tmp_path):
+    session = Here(tmp_path)
+    session.silent = ("a",)
+    assert session.sites() == ["b"]
+    with pytest.raises(
+        StateError, match=r"but a is silent since 2001-09-09 01:46:40 UTC \(\d+ days\); connected: b"
+    ):
+        session.begin(STUDY, "run-1")
+    session.connected = ("b",)
+    (a, b) = Here.known_sites(session)
+    assert (a.site, a.is_here, a.since) == ("a", False, "2001-09-09 01:46:40 UTC")
+    assert b.is_here

@@ -16,7 +16,9 @@ from typing import Any
 from feddbn.errors import FederationError, FileError, MissingExtra, StateError
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study
+from feddbn.runtime.deployed.presence import SILENT_S, Presence
 from feddbn.runtime.engines.interface import Job, Session, Watch, sites_needed
+from feddbn.runtime.engines.nvflare.lean import drivers_left_out
 from feddbn.runtime.engines.nvflare.topics import PROGRESS_TOPIC
 
 __all__ = ["Console", "write_job"]
@@ -37,6 +39,8 @@ _WORDS = {
     "FINISHED:ABANDONED": "was given up; `feddbn resume {run}` goes on",
 }
 _COLLAB = "nvflare.collab.runtime"
+_NO_REPLY = "no_reply"
+_CALL_S, _AT_ONCE_S = 5.0, 2.0
 
 
 def write_job(study: Study, run_id: str, directory: Path, sync_timeout_s: float = 180.0) -> Path:
@@ -97,7 +101,7 @@ class Console(Session):
         logging.getLogger().addHandler(logging.NullHandler())
         user, kit = str(self._admin["username"]), str(self.kit.resolve())
         try:
-            with _silence():
+            with _silence(), drivers_left_out():
                 self._session = new_secure_session(user, kit, timeout=self._timeout_s)
         except Exception as error:
             place = f"{self._admin.get('host')}:{self._admin.get('port')}"
@@ -119,10 +123,37 @@ class Console(Session):
         """Send a job's directory; return NVFlare's job id."""
         return str(self._ask(self._session.submit_job, str(job)))
 
-    def sites(self) -> list[str]:
-        """Return the names of the sites that are connected."""
+    def presence(self) -> list[Presence]:
+        """Return the sites that the server lists; each is called, and one that answers is there.
+
+        NVFlare keeps a site on its list for ten minutes after its last report. A site whose process has ended cannot be
+        called at all, which is told at once. One that is called in vain may be frozen, cut off or just slow: it is silent
+        when it has not reported either.
+        """
         info = self._ask(self._session.get_system_info)
-        return sorted(client.name for client in info.client_info)
+        heard = {str(client.name): float(client.last_connect_time or 0.0) for client in info.client_info}
+        start = time.monotonic()
+        answered = self._answering(list(heard)) if heard else set()
+        is_at_once = time.monotonic() - start < _AT_ONCE_S
+        # By the server's clock; ours may be behind it.
+        now = max(time.time(), *heard.values()) if heard else 0.0
+        return [
+            Presence(site, site in answered or not (is_at_once or now - when > SILENT_S), when)
+            for site, when in sorted(heard.items())
+        ]
+
+    def _answering(self, sites: list[str]) -> set[str]:
+        """Return those of the sites that answer a call."""
+        try:
+            with _silence():
+                self._session.set_timeout(_CALL_S)
+                said = self._session.get_client_job_status(sites)
+        except Exception:
+            # NVFlare makes an error of it where none of them does.
+            return set()
+        finally:
+            self._session.unset_timeout()
+        return {str(one.get("client_name")) for one in said or () if one.get("status") != _NO_REPLY}
 
     def jobs(self) -> list[Job]:
         """Return all jobs, the newest first."""

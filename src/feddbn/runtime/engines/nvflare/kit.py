@@ -37,13 +37,14 @@ ALLOWED_CLASSES = (
     "nvflare.collab.runtime.executor.CollabExecutor",
 )
 _BUILDERS = "nvflare.lighter.impl"
+_TERMINAL = "ext://sys.stderr"
 # A site whose server is just starting can miss the answer to its registration, and NVFlare then ends the site:
 # it is started again. A participant that ends by itself without an error stays down.
 _KEEP_RUNNING = r"""
 stop() { [ -n "$!" ] && kill -TERM "$!" 2>/dev/null && wait "$!"; exit 0; }
 trap stop INT TERM
 while true; do
-  bash "$1" --once &
+  if [ -n "$2" ]; then bash "$1" --once >/dev/null & else bash "$1" --once & fi
   wait "$!" && exit 0
   echo "feddbn: the process ended with an error; it is started again." >&2
   sleep "${FEDDBN_RESTART_S:-5}" &
@@ -232,6 +233,17 @@ def _quieten(local: Path) -> None:
     _write(local / "log_config.json", values)
 
 
+def _say_studies_only(local: Path) -> None:
+    """A site's terminal tells which study began and ended, what was refused, and warnings; log.txt has all the rest."""
+    values = _load(local / "log_config.json.default")
+    names = {"()": "nvflare.fuel.utils.log_utils.LoggerNameFilter", "logger_names": ["feddbn.site"]}
+    values["filters"]["studies"] = names
+    values["formatters"]["plain"] = {"format": "%(asctime)s  %(message)s", "datefmt": "%Y-%m-%d %H:%M:%S"}
+    terminal = {"filters": ["studies"], "formatter": "plain", "stream": _TERMINAL}
+    values["handlers"]["consoleHandler"].update(terminal)
+    _write(local / "log_config.json", values)
+
+
 def _harden_site(kit: Path) -> None:
     local = kit / "local"
     values = _load(local / "resources.json.default")
@@ -241,6 +253,7 @@ def _harden_site(kit: Path) -> None:
     _start_warm(values, "feddbn.runtime.nvflare_launcher.WarmSiteLauncher")
     _write(local / "resources.json", values)
     _permissions(local)
+    _say_studies_only(local)
 
 
 def _start_warm(values: dict[str, Any], launcher: str) -> None:
@@ -276,4 +289,7 @@ def start_command(kit: Path) -> Sequence[str]:
     script = Path(kit) / "startup" / "sub_start.sh"
     if not script.exists():
         raise FileError(f"{kit} is not the kit of a server or a site: startup/sub_start.sh is missing.")
-    return ["bash", "-c", _KEEP_RUNNING, "feddbn", str(script)]
+    settings = script.parents[1] / "local" / "log_config.json"
+    # What the kit's scripts print on the way is the engine's business, if the log has a stream of its own.
+    is_quiet = settings.exists() and _TERMINAL in settings.read_text(encoding="utf-8")
+    return ["bash", "-c", _KEEP_RUNNING, "feddbn", str(script), "quiet" if is_quiet else ""]

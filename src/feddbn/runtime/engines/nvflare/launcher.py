@@ -6,6 +6,7 @@ this way: a job that brings code of its own (which the kits refuse in the first 
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from feddbn.runtime.deployed.warm_start import WarmStart
 
 __all__ = ["SERVER_MODULES", "SITE_MODULES", "WarmServerLauncher", "WarmSiteLauncher", "process_name"]
 
+_log = logging.getLogger("feddbn.site")
 _DRIVERS = "nvflare.fuel.f3.drivers"
 # What job processes were seen to import, by name: some of it lies above this layer. NVFlare loads every driver it finds
 # installed, whichever is used. A module that is missing in this list costs time, nothing else.
@@ -116,10 +118,16 @@ class _Warm:
 
 
 class WarmSiteLauncher(_Warm, ClientProcessJobLauncher):  # type: ignore[misc]
-    """Starts a site's jobs."""
+    """Starts a site's jobs, and says on its terminal when it is there."""
 
     def __init__(self) -> None:
         super().__init__(SITE_MODULES)
+
+    def handle_event(self, event_type: str, fl_ctx: Any) -> None:
+        """Say that studies can come."""
+        if event_type == EventType.AFTER_CLIENT_REGISTER:
+            _log.info("site %s is connected to its server and waits for studies", fl_ctx.get_identity_name())
+        super().handle_event(event_type, fl_ctx)
 
 
 class WarmServerLauncher(_Warm, ServerProcessJobLauncher):  # type: ignore[misc]

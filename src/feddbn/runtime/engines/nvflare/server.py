@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,12 +17,13 @@ from feddbn.federation.protocol.study import study_from_json
 from feddbn.runtime.deployed.conduct import Progress, conduct
 from feddbn.runtime.deployed.settings import load_programs, read_server_settings
 from feddbn.runtime.deployed.store import prune_runs
+from feddbn.runtime.engines.nvflare.lean import leave_out_tensors
 from feddbn.runtime.engines.nvflare.prune import prune_job_results
 from feddbn.runtime.engines.nvflare.topics import PROGRESS_TOPIC
 
 __all__ = ["FeddbnServer", "NVFlareExchange"]
 
-
+leave_out_tensors()
 _log = logging.getLogger("feddbn.server")
 
 
@@ -31,12 +33,18 @@ class NVFlareExchange:
     def __init__(self, proxies: list[Any], timeout_s: float) -> None:
         self._proxies = {proxy.name: proxy for proxy in proxies}
         self._timeout_s = timeout_s
+        self._asked: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(max_workers=max(len(proxies), 1), thread_name_prefix="feddbn_call")
 
     @property
     def sites(self) -> frozenset[str]:
         """The sites of this job; one that comes later is in the next."""
         return frozenset(self._proxies)
+
+    def awaited(self) -> dict[str, float]:
+        """Return the sites that have not answered yet, and for how many seconds."""
+        now = time.monotonic()
+        return {site: now - asked for site, asked in sorted(self._asked.copy().items())}
 
     def __call__(self, messages: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Send and wait for all replies or the timeout."""
@@ -49,6 +57,7 @@ class NVFlareExchange:
         return {site: reply for site, reply in replies.items() if reply is not None}
 
     def _call(self, proxy: Any, message: bytes) -> bytes | None:
+        self._asked[proxy.name] = time.monotonic()
         try:
             reply = proxy(timeout=self._timeout_s).handle(message)
         except RunAborted:
@@ -56,6 +65,8 @@ class NVFlareExchange:
         except Exception as error:
             _log.warning("the call to site %r failed: %s", proxy.name, type(error).__name__)
             return None
+        finally:
+            self._asked.pop(proxy.name, None)
         return reply if isinstance(reply, bytes) else None
 
     def close(self) -> None:
@@ -81,10 +92,10 @@ class FeddbnServer:
         prune_runs(settings.runs, settings.keep_days, keep=(run_id, study.update_of))
         kit = Path(workspace.get_root_dir())
         prune_job_results(kit, settings.keep_days, keep=collab.fl_ctx.get_job_id())
-        progress = Progress(run_id, study.sites)
+        exchange = NVFlareExchange(list(collab.clients), study.attendance.timeout_s)
+        progress = Progress(run_id, study.sites, exchange.awaited)
         collab.fl_ctx.get_engine().register_app_command(PROGRESS_TOPIC, _answer_progress, progress)
         out = Path(workspace.get_run_dir(collab.fl_ctx.get_job_id()))
-        exchange = NVFlareExchange(list(collab.clients), study.attendance.timeout_s)
         try:
             conduct(exchange, study, run_id, settings.runs, out, progress, _log.warning, exchange.sites)
         finally:

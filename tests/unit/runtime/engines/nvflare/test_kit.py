@@ -85,6 +85,16 @@ def test_a_participant_that_ends_with_an_error_is_started_again(tmp_path):
     assert done.stderr.decode().count("ended with an error; it is started again") == 2
 
 
+def test_what_a_kits_script_prints_is_shown_unless_the_log_has_a_stream_of_its_own(tmp_path):
+    kit = make_kit(tmp_path, "echo engine; echo study >&2")
+    done = subprocess.run(start_command(kit), capture_output=True, check=True)
+    assert done.stdout.decode().split() == ["engine"]
+    (kit / "local").mkdir()
+    (kit / "local" / "log_config.json").write_text('{"stream": "ext://sys.stderr"}')
+    done = subprocess.run(start_command(kit), capture_output=True, check=True)
+    assert (done.stdout.decode().split(), done.stderr.decode().split()) == ([], ["study"])
+
+
 def test_a_participant_that_is_asked_to_stop_stops(tmp_path):
     log = tmp_path / "log"
     process = subprocess.Popen(start_command(make_kit(tmp_path, f"echo $$ > {log}; exec sleep 600")))

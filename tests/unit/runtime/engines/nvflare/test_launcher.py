@@ -124,15 +124,17 @@ def test_every_module_to_import_ahead_exists():
 
 
 @pytest.mark.parametrize("modules", ["SITE_MODULES", "SERVER_MODULES"])
-def test_importing_ahead_starts_no_thread_in_the_environment_a_kit_is_started_in(modules):
-    """Else no job could be forked, and every one would take seconds of imports."""
+def test_importing_ahead_starts_no_thread_and_leaves_tensors_out(modules):
+    """Else no job could be forked, and every one would take seconds of imports: NVFlare asks for tensors in each of them."""
     program = (
         "import importlib, os; from feddbn.runtime.engines.nvflare import launcher\n"
         f"for name in launcher.{modules}: importlib.import_module(name)\n"
-        "print(len(os.listdir('/proc/self/task')))"
+        "from nvflare.fuel.utils.import_utils import optional_import\n"
+        "_, has_tensors = optional_import('nvflare.app_opt.pt.decomposers', name='TensorDecomposer')\n"
+        "print(len(os.listdir('/proc/self/task')), has_tensors)"
     )
     values = {**start_environment(), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run(
         [sys.executable, "-c", program], env=values, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split()[-1] == "1"
+    assert done.stdout.split()[-2:] == ["1", "False"]

@@ -1,0 +1,109 @@
+"""A study that only checks data: whatever its server asks beyond the first look is refused, and nothing is learned."""
+
+import json
+
+import numpy as np
+import pytest
+
+from feddbn.core.statistics.survey import profile_length
+from feddbn.errors import SiteRefused
+from feddbn.federation.guards.study_scope import scope_of, tasks_of
+from feddbn.federation.programs.bootstrap import BootstrapQuestion
+from feddbn.federation.programs.pairs import PairsQuestion
+from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.survey import AgreementQuestion, SpikesQuestion, SurveyQuestion, survey_length
+from support.hostile import Server, Sites
+
+D = 3
+
+
+@pytest.fixture
+def sites(tmp_path):
+    """Owners that allow more than checks ask for: it is the study that says what is asked."""
+    made = Sites(tmp_path, k=4, rows=200)
+    for name, place in made.places.items():
+        path = place / "policy.toml"
+        more = '"residual-checks", "agreement", "bootstrap-moments"'
+        path.write_text(path.read_text().replace('"residual-checks"', more))
+        made.restart(name)
+    return made
+
+
+def begin(sites, parameters="", names=None):
+    study = sites.study("oneshot", sites=names, parameters=parameters).model_copy(update={"goal": "check"})
+    sites.greet(study, "run")
+    return Server(sites, "run", names).keys()
+
+
+def asked(kind, sites, **more):
+    return kind(n_lags=1, variables=sites.variables, **more)
+
+
+def test_the_survey_is_all_that_a_check_tells(sites):
+    question = asked(SurveyQuestion, sites)
+    found = begin(sites).sum(question, 0).value
+    assert len(found) == survey_length(question)
+    assert found[:3].tolist() == [4 * 200, 4, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        (MomentsQuestion, {}),
+        (PairsQuestion, {}),
+        (SpikesQuestion, {"scales": np.ones(D)}),
+        (
+            BootstrapQuestion,
+            {
+                "origin": np.zeros(2 * D),
+                "resampling": "bootstrap",
+                "block_rule": "auto",
+                "unit": "recordings",
+                "seed": 0,
+                "first": -1,
+                "stop": 1,
+            },
+        ),
+    ],
+)
+def test_a_check_is_no_way_to_sums_that_networks_are_learned_from(sites, kind, more):
+    with pytest.raises(SiteRefused):
+        begin(sites).sum(asked(kind, sites, **more), 0)
+    assert "the study does not ask for the task" in notes(sites)
+
+
+def test_sites_do_not_compare_themselves_unless_the_study_says_so(sites):
+    length = profile_length(D, 1)
+    question = asked(AgreementQuestion, sites, n_sites=4.0, total=np.zeros(length), squares=np.ones(length))
+    with pytest.raises(SiteRefused):
+        begin(sites).sum(question, 0)
+    assert "does not ask for the task 'agreement'" in notes(sites)
+
+
+def test_profiles_of_few_sites_are_not_told(tmp_path):
+    sites = Sites(tmp_path, k=3, rows=200)
+    with pytest.raises(SiteRefused):
+        begin(sites).sum(asked(SurveyQuestion, sites, profiles=True), 0)
+    assert "profiles of 3 sites can be told apart" in notes(sites)
+
+
+def test_a_check_does_nothing_to_rows(sites):
+    server = begin(sites)
+    with pytest.raises(SiteRefused):
+        server.sum(asked(SurveyQuestion, sites, center="recording"), 0)
+    assert "task 'survey' is not within the study: it asks for 'means'" in notes(sites)
+
+
+def test_what_a_check_may_ask_follows_from_what_it_says(sites):
+    plain = sites.study("oneshot").model_copy(update={"goal": "check"})
+    assert tasks_of(plain) == ("survey",)
+    assert scope_of(plain, 5).transformations == ("scales",)
+    compares = plain.model_copy(update={"parameters": {"on_disagreement": "warn", "gains": "none"}})
+    assert tasks_of(compares) == ("survey", "agreement")
+    assert scope_of(compares, 5).transformations == ()
+
+
+def notes(sites):
+    """What the owner of the first site reads about refusals."""
+    lines = (sites.places["s0"] / "state" / "run" / "events.jsonl").read_text().splitlines()
+    return " ".join(json.loads(line).get("sentence", "") for line in lines)

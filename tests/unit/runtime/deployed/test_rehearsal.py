@@ -1,0 +1,69 @@
+"""Studies are tried out up to their first question: what cannot be is refused before a site is asked."""
+
+import pytest
+
+from feddbn.errors import ParameterError
+from feddbn.federation.protocol.study import Study
+from feddbn.methods import studies  # noqa: F401 (registers the methods)
+from feddbn.runtime.deployed.coordinator import Coordinator, run_study
+from feddbn.runtime.deployed.rehearsal import rehearse
+from support.faults import MemoryJournal
+
+MASKED = {"secure_aggregation": True}
+
+
+def study(method="oneshot", parameters=None, **more):
+    values = {"name": "s", "method": method, "variables": ("u", "v"), "sites": ("a", "b", "c"), **more}
+    return Study.model_validate({**values, "parameters": parameters or {}})
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        *(
+            study(method)
+            for method in ("oneshot", "changing", "mixed", "fdbnl", "pfdbnl", "latent", "summary")
+        ),
+        study("pfdbnl", {"mu": "auto"}),
+        study(goal="confidence"),
+        study(goal="check"),
+        study("fdbnl", goal="select"),
+        study(goal="compare", compare={"against": ["fdbnl"]}),
+        study(privacy={**MASKED, "epsilon": 1.0}),
+        study(parameters={"exogenous": ["v"]}),
+    ],
+)
+def test_a_study_that_can_be_passes(plan):
+    rehearse(plan)
+
+
+WRONG = [
+    (study(parameters={"center": "sideways"}), "center='sideways' is not known; choose 'auto', 'none' or"),
+    (study("pfdbnl", {"mu": "large"}), "mu='large' must be positive"),
+    (study(parameters={"exogenous": ["w"]}), "exogenous contains 'w', which is not a variable"),
+    (study(goal="check", parameters={"exogenous": ["w"]}), "exogenous contains 'w', which is not a variable"),
+    (study(parameters={"forbidden_edges": [["u", "w", 1]]}), "'w' is not a variable"),
+    (study(parameters={"forbidden_edges": [["u", "v", 7]]}), "whose lag 7 is not between 0 and n_lags=1"),
+    (study("fdbnl", {"required_edges": [["u", "v", 0], ["v", "u", 0]]}), "form a cycle"),
+    (study(parameters={"features": "wavy"}), "no feature map is named 'wavy'"),
+    (study("pfdbnl", {"n_clusters": 9}), "n_clusters=9 is more than the 3 sites"),
+    (study("pfdbnl", goal="select", select={"grid": {"mu": [0, 1]}}), "mu=0 must be positive"),
+    (
+        study("changing", goal="check"),
+        "method 'changing' cannot begin with a first look at the data; use fdbnl,",
+    ),
+    (study(goal="check", privacy={**MASKED, "epsilon": 1.0}), "sums of the first look carry no noise"),
+]
+
+
+@pytest.mark.parametrize(("plan", "sentence"), WRONG)
+def test_a_study_that_cannot_be_is_refused_before_any_site_is_asked(plan, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        rehearse(plan)
+
+    def exchange(messages):
+        raise AssertionError("a site was asked")
+
+    coordinator = Coordinator(exchange, plan, "run", MemoryJournal(), pause_s=0.0, opening_s=0.0)
+    with pytest.raises(ParameterError, match=sentence):
+        run_study(coordinator, plan)
