@@ -10,6 +10,7 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
+from feddbn.core.optimum.certified import PersonalCertificate
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.errors import ParameterError
@@ -86,6 +87,10 @@ class PFDBNL(DBNEstimator):
     forbidden_edges, required_edges, exogenous, center, detrend, period, spikes, missing, scale, acyclicity
     device, federation
         As in `FDBNL`.
+    optimum
+        "order": every site ends in the best order that a search on its own penalised objective finds, pull included, and
+        knows how far from the minimum that can be (`certificate_`); nothing of it leaves the site. "exact": the same with far
+        more work. "path": the orders that the rounds lead to. The paper's schedule has its path only.
     gains, on_disagreement
         As in `FDBNL`, but sites with networks of their own have scales of their own, and none is left out: "personal" is
         what this method does, and counts sites as "warn" does.
@@ -108,6 +113,10 @@ class PFDBNL(DBNEstimator):
         Sites that were not part of any round; they get the shared network.
     n_rounds_, status_, history_, objective_
         How the fit went.
+    certificate_
+        How many sites have the network with their lowest objective, the common weights given, and the largest gap of the
+        others (`core.optimum.certified.PersonalCertificate`). As for `dbns_`, each site's own stays there in a deployment:
+        None; also None if no order was searched.
     residuals_
         What the sites' residuals say about the model, as in `FDBNL`.
     center_values_, scale_values_
@@ -123,7 +132,7 @@ class PFDBNL(DBNEstimator):
     """
 
     rules: ClassVar[Mapping[str, Rule]] = {
-        **{name: rule for name, rule in CONSENSUS_RULES.items() if name != "optimum"},
+        **CONSENSUS_RULES,
         # Every site keeps a network of its own, so none is left out.
         "on_disagreement": word("personal", "warn", "ignore"),
         "mu": replace(number(above=0, finite=False), passing=("positive (infinity gives one graph for all)",))
@@ -136,6 +145,7 @@ class PFDBNL(DBNEstimator):
         "average": word("running", "participants"),
     }
     is_selectable = True
+    certificate_: PersonalCertificate | None
 
     def __init__(
         self,
@@ -174,6 +184,7 @@ class PFDBNL(DBNEstimator):
         exogenous: Sequence[str] | None = None,
         scale: str = "auto",
         acyclicity: str = "expm",
+        optimum: str = "order",
         random_state: int | None = 0,
         check_residuals: bool | str = "auto",
         device: str = "cpu",
@@ -213,6 +224,7 @@ class PFDBNL(DBNEstimator):
         self.exogenous = exogenous
         self.scale = scale
         self.acyclicity = acyclicity
+        self.optimum = optimum
         self.random_state = random_state
         self.check_residuals = check_residuals
         self.device = device
@@ -275,7 +287,10 @@ class PFDBNL(DBNEstimator):
     ) -> ServerProgram[PersonalFit]:
         settings = self._settings()
         if most_rounds is not None:
-            settings = replace(settings, max_rounds=min(settings.max_rounds, most_rounds))
+            # Candidates are compared by held-out loss: no proof is needed.
+            settings = replace(
+                settings, max_rounds=min(settings.max_rounds, most_rounds), is_proven=False
+            )
         return personal_program(
             settings,
             self._variables,
@@ -370,6 +385,7 @@ class PFDBNL(DBNEstimator):
         """Read the personal networks of simulated sites; a real federation has no way to offer them."""
         self.dbns_: dict[str, DBN] = {}
         self.dbns_raw_: dict[str, DBN] = {}
+        certificates: dict[str, tuple[float, float]] = {}
         variables, most_lags, full = self._variables, self._value("n_lags"), self._constraints()
         for name in federation.sites:
             state = federation.state_of(name)
@@ -388,6 +404,10 @@ class PFDBNL(DBNEstimator):
             limits = EdgeConstraints(allowed, required)
             self.dbns_[name] = self._directed(found, fit, limits)
             self.dbns_raw_[name] = network(entries.take(own["C_raw"]), preparation, names)
+            objective, bound = own["certificate"].tolist()
+            if bound > 0:
+                certificates[name] = objective, bound
+        self.certificate_ = PersonalCertificate.of(certificates) if certificates else None
 
 
 def _part(preparation: Preparation, entries: Entries) -> Preparation:

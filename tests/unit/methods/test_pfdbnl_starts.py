@@ -98,9 +98,9 @@ def test_one_graph_for_all_needs_no_search() -> None:
 def test_a_site_searches_each_of_its_folds_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def counted(G: np.ndarray, n: float, constraints: EdgeConstraints) -> np.ndarray:
+    def counted(G: np.ndarray, n: float, constraints: EdgeConstraints, *, moves: bool) -> np.ndarray:
         calls.append(n)
-        return searched_order(G, n, constraints)
+        return searched_order(G, n, constraints, moves=moves)
 
     monkeypatch.setattr(personal_site, "searched_order", counted)
     fed = simulate(d=3, n_sites=2, n_samples=120, heterogeneity=0.3, random_state=2)
@@ -116,14 +116,14 @@ def test_searched_order_is_the_causal_one_and_keeps_the_constraints() -> None:
     for effect, cause in ((1, 3), (0, 1), (2, 0)):
         X[:, effect] += 1.5 * X[:, cause]
     G = gram(X)
-    found = searched_order(G, 2000.0, EdgeConstraints.none(4, 1))
+    found = searched_order(G, 2000.0, EdgeConstraints.none(4, 1), moves=True)
     assert found[3, 1]
     assert found[1, 0]
     assert found[0, 2]
     assert not found[2, 0]
     names = ("a", "b", "c", "d")
     turned = EdgeConstraints.from_edges(names, 1, forbidden=[("d", "b", 0)], required=[("c", "a", 0)])
-    kept = searched_order(G, 2000.0, turned)
+    kept = searched_order(G, 2000.0, turned, moves=True)
     assert kept[2, 0]
     assert not kept[3, 1]
     assert (turned.allowed | ~kept).all()

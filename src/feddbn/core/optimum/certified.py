@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from feddbn.core.optimum.moves import improved, order_value, within_must
 from feddbn.core.optimum.scores import LassoScores, members
 from feddbn.shown import Shown
 
-__all__ = ["BestOrder", "Certificate", "best_order", "groups_of"]
+__all__ = ["BestOrder", "Certificate", "PersonalCertificate", "best_order", "groups_of"]
 
 # What is left out could not have been better by more than this share of the objective.
 _SLACK = 1e-9
@@ -87,6 +87,43 @@ class Certificate(Shown):
         if not self.lower_bound > 0:
             return "unknown: sums of gradients have not shown enough of the data"
         return f"at most {100 * self.gap:.3g} % above the global minimum"
+
+
+@dataclass(frozen=True)
+class PersonalCertificate:
+    """How far the objectives of sites with networks of their own can be above their minima, the common weights given.
+
+    Attributes
+    ----------
+    sites
+        Site name -> its certificate.
+    """
+
+    sites: Mapping[str, Certificate]
+
+    @classmethod
+    def of(cls, numbers: Mapping[str, tuple[float, float]]) -> PersonalCertificate:
+        """From each site's objective and lower bound; what differs by the tolerance of rounds does not differ."""
+        return cls(
+            {
+                name: Certificate(objective, objective if bound >= (1.0 - _SAME) * objective else bound)
+                for name, (objective, bound) in numbers.items()
+            }
+        )
+
+    @property
+    def n_exact(self) -> int:
+        """How many sites have the network with their lowest objective."""
+        return sum(one.is_exact for one in self.sites.values())
+
+    @property
+    def gap(self) -> float:
+        """The largest of the sites' gaps."""
+        return max((one.gap for one in self.sites.values()), default=0.0)
+
+    def __str__(self) -> str:
+        said = f"exact in {self.n_exact} of {len(self.sites)} sites"
+        return said if self.gap == 0 else f"{said}, at most {100 * self.gap:.3g} % above the minimum in the others"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """What a node costs after some others: the value of its lasso, from a Gram matrix, computed once.
 
     f_j(U) = w_j min_c  1/2 (e_j - c)'H(e_j - c) + sum(penalty_j o |c|)      c zero outside the lags and the nodes in U
+    or       w_j min_c  1/2 c'Hc - b_j'c + const_j + sum(penalty_j o |c|)    where something else pulls at the weights, too
 
 For a given order the paper's problem is the sum of these over the nodes, U being the nodes before j. A set is a whole
 number whose bits are its members.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -65,6 +67,8 @@ class LassoScores:
         (q, d) edges that must be: their sources come first.
     weight
         (d,) what a node's lasso counts; None: 1. With the squared units of the nodes, every lasso is solved in its own.
+    linear, constant
+        (q, d) b and (d,) const of the second form above; None: those of the first, the columns of H and half its diagonal.
     known
         (q, r) orthonormal basis of the directions in which H is known; elsewhere it lies above the true matrix. None: all.
 
@@ -84,10 +88,14 @@ class LassoScores:
         required: BoolArray | None = None,
         weight: FloatArray | None = None,
         known: FloatArray | None = None,
+        linear: FloatArray | None = None,
+        constant: FloatArray | None = None,
     ) -> None:
         self.q, self.d = penalty.shape
         self._H, self._penalty, self._known = H, np.ascontiguousarray(penalty.T), known
         self._weight = np.ones(self.d) if weight is None else weight
+        self._linear = H[: self.d] if linear is None else np.ascontiguousarray(linear.T)
+        self._constant = 0.5 * np.diag(H)[: self.d] if constant is None else constant
         self._allowed = np.ascontiguousarray(allowed.T)
         self.all = (1 << self.d) - 1
         self.may_have = [set_of(np.flatnonzero(column[: self.d])) for column in self._allowed]
@@ -114,6 +122,38 @@ class LassoScores:
             if found is not None:
                 return found
             self._solve_one(node, T, near)
+
+    def bounds(
+        self, nodes: Sequence[int], before: Sequence[int]
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return (n,) the values of some nodes after some sets, and two (n, d) bounds (`moves` says which).
+
+        At most what each would gain by one more predecessor; at least what it would lose without one that it uses.
+        """
+        value, C, at = np.zeros(len(nodes)), np.zeros((len(nodes), self.q)), list(nodes)
+        may = self._allowed[at, : self.d]
+        self.solve_together([(j, U, math.inf) for j, U in zip(nodes, before, strict=True)])
+        for k, (node, U) in enumerate(zip(nodes, before, strict=True)):
+            value[k] = self.value(node, U)
+            one = self._found(node, U)
+            C[k, one.at] = one.x
+            may[k, members(U & self.may_have[node])] = False
+        left = np.abs(self._linear[at] - C @ self._H)[:, : self.d] - self._penalty[at, : self.d]
+        left -= 1e-12 * (1.0 + np.abs(self._linear[at]).max(axis=1, initial=0.0))[:, None]
+        weight = self._weight[at, None]
+        gain = weight * np.where(may, np.maximum(left, 0.0), 0.0) ** 2 / (2.0 * self._stiffness)
+        return value, gain, weight * self._stiffness * C[:, : self.d] ** 2 / 2.0
+
+    @cached_property
+    def _stiffness(self) -> FloatArray:
+        """(d,) the least curvature along a node's weight, whatever the others answer."""
+        return 1.0 / np.diag(np.linalg.inv(self._H))[: self.d]
+
+    def _found(self, node: int, before: int) -> _Solved:
+        known, T = self._solved[node], self.may_have[node]
+        while missing := known[T].used & ~before:
+            T &= ~missing
+        return known[T]
 
     def solve_together(self, asked: Sequence[tuple[int, int, float]]) -> None:
         """Solve what `value` needs for some (node, before, enough), many lassos at a time: quicker than one by one."""
@@ -151,7 +191,7 @@ class LassoScores:
         start = np.zeros(self.q)
         if near is not None:
             start[near.at] = near.x
-        c = lasso_column(self._H, self._H[node], self._penalty[node], allowed, start)
+        c = lasso_column(self._H, self._linear[node], self._penalty[node], allowed, start)
         self._keep([(node, T)], c[None])
 
     def _solve_many(self, new: dict[tuple[int, int], _Solved | None]) -> None:
@@ -166,13 +206,14 @@ class LassoScores:
             if near is not None:
                 row[near.at] = near.x
         here = np.zeros(len(new), dtype=np.intp)
-        B, penalty = self._H[nodes], self._penalty[nodes]
+        B, penalty = self._linear[nodes], self._penalty[nodes]
         self._keep(list(new), columns_by_signs(self._H[None], here, B, penalty, allowed, start))
 
     def _keep(self, solved: list[tuple[int, int]], c: FloatArray) -> None:
         """Remember the solutions c (n, q) of the lassos of some nodes with some candidates."""
         nodes = np.array([node for node, _ in solved])
-        fit = 0.5 * self._H[nodes, nodes] + np.einsum("ni,ni->n", c, 0.5 * (c @ self._H) - self._H[nodes])
+        slope = 0.5 * (c @ self._H) - self._linear[nodes]
+        fit = self._constant[nodes] + np.einsum("ni,ni->n", c, slope)
         values = self._weight[nodes] * (fit + np.einsum("ni,ni->n", self._penalty[nodes], np.abs(c)))
         used = np.packbits(c[:, : self.d] != 0, axis=1, bitorder="little")
         if self._known is not None:

@@ -6,7 +6,6 @@ None of it leaves the site. The stages come from the server; a site that missed 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,15 +13,16 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.fdbnl.path import Stage
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.graphs.pruning import CANDIDATE_SHARE, threshold, topological_order
+from feddbn.core.graphs.pruning import CANDIDATE_SHARE, topological_order
 from feddbn.core.orders.gram_order import order_of_gram
-from feddbn.core.pfdbnl.step import objectives, pulled
-from feddbn.core.solvers.ordered_step import ordered_columns
+from feddbn.core.pfdbnl.own_problem import OwnProblem
 
-__all__ = ["OwnProblem", "PersonalSite", "order_of", "searched_order"]
+__all__ = ["PersonalSite", "order_of", "searched_order"]
 
 # With more variables a site's search keeps to its first order: at this many, moves already take up to half a minute.
 _MANY = 100
+# Orders that are better by less, relatively, are not worth leaving the one that the rounds have led to.
+_WORTH = 1e-6
 
 
 def order_of(C: FloatArray, constraints: EdgeConstraints) -> BoolArray:
@@ -48,70 +48,14 @@ def order_of(C: FloatArray, constraints: EdgeConstraints) -> BoolArray:
     return constraints.within_order(topological_order(edges)).allowed
 
 
-def searched_order(G: FloatArray, n: float, constraints: EdgeConstraints) -> BoolArray:
+def searched_order(G: FloatArray, n: float, constraints: EdgeConstraints, *, moves: bool) -> BoolArray:
     """Return the (q, d) mask of edges allowed by an order searched on a site's own (q, q) Gram matrix of n rows.
 
     The search is OneShotDBN's with equal variances: like the penalised least squares it starts, it prefers orders that
-    leave little unexplained.
+    leave little unexplained. Without `moves` it is the first order, top down.
     """
-    order = order_of_gram(G, n, constraints, moves=constraints.d <= _MANY)
+    order = order_of_gram(G, n, constraints, moves=moves and constraints.d <= _MANY)
     return constraints.within_order(order).allowed
-
-
-@dataclass(frozen=True)
-class OwnProblem:
-    """One site's convex problem, the centre given: min w loss(C) + sum(L o |C|) + mu |C - centre|^2 within some edges.
-
-    Attributes
-    ----------
-    wG, penalty, centre
-        (q, q), (q, d) and (q, d); wG and the penalty L carry the site's weight.
-    thresholds
-        Of contemporaneous and lagged edges.
-    """
-
-    wG: FloatArray
-    penalty: FloatArray
-    mu: float
-    centre: FloatArray
-    constraints: EdgeConstraints
-    thresholds: tuple[float, float] = (0.0, 0.0)
-
-    def objective(self, C: FloatArray) -> float:
-        """Return the objective at C, penalty included."""
-        return float(objectives(self.wG[None], self.mu, self.centre, self.penalty[None], C[None])[0])
-
-    def solve(self, allowed: BoolArray, C0: FloatArray) -> FloatArray:
-        """Return the minimiser, searched from C0; mu = infinity returns the centre within `allowed`."""
-        return self.solve_in([allowed], C0)[0]
-
-    def solve_in(self, orders: Sequence[BoolArray], C0: FloatArray) -> list[FloatArray]:
-        """Return the minimiser within each of these orders: the columns of all orders are one batch."""
-        if np.isinf(self.mu):
-            return [np.where(order, self.centre, 0.0) for order in orders]
-        H, B = self._pulled()
-        B, penalty, C0 = (np.tile(X, (1, len(orders))) for X in (B, self.penalty, C0))
-        C = ordered_columns(H[None], B[None], penalty[None], np.hstack(orders)[None], C0[None])[0]
-        return np.split(C, len(orders), axis=1)
-
-    def refit(self, allowed: BoolArray) -> FloatArray:
-        """Return the minimiser without the L1 penalty: every column is one small linear system."""
-        if np.isinf(self.mu):
-            return np.where(allowed, self.centre, 0.0)
-        H, B = self._pulled()
-        C = np.zeros_like(self.centre)
-        for j in range(C.shape[1]):
-            support = np.flatnonzero(allowed[:, j])
-            if len(support):
-                C[support, j] = np.linalg.solve(H[np.ix_(support, support)], B[support, j])
-        return C
-
-    def _pulled(self) -> tuple[FloatArray, FloatArray]:
-        return pulled(self.wG, np.full((len(self.centre), 1), 2.0 * self.mu), self.centre)
-
-    def kept(self, C: FloatArray, required: BoolArray, share: float = 1.0) -> FloatArray:
-        """Return C without weights below `share` of their thresholds; required edges stay."""
-        return threshold(C, required, *(share * limit for limit in self.thresholds))
 
 
 @dataclass(frozen=True)
@@ -132,6 +76,8 @@ class PersonalSite:
         The penalised personal weights and their objective, pull included, once the penalised stages are over.
     path_objective
         The objective where the path's orders have led, once the searched one is tried.
+    lower_bound
+        What no acyclic network of this site has an objective below, with the centre as it was for `raw`; 0: not known.
     """
 
     C: FloatArray
@@ -141,6 +87,7 @@ class PersonalSite:
     raw: FloatArray | None = None
     raw_objective: float = 0.0
     path_objective: float = math.nan
+    lower_bound: float = 0.0
 
     def enter(self, stage: Stage, problem: OwnProblem, searched: BoolArray | None = None) -> PersonalSite:
         """Return the site at the beginning of `stage`; `searched` is what SEARCHED needs: its `searched_order`."""
@@ -158,7 +105,8 @@ class PersonalSite:
         site = self if self.is_ordered else self._choose_order(problem)
         if stage is Stage.CHOSEN:
             return site
-        site = replace(site, is_ordered=True)
+        if not site.is_ordered:
+            site = replace(site._moved(problem), is_ordered=True)
         if stage is Stage.LASSO or site.raw is not None:
             return site
         site = site.polished(problem)
@@ -167,8 +115,8 @@ class PersonalSite:
         support = (problem.kept(site.raw, required, CANDIDATE_SHARE) != 0) | required
         return replace(site, C=np.where(support, site.raw, 0.0), allowed=support)
 
-    def finished(self, problem: OwnProblem, refit: bool) -> tuple[FloatArray, FloatArray, float]:
-        """Return the personal weights, the penalised ones they came from and the objective of these.
+    def finished(self, problem: OwnProblem, refit: bool) -> tuple[FloatArray, PersonalSite]:
+        """Return the personal weights, and the site whose penalised weights, `raw`, they came from.
 
         With `refit`: no penalty but the pull, on the support; thresholded; once more on what is left. The centre is not
         averaged again after thresholds: that would pull every site's own edges down (docs/pfdbnl.md).
@@ -177,13 +125,13 @@ class PersonalSite:
         if not refit:
             site = self.enter(Stage.LASSO, problem).polished(problem)
             assert site.raw is not None
-            return problem.kept(site.raw, required), site.raw, site.raw_objective
+            return problem.kept(site.raw, required), site
         site = self.enter(Stage.SUPPORT, problem)
         assert site.raw is not None
         here = required & site.allowed
         C = problem.refit(site.allowed)
         C = problem.refit((problem.kept(C, here) != 0) | here)
-        return problem.kept(C, required), site.raw, site.raw_objective
+        return problem.kept(C, required), site
 
     def _choose_order(self, problem: OwnProblem) -> PersonalSite:
         """Keep the order in which the site's own convex problem, with the centre as it is, ends lowest."""
@@ -197,12 +145,33 @@ class PersonalSite:
         best = int(np.argmin([problem.objective(C) for C in weights]))
         return replace(self, C=weights[best], allowed=orders[best])
 
-    def polished(self, problem: OwnProblem) -> PersonalSite:
-        """Return the site with C_k solved exactly for the centre, kept as `raw` too.
+    def _moved(self, problem: OwnProblem) -> PersonalSite:
+        """Move variables while that lowers the site's own objective, with the centre as it is."""
+        order = problem.moved(topological_order(self.allowed[: problem.constraints.d]))
+        if order is None:
+            return self
+        allowed = problem.constraints.within_order(order).allowed
+        return replace(self, C=problem.solve(allowed, self.C), allowed=allowed)
 
-        Only edges that the rounds have kept are solved for: with a strong pull, zeros of the centre are known to the
-        rounds' tolerance only, and an exact answer to them would not be sparse.
+    def polished(self, problem: OwnProblem) -> PersonalSite:
+        """Return the site with C_k solved exactly for the centre in the best order it knows, kept as `raw` too.
+
+        Within an order only edges that the rounds have kept are solved for: with a strong pull, zeros of the centre are
+        known to the rounds' tolerance only, and an exact answer to them would not be sparse.
         """
         kept = self.allowed & (self.C != 0)
         C = problem.solve(kept, self.C) if problem.penalty.any() else problem.refit(kept)
-        return replace(self, C=C, raw=C, raw_objective=problem.objective(C))
+        site = replace(self, C=C, raw=C, raw_objective=problem.objective(C))
+        found = problem.best_order(topological_order(self.allowed[: problem.constraints.d]))
+        if found is None:
+            return site
+        site = replace(site, lower_bound=found.certificate.lower_bound)
+        if found.certificate.objective >= (1.0 - _WORTH) * site.raw_objective:
+            return site
+        allowed = problem.constraints.within_order(found.order).allowed
+        same = (allowed == self.allowed).all(axis=0)
+        C = problem.solve(np.where(same, kept, allowed), C)
+        objective = problem.objective(C)
+        if objective >= site.raw_objective:
+            return site
+        return replace(site, C=C, allowed=allowed, raw=C, raw_objective=objective)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from feddbn.core.arrays import FloatArray
+from feddbn.core.fdbnl.best_order import OPTIMA
 from feddbn.core.fdbnl.dynotears import penalty_matrix
 from feddbn.core.fdbnl.path import Stage
 from feddbn.core.fdbnl.schedules import make_schedule
@@ -37,6 +38,8 @@ class FitQuestion(PartialQuestion):
     ----------
     run
         Number of the fit; a site forgets the one before.
+    optimum, is_proven
+        In which order each site ends, and whether it tries to prove that there is no better one.
     n_slots
         Number of broadcast models M: clusters of sites.
     mean_rows
@@ -56,6 +59,8 @@ class FitQuestion(PartialQuestion):
     a_threshold: float = number(0.0)
     acyclicity: str = choice(*ACYCLICITIES)
     average: str = choice(*AVERAGES)
+    optimum: str = choice(*OPTIMA)
+    is_proven: bool = flag()
     n_slots: int = whole(1, 100_000)
     mean_rows: float = number(0.0)
     origin: FloatArray = array("q")
@@ -75,8 +80,10 @@ class FitQuestion(PartialQuestion):
         """Weights and clusters are the study's; moments are completed only where variables differ."""
         super().check_scope(scope)
         given = scope.parameters
-        weighting = given.get("weighting", WEIGHTINGS[0])
-        scope.require(self.weighting == weighting, self.name, f"'weighting' is {self.weighting!r}")
+        optimum = "path" if given.get("schedule") == "paper" else given.get("optimum", OPTIMA[0])
+        for name, value in (("weighting", given.get("weighting", WEIGHTINGS[0])), ("optimum", optimum)):
+            asked = getattr(self, name)
+            scope.require(asked == value, self.name, f"{name!r} is {asked!r}")
         scope.require(self.n_slots <= scope.most_clusters, self.name, f"'n_slots' is {self.n_slots}")
         differ = self.fill is None or bool(given.get("different_variables"))
         scope.require(differ, self.name, "'fill' is for sites with different variables")

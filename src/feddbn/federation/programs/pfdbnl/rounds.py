@@ -46,6 +46,7 @@ _COMMON = (
     "a_threshold",
     "acyclicity",
     "average",
+    "is_proven",
 )
 _RULES = tuple(item.name for item in fields(PersonalRound) if item.name != "mu")
 
@@ -59,6 +60,7 @@ class PersonalSettings(ConsensusSettings):
     n_clusters: int = 1
     alpha: str = "site"
     average: str = "running"
+    is_proven: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,6 +162,8 @@ def personal_program(
     lags = {name: (site_lags or {}).get(name, settings.n_lags) for name in sites}
     common: dict[str, Any] = {
         **{name: getattr(settings, name) for name in _COMMON},
+        # The paper's schedule has its own path.
+        "optimum": settings.optimum if settings.schedule == "adaptive" else "path",
         "variables": variables,
         "center": center,
         "sites": sites,

@@ -20,7 +20,8 @@ from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.fdbnl.path import Stage
 from feddbn.core.fdbnl.site import Decomposed, loss_and_grad
 from feddbn.core.graphs.acyclicity import get_acyclicity
-from feddbn.core.pfdbnl.stages import OwnProblem, PersonalSite, searched_order
+from feddbn.core.pfdbnl.own_problem import OwnProblem
+from feddbn.core.pfdbnl.stages import PersonalSite, searched_order
 from feddbn.core.pfdbnl.step import Members, objectives
 from feddbn.core.solvers.ordered_step import KnownInverses, Solve
 from feddbn.core.statistics.completion import completed
@@ -51,6 +52,7 @@ _BY_STAGE = (
     "has_raw",
     "raw_objective",
     "path_objective",
+    "lower_bound",
 )
 _BY_ROUND = (*_MEMBER, "sent", "offered", "offered_round")
 
@@ -65,7 +67,7 @@ class Personal(Record):
         The site's weighted Gram matrix, decomposed (`core.fdbnl.site.Decomposed`), its weight and its rows.
     C, T, U, Y, alpha, h, curvature, grad_h, knows_h
         As in `core.pfdbnl.step.Members`.
-    allowed, orders, n_orders, is_ordered, raw, has_raw, raw_objective, path_objective
+    allowed, orders, n_orders, is_ordered, raw, has_raw, raw_objective, path_objective, lower_bound
         As in `core.pfdbnl.stages.PersonalSite`; there is room for two orders.
     serial
         Number of the stage the site is in; -1 before its first.
@@ -78,7 +80,7 @@ class Personal(Record):
     """
 
     prefix = "personal"
-    version = 2
+    version = 3
 
     wG: FloatArray
     V: FloatArray
@@ -102,6 +104,7 @@ class Personal(Record):
     has_raw: BoolArray
     raw_objective: FloatArray
     path_objective: FloatArray
+    lower_bound: FloatArray
     serial: IntArray
     run: IntArray
     slot: IntArray
@@ -124,6 +127,7 @@ class Personal(Record):
             self.raw[k] if self.has_raw[k] else None,
             float(self.raw_objective[k]),
             float(self.path_objective[k]),
+            float(self.lower_bound[k]),
         )
 
     def own_problem(self, k: int, question: CountedQuestion) -> OwnProblem:
@@ -135,6 +139,8 @@ class Personal(Record):
             question.C[self.slot[k]],
             question.constraints,
             (question.w_threshold, question.a_threshold),
+            question.optimum,
+            question.is_proven,
         )
 
     def with_sites(self, sites: Mapping[int, PersonalSite]) -> Personal:
@@ -147,7 +153,8 @@ class Personal(Record):
                 new["orders"][k, i] = order
             if site.raw is not None:
                 new["raw"][k], new["has_raw"][k] = site.raw, True
-            new["raw_objective"][k], new["path_objective"][k] = site.raw_objective, site.path_objective
+            for name in ("raw_objective", "path_objective", "lower_bound"):
+                new[name][k] = getattr(site, name)
         return replace(self, **new)
 
 
@@ -198,6 +205,7 @@ def _joined(sites: Sequence[Here], question: CountedQuestion) -> list[SiteState]
         has_raw=no,
         raw_objective=none,
         path_objective=np.full(K, math.nan),
+        lower_bound=none,
         serial=np.full(K, -1),
         run=np.full(K, question.run),
         slot=slot,
@@ -263,7 +271,9 @@ def _searched(record: Personal, k: int, question: StepQuestion, memo: Memo) -> B
     if key not in known:
         if len(known) >= _MOST_SEARCHED:
             known.clear()
-        known[key] = searched_order(G, float(record.n[k]), constraints)
+        # A search on the penalised objective follows, pull included, unless the path's orders are wanted.
+        moves = question.optimum == "path"
+        known[key] = searched_order(G, float(record.n[k]), constraints, moves=moves)
     return known[key]
 
 
@@ -320,10 +330,11 @@ def _finish(
     for k, state in enumerate(states):
         problem = record.own_problem(k, question)
         if counted[k] >= 0:
-            final, raw, objective = record.site(k).finished(problem, question.refit)
+            final, site = record.site(k).finished(problem, question.refit)
+            raw, objective, bound = site.raw, site.raw_objective, site.lower_bound
         else:
             # A site that never took part has nothing of its own: it gets the consensus model.
-            final, raw, objective = question.shared, problem.centre, 0.0
+            final, raw, objective, bound = question.shared, problem.centre, 0.0, 0.0
         wG, n, weight = record.wG[[k]], record.n[k], record.weight[k]
         # The problem carries the weight; n / weight turns it into a sum over the site's rows.
         losses = n / weight * loss_and_grad(wG, question.shared)[0][0]
@@ -331,6 +342,7 @@ def _finish(
             "personal.final": final,
             "personal.final_raw": raw,
             "personal.final_loss": loss_and_grad(wG, final)[0][0] / weight,
+            "personal.certificate": np.array([objective, bound]),
             "personal.has_joined": np.array(float(counted[k] >= 0)),
             "personal.columns": np.array(
                 [float(question.variables.index(v)) for v in sites[k].data.variables]
@@ -341,11 +353,11 @@ def _finish(
 
 
 def personal_arrays(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a site's own result from its own state: C (q, d), C_raw, target_loss (d,), has_joined, and `columns`: the
-    positions of the variables it holds.
+    """Return a site's own result from its own state: C (q, d), C_raw, target_loss (d,), has_joined, `certificate` (its
+    penalised objective, and what no acyclic network has one below), and `columns`: the positions of the variables it holds.
     """
     names = {"C": "final", "C_raw": "final_raw", "target_loss": "final_loss"}
-    names |= {name: name for name in ("has_joined", "columns")}
+    names |= {name: name for name in ("certificate", "has_joined", "columns")}
     return {name: state["personal." + key] for name, key in names.items() if "personal." + key in state}
 
 
