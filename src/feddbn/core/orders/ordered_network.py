@@ -17,6 +17,7 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.criterion import Criterion
+from feddbn.core.orders.neighbours import Neighbours
 from feddbn.core.orders.parent_sets import Columns, Moves, ParentSelection, columns_of
 from feddbn.core.orders.parents import Objective, ParentRegressions, Parents
 from feddbn.core.statistics.moments import Moments
@@ -80,12 +81,14 @@ class OrderedNetwork:
             tuple(np.flatnonzero(required[:, j]).tolist()) for j in range(d)
         )
         self._may_have = self._columns_allowed()
-        self._must_follow = [columns_of(required[:d, j]) for j in range(d)]
+        self._require([columns_of(required[:d, j]) for j in range(d)])
         self._bits = self._bits_within()
+        self._neighbours = Neighbours(self._bits, self._may_have)
         self._lags: Columns = (1 << self.regressions.q) - 1 - sum(self._bits)
         self._selections: dict[tuple[float | None, ...], ParentSelection] = {}
         self.order: list[int] = []
         self._before: list[Columns] = [0] * d
+        self._rank = [0] * d
         self.parents: list[Parents] = [()] * d
         self._use(self._objective_for(None, 2 * d, d * min(n_lags, 1)))
 
@@ -185,9 +188,15 @@ class OrderedNetwork:
         """Change the order."""
         self.order = list(order)
         before: Columns = 0
-        for node in self.order:
+        for place, node in enumerate(self.order):
             self._before[node] = before
+            self._rank[node] = place
             before |= self._bits[node]
+
+    def _require(self, must_follow: list[Columns]) -> None:
+        """For each node the variables that must come before it."""
+        self._must_follow = must_follow
+        self._bound = [j for j, must in enumerate(must_follow) if must]
 
     def _candidates(self, node: int) -> Columns:
         """The columns that may be parents of `node` in the present order."""

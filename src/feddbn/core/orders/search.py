@@ -233,32 +233,39 @@ class OrderSearch(OrderedNetwork):
 
         With `past`, only places that far or farther count, and the change may be for the worse.
         """
-        select, order = self.selection.select, self.order
+        select, rank, order = self.selection.select, self._rank, self.order
+        self._neighbours.update(self.selection, self.parents)
+        near = self._neighbours
         own = self.parents[node]
         own_start = own_cost = self._moves(node).cost
-        useful = self._moves(node).useful & self._may_have[node]
-        candidates = self._candidates(node)
         others = 0.0
         changes: dict[int, Parents] = {}
         best: tuple[float, int, dict[int, Parents]] = (0.0 if past is None else np.inf, here, {})
-        for place in range(here + step, self.d if step > 0 else -1, step):
+        # What would gain this node as a candidate and could use it, or would lose it and has it as a parent.
+        met = near.wanted_by[node] if step < 0 else near.children[node]
+        end = self._farthest(node, step)
+        touched = {rank[j] for j in met}
+        stops = touched if past is None else touched | {past}
+        waiting = sorted((place for place in stops if 0 < (place - here) * step <= (end - here) * step), key=step.__mul__)
+        own_places = self._own_places(node, own, step)
+        place, at = here, 0
+        while True:
+            ahead = [other for other in own_places if 0 < (other - place) * step <= (end - place) * step]
+            following = min(ahead, key=step.__mul__, default=None)
+            while at < len(waiting) and (waiting[at] - place) * step <= 0:
+                at += 1
+            if at < len(waiting) and (following is None or (waiting[at] - following) * step < 0):
+                following = waiting[at]
+            if following is None:
+                return best
+            place = following
             passed = order[place]
-            if step < 0:
-                if self._must_follow[node] >> passed & 1:
-                    break
-                candidates &= ~self._bits[passed]
-                touches_own = self._holds(own, passed)
-                touches = bool(self._moves(passed).useful & self._may_have[passed] & self._bits[node])
-            else:
-                if self._must_follow[passed] >> node & 1:
-                    break
-                candidates |= self._may_have[node] & self._bits[passed]
-                touches_own = bool(useful & self._bits[passed])
-                touches = self._holds(self.parents[passed], node)
-            if touches_own:
+            if place in own_places:
+                before = self._before[passed] | (self._bits[passed] if step > 0 else 0)
+                candidates = self._may_have[node] & ((before & ~self._bits[node]) | self._lags)
                 own, own_cost = select(node, own, candidates)
-                useful = self.selection.moves(node, own).useful & self._may_have[node]
-            if touches:
+                own_places = self._own_places(node, own, step)
+            if place in touched:
                 # The passed node gains or loses this one as a candidate.
                 other = self._candidates(passed) ^ (self._may_have[passed] & self._bits[node])
                 parents, cost = select(passed, self.parents[passed], other)
@@ -269,7 +276,22 @@ class OrderSearch(OrderedNetwork):
             total = own_cost - own_start + others
             if total < best[0] - 1e-9:
                 best = (total, place, {**changes, node: own})
-        return best
+
+    def _own_places(self, node: int, parents: Parents, step: int) -> set[int]:
+        """Where a node with these parents would lose one of them (to the left), or meet one that it could use."""
+        if step < 0:
+            met = self._neighbours.held(parents)
+        else:
+            met = self._neighbours.usable(node, self.selection.moves(node, parents).useful)
+        return {self._rank[j] for j in met}
+
+    def _farthest(self, node: int, step: int) -> int:
+        """The last place that a node may have to the left or to the right: required edges keep their direction."""
+        if step < 0:
+            must = self._must_follow[node]
+            return 1 + max((self._rank[j] for j in range(self.d) if must >> j & 1), default=-1) if must else 0
+        after = [self._rank[j] for j in self._bound if self._must_follow[j] >> node & 1]
+        return min(after, default=self.d) - 1
 
     def best_reversed(self, result: OrderResult, source: int, target: int) -> OrderResult | None:
         """The best network found in which `target` precedes `source`; None if that is not allowed.
@@ -286,15 +308,16 @@ class OrderSearch(OrderedNetwork):
             return None
         self._apply(node, rank[node], place, changes)
         before = self._must_follow
-        self._must_follow = list(before)
-        self._must_follow[source] |= 1 << target
+        after = list(before)
+        after[source] |= 1 << target
+        self._require(after)
         around = {source, target} if change < _HOPELESS else set()
         for j in tuple(around):
             around.update(np.flatnonzero(result.support[: self.d, j]).tolist())
             around.update(np.flatnonzero(result.support[j]).tolist())
         for j in sorted(around):
             self._insert_best(j)
-        self._must_follow = before
+        self._require(before)
         turned = self.result()
         self._restore(result)
         return turned
