@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.arrays import BoolArray
+from feddbn.core.arrays import BoolArray, IntArray
 from feddbn.core.orders.parents import Objective, ParentRegressions, Parents
 
 __all__ = ["Columns", "Moves", "ParentSelection", "columns_of"]
@@ -94,11 +94,14 @@ class ParentSelection:
         useful: Columns = 0
         if len(parents) < self._max_parents:
             deltas = self.objective.add_deltas(node, fit)
-            columns = (deltas < -_IMPROVEMENT).nonzero()[0].tolist()
-            if columns:
-                additions = _best_first(columns, deltas[columns].tolist())
-                for m in columns:
-                    useful |= 1 << m
+            columns = (deltas < -_IMPROVEMENT).nonzero()[0]
+            if len(columns):
+                deltas = deltas[columns]
+                if fit.columns is not None:
+                    columns = fit.columns[columns]
+                best_first = deltas.argsort(kind="stable")
+                additions = list(zip(columns[best_first].tolist(), deltas[best_first].tolist(), strict=True))
+                useful = _set_of(columns)
         if parents:
             changes = self.objective.drop_deltas(node, fit, parents)
             if min(changes) < -_IMPROVEMENT:
@@ -181,6 +184,12 @@ class ParentSelection:
                     break
         found.sort(key=lambda one: one[0])
         return next((better for _, better in found if self.moves(node, better).cost < now), None)
+
+
+def _set_of(columns: IntArray) -> Columns:
+    members = np.zeros(int(columns[-1]) + 1, dtype=bool)
+    members[columns] = True
+    return columns_of(members)
 
 
 def _best_first(columns: Sequence[int], deltas: Sequence[float]) -> list[tuple[int, float]]:
