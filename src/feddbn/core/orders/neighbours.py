@@ -56,6 +56,10 @@ class Neighbours:
             _replace(j, self._holds, self.held(parents[j]), self.children)
             _replace(j, self._wants, self.owners(selection.moves(j, parents[j]).useful & self._within[j]), self.wanted_by)
 
+    def around(self, node: int) -> set[int]:
+        """Those that a node has, could use, is had or could be used by."""
+        return self._holds[node] | self._wants[node] | self.children[node] | self.wanted_by[node]
+
     def held(self, parents: Parents) -> set[int]:
         """The variables that some parents within the moment belong to."""
         return {self._owner[m] for m in parents if m in self._owner}

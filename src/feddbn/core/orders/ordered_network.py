@@ -94,6 +94,7 @@ class OrderedNetwork:
         self.order: list[int] = []
         self._before: list[Columns] = [0] * d
         self._rank = [0] * d
+        self._moved: set[int] = set()
         self.parents: list[Parents] = [()] * d
         self._use(self._objective_for(None, 2 * d, d * min(n_lags, 1)))
 
@@ -191,7 +192,7 @@ class OrderedNetwork:
         self._selections[key] = self.selection = known or ParentSelection(
             self.regressions, objective, self.required
         )
-        while len(self._selections) > _MOST_OBJECTIVES:
+        while len(self._selections) > (_MOST_OBJECTIVES if self.d <= MANY_NODES else 2):
             del self._selections[next(iter(self._selections))]
 
     def _forget(self) -> None:

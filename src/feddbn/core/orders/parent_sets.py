@@ -74,6 +74,9 @@ class ParentSelection:
     ) -> None:
         self.regressions, self.objective, self.required = regressions, objective, required
         self._max_parents = regressions.max_parents
+        # Of many columns a node looks at some: what else may be a parent changes nothing.
+        self._looks_at = getattr(regressions, "column_set", None)
+        self._most_remembered = _MOST_REMEMBERED if self._looks_at is None else _MOST_REMEMBERED // 8
         self._moves: dict[tuple[int, Parents], Moves] = {}
         self._selected: dict[tuple[int, Parents, Columns], tuple[Parents, float]] = {}
 
@@ -82,7 +85,7 @@ class ParentSelection:
         key = (node, parents)
         found = self._moves.get(key)
         if found is None:
-            if len(self._moves) >= _MOST_REMEMBERED:
+            if len(self._moves) >= self._most_remembered:
                 self._moves.clear()
             found = self._moves[key] = self._compute(node, parents)
         return found
@@ -124,10 +127,12 @@ class ParentSelection:
         """
         if exchange:
             return self._search(node, start, candidates, True)
+        if self._looks_at is not None:
+            candidates &= self._looks_at(node)
         key = (node, start, candidates)
         found = self._selected.get(key)
         if found is None:
-            if len(self._selected) >= _MOST_REMEMBERED:
+            if len(self._selected) >= self._most_remembered:
                 self._selected.clear()
             found = self._selected[key] = self._search(node, start, candidates, False)
         return found

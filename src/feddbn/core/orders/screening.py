@@ -3,7 +3,7 @@
 A column stays if its correlation with the node, or its partial correlation given all other columns, is more than chance
 (`_LEAST_Z2`). A parent has both in general: it belongs to the node's Markov blanket. A search that has ended asks for the gains
 of all columns beside the parents found (`missed`); a column that would help after all is taken up, and the search goes on. So
-the network found is one that no further column improves, as without screening; what screening can change is the way there.
+every column that would help a node beside its parents has been looked at; what screening can change is the way there.
 """
 
 from __future__ import annotations
@@ -38,11 +38,19 @@ class ScreenedRegressions(ParentRegressions):
         super().__init__(scatter, n, d)
         self._columns: list[IntArray] = _screened(self.correlation, self.n, d)
         self._places: list[dict[int, int]] = [_places(columns) for columns in self._columns]
+        self._sets: dict[int, int] = {}
         self._max_entries = max(1000, 5 * self._max_entries)
 
     def columns(self, node: int) -> IntArray:
         """The columns that are looked at for a node, ascending."""
         return self._columns[node]
+
+    def column_set(self, node: int) -> int:
+        """The same as a set (`core.orders.parent_sets.Columns`)."""
+        found = self._sets.get(node)
+        if found is None:
+            found = self._sets[node] = sum(1 << m for m in self._columns[node].tolist())
+        return found
 
     def missed(self, node: int, parents: Parents) -> FloatArray:
         """(q,) the gains of all columns beside these parents; those that are looked at anyway have 0."""
@@ -54,6 +62,7 @@ class ScreenedRegressions(ParentRegressions):
         """Look at further columns for a node."""
         self._columns[node] = np.union1d(self._columns[node], np.fromiter(columns, dtype=np.intp))
         self._places[node] = _places(self._columns[node])
+        self._sets.pop(node, None)
         for key in [key for key in self._cache if key[0] == node]:
             del self._cache[key]
 

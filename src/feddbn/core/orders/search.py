@@ -83,6 +83,11 @@ class OrderSearch(OrderedNetwork):
     has_equivalents = True
     """Whether networks with free variances have others that fit equally well (`core.orders.orientation`)."""
 
+    @property
+    def _barrier(self) -> float:
+        """Above what change of the cost a node of many does not travel on: one by which exchanges are hopeless."""
+        return _HOPELESS * max(1.0, self.n / 1000) if self.d > MANY_NODES else np.inf
+
     def run(self, n_restarts: int, rng: np.random.Generator) -> OrderResult:
         """Search from the natural starts, then shake the best `n_restarts` times."""
         best: OrderResult | None = None
@@ -110,10 +115,16 @@ class OrderSearch(OrderedNetwork):
         self.improve(self.selection)
         return self.result()
 
-    def run_from(self, start: OrderResult) -> OrderResult:
-        """Search from a given network, which may have been found with other noise variances."""
+    def run_from(self, start: OrderResult, *, widen: bool = True) -> OrderResult:
+        """Search from a given network, which may have been found with other noise variances.
+
+        Without `widen` columns that screening left out stay out.
+        """
         self._restore(start)
-        self.improve()
+        if widen:
+            self.improve()
+        else:
+            self._improve()
         return self.result()
 
     def select_edges(self, found: OrderResult, criterion: Criterion) -> OrderResult:
@@ -205,8 +216,8 @@ class OrderSearch(OrderedNetwork):
         for j, parents in enumerate(self.parents):
             whole = replace(known.fit(j, parents), gain=known.missed(j, parents), columns=None)
             lower = np.flatnonzero(self.selection.objective.add_deltas(j, whole) < -1e-9)
-            candidates = self._candidates(j)
-            columns = [m for m in lower.tolist() if candidates >> m & 1]
+            # Also what comes later in the order: it may have come there because it was not looked at.
+            columns = [m for m in lower.tolist() if self._may_have[j] >> m & 1]
             if columns:
                 known.take_up(j, columns)
                 missed = True
@@ -220,10 +231,13 @@ class OrderSearch(OrderedNetwork):
             if selection is None:
                 self._update_objective()
             before = list(self.parents)
+            nodes = list(self.order)
             for _ in range(_MAX_PASSES):
-                moved = [self._insert_best(node) for node in list(self.order)]
+                self._moved.clear()
+                moved = [self._insert_best(node) for node in nodes]
                 if not any(moved):
                     break
+                nodes = self._worth_another_look()
             self._reselect()
             if self.score() < best.score - 1e-9:
                 best = self.result()
@@ -231,6 +245,14 @@ class OrderSearch(OrderedNetwork):
                 break
             selection = None
         self._restore(best)
+
+    def _worth_another_look(self) -> list[int]:
+        """The nodes of the next pass: of many variables those near what the last one changed."""
+        if self.d <= MANY_NODES:
+            return list(self.order)
+        self._neighbours.update(self.selection, self.parents)
+        near = self._moved.union(*(self._neighbours.around(j) for j in self._moved))
+        return [node for node in self.order if node in near]
 
     def _reselect(self) -> None:
         """Select every node's parents afresh and by exchange from the present ones; keep the cheaper."""
@@ -304,6 +326,8 @@ class OrderSearch(OrderedNetwork):
             total = own_cost - own_start + others
             if total < best[0] - 1e-9:
                 best = (total, place, {**changes, node: own})
+            elif total > best[0] + self._barrier:
+                return best
 
     def _own_places(self, node: int, parents: Parents, step: int) -> set[int]:
         """Where a node with these parents would lose one of them (to the left), or meet one that it could use."""
@@ -356,3 +380,4 @@ class OrderSearch(OrderedNetwork):
         self._place_all(self.order)
         for j, parents in changes.items():
             self.parents[j] = parents
+        self._moved.update((node, *changes))
