@@ -44,14 +44,19 @@ def fitted(estimator: Any, sites: Any) -> tuple[Any, float]:
     return model, time.process_time() - start
 
 
+def without_a_look() -> dict[str, Any]:
+    """Arguments that leave out every look at the data."""
+    from feddbn.methods.treated import AS_THEY_ARE
+
+    return {**AS_THEY_ARE, "check_residuals": False}
+
+
 def network(method: str, d: int, degree: float, seed: int, as_they_are: bool) -> dict[str, Any]:
     """One fit of a network with d variables from 10 d rows of five sites."""
     import feddbn
 
     fed = federation(d, 5, 10 * d, seed, mean_degree=degree)
-    before, more = peak(), {}
-    if as_they_are:
-        more = {**feddbn.AS_THEY_ARE, "check_residuals": False}
+    before, more = peak(), without_a_look() if as_they_are else {}
     model, seconds = fitted(getattr(feddbn, method)(**more), fed.sites)
     edges = int((fed.truth.W != 0).sum()), int((fed.truth.A != 0).sum())
     # The SHD of A has no reversals.
@@ -106,9 +111,7 @@ def rows(folder: str, n_rows: int, seed: int, as_they_are: bool) -> dict[str, An
 
     truth = federation(10, 1, 100, seed).truth
     site = ParquetSite(sorted(Path(folder).glob("*.parquet")))
-    before, more = peak(), {}
-    if as_they_are:
-        more = {**feddbn.AS_THEY_ARE, "check_residuals": False}
+    before, more = peak(), without_a_look() if as_they_are else {}
     model, seconds = fitted(feddbn.OneShotDBN(**more), {"site": site})
     assert model.n_samples_ > 0.999 * n_rows - 1000
     return {
@@ -164,7 +167,9 @@ def main(arguments: list[str] | None = None) -> None:
     table = Table(f"Large: {given.part}", list(found[0]))
     for one in found:
         table.add(*one.values())
-    table.note = "CPU seconds of one thread; peak megabytes of the whole process, the simulated data included."
+    table.note = (
+        "CPU seconds of one thread; peak megabytes of the whole process, the simulated data included."
+    )
     print(table.text())
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)

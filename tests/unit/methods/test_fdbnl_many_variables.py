@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from feddbn import FDBNL, simulate
-from feddbn.core.fdbnl import best_order, server
+from feddbn.core.fdbnl import best_order
 
 
 @pytest.fixture
 def few_are_many(monkeypatch):
-    for module in (best_order, server):
-        monkeypatch.setattr(module, "MANY_NODES", 4)
+    monkeypatch.setattr(best_order, "MANY_NODES", 4)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -31,7 +30,9 @@ def test_the_objective_is_about_that_of_the_best_order(seed, n_lags, few_are_man
 
 def test_required_and_forbidden_edges_hold(few_are_many):
     sites = simulate(d=6, n_sites=3, n_samples=600, random_state=1).sites
-    model = FDBNL(required_edges=[("x4", "x0", 0), ("x5", "x1", 1)], forbidden_edges=[("*", "x3", 0), ("*", "x3", 1)]).fit(sites)
+    model = FDBNL(
+        required_edges=[("x4", "x0", 0), ("x5", "x1", 1)], forbidden_edges=[("*", "x3", 0), ("*", "x3", 1)]
+    ).fit(sites)
     assert model.W_[4, 0] != 0
     assert model.A_[0][5, 1] != 0
     assert not model.W_[:, 3].any()
@@ -53,6 +54,9 @@ def test_every_split_gives_the_same_network(few_are_many):
     parts = {f"s{k}": [part] for k, part in enumerate(np.array_split(rows, 5))}
     # Lags do not cross sites: the same rows for one.
     together = {"all": [part for parts_of in parts.values() for part in parts_of]}
-    one, five = FDBNL(center="none", scale="none").fit(together), FDBNL(center="none", scale="none").fit(parts)
+    one, five = (
+        FDBNL(center="none", scale="none").fit(together),
+        FDBNL(center="none", scale="none").fit(parts),
+    )
     np.testing.assert_allclose(one.W_, five.W_, atol=1e-8)
     np.testing.assert_allclose(one.A_, five.A_, atol=1e-8)

@@ -12,7 +12,7 @@ from feddbn.core.optimum.scores import LassoScores
 from feddbn.core.orders.gram_order import order_of_gram
 from feddbn.core.solvers.seen_gram import FINE, SeenGram
 
-__all__ = ["BUDGETS", "MANY_NODES", "OPTIMA", "searched"]
+__all__ = ["BUDGETS", "MANY_NODES", "OPTIMA", "goes_straight", "searched"]
 
 MANY_NODES = 200
 """With more variables the order is OneShotDBN's, and no path is followed: its matrix exponentials and the lassos of moves
@@ -23,13 +23,18 @@ OPTIMA = (*BUDGETS, "path")
 _MANY = 50
 
 
+def goes_straight(options: RunOptions) -> bool:
+    """Whether a run that searches takes the order of OneShotDBN, without a path or moves of its own."""
+    return options.constraints.d > MANY_NODES and options.n_rows is not None and options.optimum != "exact"
+
+
 def searched(seen: SeenGram, lipschitz: float, options: RunOptions, own: list[int]) -> BestOrder:
     """Return the best order found, with its certificate, for the quadratic seen so far.
 
     The search starts from the run's `own` order and, if the number of rows is known, from the first one of OneShotDBN.
     """
     constraints, root = options.constraints, seen.root
-    is_large = constraints.d > MANY_NODES and options.optimum != "exact"
+    is_large = goes_straight(options)
     units = root[: constraints.d, 0]
     H = seen.scaled(lipschitz, FINE)
     starts = [own]

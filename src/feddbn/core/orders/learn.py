@@ -81,7 +81,8 @@ class UnitsCheck:
     Attributes
     ----------
     n_changed
-        Entries of [W; A] that differ when every variable is first scaled to unit variance.
+        Entries of [W; A] that differ when every variable is first scaled to unit variance; of more than 200 variables those
+        that the first moves change.
     n_open
         Other edges within a moment that no scale-free evidence directs.
     varsortability
@@ -310,12 +311,12 @@ def _check_units(
     scaled = moments.scaled(np.tile(sd, n_lags + 1))
     prices, regressions = options.criterion.for_orders, searches["equal"][0].regressions
     search = OrderSearch(scaled, d, n_lags, constraints, prices, "equal", regressions.scaled(sd))
-    # Of many variables only what can be reached from the network found is compared.
-    other = search.run(0, rng) if d <= MANY_NODES else search.run_from(best, widen=False)
+    # Of many variables only the first moves away from the network found are looked at.
+    other = search.run(0, rng) if d <= MANY_NODES else search.moved_once(best)
     advantage = needed_advantage(other, moments.n)
     if options.noise_variance == "auto" and np.isfinite(advantage):
         search = OrderSearch(scaled, d, n_lags, constraints, prices, "free", regressions.scaled(sd))
-        free = search.run_from(best, widen=d <= MANY_NODES)
+        free = search.run_from(best) if d <= MANY_NODES else search.moved_once(best)
         if free.score + price_of_free(d, moments.n) + advantage < other.score:
             other = free
     changed = int((other.support != best.support).sum())

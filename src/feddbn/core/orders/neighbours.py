@@ -50,11 +50,18 @@ class Neighbours:
         elif parents == self._parents:
             return
         else:
-            changed = [j for j, pair in enumerate(zip(parents, self._parents, strict=True)) if pair[0] is not pair[1]]
+            changed = [
+                j for j, pair in enumerate(zip(parents, self._parents, strict=True)) if pair[0] is not pair[1]
+            ]
         self._selection, self._parents = selection, list(parents)
         for j in changed:
             _replace(j, self._holds, self.held(parents[j]), self.children)
-            _replace(j, self._wants, self.owners(selection.moves(j, parents[j]).useful & self._within[j]), self.wanted_by)
+            _replace(
+                j,
+                self._wants,
+                self.owners(selection.moves(j, parents[j]).useful & self._within[j]),
+                self.wanted_by,
+            )
 
     def around(self, node: int) -> set[int]:
         """Those that a node has, could use, is had or could be used by."""

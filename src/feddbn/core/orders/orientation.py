@@ -114,9 +114,7 @@ def settle_directions(search: OrderSearch, result: OrderResult) -> tuple[OrderRe
     return result, _ask(search, result)[0]
 
 
-def _settle_one_by_one(
-    search: OrderSearch, result: OrderResult
-) -> tuple[OrderResult, list[EdgeOrientation]]:
+def _settle_one_by_one(search: OrderSearch, result: OrderResult) -> tuple[OrderResult, list[EdgeOrientation]]:
     """The same for many edges: a better network is taken at once, and only edges near what it changed are asked again."""
     d = search.d
     differences: dict[tuple[int, int], float] = {}

@@ -74,9 +74,7 @@ class ParentSelection:
     ) -> None:
         self.regressions, self.objective, self.required = regressions, objective, required
         self._max_parents = regressions.max_parents
-        # Of many columns a node looks at some: what else may be a parent changes nothing.
-        self._looks_at = getattr(regressions, "column_set", None)
-        self._most_remembered = _MOST_REMEMBERED if self._looks_at is None else _MOST_REMEMBERED // 8
+        self._most_remembered = _MOST_REMEMBERED // (8 if regressions.is_screened else 1)
         self._moves: dict[tuple[int, Parents], Moves] = {}
         self._selected: dict[tuple[int, Parents, Columns], tuple[Parents, float]] = {}
 
@@ -127,8 +125,9 @@ class ParentSelection:
         """
         if exchange:
             return self._search(node, start, candidates, True)
-        if self._looks_at is not None:
-            candidates &= self._looks_at(node)
+        if self.regressions.is_screened:
+            # What is not looked at changes nothing.
+            candidates &= self.regressions.column_set(node)
         key = (node, start, candidates)
         found = self._selected.get(key)
         if found is None:

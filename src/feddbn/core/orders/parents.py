@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
@@ -76,6 +77,9 @@ class ParentRegressions:
         Number of nodes: columns 0..d-1 are the present moment.
     """
 
+    is_screened: ClassVar[bool] = False
+    """Whether a node looks at some columns only, its `column_set`."""
+
     def __init__(self, scatter: FloatArray, n: float, d: int) -> None:
         diagonal = np.diag(scatter).copy()
         self.n = float(n)
@@ -105,6 +109,10 @@ class ParentRegressions:
     def n_edges(self) -> int:
         """Possible causes of a node: rows of the stack ``[W; A_1; ...]``."""
         return self.q
+
+    def column_set(self, node: int) -> int:
+        """The columns that are looked at for a node, as a set (`core.orders.parent_sets.Columns`)."""
+        return (1 << self.q) - 1
 
     @property
     def max_parents(self) -> int:

@@ -1,9 +1,9 @@
 """Regressions for networks of many variables: each node looks at the columns that could be its parents, not at all.
 
 A column stays if its correlation with the node, or its partial correlation given all other columns, is more than chance
-(`_LEAST_Z2`). A parent has both in general: it belongs to the node's Markov blanket. A search that has ended asks for the gains
-of all columns beside the parents found (`missed`); a column that would help after all is taken up, and the search goes on. So
-every column that would help a node beside its parents has been looked at; what screening can change is the way there.
+(`_LEAST_Z2`). A parent has both in general: it belongs to the node's Markov blanket. A search that has ended asks for the
+gains of all columns beside the parents found (`missed`); one that would help after all is taken up, and the search goes on.
+So every column that would help a node beside its parents has been looked at; what screening can change is the way there.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def regressions_of(scatter: FloatArray, n: float, d: int) -> ParentRegressions:
 class ScreenedRegressions(ParentRegressions):
     """Least-squares fits whose gains are those of some columns only, for each node its own."""
 
+    is_screened = True
+
     def __init__(self, scatter: FloatArray, n: float, d: int) -> None:
         super().__init__(scatter, n, d)
         self._columns: list[IntArray] = _screened(self.correlation, self.n, d)
@@ -46,7 +48,7 @@ class ScreenedRegressions(ParentRegressions):
         return self._columns[node]
 
     def column_set(self, node: int) -> int:
-        """The same as a set (`core.orders.parent_sets.Columns`)."""
+        """`columns` as a set."""
         found = self._sets.get(node)
         if found is None:
             found = self._sets[node] = sum(1 << m for m in self._columns[node].tolist())

@@ -115,16 +115,18 @@ class OrderSearch(OrderedNetwork):
         self.improve(self.selection)
         return self.result()
 
-    def run_from(self, start: OrderResult, *, widen: bool = True) -> OrderResult:
-        """Search from a given network, which may have been found with other noise variances.
-
-        Without `widen` columns that screening left out stay out.
-        """
+    def run_from(self, start: OrderResult) -> OrderResult:
+        """Search from a given network, which may have been found with other noise variances."""
         self._restore(start)
-        if widen:
-            self.improve()
-        else:
-            self._improve()
+        self.improve()
+        return self.result()
+
+    def moved_once(self, start: OrderResult) -> OrderResult:
+        """Move every node of a given network to its best place, once: where a search from there would begin."""
+        self._restore(start)
+        for node in start.order:
+            self._insert_best(node)
+        self._reselect()
         return self.result()
 
     def select_edges(self, found: OrderResult, criterion: Criterion) -> OrderResult:
@@ -296,7 +298,9 @@ class OrderSearch(OrderedNetwork):
         end = self._farthest(node, step)
         touched = {rank[j] for j in met}
         stops = touched if past is None else touched | {past}
-        waiting = sorted((place for place in stops if 0 < (place - here) * step <= (end - here) * step), key=step.__mul__)
+        waiting = sorted(
+            (place for place in stops if 0 < (place - here) * step <= (end - here) * step), key=step.__mul__
+        )
         own_places = self._own_places(node, own, step)
         place, at = here, 0
         while True:

@@ -13,7 +13,6 @@ and is exact as soon as all directions have been seen, after about p + 1 differe
 from __future__ import annotations
 
 import numpy as np
-
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from feddbn.core.arrays import FloatArray

@@ -58,7 +58,9 @@ def test_a_travelling_node_stops_wherever_something_changes(kind, seed):
     search.start_top_down(False)
     search._shake(np.random.default_rng(seed))
     search._update_objective()
-    search.parents = [search.selection.select(j, search.parents[j], search._candidates(j))[0] for j in range(d)]
+    search.parents = [
+        search.selection.select(j, search.parents[j], search._candidates(j))[0] for j in range(d)
+    ]
     n_moves = 0
     for node in range(d):
         here = search.order.index(node)
@@ -78,9 +80,7 @@ def test_a_travelling_node_stops_wherever_something_changes(kind, seed):
 
 def test_screened_fits_are_those_of_all_columns_where_they_look():
     moments, _ = simulated(12, 400, 0)
-    plain, some = (
-        kind(moments.scatter, moments.n, 12) for kind in (ParentRegressions, ScreenedRegressions)
-    )
+    plain, some = (kind(moments.scatter, moments.n, 12) for kind in (ParentRegressions, ScreenedRegressions))
     n_left_out = 0
     for node, parents in [(0, ()), (3, (1, 14)), (7, (2, 5, 19))]:
         a, b = plain.fit(node, parents), some.fit(node, parents)

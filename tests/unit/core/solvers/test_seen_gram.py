@@ -9,8 +9,8 @@ from feddbn.core.fdbnl.server import ConsensusRun
 from feddbn.core.fdbnl.site import gradient_answers, loss_and_grad
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.status import Status
-from feddbn.core.solvers.lasso import solve_lasso
 from feddbn.core.solvers import seen_gram
+from feddbn.core.solvers.lasso import solve_lasso
 from feddbn.core.solvers.seen_gram import SeenGram
 
 Q, D = 8, 4
