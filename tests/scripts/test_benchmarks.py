@@ -41,6 +41,11 @@ COMMANDS = {
         "--d 3 --sites 2 --rows 60 --seeds 1-2 --scenarios none spikes=0.1 missing=0.9 --methods OneShotDBN --out {out}",
         "--d 3 --sites 2 --rows 60 --seeds 1 --scenarios offsets --methods OneShotDBN FDBNL --strength 5",
     ],
+    "large": [
+        "networks --d 4 --out {out}/networks.json",
+        "sites --sites 5",
+        "rows --rows 2000",
+    ],
     "nonlinear": ["forecast linear --tiny --out {out}", "--read {out} --page {out}/page.md"],
     "optimum": ["optimum splits certificates accuracy cost --problems 1 --tiny"],
     "recompute_rows": ["--rows-wanted 1 --cap 0.2 --seed small"],

@@ -22,7 +22,7 @@ over 64 sites.
 Unless ``optimum="path"``, the order is not the path's own but the best that a search finds on that quadratic
 (`core.fdbnl.best_order`). So that all of it is seen, and to the last digit, the first p + 1 points are zero and, for every
 lag, the weights 1 from each variable to itself; the path goes on from zero. As it is only one of the starts, it is left
-after `most_acyclic` rounds, wherever it is then.
+after `most_acyclic` rounds, wherever it is then. With many variables (`goes_straight`) it is not followed at all.
 
 The paper's schedule is [fdbnl] Algorithm 1: consensus ADMM with h in the global step throughout (stage ACYCLIC, then
 the refits if asked for). Stopping on h alone would accept the first iterate W = 0, which is acyclic and has learned
@@ -36,7 +36,7 @@ from __future__ import annotations
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
-from feddbn.core.fdbnl.best_order import searched
+from feddbn.core.fdbnl.best_order import goes_straight, searched
 from feddbn.core.fdbnl.path import FOLLOW, RoundRecord, Run, RunOptions, Stage
 from feddbn.core.fdbnl.site import Ask
 from feddbn.core.graphs.acyclicity import start_within_reach
@@ -90,6 +90,7 @@ class ConsensusRun(Run):
         self._searches = options.schedule.is_adaptive and options.optimum != "path"
         if self._searches:
             self.most_acyclic = _MOST_ACYCLIC
+        self._is_large = self._searches and goes_straight(options)
         self._order: list[int] = []
         self._n_searches = self._n_probed = 0
         self._nearest, self._nearest_at = float("inf"), 0
@@ -101,17 +102,15 @@ class ConsensusRun(Run):
         self.h = 0.0
         self.dropped: list[DroppedEdge] = []
         self.target_loss: FloatArray | None = None
-        self.n_evaluations = 0
-        self.raw_objective = float("nan")
+        self.n_evaluations, self.raw_objective = 0, float("nan")
         self._allowed: BoolArray = options.constraints.allowed
         self._penalty = options.penalty
         self._acyclic: AcyclicStart | None = None
         self._lipschitz = options.schedule.total_weight
         self._gradient_before: tuple[FloatArray, FloatArray] | None = None
-        self._joined = False
         self._seen = SeenGram(options.metric)
         self._contributors: object = None
-        self._momentum = 1.0
+        self._joined, self._momentum = False, 1.0
 
     def start_at(self, C: FloatArray) -> None:
         """Begin from the weights C instead of zero; before the first sum only."""
@@ -196,9 +195,13 @@ class ConsensusRun(Run):
         if self._n_probed < self._n_probes:
             q, d = self.C.shape
             self.C = np.eye(q, d, -self._n_probed * d)
+            return
+        self.C, gradient = self._first
+        self._stage_start = self.round
+        if self._is_large and self._seen.basis is None:
+            self._enter(Stage.LASSO)
+            self.C = self._minimise_bound(self.C, gradient)
         else:
-            self.C, gradient = self._first
-            self._stage_start = self.round
             self._gradient_step(gradient)
 
     def _advance_by_consensus(self, message: FloatArray, gap: float, n_sites: int, scale: float) -> None:

@@ -25,7 +25,7 @@ from feddbn.core.optimum.moves import improved, order_value, within_must
 from feddbn.core.optimum.scores import LassoScores, members
 from feddbn.shown import Shown
 
-__all__ = ["BestOrder", "Certificate", "PersonalCertificate", "best_order", "groups_of"]
+__all__ = ["BestOrder", "Certificate", "PersonalCertificate", "best_order", "groups_of", "order_as_it_is"]
 
 # What is left out could not have been better by more than this share of the objective.
 _SLACK = 1e-9
@@ -153,6 +153,18 @@ def best_order(scores: LassoScores, starts: Sequence[Sequence[int]], budget: int
     if better is not None:
         order, value = better
     return BestOrder(tuple(order), Certificate(value, min(lower, value)))
+
+
+def order_as_it_is(scores: LassoScores, start: Sequence[int]) -> BestOrder:
+    """Return an order without any move, with its certificate: no node costs less than with all others before it."""
+    order = within_must(scores, start)
+    before, asked = 0, []
+    for node in order:
+        asked.append((node, before, math.inf))
+        before |= 1 << node
+    scores.solve_together(asked)
+    value = order_value(scores, order)
+    return BestOrder(tuple(order), Certificate(value, min(sum(scores.lowest), value)))
 
 
 def _largest_group(d: int, budget: int) -> int:

@@ -269,10 +269,10 @@ def nominees_of(
     # A column matters if it helps the node alone with the lags, or beside the parents found, in any order.
     gain = np.zeros(regressions.q)
     for result in starts:
-        gain = np.maximum(gain, regressions.fit(node, result.parents[node]).gain)
+        gain = np.maximum(gain, regressions.fit(node, result.parents[node]).gains(regressions.q))
         for m in result.parents[node]:
             rest = tuple(k for k in result.parents[node] if k != m)
-            gain = np.maximum(gain, regressions.fit(node, rest).gain)
+            gain = np.maximum(gain, regressions.fit(node, rest).gains(regressions.q))
     rank = gain + 10 * votes + 100 * constraints.required[:, node]
     rank[~allowed] = -1
     return [int(m) for m in np.argsort(-rank, kind="stable") if rank[m] >= 0]

@@ -36,6 +36,7 @@ from feddbn.core.orders.orientation import (
     fixed_directions,
     settle_directions,
 )
+from feddbn.core.orders.screening import MANY_NODES
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.orders.units import varsortability
 from feddbn.core.statistics.moments import Moments
@@ -80,7 +81,8 @@ class UnitsCheck:
     Attributes
     ----------
     n_changed
-        Entries of [W; A] that differ when every variable is first scaled to unit variance.
+        Entries of [W; A] that differ when every variable is first scaled to unit variance; of more than 200 variables those
+        that the first moves change.
     n_open
         Other edges within a moment that no scale-free evidence directs.
     varsortability
@@ -308,11 +310,13 @@ def _check_units(
     sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
     scaled = moments.scaled(np.tile(sd, n_lags + 1))
     prices, regressions = options.criterion.for_orders, searches["equal"][0].regressions
-    other = OrderSearch(scaled, d, n_lags, constraints, prices, "equal", regressions.scaled(sd)).run(0, rng)
+    search = OrderSearch(scaled, d, n_lags, constraints, prices, "equal", regressions.scaled(sd))
+    # Of many variables only the first moves away from the network found are looked at.
+    other = search.run(0, rng) if d <= MANY_NODES else search.moved_once(best)
     advantage = needed_advantage(other, moments.n)
     if options.noise_variance == "auto" and np.isfinite(advantage):
         search = OrderSearch(scaled, d, n_lags, constraints, prices, "free", regressions.scaled(sd))
-        free = search.run_from(best)
+        free = search.run_from(best) if d <= MANY_NODES else search.moved_once(best)
         if free.score + price_of_free(d, moments.n) + advantage < other.score:
             other = free
     changed = int((other.support != best.support).sum())

@@ -13,6 +13,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.parents import ParentRegressions
+from feddbn.core.orders.screening import regressions_of
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch
 from feddbn.core.statistics.moments import Moments
 
@@ -91,7 +92,7 @@ def choose_noise(
 ) -> tuple[Searches, NoiseChoice]:
     """Search as asked, or with equal variances and, if these are in doubt, with free ones; say which and why."""
     # The fits of a node on a set of parents are the same under both noise models.
-    known = regressions or ParentRegressions(moments.scatter, moments.n, d)
+    known = regressions or regressions_of(moments.scatter, moments.n, d)
 
     def searched(kind: NoiseVariance) -> tuple[OrderSearch, OrderResult]:
         search = kind_of_search(moments, d, n_lags, constraints, criterion.for_orders, kind, known)

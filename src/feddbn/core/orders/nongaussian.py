@@ -43,6 +43,7 @@ Job = tuple[int, Parents]
 
 N_FEATURES = 5
 _K1, _K2, _GAMMA = 79.047, 7.4129, 0.37457
+_MANY_COLUMNS = 400
 _GAUSSIAN_ENTROPY = 0.5 * (1 + np.log(2 * np.pi))
 
 
@@ -74,7 +75,10 @@ def node_residuals(moments: Moments, jobs: Sequence[Job]) -> NodeResiduals:
         if parents:
             index = list(parents)
             B[index, r] = -_solved(R[np.ix_(index, index)], R[index, node])
-        left = float(B[:, r] @ R @ B[:, r])
+        # Of many columns most have no part in it.
+        part = slice(None) if len(R) <= _MANY_COLUMNS else [node, *parents]
+        b = B[part, r]
+        left = float(b @ R[part][:, part] @ b)
         # Of a node that follows from its parents only rounding is left, which has no shape to speak of.
         B[:, r] /= np.sqrt(left) if left > COLLINEAR else np.inf
     B *= np.sqrt(moments.n) / root[:, None]

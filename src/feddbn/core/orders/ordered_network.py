@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -17,8 +19,10 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.criterion import Criterion
+from feddbn.core.orders.neighbours import Neighbours
 from feddbn.core.orders.parent_sets import Columns, Moves, ParentSelection, columns_of
 from feddbn.core.orders.parents import Objective, ParentRegressions, Parents
+from feddbn.core.orders.screening import MANY_NODES, regressions_of
 from feddbn.core.statistics.moments import Moments
 
 __all__ = ["NoiseVariance", "OrderResult", "OrderedNetwork"]
@@ -26,6 +30,7 @@ __all__ = ["NoiseVariance", "OrderResult", "OrderedNetwork"]
 NoiseVariance = Literal["equal", "free"]
 
 _MOST_OBJECTIVES = 4
+_SAME_VARIANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class OrderedNetwork:
     ) -> None:
         self.d, self.n_lags, self.n = d, n_lags, float(moments.n)
         self.moments, self.limits = moments, constraints
-        self.regressions = regressions or ParentRegressions(moments.scatter, moments.n, d)
+        self.regressions = regressions or regressions_of(moments.scatter, moments.n, d)
         self.criterion = criterion
         self.noise_variance: NoiseVariance = noise_variance
         self.allowed: BoolArray = constraints.allowed
@@ -80,12 +85,16 @@ class OrderedNetwork:
             tuple(np.flatnonzero(required[:, j]).tolist()) for j in range(d)
         )
         self._may_have = self._columns_allowed()
-        self._must_follow = [columns_of(required[:d, j]) for j in range(d)]
+        self._require([columns_of(required[:d, j]) for j in range(d)])
         self._bits = self._bits_within()
+        self._neighbours = Neighbours(self._bits, self._may_have)
         self._lags: Columns = (1 << self.regressions.q) - 1 - sum(self._bits)
+        self._restored: tuple[OrderResult, Objective] | None = None
         self._selections: dict[tuple[float | None, ...], ParentSelection] = {}
         self.order: list[int] = []
         self._before: list[Columns] = [0] * d
+        self._rank = [0] * d
+        self._moved: set[int] = set()
         self.parents: list[Parents] = [()] * d
         self._use(self._objective_for(None, 2 * d, d * min(n_lags, 1)))
 
@@ -123,8 +132,9 @@ class OrderedNetwork:
         return self._n_edges_of(self.parents)
 
     def _n_edges_of(self, network: Sequence[Parents]) -> tuple[int, int]:
-        present = sum(sum(m < self.d for m in parents) for parents in network)
-        return present, sum(len(parents) for parents in network) - present
+        # Parents are ascending.
+        present = sum(bisect_left(parents, self.d) for parents in network)
+        return present, sum(map(len, network)) - present
 
     def score(self) -> float:
         """The criterion of the current network."""
@@ -132,7 +142,9 @@ class OrderedNetwork:
 
     def score_of(self, network: Sequence[Parents]) -> float:
         """The criterion of any network."""
-        rss = self.rss_of(network)
+        return self._score_with(self.rss_of(network), network)
+
+    def _score_with(self, rss: FloatArray, network: Sequence[Parents]) -> float:
         if self.noise_variance == "equal":
             fit = self.n * self.d * np.log(rss.sum() / (self.n * self.d))
         else:
@@ -145,16 +157,15 @@ class OrderedNetwork:
 
     def result(self) -> OrderResult:
         """The current network."""
-        support = self.support_of(self.parents)
-        return OrderResult(
-            tuple(self.order), tuple(self.parents), self.rss(), self.score(), self.noise_variance, support
-        )
+        support, rss = self.support_of(self.parents), self.rss()
+        score = self._score_with(rss, self.parents)
+        return OrderResult(tuple(self.order), tuple(self.parents), rss, score, self.noise_variance, support)
 
     def support_of(self, network: Sequence[Parents]) -> BoolArray:
         """((p+1) d, d) the edges of any network."""
         support = np.zeros(((self.n_lags + 1) * self.d, self.d), dtype=bool)
-        for j, parents in enumerate(network):
-            support[list(parents), j] = True
+        rows = np.fromiter(chain.from_iterable(network), dtype=np.intp)
+        support[rows, np.repeat(np.arange(self.d), [len(parents) for parents in network])] = True
         return support
 
     def _holds(self, parents: Parents, node: int) -> bool:
@@ -169,6 +180,9 @@ class OrderedNetwork:
         s2 = None
         if self.noise_variance == "equal":
             s2 = max(float(self.rss().sum()) / (self.n * self.d), 1e-300)
+            if self.d > MANY_NODES:
+                # What was selected under a variance that differs by less than this is worth keeping.
+                s2 = float(np.exp(np.round(np.log(s2) / _SAME_VARIANCE) * _SAME_VARIANCE))
         self._use(self._objective_for(s2, *self.n_edges()))
 
     def _use(self, objective: Objective) -> None:
@@ -178,16 +192,28 @@ class OrderedNetwork:
         self._selections[key] = self.selection = known or ParentSelection(
             self.regressions, objective, self.required
         )
-        while len(self._selections) > _MOST_OBJECTIVES:
+        while len(self._selections) > (_MOST_OBJECTIVES if self.d <= MANY_NODES else 2):
             del self._selections[next(iter(self._selections))]
+
+    def _forget(self) -> None:
+        """Select anew under the present objective, as more columns are looked at."""
+        objective = self.selection.objective
+        self._selections.clear()
+        self._use(objective)
 
     def _place_all(self, order: Sequence[int]) -> None:
         """Change the order."""
         self.order = list(order)
         before: Columns = 0
-        for node in self.order:
+        for place, node in enumerate(self.order):
             self._before[node] = before
+            self._rank[node] = place
             before |= self._bits[node]
+
+    def _require(self, must_follow: list[Columns]) -> None:
+        """For each node the variables that must come before it."""
+        self._must_follow = must_follow
+        self._bound = [j for j, must in enumerate(must_follow) if must]
 
     def _candidates(self, node: int) -> Columns:
         """The columns that may be parents of `node` in the present order."""
@@ -199,4 +225,8 @@ class OrderedNetwork:
     def _restore(self, result: OrderResult) -> None:
         self._place_all(result.order)
         self.parents = list(result.parents)
+        if self._restored is not None and self._restored[0] is result:
+            self._use(self._restored[1])
+            return
         self._update_objective()
+        self._restored = result, self.selection.objective

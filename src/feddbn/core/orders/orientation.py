@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import BoolArray
+from feddbn.core.orders.screening import MANY_NODES
 from feddbn.core.orders.search import OrderResult, OrderSearch
 
 __all__ = [
@@ -102,6 +103,8 @@ def settle_directions(search: OrderSearch, result: OrderResult) -> tuple[OrderRe
 
     Every edge is turned once. Should that lead to a better network, the questions begin anew from there.
     """
+    if search.d > MANY_NODES:
+        return _settle_one_by_one(search, result)
     for _ in range(_MAX_BETTER):
         table, better = _ask(search, result)
         if better is None:
@@ -109,6 +112,36 @@ def settle_directions(search: OrderSearch, result: OrderResult) -> tuple[OrderRe
         result = better
     search.adopt(result.support)
     return result, _ask(search, result)[0]
+
+
+def _settle_one_by_one(search: OrderSearch, result: OrderResult) -> tuple[OrderResult, list[EdgeOrientation]]:
+    """The same for many edges: a better network is taken at once, and only edges near what it changed are asked again."""
+    d = search.d
+    differences: dict[tuple[int, int], float] = {}
+    for _ in range(_MAX_BETTER):
+        fixed = fixed_directions(search, result.support)
+        edges = [(i, j) for i, j in np.argwhere(result.support[:d]).tolist()]
+        asked = [edge for edge in edges if edge not in differences]
+        if not asked:
+            break
+        for i, j in asked:
+            if not result.support[i, j]:
+                continue
+            other = None if fixed[i, j] else search.best_reversed(result, i, j)
+            differences[i, j] = np.inf if other is None else max(other.score - result.score, 0.0)
+            if other is not None and other.score < result.score - 1e-6:
+                changed = {k for k in range(d) if other.parents[k] != result.parents[k]}
+                differences = {
+                    edge: value for edge, value in differences.items() if not changed.intersection(edge)
+                }
+                result = other
+    compelled = compelled_edges(result.support, fixed_directions(search, result.support))
+    free = result.noise_variance == "free" and search.has_equivalents
+    table = []
+    for i, j in np.argwhere(result.support[:d]).tolist():
+        difference = 0.0 if free and not compelled[i, j] else differences.get((i, j), 0.0)
+        table.append(EdgeOrientation(i, j, float(difference), bool(difference >= STRONG_EVIDENCE)))
+    return result, table
 
 
 def edge_firmness(search: OrderSearch, result: OrderResult) -> list[EdgeOrientation]:

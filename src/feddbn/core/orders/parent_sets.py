@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.arrays import BoolArray
+from feddbn.core.arrays import BoolArray, IntArray
 from feddbn.core.orders.parents import Objective, ParentRegressions, Parents
 
 __all__ = ["Columns", "Moves", "ParentSelection", "columns_of"]
@@ -74,6 +74,7 @@ class ParentSelection:
     ) -> None:
         self.regressions, self.objective, self.required = regressions, objective, required
         self._max_parents = regressions.max_parents
+        self._most_remembered = _MOST_REMEMBERED // (8 if regressions.is_screened else 1)
         self._moves: dict[tuple[int, Parents], Moves] = {}
         self._selected: dict[tuple[int, Parents, Columns], tuple[Parents, float]] = {}
 
@@ -82,7 +83,7 @@ class ParentSelection:
         key = (node, parents)
         found = self._moves.get(key)
         if found is None:
-            if len(self._moves) >= _MOST_REMEMBERED:
+            if len(self._moves) >= self._most_remembered:
                 self._moves.clear()
             found = self._moves[key] = self._compute(node, parents)
         return found
@@ -94,11 +95,14 @@ class ParentSelection:
         useful: Columns = 0
         if len(parents) < self._max_parents:
             deltas = self.objective.add_deltas(node, fit)
-            columns = (deltas < -_IMPROVEMENT).nonzero()[0].tolist()
-            if columns:
-                additions = _best_first(columns, deltas[columns].tolist())
-                for m in columns:
-                    useful |= 1 << m
+            columns = (deltas < -_IMPROVEMENT).nonzero()[0]
+            if len(columns):
+                deltas = deltas[columns]
+                if fit.columns is not None:
+                    columns = fit.columns[columns]
+                best_first = deltas.argsort(kind="stable")
+                additions = list(zip(columns[best_first].tolist(), deltas[best_first].tolist(), strict=True))
+                useful = _set_of(columns)
         if parents:
             changes = self.objective.drop_deltas(node, fit, parents)
             if min(changes) < -_IMPROVEMENT:
@@ -121,10 +125,13 @@ class ParentSelection:
         """
         if exchange:
             return self._search(node, start, candidates, True)
+        if self.regressions.is_screened:
+            # What is not looked at changes nothing.
+            candidates &= self.regressions.column_set(node)
         key = (node, start, candidates)
         found = self._selected.get(key)
         if found is None:
-            if len(self._selected) >= _MOST_REMEMBERED:
+            if len(self._selected) >= self._most_remembered:
                 self._selected.clear()
             found = self._selected[key] = self._search(node, start, candidates, False)
         return found
@@ -181,6 +188,12 @@ class ParentSelection:
                     break
         found.sort(key=lambda one: one[0])
         return next((better for _, better in found if self.moves(node, better).cost < now), None)
+
+
+def _set_of(columns: IntArray) -> Columns:
+    members = np.zeros(int(columns[-1]) + 1, dtype=bool)
+    members[columns] = True
+    return columns_of(members)
 
 
 def _best_first(columns: Sequence[int], deltas: Sequence[float]) -> list[tuple[int, float]]:

@@ -16,19 +16,20 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.statistics.dependence import COLLINEAR, independent
 from feddbn.core.statistics.scaling import correlations
 
-__all__ = ["NodeFit", "Objective", "ParentRegressions", "Parents"]
+__all__ = ["NO_RESIDUAL", "NodeFit", "Objective", "ParentRegressions", "Parents"]
 
 Parents = tuple[int, ...]
 
-_NO_RESIDUAL = 1e-12
+NO_RESIDUAL = 1e-12
 """Smallest residual sum of squares in units of the total; what is below is rounding."""
 _CACHE_FLOATS = 25_000_000
 
@@ -45,11 +46,22 @@ class NodeFit:
         (q,) by how much `rss` falls when a column joins; 0 for the parents, the node and collinear columns.
     loss
         By how much `rss` rises when each parent leaves.
+    columns
+        The columns that `gain` is of; None: all.
     """
 
     rss: float
     gain: FloatArray
     loss: tuple[float, ...]
+    columns: IntArray | None = None
+
+    def gains(self, q: int) -> FloatArray:
+        """(q,) the gains of all columns; 0 for those that were not looked at."""
+        if self.columns is None:
+            return self.gain
+        every = np.zeros(q)
+        every[self.columns] = self.gain
+        return every
 
 
 class ParentRegressions:
@@ -64,6 +76,9 @@ class ParentRegressions:
     d
         Number of nodes: columns 0..d-1 are the present moment.
     """
+
+    is_screened: ClassVar[bool] = False
+    """Whether a node looks at some columns only, its `column_set`."""
 
     def __init__(self, scatter: FloatArray, n: float, d: int) -> None:
         diagonal = np.diag(scatter).copy()
@@ -94,6 +109,10 @@ class ParentRegressions:
     def n_edges(self) -> int:
         """Possible causes of a node: rows of the stack ``[W; A_1; ...]``."""
         return self.q
+
+    def column_set(self, node: int) -> int:
+        """The columns that are looked at for a node, as a set (`core.orders.parent_sets.Columns`)."""
+        return (1 << self.q) - 1
 
     @property
     def max_parents(self) -> int:
@@ -130,7 +149,7 @@ class ParentRegressions:
             orthogonal = inverse @ columns
             along = orthogonal[:, node]
             beta = along @ inverse
-            rss = max(rss - float(along @ along), _NO_RESIDUAL)
+            rss = max(rss - float(along @ along), NO_RESIDUAL)
             loss = tuple((beta * beta / inflation).tolist())
             covariance -= along @ orthogonal
             orthogonal *= orthogonal
@@ -140,7 +159,7 @@ class ParentRegressions:
         covariance *= covariance
         gain = np.zeros(self.q)
         np.divide(covariance, variance, out=gain, where=variance > COLLINEAR)
-        np.minimum(gain, max(rss - _NO_RESIDUAL, 0.0), out=gain)
+        np.minimum(gain, max(rss - NO_RESIDUAL, 0.0), out=gain)
         return NodeFit(rss, gain, loss)
 
     def _without_dependent(self, node: int, parents: Parents) -> NodeFit:
@@ -153,8 +172,8 @@ class ParentRegressions:
         fit = self.fit(node, tuple(kept))
         lost = dict(zip(kept, fit.loss, strict=True))
         gain = fit.gain.copy()
-        gain[index] = 0.0
-        return NodeFit(fit.rss, gain, tuple(lost.get(m, 0.0) for m in parents))
+        gain[index if fit.columns is None else np.searchsorted(fit.columns, index)] = 0.0
+        return NodeFit(fit.rss, gain, tuple(lost.get(m, 0.0) for m in parents), fit.columns)
 
 
 @dataclass(frozen=True)
@@ -185,10 +204,11 @@ class Objective:
         return float(rss * self.total[node]) / self.noise_variance
 
     def add_deltas(self, node: int, fit: NodeFit) -> FloatArray:
-        """(q,) change of the cost when each column joins."""
+        """Change of the cost when each column joins: all q, or those of the fit."""
+        penalty = self.penalty if fit.columns is None else self.penalty[fit.columns]
         if self.noise_variance is None:
-            return np.asarray(self.n * np.log1p(fit.gain * (-1 / fit.rss)) + self.penalty)
-        return np.asarray(self.penalty - fit.gain * (self.total[node] / self.noise_variance))
+            return np.asarray(self.n * np.log1p(fit.gain * (-1 / fit.rss)) + penalty)
+        return np.asarray(penalty - fit.gain * (self.total[node] / self.noise_variance))
 
     def drop_deltas(self, node: int, fit: NodeFit, parents: Parents) -> list[float]:
         """Change of the cost when each parent leaves."""

@@ -21,6 +21,8 @@ keep the better score. Free-variance Gaussian networks are identified only up to
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from feddbn.core.graphs.constraints import EdgeConstraints
@@ -28,12 +30,14 @@ from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.ordered_network import NoiseVariance, OrderedNetwork, OrderResult
 from feddbn.core.orders.parent_sets import ParentSelection
 from feddbn.core.orders.parents import Parents
+from feddbn.core.orders.screening import MANY_NODES, ScreenedRegressions
 from feddbn.core.statistics.moments import Moments
 
 __all__ = ["Criterion", "NoiseVariance", "OrderResult", "OrderSearch", "search_order"]
 
 _MAX_ALTERNATIONS = 12
 _MAX_PASSES = 50
+_MAX_WIDER = 5
 _HOPELESS = 100.0
 """Score difference after an exchange from which moves of the nodes around never led back to what would count
 as undecided (d = 50, n = 1000, equal and free variances: 143 of 428 exchanges)."""
@@ -79,6 +83,11 @@ class OrderSearch(OrderedNetwork):
     has_equivalents = True
     """Whether networks with free variances have others that fit equally well (`core.orders.orientation`)."""
 
+    @property
+    def _barrier(self) -> float:
+        """Above what change of the cost a node of many does not travel on: one by which exchanges are hopeless."""
+        return _HOPELESS * max(1.0, self.n / 1000) if self.d > MANY_NODES else np.inf
+
     def run(self, n_restarts: int, rng: np.random.Generator) -> OrderResult:
         """Search from the natural starts, then shake the best `n_restarts` times."""
         best: OrderResult | None = None
@@ -110,6 +119,14 @@ class OrderSearch(OrderedNetwork):
         """Search from a given network, which may have been found with other noise variances."""
         self._restore(start)
         self.improve()
+        return self.result()
+
+    def moved_once(self, start: OrderResult) -> OrderResult:
+        """Move every node of a given network to its best place, once: where a search from there would begin."""
+        self._restore(start)
+        for node in start.order:
+            self._insert_best(node)
+        self._reselect()
         return self.result()
 
     def select_edges(self, found: OrderResult, criterion: Criterion) -> OrderResult:
@@ -163,7 +180,7 @@ class OrderSearch(OrderedNetwork):
         self.parents = [self.selection.select(j, chosen[j], self._candidates(j))[0] for j in range(d)]
 
     def _shake(self, rng: np.random.Generator) -> None:
-        for _ in range(max(2, self.d // 5)):
+        for _ in range(max(2, min(self.d, MANY_NODES) // 5)):
             node = int(rng.integers(self.d))
             self.order.remove(node)
             self.order.insert(int(rng.integers(self.d)), node)
@@ -187,15 +204,42 @@ class OrderSearch(OrderedNetwork):
 
         A `selection` gives the noise variance and prices to begin with.
         """
+        self._improve(selection)
+        for _ in range(_MAX_WIDER):
+            if not self._take_up_missed():
+                break
+            self._improve()
+
+    def _take_up_missed(self) -> bool:
+        """Look at columns that screening left out and that would lower the cost now; whether there are any."""
+        known, missed = self.regressions, False
+        if not isinstance(known, ScreenedRegressions):
+            return False
+        for j, parents in enumerate(self.parents):
+            whole = replace(known.fit(j, parents), gain=known.missed(j, parents), columns=None)
+            lower = np.flatnonzero(self.selection.objective.add_deltas(j, whole) < -1e-9)
+            # Also what comes later in the order: it may have come there because it was not looked at.
+            columns = [m for m in lower.tolist() if self._may_have[j] >> m & 1]
+            if columns:
+                known.take_up(j, columns)
+                missed = True
+        if missed:
+            self._forget()
+        return missed
+
+    def _improve(self, selection: ParentSelection | None = None) -> None:
         best = self.result()
         for _ in range(_MAX_ALTERNATIONS):
             if selection is None:
                 self._update_objective()
             before = list(self.parents)
+            nodes = list(self.order)
             for _ in range(_MAX_PASSES):
-                moved = [self._insert_best(node) for node in list(self.order)]
+                self._moved.clear()
+                moved = [self._insert_best(node) for node in nodes]
                 if not any(moved):
                     break
+                nodes = self._worth_another_look()
             self._reselect()
             if self.score() < best.score - 1e-9:
                 best = self.result()
@@ -203,6 +247,14 @@ class OrderSearch(OrderedNetwork):
                 break
             selection = None
         self._restore(best)
+
+    def _worth_another_look(self) -> list[int]:
+        """The nodes of the next pass: of many variables those near what the last one changed."""
+        if self.d <= MANY_NODES:
+            return list(self.order)
+        self._neighbours.update(self.selection, self.parents)
+        near = self._moved.union(*(self._neighbours.around(j) for j in self._moved))
+        return [node for node in self.order if node in near]
 
     def _reselect(self) -> None:
         """Select every node's parents afresh and by exchange from the present ones; keep the cheaper."""
@@ -233,32 +285,41 @@ class OrderSearch(OrderedNetwork):
 
         With `past`, only places that far or farther count, and the change may be for the worse.
         """
-        select, order = self.selection.select, self.order
+        select, rank, order = self.selection.select, self._rank, self.order
+        self._neighbours.update(self.selection, self.parents)
+        near = self._neighbours
         own = self.parents[node]
         own_start = own_cost = self._moves(node).cost
-        useful = self._moves(node).useful & self._may_have[node]
-        candidates = self._candidates(node)
         others = 0.0
         changes: dict[int, Parents] = {}
         best: tuple[float, int, dict[int, Parents]] = (0.0 if past is None else np.inf, here, {})
-        for place in range(here + step, self.d if step > 0 else -1, step):
+        # What would gain this node as a candidate and could use it, or would lose it and has it as a parent.
+        met = near.wanted_by[node] if step < 0 else near.children[node]
+        end = self._farthest(node, step)
+        touched = {rank[j] for j in met}
+        stops = touched if past is None else touched | {past}
+        waiting = sorted(
+            (place for place in stops if 0 < (place - here) * step <= (end - here) * step), key=step.__mul__
+        )
+        own_places = self._own_places(node, own, step)
+        place, at = here, 0
+        while True:
+            ahead = [other for other in own_places if 0 < (other - place) * step <= (end - place) * step]
+            following = min(ahead, key=step.__mul__, default=None)
+            while at < len(waiting) and (waiting[at] - place) * step <= 0:
+                at += 1
+            if at < len(waiting) and (following is None or (waiting[at] - following) * step < 0):
+                following = waiting[at]
+            if following is None:
+                return best
+            place = following
             passed = order[place]
-            if step < 0:
-                if self._must_follow[node] >> passed & 1:
-                    break
-                candidates &= ~self._bits[passed]
-                touches_own = self._holds(own, passed)
-                touches = bool(self._moves(passed).useful & self._may_have[passed] & self._bits[node])
-            else:
-                if self._must_follow[passed] >> node & 1:
-                    break
-                candidates |= self._may_have[node] & self._bits[passed]
-                touches_own = bool(useful & self._bits[passed])
-                touches = self._holds(self.parents[passed], node)
-            if touches_own:
+            if place in own_places:
+                before = self._before[passed] | (self._bits[passed] if step > 0 else 0)
+                candidates = self._may_have[node] & ((before & ~self._bits[node]) | self._lags)
                 own, own_cost = select(node, own, candidates)
-                useful = self.selection.moves(node, own).useful & self._may_have[node]
-            if touches:
+                own_places = self._own_places(node, own, step)
+            if place in touched:
                 # The passed node gains or loses this one as a candidate.
                 other = self._candidates(passed) ^ (self._may_have[passed] & self._bits[node])
                 parents, cost = select(passed, self.parents[passed], other)
@@ -269,7 +330,24 @@ class OrderSearch(OrderedNetwork):
             total = own_cost - own_start + others
             if total < best[0] - 1e-9:
                 best = (total, place, {**changes, node: own})
-        return best
+            elif total > best[0] + self._barrier:
+                return best
+
+    def _own_places(self, node: int, parents: Parents, step: int) -> set[int]:
+        """Where a node with these parents would lose one of them (to the left), or meet one that it could use."""
+        if step < 0:
+            met = self._neighbours.held(parents)
+        else:
+            met = self._neighbours.usable(node, self.selection.moves(node, parents).useful)
+        return {self._rank[j] for j in met}
+
+    def _farthest(self, node: int, step: int) -> int:
+        """The last place that a node may have to the left or to the right: required edges keep their direction."""
+        if step < 0:
+            must = self._must_follow[node]
+            return 1 + max((self._rank[j] for j in range(self.d) if must >> j & 1), default=-1) if must else 0
+        after = [self._rank[j] for j in self._bound if self._must_follow[j] >> node & 1]
+        return min(after, default=self.d) - 1
 
     def best_reversed(self, result: OrderResult, source: int, target: int) -> OrderResult | None:
         """The best network found in which `target` precedes `source`; None if that is not allowed.
@@ -286,15 +364,16 @@ class OrderSearch(OrderedNetwork):
             return None
         self._apply(node, rank[node], place, changes)
         before = self._must_follow
-        self._must_follow = list(before)
-        self._must_follow[source] |= 1 << target
+        after = list(before)
+        after[source] |= 1 << target
+        self._require(after)
         around = {source, target} if change < _HOPELESS else set()
         for j in tuple(around):
             around.update(np.flatnonzero(result.support[: self.d, j]).tolist())
             around.update(np.flatnonzero(result.support[j]).tolist())
         for j in sorted(around):
             self._insert_best(j)
-        self._must_follow = before
+        self._require(before)
         turned = self.result()
         self._restore(result)
         return turned
@@ -305,3 +384,4 @@ class OrderSearch(OrderedNetwork):
         self._place_all(self.order)
         for j, parents in changes.items():
             self.parents[j] = parents
+        self._moved.update((node, *changes))

@@ -60,7 +60,7 @@ class Tokens:
         return [[t for t, rows in enumerate(self.edges) if rows == (j,)] for j in range(self.d)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChargedFit(NodeFit):
     """A fit with what its flexibility costs.
 
@@ -151,7 +151,7 @@ class TokenRegressions(ParentRegressions):
         for taken in (self._own[node], list(parents), self._blocked):
             gain[taken] = 0.0
         np.minimum(gain, max(rss - _NO_RESIDUAL, 0.0), out=gain)
-        return ChargedFit(rss, gain, loss, charge, more, drops)
+        return ChargedFit(rss, gain, loss, charge=charge, add_charge=more, drop_charge=drops)
 
     def _joining(self, along: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
         """By how much the residual sum falls and the charge rises when each token joins; by elimination, all tokens at once.

@@ -23,7 +23,7 @@ def varsortability(W: BoolArray, variances: FloatArray) -> float:
         (d,) of the variables.
     """
     edges = np.asarray(W, dtype=bool)
-    reach = edges.copy()
+    reach, steps = edges.copy(), edges.astype(np.float32)
     n_paths = increasing = 0.0
     tolerance = 1e-9 * variances.max(initial=0.0)
     for _ in range(len(edges)):
@@ -35,5 +35,6 @@ def varsortability(W: BoolArray, variances: FloatArray) -> float:
         increasing += float((difference > tolerance).sum()) + 0.5 * float(
             (np.abs(difference) <= tolerance).sum()
         )
-        reach = (reach.astype(int) @ edges.astype(int)) > 0
+        # Whole numbers below 2^24 are exact in single precision.
+        reach = (reach.astype(np.float32) @ steps) > 0
     return increasing / n_paths if n_paths else float("nan")

@@ -13,6 +13,7 @@ and is exact as soon as all directions have been seen, after about p + 1 differe
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from feddbn.core.arrays import FloatArray
 
@@ -21,6 +22,8 @@ __all__ = ["FINE", "SeenGram"]
 # A direction counts as seen if it is at least this share of the largest one: below it, rounding would be amplified.
 _SEEN = 1e-5
 _FLOOR = 1e-10
+# Above so many columns decompositions are avoided where there are quicker ways.
+_MANY = 400
 FINE = 1e-14
 """Smallest eigenvalue, as a share of the largest, where directions were chosen so that all of them are known well."""
 
@@ -41,6 +44,7 @@ class SeenGram:
     def forget(self) -> None:
         """Begin anew: the gradients to come are of another federation."""
         self._Q = self._P = np.zeros((len(self.root), 0))
+        self._scaled: tuple[tuple[float, float, int], FloatArray] | None = None
 
     @property
     def basis(self) -> FloatArray | None:
@@ -60,10 +64,25 @@ class SeenGram:
         for _ in range(2):
             inside = self._Q.T @ S
             S, Y = S - self._Q @ inside, Y - self._P @ inside
+        if q > _MANY and self._see_all(S, Y, largest):
+            return
         U, size, Vt = np.linalg.svd(S, full_matrices=False)
         new = size > _SEEN * largest
         self._Q = np.hstack([self._Q, U[:, new]])
         self._P = np.hstack([self._P, (Y @ Vt[new].T) / size[new]])
+
+    def _see_all(self, S: FloatArray, Y: FloatArray, largest: float) -> bool:
+        """Take new directions that are all seen well by a QR decomposition, which is quicker; whether they are."""
+        Q, R = np.linalg.qr(S)
+        size = np.abs(np.diag(R))
+        # The inverse of R shows its smallest singular value.
+        if not size.min() > _SEEN * largest:
+            return False
+        inverse, failed = dtrtri(R)
+        if failed or float(np.linalg.norm(inverse)) * _SEEN * largest >= 1.0:
+            return False
+        self._Q, self._P = np.hstack([self._Q, Q]), np.hstack([self._P, Y @ inverse])
+        return True
 
     def scaled(self, lipschitz: float, least: float = _FLOOR) -> FloatArray:
         """Return B in units of the metric, ``D^-1/2 B D^-1/2``, with L at least `lipschitz`; positive definite.
@@ -71,7 +90,15 @@ class SeenGram:
         ``Q'P`` is symmetric up to the errors of the sums. Eigenvalues below those errors are not known; raised to
         them, or to the share `least` of the largest, they cannot send a step far away.
         """
+        key = (lipschitz, least, self._Q.shape[1])
+        if self._scaled is None or self._scaled[0] != key:
+            self._scaled = key, self._bound(lipschitz, least)
+        return self._scaled[1]
+
+    def _bound(self, lipschitz: float, least: float) -> FloatArray:
         Q, P = self._Q, self._P
+        if len(Q) > _MANY and Q.shape[1] == len(Q):
+            return self._whole(lipschitz, least)
         inner = Q.T @ P
         error = float(np.abs(inner - inner.T).max(initial=0.0))
         inner = (inner + inner.T) / 2
@@ -83,4 +110,17 @@ class SeenGram:
         values, vectors = np.linalg.eigh(B)
         if values[0] >= floor:
             return B
+        return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
+
+    def _whole(self, lipschitz: float, least: float) -> FloatArray:
+        """The same once all directions are known: ``B = P Q'``, which a Cholesky factor shows to be above the floor."""
+        B = self._P @ self._Q.T
+        error = float(np.abs(B - B.T).max())
+        B = (B + B.T) / 2
+        floor = max(least * max(lipschitz, float(np.abs(B).sum(axis=0).max())), error)
+        lifted = B.copy()
+        lifted.flat[:: len(B) + 1] -= floor
+        if not dpotrf(lifted, lower=1, overwrite_a=1)[1]:
+            return B
+        values, vectors = np.linalg.eigh(B)
         return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)

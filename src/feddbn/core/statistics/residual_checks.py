@@ -17,6 +17,7 @@ noise that remembers leaves one at lag 1: one number for all variables finds the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -107,7 +108,7 @@ class ResidualSums:
         """Inverse of `to_vector`, also for a sum of such vectors."""
         found, start = {}, 0
         for name, shape in cls.shapes(d, n_back).items():
-            size = int(np.prod(shape))
+            size = math.prod(shape)
             found[name] = vector[start : start + size].reshape(shape)
             start += size
         return cls(**found)
@@ -125,7 +126,7 @@ class ResidualSums:
 
 def sums_length(d: int, n_back: int) -> int:
     """Return the length of `ResidualSums.to_vector` for d variables and L = `n_back`."""
-    return sum(int(np.prod(shape)) for shape in ResidualSums.shapes(d, n_back).values())
+    return sum(math.prod(shape) for shape in ResidualSums.shapes(d, n_back).values())
 
 
 def residual_sums(
@@ -158,7 +159,7 @@ def residual_sums(
         sums["totals"] += u.sum(axis=0)
         sums["cubes"] += (u**3).sum(axis=0)
         third = np.clip(3 * (time - first + np.arange(m)) // length, 0, 2)
-        np.add.at(sums["third_counts"], third, 1.0)
+        sums["third_counts"] += np.bincount(third, minlength=3)
         np.add.at(sums["third_squares"], third, u * u)
         tail, end = joined[max(len(joined) - n_back, 0) :], time + m
     left = sums["counts"][0] - 1

@@ -11,6 +11,7 @@ taken off what it tells later, or the other way round.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 
@@ -88,23 +89,22 @@ def bin_counts(deviation: FloatArray) -> FloatArray:
     d = deviation.shape[1]
     with np.errstate(divide="ignore", invalid="ignore"):
         place = np.floor(2.0 * (np.log2(deviation) - _LOWEST))
-    counts = np.empty((d, N_BINS))
-    for j in range(d):
-        known = place[~np.isnan(deviation[:, j]), j]
-        counts[j] = np.bincount(np.clip(known, 0, N_BINS - 1).astype(np.int64), minlength=N_BINS)
-    return counts
+    known = ~np.isnan(deviation)
+    places = np.clip(place, 0, N_BINS - 1) + N_BINS * np.arange(d)
+    counts = np.bincount(places[known].astype(np.int64), minlength=d * N_BINS)
+    return counts.reshape(d, N_BINS).astype(np.float64)
 
 
 def median_of_counts(counts: FloatArray) -> FloatArray:
     """(d,) medians of deviations from their counts (d, N_BINS); 0 where half of the cells do not deviate at all."""
     total = counts.sum(axis=1)
     below = np.cumsum(counts, axis=1)
-    found = np.zeros(len(counts))
-    for j in np.flatnonzero(total > 0):
-        k = int(np.searchsorted(below[j], total[j] / 2))
-        if k > 0:
-            share = (total[j] / 2 - below[j, k - 1]) / counts[j, k]
-            found[j] = 2.0 ** (_LOWEST + (k + share) / 2.0)
+    half, found = total / 2, np.zeros(len(counts))
+    place = (below < half[:, None]).sum(axis=1)
+    j = np.flatnonzero((total > 0) & (place > 0))
+    k = place[j]
+    share = (half[j] - below[j, k - 1]) / counts[j, k]
+    found[j] = [2.0**power for power in _LOWEST + (k + share) / 2.0]
     return found
 
 
@@ -126,16 +126,28 @@ def tail_counts(counts: FloatArray) -> FloatArray:
     return found
 
 
+_KEPT_ROWS = 10_000
+
+
+def _slow_columns(n: int) -> FloatArray:
+    place = np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(n)
+    return np.asarray(np.polynomial.legendre.legvander(place, 3 if n >= _SLOW_ROWS else 0))
+
+
+@lru_cache(maxsize=8)
+def _slow_basis(n: int) -> FloatArray:
+    """Orthonormal; many recordings have as many rows as the one before."""
+    return np.linalg.qr(_slow_columns(n))[0]
+
+
 def without_slow_part(values: FloatArray) -> FloatArray:
     """The rows of a recording without a cubic in time, or if they are few without their mean; NaN stays NaN."""
     n, d = values.shape
-    place = np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(n)
-    B = np.polynomial.legendre.legvander(place, 3 if n >= _SLOW_ROWS else 0)
-    rest = np.full_like(values, np.nan)
     absent = np.isnan(values)
     if not absent.any():
-        Q = np.linalg.qr(B)[0]
+        Q = _slow_basis(n) if n <= _KEPT_ROWS else np.linalg.qr(_slow_columns(n))[0]
         return np.asarray(values - Q @ (Q.T @ values))
+    B, rest = _slow_columns(n), np.full_like(values, np.nan)
     for j in range(d):
         here = ~absent[:, j]
         if here.sum() > B.shape[1]:

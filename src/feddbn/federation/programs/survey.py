@@ -310,7 +310,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
     head = np.array([rows, recordings, empty, spectra, float(found is not None)])
     # A site with few cells has no scale of its own to judge them by.
     judged = counts.sum(axis=1) >= OWN_SCALE_CELLS
-    far = np.where(judged, tail_counts(counts), 0.0)
+    far = np.where(judged, tail_counts(counts), 0.0) if judged.any() else np.zeros(d)
     parts = [head, far, counts.ravel(), spectrum, objecting.ravel(), profile, profile**2]
     return state, np.concatenate(parts)
 

@@ -9,6 +9,7 @@ from feddbn.core.fdbnl.server import ConsensusRun
 from feddbn.core.fdbnl.site import gradient_answers, loss_and_grad
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.status import Status
+from feddbn.core.solvers import seen_gram
 from feddbn.core.solvers.lasso import solve_lasso
 from feddbn.core.solvers.seen_gram import SeenGram
 
@@ -111,3 +112,16 @@ def test_a_run_that_loses_a_site_ends_at_the_optimum_of_those_that_stayed():
     for k, node in enumerate(order):
         allowed[order[:k], node] = True
     np.testing.assert_allclose(run.C_raw, solve_lasso(grams[0], penalty, allowed, tol=1e-12), atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quick_ways_for_many_columns_show_the_same(seed, monkeypatch):
+    G, found = gram(seed), []
+    G[:, 1] = G[1] = G[:, 0] if seed == 2 else G[1]
+    for most in (400, 4):
+        monkeypatch.setattr(seen_gram, "_MANY", most)
+        seen = SeenGram(METRIC)
+        for C in points(seed, 3):
+            seen.see(C, loss_and_grad(G[None], C)[1][0])
+        found.append(seen.scaled(1.0))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-7, atol=1e-8 * np.abs(found[0]).max())
