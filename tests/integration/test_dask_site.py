@@ -10,13 +10,15 @@ import pandas as pd
 import pytest
 
 from feddbn import FDBNL
-from feddbn.core.designs.complete import CompleteRows
+from feddbn.core.designs.complete import CompleteRows, complete_blocks
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.gram import recording_gram
+from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.core.designs.recordings import over_parts
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import DaskSite, ParquetSite, read_sites
+from feddbn.data.memory import AlignedSite
 from feddbn.errors import DataError, FileError, MissingExtra, ParameterError
 from feddbn.methods.treated import AS_THEY_ARE
 
@@ -160,6 +162,24 @@ def test_a_fit_asks_the_cluster_and_gives_the_network_of_one_process(tmp_path, c
     assert asked
     np.testing.assert_allclose(there.W_raw_, here.W_raw_, atol=1e-8)
     np.testing.assert_allclose(there.A_raw_, here.A_raw_, atol=1e-8)
+
+
+def test_columns_in_another_order_are_summed_by_the_cluster_too(tmp_path, monkeypatch):
+    frame = messy()[list(NAMES)]
+    site = AlignedSite(("c", "a"), DaskSite(cut(frame, tmp_path), joined=True, part_rows=100))
+    asked = []
+    monkeypatch.setattr(
+        DaskSite, "compute", lambda self, work, parts: asked.append(parts) or [work(p) for p in parts]
+    )
+    (recording,) = site.recordings()
+    found = recording_gram(Design.linear(("c", "a"), 1), CompleteRows(recording)).moments
+    assert len(asked) == 1
+    complete = Moments.of_blocks(complete_blocks([Block(frame[["c", "a"]].to_numpy())]), 1, 2)
+    # Rows that lack b are left out by the site, which reads all of its columns.
+    rows = frame.dropna().index
+    usable = [t for t in rows if t - 1 in rows]
+    assert found.n == len(usable) < complete.n
+    np.testing.assert_allclose(found.mean[:2], frame.loc[usable, ["c", "a"]].mean(), rtol=1e-12)
 
 
 def test_a_bad_cell_is_named_with_its_own_row(tmp_path, client):

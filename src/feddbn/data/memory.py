@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.recordings import Recording, SiteData
+from feddbn.core.designs.recordings import Recording, SiteData, over_parts
 
 __all__ = ["AlignedSite", "ArrayRecording", "MemorySite", "Remark"]
+
+T = TypeVar("T")
 
 
 class Remark(NamedTuple):
@@ -103,3 +106,10 @@ class _Reordered:
     def blocks(self) -> Iterator[Block]:
         for block in self.recording.blocks():
             yield replace(block, values=block.values[:, list(self.order)])
+
+    def over_parts(self, n_lags: int, work: Callable[[Recording], T]) -> list[T]:
+        return over_parts(self.recording, n_lags, partial(_of_reordered, self.order, work))
+
+
+def _of_reordered(order: tuple[int, ...], work: Callable[[Recording], T], part: Recording) -> T:
+    return work(_Reordered(part, order))
