@@ -64,7 +64,7 @@ $(VENV)/.try-installed: pyproject.toml | $(BIN)/python
 $(VENV)/.test-installed: pyproject.toml | $(BIN)/python
 	@echo "Installing feddbn and what its tests need into $(VENV) (once, some minutes) ..."
 	@$(PIP) install --editable '.[all,test,check]'
-	@touch $@ $(VENV)/.demo-installed
+	@touch $@ $(VENV)/.demo-installed $(VENV)/.try-installed
 
 $(VENV)/.docs-installed: pyproject.toml | $(BIN)/python
 	@echo "Installing feddbn and what its documentation needs into $(VENV) (once, some minutes) ..."

@@ -21,13 +21,6 @@ from feddbn.methods.result import Result
 from feddbn.methods.simulation import simulate
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(run, command):
-    outcome = run(command, "--help")
-    assert outcome.exit_code == 0, outcome.output
-    assert "Usage: feddbn " + command in outcome.output
-
-
 def test_help_lists_every_command(run):
     text = run("--help").output
     assert [name for name in COMMANDS if f"│ {name} " not in text] == []

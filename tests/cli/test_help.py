@@ -48,6 +48,7 @@ def test_the_help_shows_examples_exit_codes_and_where_to_read(run, monkeypatch, 
     monkeypatch.setenv("TERMINAL_WIDTH", str(WIDTH))
     outcome = run(*path.split(), "--help")
     assert outcome.exit_code == 0, outcome.output
+    assert f"Usage: feddbn {path}" in outcome.output
     lines = [line.strip() for line in outcome.output.splitlines()]
     assert max(len(line) for line in lines) <= WIDTH
     after = lines[lines.index("Examples") :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import tempfile
@@ -105,7 +106,7 @@ def _try(root: Path, seed: int, open_page: bool, console: bool, is_kept: bool) -
         step("Each site's owner reads the study and approves it; others are refused.")
         _approve(study, federation)
         if console:
-            _start_console(federation)
+            _start_console(federation, open_page)
         step("Running the study under masks: the server can open nothing but sums of all sites.")
         submit(study, federation.lead_kit, run=_RUN, wait=True, out=root / "result")
         step("Writing the report.")
@@ -245,15 +246,29 @@ def _need_console() -> None:
         )
 
 
-def _start_console(federation: LocalFederation) -> None:
+def _start_console(federation: LocalFederation, open_page: bool) -> None:
     """Run ``feddbn lead console`` and one ``feddbn site console``; they end with the federation."""
-    import os
+    import webbrowser
 
     from feddbn.runtime.engines.interface import Process
 
-    kits = {"lead": federation.lead_kit, "site": federation.kits[_SITES[0]]}
-    for who, kit in kits.items():
+    for who, kit in (("lead", federation.lead_kit), ("site", federation.kits[_SITES[0]])):
         name = f"{who}-console"
-        command = [sys.executable, "-m", "feddbn", who, "console", "--kit", str(kit)]
+        command = [sys.executable, "-m", "feddbn", who, "console", "--kit", str(kit), "--port", "0"]
         federation.run(name, Process(command, os.environ))
-        remark(f"      The console of the {who} says where it is in {federation.log(name)}.")
+        found = _last_said(federation.log(name))
+        remark(f"      The console of the {who}: {found}")
+        if open_page and found.startswith("http"):
+            webbrowser.open(found)
+
+
+def _last_said(log: Path, timeout_s: float = 60.0) -> str:
+    """Return the address that a console prints, or why it has none."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+            for sign in ("Open ", "feddbn: "):
+                if line.startswith(sign):
+                    return line.removeprefix(sign)
+        time.sleep(0.1)
+    return "it did not start in time."

@@ -9,15 +9,20 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from feddbn.errors import FederationError, MissingExtra, NotEnoughSites
 from feddbn.runtime.engines.interface import Engine, Process, Session
 from feddbn.runtime.engines.plan import FederationPlan
 
+if TYPE_CHECKING:
+    import psutil
+
 __all__ = ["LOOPBACK", "LocalFederation", "end_with_all_it_started", "free_ports"]
 
 LOOPBACK = "localhost"
 _PAUSE_S = 0.2
+_PATIENCE_S = 10.0
 
 
 def free_ports(n: int) -> list[int]:
@@ -51,8 +56,20 @@ def end_with_all_it_started(process: subprocess.Popen[bytes]) -> float:
             seconds += sum(one.cpu_times()[:4])
             one.kill()
     process.wait()
-    psutil.wait_procs(stopped, timeout=10)
+    end = time.monotonic() + _PATIENCE_S
+    while any(_lives(one) for one in stopped) and time.monotonic() < end:
+        time.sleep(0.01)
     return seconds
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Whether it still runs; one that has ended may stay listed until somebody asks how."""
+    import psutil
+
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 class LocalFederation:
