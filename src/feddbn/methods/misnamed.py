@@ -32,7 +32,7 @@ def missing_attribute(estimator: Any, name: str) -> AttributeError:
 
 
 def _sentence(owner: str, fitted: dict[str, Any], name: str) -> str:
-    start, ask = f"{owner} has no attribute {name!r}", _ELSEWHERE.get(name.rstrip("_"), name)
+    start, ask = f"{owner!r} object has no attribute {name!r}", _ELSEWHERE.get(name.rstrip("_"), name)
     if f"{name}_" in fitted:
         return f"{start}; what was learned ends in an underscore: {name}_."
     if hasattr(DBN, ask):

@@ -111,5 +111,5 @@ def say_curves(estimator: Any, curved: CurvedOutcome) -> None:
             "straight lines"
         )
     estimator.warnings_.append(
-        f"{what}. Weights are average slopes; `dbn_.effect(source, target, lag).table()` has the curves."
+        f"{what}. Weights are average slopes; `dbn_.effect(source, target, lag).to_frame()` has the curves."
     )

@@ -285,7 +285,7 @@ class DBN(Interchange, Shown):
     def effect(
         self, source: str | int, target: str | int, lag: int
     ) -> edge_effects.EdgeEffect | NaturalEffect:
-        """What one edge does, value by value: ``dbn.effect("x", "y", 1).table()`` or ``.at(values)``, ``.band(values)``."""
+        """What one edge does by value: ``dbn.effect("x", "y", 1).to_frame()`` or ``.at(values)``, ``.band(values)``."""
         if self.conditionals:
             return natural_effect(self, source, target, lag)
         return edge_effects.edge_effect(self, source, target, lag)

@@ -7,6 +7,7 @@ that sums a result up. `feddbn.shown.Shown` calls this when a notebook asks for 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
@@ -83,13 +84,20 @@ def _result(result: Result) -> Card:
 def _estimator(estimator: FederatedEstimator) -> Card:
     if "n_features_in_" not in vars(estimator):
         return Card(repr(estimator), "It has not learned anything yet: call fit(data).")
+    graph = getattr(estimator, "ancestral_graph_", None)
+    if graph is not None:
+        return replace(_ancestral(graph), title=type(estimator).__name__, warnings=estimator.warnings_)
     if getattr(estimator, "dbn_", None) is not None:
-        return _of_record(read_record(estimator), "estimator.dbn_.edges()")
-    own: Mapping[str, DBN] = estimator.dbns_
+        return _with_changes(estimator, _of_record(read_record(estimator), "estimator.dbn_.edges()"))
+    name, own = type(estimator).__name__, getattr(estimator, "dbns_", None)
+    if own is None:
+        frames = {k: v for k, v in vars(estimator).items() if k.endswith("_") and isinstance(v, pd.DataFrame)}
+        tables = [
+            table_of(v, _EDGES, title=k, all_of_it=f"estimator.{k}", closed=True) for k, v in frames.items()
+        ]
+        return Card(name, "It has no network; what it learned:", tables=tables, warnings=estimator.warnings_)
     says = f"One network for each of {len(own)} sites, and none that they share; dbns_[site] is one of them."
-    return Card(
-        type(estimator).__name__, says, tables=[_own_networks(own, None)], warnings=estimator.warnings_
-    )
+    return Card(name, says, tables=[_own_networks(own, None)], warnings=estimator.warnings_)
 
 
 @_card.register
@@ -232,6 +240,21 @@ def _simulated(federation: SimulatedFederation) -> Card:
     return Card("SimulatedFederation", says, picture=picture, legend=_LEGEND, tables=[table])
 
 
+def _with_changes(estimator: FederatedEstimator, card: Card) -> Card:
+    """What is shown of one network over time: which edges change, when; the graph is that of the last segment."""
+    changes = getattr(estimator, "changes_", None)
+    if changes is None:
+        return card
+    n = len(estimator.segments_)
+    says = (
+        f"{n} segments; the network is that of the last." if n > 1 else "No change: one network all the time."
+    )
+    table = (
+        [table_of(changes, _EDGES, title="Changes", all_of_it="estimator.changes_")] if len(changes) else []
+    )
+    return replace(card, points=[Point(says, "note"), *card.points], tables=[*card.tables, *table])
+
+
 def _of_record(record: ReportRecord, all_edges: str) -> Card:
     points = [point_of(verdict) for verdict in verdicts(record)]
     tables = [_own_networks(record.personal, record.dbn)] if record.personal else []
@@ -259,17 +282,9 @@ def _of_network(record: ReportRecord, card: Card, all_edges: str) -> Card:
     if len(edges) and dbn.d <= _MOST_DRAWN:
         picture = graph_svg(dbn)
     elif len(edges):
-        card = Card(card.title, f"{card.says} More than {_MOST_DRAWN} variables are not drawn.", card.points)
+        card = replace(card, says=f"{card.says} More than {_MOST_DRAWN} variables are not drawn.")
     tables = [table_of(edges[known], _EDGES, all_of_it=all_edges)] if len(edges) else []
-    return Card(
-        card.title,
-        card.says,
-        card.points,
-        picture,
-        _LEGEND if picture else "",
-        [*tables, *card.tables],
-        card.warnings,
-    )
+    return replace(card, picture=picture, legend=_LEGEND if picture else "", tables=[*tables, *card.tables])
 
 
 def _network_points(record: ReportRecord) -> list[Point]:

@@ -114,7 +114,7 @@ def test_edges_at_high_probability_are_right_and_intervals_contain_the_true_weig
         ({"block_length": "long"}, "block_length must be a whole number of at least 1"),
         ({"n_replicates": 1}, "n_replicates must be a whole number of at least 2, got 1."),
         ({"random_state": -1}, "random_state must be a whole number of at least 0, got -1."),
-        ({"level": 90}, "level must lie between 0 and 1, got 90."),
+        ({"level": 90}, "level must be a number between 0 and 1 such as 0.9, got 90."),
         ({"sites": None}, "give the data of the sites, or a federation."),
     ],
 )

@@ -49,7 +49,7 @@ def released(data):
     ],
 )
 def test_a_wrong_attribute_says_where_to_look(model, name, cure):
-    with pytest.raises(AttributeError, match=f"OneShotDBN has no attribute {name!r}; .*{cure}"):
+    with pytest.raises(AttributeError, match=f"object has no attribute {name!r}; .*{cure}"):
         getattr(model, name)
 
 

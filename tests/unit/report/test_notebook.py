@@ -14,6 +14,7 @@ import feddbn
 from feddbn.core.optimum.certified import Certificate
 from feddbn.data.preflight import preflight
 from feddbn.methods.confidence import ConfidenceTable
+from feddbn.methods.edge_ranking import LaggedEdgeRanker
 from feddbn.methods.result import Result
 from feddbn.model.curves import Curve
 from feddbn.model.dbn import DBN
@@ -159,6 +160,29 @@ def test_personal_networks_are_listed(data):
     assert f"site-2 {int(random_dbn(4, seed=2).is_edge.sum())} " in found.text
     odd = Result("PFDBNL", hostile_network(), personal={"<b>north</b>": hostile_network()})
     assert "<b>north</b>" in card(odd).text
+
+
+def test_methods_show_what_they_are_for(data):
+    marks = feddbn.LatentDBN().fit(data.sites)
+    found = card(marks)
+    assert found.text.startswith(f"LatentDBN 3 variables, {len(marks.ancestral_graph_.edges())} edges.")
+    assert (
+        "No change: one network all the time." in card(feddbn.ChangingDBN(drift=False).fit(data.sites)).text
+    )
+    ranked = card(LaggedEdgeRanker().fit(data.sites))
+    assert "It has no network; what it learned:" in ranked.text
+    assert "edge_probabilities_" in ranked.text
+
+
+def test_changes_are_listed(data):
+    model = feddbn.ChangingDBN(drift=False).fit(data.sites)
+    model.segments_ = pd.DataFrame({"start": [0, 50], "stop": [50, 100]})
+    model.changes_ = pd.DataFrame(
+        [{"source": "x0", "target": "x1", "lag": 1, "row": 50, "before": 0.5, "after": 0.0}]
+    )
+    found = card(model)
+    assert "2 segments; the network is that of the last." in found.text
+    assert "x0 x1 1 50 0.500 0.000" in found.text
 
 
 def test_a_result_shows_verdicts_warnings_and_the_truth(fitted, data):
