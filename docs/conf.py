@@ -43,6 +43,8 @@ nb_execution_cache_path = os.environ.get("FEDDBN_DOCS_CACHE", "")
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
+nb_code_prompt_show = "Code of the figure"
+nb_code_prompt_hide = "Hide the code"
 # Warnings of fits are printed by the pages themselves; on this stream they would come with the paths of this machine.
 nb_output_stderr = "remove"
 nb_mime_priority_overrides = [("html", "text/latex", None)]

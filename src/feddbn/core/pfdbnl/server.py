@@ -2,31 +2,39 @@
 
 Theory of operation
 -------------------
-A round broadcasts C and a `PersonalRound`; each participant answers with the *change* of ``T_k + U_k / kappa2``
-since its last answer that counted, and a few norms. The server keeps the running total, so that
+**A round.** The server sends C and a `PersonalRound`. Each participant answers with the *change* of
+``T_k + U_k / kappa2`` since its last answer that counted, and with a few norms. The server adds the changes up, so that
 
     C = mean over all sites that ever joined of (T_k + U_k / kappa2)
 
-whoever took part in this round. With full participation this is the paper's closed form; with partial participation it
-is randomised block ADMM, which converges, where the paper's mean over the participants of one round follows whoever
-happened to be sampled (``average="participants"`` keeps it).
+also if only some took part in this round. If all take part, this is the paper's closed form. If some do, it is randomised
+block ADMM, which converges. The paper takes the mean over this round's participants instead, which follows whoever was
+sampled; ``average="participants"`` does so.
 # DEVIATES [fdbnl] Algorithm 2, aggregation: see test_running_average_converges_under_partial_participation.
 
-Time is counted in local updates per site: a round in which j of K sites take part advances every schedule by j / K.
+**Time** is counted in updates per site: a round with j of K sites moves every schedule on by j / K.
 
-Stages: WARM (no acyclicity), ACYCLIC (cycles get dearer), ORDER (every site in the order it arrived at), SEARCHED (every
-site in an order searched on its own data), CHOSEN and LASSO (every site in the best order it knows), SUPPORT (refit: no
-L1 penalty, the edges found so far, the same pull). What is left, the thresholds, is done at each site with the last C. A
-site that was away when a stage began enters it when it returns. Orders and supports are each site's own business.
+**Stages**, in order:
 
-ORDER and SEARCHED are two starts: the path to acyclicity sees all sites but ends in a poor order where weights are
-strong, a search on a site's own data is misled where these are few. A site alone rarely leaves an order that all others
-pull it to, so each start first gets a C of its own. Searched orders of few rows contradict each other: before the
-starts are compared, CHOSEN lets every site take the common order, or its first one. LASSO begins with the C of the start
-whose objective is lower: the sum of the sites' gains says which (docs/pfdbnl.md).
+    WARM       cycles are allowed
+    ACYCLIC    cycles get dearer and dearer
+    ORDER      every site keeps to the order it has arrived at
+    SEARCHED   every site keeps to an order that was searched on its own data
+    CHOSEN     every site takes the best order it knows
+    LASSO      the same, solved to the end
+    SUPPORT    refit: only the edges found so far, no L1 penalty, the same pull
 
-Slots: with M models (clusters of sites) C is (M, q, d); a site puts its change into its own slot and zeros
-elsewhere, so that it is still one sum and the server does not learn who is in which cluster.
+Thresholds come last, at each site, with the last C. A site that was away when a stage began enters it when it returns. No
+order and no support leaves a site.
+
+**Why two orders.** The path through ACYCLIC uses all sites, but ends in a poor order if weights are strong. A search on a
+site's own data does not, but it errs if these are few. So both are tried. A single site rarely leaves an order that all
+others pull it to; therefore ORDER and SEARCHED each have a C of their own. Orders that were searched on few rows
+contradict each other; therefore, before the two are compared, CHOSEN lets every site take the common order or its first
+one instead. LASSO goes on with whichever has the lower objective: the sum of the sites' gains tells (docs/pfdbnl.md).
+
+**Clusters.** With M clusters of sites C is (M, q, d). A site puts its change into the slot of its cluster and zeros into
+the others. So the answer is still one sum, and the server does not learn which site is in which cluster.
 """
 
 from __future__ import annotations
@@ -71,7 +79,7 @@ class PersonalOptions(RunOptions):
 
 @dataclass(frozen=True)
 class PersonalRecord(RoundRecord):
-    """What is known after one round; norms are means over the participants, h is their mean too."""
+    """What is known after one round; norms and h are means over its participants."""
 
     participants: int
 
@@ -188,7 +196,7 @@ class PersonalRun(Run):
             self._finish(Status.CONVERGED)
 
     def _second_start_is_better(self) -> bool:
-        """By the last round, or as many as let most sites have a say."""
+        """Whether the searched orders end lower, by the last rounds: so many that most sites have taken part."""
         last = self.history[-1]
         assert isinstance(last, PersonalRecord)
         n_rounds = round(2 * self.n_sites / last.participants) - 1

@@ -28,8 +28,8 @@ _WORTH = 1e-6
 def order_of(C: FloatArray, constraints: EdgeConstraints) -> BoolArray:
     """Return the (q, d) mask of edges allowed by an order of C's W: strongest edges first, unless they close a cycle.
 
-    Edges that C lacks but the constraints allow come last: where these are acyclic, all of them stay. Unlike removing
-    the weakest edges on cycles, this stays quick for the dense W of a consensus.
+    Edges that C does not have, but may have, come last; if all edges together have no cycle, all of them stay. To remove the
+    weakest edge of every cycle instead would be slow: the W that sites share is dense.
     """
     d = constraints.d
     required = constraints.required[:d]
@@ -51,8 +51,8 @@ def order_of(C: FloatArray, constraints: EdgeConstraints) -> BoolArray:
 def searched_order(G: FloatArray, n: float, constraints: EdgeConstraints, *, moves: bool) -> BoolArray:
     """Return the (q, d) mask of edges allowed by an order searched on a site's own (q, q) Gram matrix of n rows.
 
-    The search is OneShotDBN's with equal variances: like the penalised least squares it starts, it prefers orders that
-    leave little unexplained. Without `moves` it is the first order, top down.
+    The search is that of OneShotDBN with equal variances. It prefers orders that leave little unexplained, and so does the
+    penalised least squares that goes on from there. Without `moves` it is the first order, top down.
     """
     order = order_of_gram(G, n, constraints, moves=moves and constraints.d <= _MANY)
     return constraints.within_order(order).allowed
@@ -69,15 +69,15 @@ class PersonalSite:
     allowed
         (q, d) edges the current stage permits.
     orders
-        Masks of the orders found so far: where the path to acyclicity ended, then the searched one.
+        Masks (q, d) of the orders known so far: first the one that ACYCLIC ended in, then the searched one.
     is_ordered
-        Whether `allowed` is within the order that stays.
+        Whether the site has its final order; `allowed` keeps to it.
     raw, raw_objective
-        The penalised personal weights and their objective, pull included, once the penalised stages are over.
+        The weights with the L1 penalty, and their objective with the pull. None and 0 until LASSO is over.
     path_objective
-        The objective where the path's orders have led, once the searched one is tried.
+        The objective in the first order. It is noted when the searched order is tried, to compare the two.
     lower_bound
-        What no acyclic network of this site has an objective below, with the centre as it was for `raw`; 0: not known.
+        What no acyclic network of this site has an objective below, with the centre as it was for `raw`. 0: not known.
     """
 
     C: FloatArray
@@ -90,7 +90,7 @@ class PersonalSite:
     lower_bound: float = 0.0
 
     def enter(self, stage: Stage, problem: OwnProblem, searched: BoolArray | None = None) -> PersonalSite:
-        """Return the site at the beginning of `stage`; `searched` is what SEARCHED needs: its `searched_order`."""
+        """Return the site at the beginning of `stage`. SEARCHED needs `searched`: the site's `searched_order`."""
         constraints = problem.constraints
         if stage in (Stage.WARM, Stage.ACYCLIC):
             return replace(self, allowed=constraints.allowed)
@@ -118,8 +118,9 @@ class PersonalSite:
     def finished(self, problem: OwnProblem, refit: bool) -> tuple[FloatArray, PersonalSite]:
         """Return the personal weights, and the site whose penalised weights, `raw`, they came from.
 
-        With `refit`: no penalty but the pull, on the support; thresholded; once more on what is left. The centre is not
-        averaged again after thresholds: that would pull every site's own edges down (docs/pfdbnl.md).
+        With `refit` the weights are solved again without the L1 penalty, cut at the thresholds, and solved once more with the
+        edges that are left. The pull stays. The centre is not averaged again after that: it would pull down the edges that
+        only this site has (docs/pfdbnl.md).
         """
         required = problem.constraints.required
         if not refit:
@@ -134,7 +135,7 @@ class PersonalSite:
         return problem.kept(C, required), site
 
     def _choose_order(self, problem: OwnProblem) -> PersonalSite:
-        """Keep the order in which the site's own convex problem, with the centre as it is, ends lowest."""
+        """Return the site in the best order it knows: the one in which its own problem ends lowest, the centre given."""
         # The others' order is often the better one where own data are few. Where all must agree it is the only one.
         common = order_of(problem.centre, problem.constraints)
         if np.isinf(problem.mu):

@@ -1,14 +1,16 @@
-"""The site's half of a PFDBNL round: a personal graph, its auxiliary copy and their multipliers; many sites at once.
+"""The site's half of a PFDBNL round, for many sites at once.
+
+Every site k has a graph of its own, C_k. It fits the site's rows, is sparse, and is pulled towards a graph C that all
+sites share. The larger mu is, the stronger is the pull:
 
     min over C_k, C   sum_k  w_k (loss_k(C_k) + sum(L o |C_k|)) + mu |C_k - C|^2     subject to   W_k acyclic
 
-Splitting. The quadratic loss sees X_k, everything else sees C_k; the pull towards the others sees T_k (the paper's
-tilde), which must agree with the broadcast C:
+These parts are hard together and easy apart. So a site keeps two copies of C_k and makes them agree step by step:
 
-    X_k = C_k   (multiplier Y_k, weight rho D)                   T_k = C   (multiplier U_k, weight kappa2)
+    X_k = C_k   (multiplier Y_k, weight rho D)       X_k is in the loss only
+    T_k = C     (multiplier U_k, weight kappa2)      T_k is in the pull only; the paper writes it with a tilde
 
-With {X_k, C} and {C_k, T_k} as the two blocks this is ADMM of two blocks, and every step is closed form or a proximal
-step on h alone:
+This is ADMM with the two blocks {X_k, C} and {C_k, T_k}. One round does, in this order:
 
     U_k += kappa2 (T_k - C)  [fdbnl] Eq. (para), personalised
     X_k  = argmin w_k loss_k(X) + tr(Y_k'(X - C_k)) + rho/2 |X - C_k|_D^2
@@ -17,13 +19,19 @@ step on h alone:
     T_k  = (2 mu C_k + kappa2 C - U_k) / (2 mu + kappa2)                                   the paper's closed form
     Y_k += rho D (X_k - C_k)
 
-where m = 2 mu kappa2 / (2 mu + kappa2) is what mu |C_k - T_k|^2 leaves of its curvature once T_k is minimised out.
-kappa2 = rho2 mu D / (mu + D): what the others see of a site are two springs in series, its loss (D, in the units of each
-variable) and the pull (mu, in none). With rho2 D instead, variables of large variance need a thousand rounds.
-Once every site has its order, C_k's problem is convex and solved exactly with X_k = C_k: the split would take a thousand
-rounds where columns are nearly dependent.
-The paper alternates C_k and T_k instead, which crawls when mu is large; with T_k minimised out, mu -> infinity
-simply is FDBNL. `schedule="paper"` keeps the paper's alternation (`solve_personal`).
+All are closed forms, except that of C_k while cycles are being removed: that one is a proximal step on h.
+
+m = 2 mu kappa2 / (2 mu + kappa2). This is the curvature that mu |C_k - T_k|^2 has left after T_k was minimised out.
+
+kappa2 = rho2 mu D / (mu + D). The others feel a site through two springs in series: its loss, which is as stiff as D (in
+the units of each variable), and the pull, which is as stiff as mu (without units). With rho2 D instead of it, variables of
+large variance need a thousand rounds.
+
+Once every site has its order, the problem of C_k is convex. It is then solved exactly, without X_k: where columns nearly
+depend on each other, the split would take a thousand rounds.
+
+The paper minimises C_k and T_k in turns. That is slow if mu is large. Minimised together they give FDBNL as mu grows to
+infinity. `schedule="paper"` keeps the paper's turns (`solve_personal`).
 # DEVIATES [fdbnl] Algorithm 2: C_k and T_k are minimised together; see test_paper_and_adaptive_solve_the_same_problem.
 
 Every array has a leading axis for the sites, (K, ...); one site is K = 1.
@@ -60,23 +68,23 @@ _SMALLEST_STEP = 1e-3
 
 @dataclass(frozen=True)
 class PersonalRound:
-    """What the server says about one round besides C.
+    """The rules of one round. The server sends them together with C.
 
     Attributes
     ----------
     rho
-        Weight of the site's own split X_k = C_k, per unit of the site's weight w_k.
+        Weight of X_k = C_k, for a site with w_k = 1.
     acyclic_steps
-        Proximal steps on h at most; 0 where the order is fixed or cycles do not matter yet.
+        Most proximal steps on h. 0 if cycles do not matter yet, or if the order is fixed.
     alpha
-        The shared multiplier of h; None where every site keeps its own.
+        Multiplier of h that all sites share. None if every site has its own.
     is_exact
-        The paper's alternation with C_k solved to `tol` in at most `acyclic_steps`, instead of one split step. It starts
-        where the last round ended: with weights up to 2 the first rounds stop short, the later ones do not.
+        Take turns as in the paper: solve C_k up to `tol`, in at most `acyclic_steps`, instead of one split step. Each round
+        starts where the last one ended, so the first rounds may stop short (they do with weights up to 2).
     is_ordered
-        Every site keeps to an order of its own, so its problem is convex: C_k is solved exactly, without the split.
+        Every site has its order, so its problem is convex: solve C_k exactly, without X_k.
     in_series
-        kappa2 as above; the paper's is rho2 for all.
+        kappa2 is that of two springs, as above. False: kappa2 = rho2 D, and D = 1 in the paper.
     """
 
     mu: float
@@ -139,14 +147,18 @@ def objectives(
 
 @dataclass(frozen=True)
 class Members:
-    """Personal states: C_k, T_k, U_k, Y_k (K, q, d), and what W_k's acyclicity needs.
+    """What K sites carry from round to round: C_k, T_k, U_k, Y_k (K, q, d), and what removing cycles needs.
 
     Attributes
     ----------
-    alpha, h, curvature
-        (K,) the site's own multiplier of h, h(W_k), and the step length its last proximal step ended with.
-    grad_h, knows_h
-        (K, d, d) gradient of h at W_k where (K,) the last step was on h: the next one starts from there.
+    alpha, h
+        (K,) each site's multiplier of h, and h(W_k).
+    curvature
+        (K,) the curvature with which the last proximal step ended; the next one begins with it.
+    grad_h
+        (K, d, d) gradient of h at W_k; of use only where `knows_h`.
+    knows_h
+        (K,) whether the last step was a proximal step on h. Then `h` and `grad_h` need not be computed again.
     """
 
     C: FloatArray
@@ -161,7 +173,7 @@ class Members:
 
     @classmethod
     def start(cls, Cbar: FloatArray) -> Members:
-        """State of sites that join when the consensus is Cbar (K, q, d): they start there, with nothing to object."""
+        """Return the state of sites that join when the shared graph is Cbar (K, q, d): they begin with it, multipliers 0."""
         n, _, d = Cbar.shape
         zero, none = np.zeros_like(Cbar), np.zeros(n)
         return cls(Cbar, Cbar, zero, zero, none, none, none, np.zeros((n, d, d)), np.zeros(n, dtype=bool))
@@ -177,10 +189,29 @@ class Members:
         acyclicity: Acyclicity,
         solve: Solve | None = None,
     ) -> tuple[Members, FloatArray]:
-        """Return the states after the round and (K, 3) [|T - Cbar|^2, |X - C|^2, |C - C_before|^2] in the metric D.
+        """Return the states after one round, and three norms for each site that say how far it is from the end.
 
-        `penalty` is L (q, d), unweighted, `weight` (K,); `problem` already carries the weight. `allowed` and `Cbar` are
-        (K, q, d). `solve` may know some of the equations of the ordered stages already.
+        The norms are (K, 3), in the metric D: |T - Cbar|^2 (does the site agree with the others?), |X - C|^2 (do its two
+        copies agree?), |C - C_before|^2 (does it still move?).
+
+        Parameters
+        ----------
+        problem
+            The sites' losses, already multiplied by their weights.
+        weight
+            (K,) weights w_k of the sites.
+        penalty
+            (q, d) L1 penalty L, not multiplied by a weight.
+        allowed
+            (K, q, d) edges that each site may have.
+        Cbar
+            (K, q, d) the shared graph, as each site has received it.
+        rules
+            What the server said about this round.
+        acyclicity
+            The function h.
+        solve
+            Solves the linear systems of the ordered stages; it may remember inverses of the round before.
         """
         D, mu = problem.metric[:, None], rules.mu
         gap = self.T - Cbar
@@ -271,13 +302,13 @@ def solve_personal(
     rules: PersonalRound,
     acyclicity: Acyclicity,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return (K, q, d) C and (K,) h(W): the paper's personal step, warm-started, by proximal gradient.
+    """Return C (K, q, d) and h(W) (K,): the personal step of the paper, by proximal gradient from C0.
 
         min_C  1/2 tr(C'HC) - tr(B'C) + sum(L o |C|) + alpha h(W) + rho1/2 h(W)^2
 
-    Step lengths are those of Barzilai and Borwein, which follow the curvature along the path instead of the largest one;
-    a step is taken only if the objective falls below the worst of the last few (SpaRSA; Wright, Nowak and Figueiredo
-    2009). One turn is one trial step of every site that is not done.
+    The length of a step follows the curvature that the last step has met (Barzilai and Borwein), so it is longer than the
+    largest curvature would allow. A step is taken if the objective falls below the worst of the last few steps; if not, a
+    shorter one is tried (SpaRSA; Wright, Nowak and Figueiredo 2009). All sites that are not done try one step per turn.
     """
     rho1, tol, max_steps = rules.rho1, rules.tol, rules.acyclic_steps
     d = C0.shape[2]

@@ -32,7 +32,7 @@ RHO = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class FitQuestion(PartialQuestion):
-    """What every question of one fit carries: the problem, in variables ``(z - origin) / scale``.
+    """What every question of one fit carries: the problem. Variables are ``(z - origin) / scale``.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class FitQuestion(PartialQuestion):
 
 @dataclass(frozen=True, kw_only=True)
 class CountedQuestion(FitQuestion):
-    """A question that says which round's answer of each site was the last to count (-1: none), and the models C."""
+    """A question with the shared graphs C, and for each site the last round whose answer counted (-1: none)."""
 
     counted: tuple[int, ...] = wholes(-1)
     C: FloatArray = array("m", "q", "d")
@@ -134,7 +134,7 @@ class CountedQuestion(FitQuestion):
             raise self.wrong("'counted' must have one number for each of 'sites'")
 
     def check_scope(self, scope: Scope) -> None:
-        """Models are as large as weights are: far from these, the steps of sites differ by their moments alone."""
+        """Weights of C are no larger than weights can be: with huge ones a step would show a site's moments."""
         super().check_scope(scope)
         is_small = bool((abs(self.C) <= MOST_WEIGHT).all())
         scope.require(is_small, self.name, f"'C' has entries above {MOST_WEIGHT:g}")
@@ -165,7 +165,7 @@ class StepQuestion(CountedQuestion):
     tol: float = number(0.0)
 
     def check_scope(self, scope: Scope) -> None:
-        """Penalties are those of the study's schedule: answers for others would tell sites apart."""
+        """Penalties are those of the study's schedule: with others, a server could tell sites apart by their answers."""
         super().check_scope(scope)
         given = scope.parameters
         most = given.get("max_rounds", MOST_ROUNDS)

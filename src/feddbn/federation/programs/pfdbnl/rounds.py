@@ -3,8 +3,8 @@
 What leaves a site in a round is said in `site`; the state machine that this program drives is
 `core.pfdbnl.server.PersonalRun`.
 
-A site may be away for any number of rounds, for good, or join late. The server says in every broadcast which round's
-answer of which site was the last to count, so an answer lost on the way is simply part of the next change.
+A site may be away for some rounds, or for good, or join late. With every question the server says which answer of each site
+was the last to count. If one got lost, its part is in the next change.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def personal_program(
 ) -> ServerProgram[PersonalFit]:
     """Yield the tasks of one PFDBNL run; the result is a `PersonalFit`.
 
-    `site_lags` gives some sites fewer lags; `is_partial` says that some sites hold only some of the variables.
+    `site_lags` has the lags of sites that use fewer. `is_partial`: some sites measure only some of the variables.
     """
     d = len(variables)
     center = "recording" if settings.center == "recording" else "none"

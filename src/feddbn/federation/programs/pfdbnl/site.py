@@ -1,8 +1,13 @@
 """The site's half of PFDBNL: what it remembers, how it joins and enters stages, its rounds and its end.
 
-What leaves a site in a round: the change of ``T_k + U_k / kappa2`` since its last counted answer, three residual norms,
-h(W_k), its objective, its gain by the second start and whether it is new; always added up with the other participants. A
-personal graph, an order or a support never leaves; `personal_arrays` reads them from the site's own state.
+What leaves a site in a round, always added up with the other participants:
+
+    the change of T_k + U_k / kappa2 since its last answer that counted
+    three norms that say how far it is from the end (`Members.step`)
+    h(W_k), its objective, and how much lower the searched order is
+    whether it is new
+
+Its graph, its order and its edges never leave; `personal_arrays` reads them from the site's own state.
 """
 
 from __future__ import annotations
@@ -59,7 +64,7 @@ _BY_ROUND = (*_MEMBER, "sent", "offered", "offered_round")
 
 @dataclass(frozen=True)
 class Personal(Record):
-    """Everything sites remember of a fit, durable between rounds; (K, ...) throughout.
+    """Everything that K sites remember of a fit from round to round, also over a crash; every array is (K, ...).
 
     Attributes
     ----------
@@ -74,9 +79,9 @@ class Personal(Record):
     run, slot
         Number of the fit, and which of the broadcast models the site belongs to.
     sent
-        (K, q, d) sum of all changes that the server has counted.
+        (K, q, d) the value that the server knows: all changes that it has counted, added up.
     offered, offered_round
-        (K, q, d) value whose change was sent in that round; it counts once the server says so.
+        (K, q, d) the value of the last answer, and its round. It becomes `sent` once the server says that it counted.
     """
 
     prefix = "personal"
@@ -159,10 +164,11 @@ class Personal(Record):
 
 
 def own_gram(here: Here, question: FitQuestion) -> tuple[SiteState, FloatArray, float]:
-    """Return the site's Gram matrix of prepared variables, (q, q), and its number of rows.
+    """Return the state, the site's Gram matrix of prepared variables (q, q), and its number of rows.
 
-    Where the site lacks variables or lags, the others' moments (``fill``) complete it: given what the site has seen,
-    what it has not seen behaves as in the federation, ``z_missing = B z_own + e`` with B and e's variance from there.
+    If the site lacks variables or lags, the moments of all sites (``fill``) complete the matrix: what the site does not
+    measure is taken to depend on what it measures as it does elsewhere, ``z_missing = B z_own + e``, with B and the variance
+    of e from there.
     """
     own_lags = question.lags_of(here.name)
     entries = Entries.of(tuple(here.data.variables), question.variables, own_lags, question.n_lags)
@@ -178,7 +184,7 @@ def own_gram(here: Here, question: FitQuestion) -> tuple[SiteState, FloatArray, 
 
 
 def _joined(sites: Sequence[Here], question: CountedQuestion) -> list[SiteState]:
-    """Return the states of sites before their first round: Gram matrices decomposed, themselves at the consensus."""
+    """Return the states of sites before their first round: Gram matrices decomposed, weights those of the shared graph."""
     read = [own_gram(here, question) for here in sites]
     states, n = [state for state, _, _ in read], np.array([n for _, _, n in read])
     weight = n / question.mean_rows if question.weighting == "samples" else np.ones(len(n))
@@ -219,9 +225,9 @@ def _joined(sites: Sequence[Here], question: CountedQuestion) -> list[SiteState]
 def _remembered(
     sites: Sequence[Here], question: CountedQuestion, memo: Memo
 ) -> tuple[list[SiteState], Personal, IntArray]:
-    """Return the sites' states and what they remember of this fit, and the last rounds in which they were counted.
+    """Return the sites' states, what they remember of this fit, and for each the last round in which its answer counted.
 
-    A site that was never counted begins anew: what it may remember is an answer that got lost, or another fit.
+    A site whose answers never counted begins anew. What it remembers is an answer that got lost, or another fit.
     """
     counted = np.array([question.counted[question.place_of(here.name)] for here in sites])
     states = [here.state for here in sites]
@@ -239,7 +245,7 @@ def _remembered(
 
 
 def _entered(record: Personal, question: StepQuestion, memo: Memo) -> Personal:
-    """Return the record with every site in the stage the server is in."""
+    """Return the record with every site in the server's stage; those that come late enter it now."""
     late = np.flatnonzero(record.serial != question.serial)
     if not len(late):
         return record
@@ -263,7 +269,7 @@ def _entered(record: Personal, question: StepQuestion, memo: Memo) -> Personal:
 
 
 def _searched(record: Personal, k: int, question: StepQuestion, memo: Memo) -> BoolArray:
-    """Return a site's searched order; it does not depend on mu, and the selection of mu fits each fold many times."""
+    """Return a site's searched order, from the memo if it is there: to choose mu each fold is fitted many times."""
     G, constraints = record.wG[k] / record.weight[k], question.constraints
     known: dict[bytes, BoolArray] = memo.setdefault("pfdbnl.searched", {})
     arrays = (G, constraints.allowed, constraints.required)
@@ -278,7 +284,7 @@ def _searched(record: Personal, k: int, question: StepQuestion, memo: Memo) -> B
 
 
 def _inverses(sites: Sequence[Here], memo: Memo, q: int, d: int) -> Solve:
-    """Return what solves the ordered stages' equations, with the inverses it may know from the round before."""
+    """Return a solver for the equations of the ordered stages, which knows the inverses of the round before."""
     numbers: dict[str, int] = memo.setdefault("pfdbnl.numbers", {})
     at = np.array([numbers.setdefault(here.name, len(numbers)) for here in sites])
     known: KnownInverses | None = memo.get("pfdbnl.inverses")
@@ -323,7 +329,7 @@ def _step(
 def _finish(
     sites: Sequence[Here], question: FinishQuestion, memo: Memo
 ) -> tuple[Sequence[SiteState], FloatArray]:
-    """Close the run at each site: its personal graph in its own state; what leaves is about the shared one."""
+    """End the run at each site: its own graph goes into its state; what leaves is the loss of the shared graph."""
     states, record, counted = _remembered(sites, question, memo)
     states = record.kept(states)
     vectors = []
@@ -353,8 +359,11 @@ def _finish(
 
 
 def personal_arrays(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a site's own result from its own state: C (q, d), C_raw, target_loss (d,), has_joined, `certificate` (its
-    penalised objective, and what no acyclic network has one below), and `columns`: the positions of the variables it holds.
+    """Return a site's own result, from its own state.
+
+    C (q, d) and C_raw are its weights after and before the refit, target_loss (d,) the loss of each variable, has_joined
+    whether it ever took part, and `columns` the positions of the variables it measures. `certificate` holds its penalised
+    objective, and what no acyclic network has one below.
     """
     names = {"C": "final", "C_raw": "final_raw", "target_loss": "final_loss"}
     names |= {name: name for name in ("certificate", "has_joined", "columns")}
