@@ -108,7 +108,7 @@ def run_facts(
         left=left,
         present=present,
         missing=missing,
-        warnings=_warnings(job, progress, missing, outcome, sight),
+        warnings=_warnings(job, progress, sites, missing, outcome, sight),
     )
 
 
@@ -163,6 +163,7 @@ def _seconds_per_sum(points: Sequence[Point]) -> float | None:
 def _warnings(
     job: Job,
     progress: Mapping[str, Any],
+    sites: Sequence[str],
     missing: Sequence[str],
     outcome: Mapping[str, Any] | None,
     sight: Sight,
@@ -171,6 +172,10 @@ def _warnings(
     if missing:
         gone = [f"{name} (not connected)" if name not in sight.connected else name for name in missing]
         found.append(f"not in the last sum: {', '.join(gone)}.")
+    # While the server cannot be asked, nobody knows who is connected.
+    away = [name for name in sites if name not in (*sight.connected, *missing)]
+    if job.is_running and away and not sight.trouble:
+        found.append(f"not connected at the moment: {', '.join(away)}.")
     if job.is_running and progress.get("last"):
         found.append(str(progress["last"]))
     if outcome is not None:

@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from feddbn.errors import FileError, StateError
-from feddbn.methods.result import Result
-from feddbn.report import render_report
-from feddbn.report.edge_file import read_edges
 from feddbn.runtime.deployed.results import export_result, read_outcome
 from feddbn.runtime.deployed.store import run_directory
 from feddbn.runtime.engines.interface import Session
@@ -50,7 +47,11 @@ class LeadResults:
         return state
 
     def report(self, run: str) -> str:
-        """Return the report of a run as HTML."""
+        """Return the report of a run as HTML; what draws it is imported now, since the first page does not need it."""
+        from feddbn.methods.result import Result
+        from feddbn.report import render_report
+        from feddbn.report.edge_file import read_edges
+
         place = self.place(run)
         if not self.has_report(run):
             raise StateError(f"no network of run {run!r} was fetched; fetch its result first.")

@@ -1,4 +1,7 @@
-"""A site's own network beside the federation's: from the run's own file, or learned here from the site's rows alone."""
+"""A site's own network beside the federation's: from the run's own file, or learned here from the site's rows alone.
+
+Methods and reports are imported when they are needed: the console's first page does not wait for them.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,20 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from feddbn.errors import FeddbnError, StateError
 from feddbn.federation.protocol.study import Study
-from feddbn.methods.oneshot import OneShotDBN
-from feddbn.methods.result import Result
 from feddbn.model.dbn import DBN
 from feddbn.privacy.audit import AuditEntry
-from feddbn.report import render_report
-from feddbn.report.site_plots import site_differences
 from feddbn.runtime.deployed.open_site import read_data
 from feddbn.runtime.deployed.settings import SiteSettings
 from feddbn.runtime.deployed.store import iso_time, run_directory
+
+if TYPE_CHECKING:
+    from feddbn.methods.result import Result
 
 __all__ = ["Comparison", "Edge", "OwnNetworks", "Run"]
 
@@ -95,16 +98,20 @@ class OwnNetworks:
 
         `study` tells what protected the sums, `sent` what left this site.
         """
+        from feddbn.report import render_report
+
         place = _place(settings, run)
         own = place / "personal.feddbn"
-        stored = Result.load(own if own.exists() else place / "result.feddbn").to_dict()
+        stored = _result(own if own.exists() else place / "result.feddbn").to_dict()
         if study is not None:
             stored["privacy"] = study.privacy.model_dump(mode="json")
         return render_report(stored, audit=[asdict(entry) for entry in sent] or None)
 
     def learn(self, settings: SiteSettings, run: str) -> None:
         """Learn a network from this site's rows alone, with the variables and lags of the run's; nothing leaves."""
-        shared = Result.load(_place(settings, run) / "result.feddbn").dbn
+        from feddbn.methods.oneshot import OneShotDBN
+
+        shared = _result(_place(settings, run) / "result.feddbn").dbn
         data = read_data(settings, shared.variables)
         with warnings.catch_warnings():
             # They are shown on the page.
@@ -116,10 +123,10 @@ class OwnNetworks:
         """Return the federation's network and the site's own, edge by edge."""
         place = _place(settings, run)
         try:
-            shared = Result.load(place / "result.feddbn").dbn
+            shared = _result(place / "result.feddbn").dbn
             own = place / "personal.feddbn"
             if own.exists():
-                return _compared(shared, Result.load(own).dbn, settings.name, _BY_THE_STUDY)
+                return _compared(shared, _result(own).dbn, settings.name, _BY_THE_STUDY)
             if run not in self._learned:
                 return Comparison(
                     "This study left no network of this site's own. One can be learned here from its rows alone."
@@ -130,6 +137,12 @@ class OwnNetworks:
             return Comparison(f"The two networks cannot be compared: {error}")
 
 
+def _result(path: Path) -> Result:
+    from feddbn.methods.result import Result
+
+    return Result.load(path)
+
+
 def _place(settings: SiteSettings, run: str) -> Path:
     place = run_directory(settings.state, run, create=False)
     if not (place / "result.feddbn").exists():
@@ -138,6 +151,8 @@ def _place(settings: SiteSettings, run: str) -> Path:
 
 
 def _compared(shared: DBN, own: DBN, name: str, origin: str) -> Comparison:
+    from feddbn.report.site_plots import site_differences
+
     if any((shared.conditionals, own.conditionals, shared.bends, own.bends)):
         return Comparison(
             "Networks with curves or variables of other kinds are compared in their reports, not here."

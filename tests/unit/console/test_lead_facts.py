@@ -65,6 +65,11 @@ def test_progress_and_the_most_time_left_follow_from_the_pace():
     assert facts.share == pytest.approx(0.11)
     assert facts.missing == ("west",)
     assert facts.warnings == ("not in the last sum: west (not connected).",)
+    # A site that was in the last sum and is not connected any more is told, too, unless nobody can know.
+    whole = {"run-1": {**progress, "present": ["north", "south", "west"]}}
+    gone = run_facts(sight(connected=("north", "south"), progress=whole), job(), STUDY, None, NOW)
+    assert gone.warnings == ("not connected at the moment: west.",)
+    assert run_facts(sight(trouble="no answer.", progress=whole), job(), STUDY, None, NOW).warnings == ()
     assert facts.words == "running; asks for fdbnl-step"
     assert facts.level == "good"
 
