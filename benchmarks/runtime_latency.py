@@ -56,18 +56,22 @@ def settle(federation, timeout_s=120.0):
 
 
 def measure(federation, study, run):
-    """Seconds from submit to result, CPU seconds, and the seconds of each sum at the server."""
+    """Seconds from submit to result and to the first sum, CPU seconds, and the seconds of each sum at the server."""
     console = federation.console
     used = cpu_seconds(federation)
+    events = federation.runs / run / "events.jsonl"
     start = time.monotonic()
     job = console.submit(study, run)
+    while not (events.exists() and '"what": "sum"' in events.read_text()):
+        time.sleep(0.02)
+    first = time.monotonic() - start
     status = console.wait(job)
     console.fetch(job, federation.root / "out" / run)
     total = time.monotonic() - start
     assert status.endswith("COMPLETED"), status
-    lines = (federation.runs / run / "events.jsonl").read_text().splitlines()
+    lines = events.read_text().splitlines()
     sums = [e["seconds"] for e in map(json.loads, lines) if e["what"] == "sum"]
-    return total, cpu_seconds(federation) - used, np.array(sums)
+    return total, first, cpu_seconds(federation) - used, np.array(sums)
 
 
 def main():
@@ -106,11 +110,12 @@ def main():
                     sites=tuple(names),
                     parameters=parameters,
                 )
-                total, cpu, sums = measure(federation, study, what.replace(" ", "-"))
+                total, first, cpu, sums = measure(federation, study, what.replace(" ", "-"))
                 row = {
                     "sites": n,
                     "study": what,
                     "seconds": total,
+                    "first_sum": first,
                     "cpu": cpu,
                     "sums": len(sums),
                     "median_ms": 1e3 * float(np.median(sums)),

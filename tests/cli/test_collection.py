@@ -44,7 +44,7 @@ class Engine:
     def claim(self, study, run_id):
         pass
 
-    def begin(self, study, run_id):
+    def begin(self, study, run_id, tell):
         self.sent += 1
         return f"job-{self.sent}"
 

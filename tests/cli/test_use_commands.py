@@ -150,6 +150,18 @@ def test_confidence_writes_the_librarys_table_and_a_report_shows_it(run, result,
     assert '"has_interval":true' in page.read_text()
 
 
+def test_a_report_shows_what_a_study_found_in_the_data(run, refuses, result, tmp_path):
+    found = {"what": "far", "severity": "warning", "sentence": "far cells <script>", "cure": "spikes='remove'"}
+    path, page = tmp_path / "findings.json", tmp_path / "report.html"
+    path.write_text(json.dumps([{**found, "site": None, "recording": None, "columns": ["x0"]}]))
+    succeed(run("report", result, "-o", page, "--check", path))
+    text = page.read_text(encoding="utf-8")
+    assert '<section id="check">' in text
+    assert "far cells &lt;script&gt;" in text
+    path.write_text("[1]")
+    assert "holds no findings" in refuses("report", result, "-o", page, "--check", path)
+
+
 def test_a_report_shows_what_left_a_site(run, result, tmp_path):
     entry = AuditChain().add(
         time="now", site="a", event="sent", task="moments", asked_by="server", length=5, protection="masked"

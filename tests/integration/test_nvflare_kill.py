@@ -51,6 +51,8 @@ def test_killed_jobs_sites_and_servers_change_no_bit(federation):
             del kill_at[run]
         time.sleep(0.05)
     federation.kill("site-b")
+    # NVFlare itself lists it for ten more minutes.
+    assert "site-b" not in federation.console.sites()
     federation.hurry()
     ended = {run: federation.console.wait(job) for run, job in jobs.items()}
     assert not [run for run in resumed if ended[run].endswith("COMPLETED")]

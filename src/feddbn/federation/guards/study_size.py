@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from feddbn.core.designs.curve_basis import N_CURVES, N_SMOOTH
 from feddbn.core.orders.interactions import MOST_WITHOUT_SCREENING
 from feddbn.core.statistics.agreement import FEWEST_SITES
@@ -23,7 +25,9 @@ _FUNCTIONS = {"spline": N_CURVES, "auto": N_CURVES, "quadratic": 1}
 def largest_columns(study: Study) -> int:
     """Columns of a row in the largest sum of products that a study may ask for; functions of a user's own count as one."""
     given, d = study.parameters, len(study.variables)
-    n_lags = given.get("n_lags", 1)
+    n_lags: Any = given.get("n_lags", 1)
+    if study.goal == "select" and study.select.grid.get("n_lags"):
+        n_lags = max(int(n) for n in study.select.grid["n_lags"])
     if not isinstance(n_lags, int):
         most = given.get("max_lags", 3)
         n_lags = most if isinstance(most, int) else 3

@@ -1,9 +1,15 @@
+import numpy as np
 import pytest
 
+from feddbn.core.designs.lagged import Block
 from feddbn.core.statistics.moments import sums_length
+from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.federation.guards.study_size import largest_columns, size_in_words
 from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
+from feddbn.federation.programs.survey import SurveyQuestion
+from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.task import Task
 
 NAMES = tuple(f"x{k}" for k in range(10))
 
@@ -37,3 +43,18 @@ def test_resamples_are_counted_as_they_are_asked_for():
     many = size_in_words(study({"features": "spline"}, goal="confidence", confidence={"replicates": 5000}))
     at_once = FLOATS_PER_TASK // sums_length(140)
     assert f"for each of {at_once} resamples" in many
+
+
+def test_a_choice_of_lags_is_as_large_as_its_largest():
+    chosen = study({}, goal="select", select={"grid": {"n_lags": [1, 3]}})
+    assert largest_columns(chosen.model_copy(update={"method": "fdbnl"})) == 40
+
+
+def test_a_check_is_as_large_as_its_survey():
+    """Which is what a site answers: one row of numbers, whatever the columns of the method."""
+    rows = np.random.default_rng(0).normal(size=(80, 10))
+    site = Site("a", MemorySite(NAMES, [ArrayRecording("r", (Block(rows),))]))
+    for sites, profiles in ((("a", "b", "c"), False), (("a", "b", "c", "d"), True)):
+        plan = study({}, goal="check").model_copy(update={"sites": sites})
+        answer = site.answer(Task(SurveyQuestion(n_lags=1, variables=NAMES, profiles=profiles)))
+        assert f"its largest answer has {len(answer):,} numbers" in size_in_words(plan)

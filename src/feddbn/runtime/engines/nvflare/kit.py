@@ -236,8 +236,7 @@ def _quieten(local: Path) -> None:
 def _say_studies_only(local: Path) -> None:
     """A site's terminal tells which study began and ended, what was refused, and warnings; log.txt has all the rest."""
     values = _load(local / "log_config.json.default")
-    names = {"()": "nvflare.fuel.utils.log_utils.LoggerNameFilter", "logger_names": ["feddbn.site"]}
-    values["filters"]["studies"] = names
+    values["filters"]["studies"] = {"()": "feddbn.runtime.nvflare_terminal.StudiesOnly"}
     values["formatters"]["plain"] = {"format": "%(asctime)s  %(message)s", "datefmt": "%Y-%m-%d %H:%M:%S"}
     terminal = {"filters": ["studies"], "formatter": "plain", "stream": _TERMINAL}
     values["handlers"]["consoleHandler"].update(terminal)
