@@ -68,15 +68,15 @@ def network(method: str, d: int, degree: float, seed: int, as_they_are: bool) ->
     }  # fmt: skip
 
 
-def sites(n_sites: int, seed: int) -> dict[str, Any]:
+def sites(n_sites: int, seed: int, as_they_are: bool) -> dict[str, Any]:
     """FDBNL on so many sites of 20 rows."""
     import feddbn
 
     fed = federation(10, n_sites, 20 * n_sites, seed)
     before = peak()
-    model, seconds = fitted(feddbn.FDBNL(), fed.sites)
+    model, seconds = fitted(feddbn.FDBNL(**(without_a_look() if as_they_are else {})), fed.sites)
     return {
-        "sites": n_sites, "seed": seed, "seconds": seconds, "data MB": before, "peak MB": peak(), "rounds": model.n_rounds_,
+        "sites": n_sites, "seed": seed, "default": not as_they_are, "seconds": seconds, "data MB": before, "peak MB": peak(), "rounds": model.n_rounds_,
         "shd of W": shd(fed.truth.W, model.W_),
     }  # fmt: skip
 
@@ -158,7 +158,7 @@ def main(arguments: list[str] | None = None) -> None:
                 for method in given.methods:
                     found.append(in_a_process("network", method, d, given.degree, seed, given.as_they_are))
     elif given.part == "sites":
-        found += [in_a_process("sites", given.sites, seed) for seed in given.seeds]
+        found += [in_a_process("sites", given.sites, seed, given.as_they_are) for seed in given.seeds]
     else:
         for seed in given.seeds:
             with tempfile.TemporaryDirectory() as folder:

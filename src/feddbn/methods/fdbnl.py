@@ -310,9 +310,9 @@ class FDBNL(ConsensusEstimator):
     optimum
         The problem has many local optima. "order": after the adaptive path, the best order of the variables that a search on
         the summed gradients finds, proven to be the global optimum for about a dozen variables (`certificate_`); "exact": the
-        same with up to 50 times the work, for some twenty; "path": where the path ends. The search needs no sums. Of more than
-        200 variables "order" takes the order that OneShotDBN finds on the same sums, and follows no path. The paper's schedule
-        has its path only.
+        same with up to 50 times the work, for some twenty; "path": where the path ends. The search needs no sums. Of more
+        than 200 variables "order" takes the order that OneShotDBN finds on the same sums, and follows no path. The paper's
+        schedule has its path only.
     check_residuals
         Ask for one more sum, which tells whether residuals contradict the model (`residuals_`, `warnings_`); the network
         stays as it is. They are those of the network near this one that the evidence prefers, so what thresholds leave out
