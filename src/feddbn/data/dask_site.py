@@ -54,6 +54,15 @@ class DaskSite(FileSite):
     reading
         Further arguments of `ParquetSite`: ``joined=True`` where recordings go on from file to file, ``label``, ``freq``,
         ``missing``, ``kinds``, ``name``.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, pandas as pd
+    >>> from feddbn.data import DaskSite
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "rows.parquet"
+    >>> pd.DataFrame({"x": [1.0, 3.0], "y": [2.0, 4.0]}).to_parquet(path)
+    >>> DaskSite(path, part_rows=1_000_000).variables
+    ('x', 'y')
     """
 
     def __init__(

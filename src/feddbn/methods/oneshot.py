@@ -1,4 +1,7 @@
-"""The recommended method: one exact sum of second moments, then a search over orders at the server."""
+"""The recommended method: one exact sum of second moments, then a search over orders at the server.
+
+Long because the class explains every argument and attribute.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""PFDBNL: a personal network for every site, which borrows from the others as much as mu says."""
+"""PFDBNL: a personal network for every site, which borrows from the others as much as mu says.
+
+Long because the class explains every argument and attribute.
+"""
 
 from __future__ import annotations
 
