@@ -196,6 +196,8 @@ PAGES = {
         "deployment.md#4-start-each-site",
         ("feddbn site check --kit north", "feddbn site start --kit north"),
     ),
+    "lead": Page("console.md", ("feddbn lead console --kit lead@example.org",)),
+    "lead console": Page("console.md", ("feddbn lead console --kit lead@example.org",)),
     "site check": Page(
         "deployment.md#4-start-each-site",
         ("feddbn site check --kit north", "feddbn site check --kit north --study study.toml"),
@@ -210,7 +212,12 @@ PAGES = {
         {1: "the owner said no, or a bug"},
     ),
     "site approvals": Page(_STUDY, ("feddbn site approvals --kit north",)),
+    "site waiting": Page(_STUDY, ("feddbn site waiting --kit north",)),
+    "site refuse": Page(_STUDY, ("feddbn site refuse sepsis --kit north",)),
     "site revoke": Page(_STUDY, ("feddbn site revoke sepsis --kit north",)),
+    "site console": Page(
+        "console.md", ("feddbn site console --kit north", "feddbn site console --kit north --port 8710")
+    ),
     "site log": Page(
         "deployment.md#what-leaves-a-site",
         ("feddbn site log --kit north", "feddbn site log --kit north --run first-run --json"),
