@@ -73,7 +73,10 @@ __all__ = ["__version__", *sorted(_WHERE)]
 def __getattr__(name: str) -> Any:
     if name in _WHERE:
         return getattr(import_module(_WHERE[name]), name)
-    raise AttributeError(f"module 'feddbn' has no attribute {name!r}")
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, __all__, 1)
+    raise AttributeError(f"module 'feddbn' has no attribute {name!r}{f'; is it {near[0]}?' if near else ''}")
 
 
 def __dir__() -> list[str]:

@@ -145,7 +145,7 @@ def test_confidence_writes_the_librarys_table_and_a_report_shows_it(run, result,
     assert "were found at least once" in told
     sites = {p.stem: pd.read_csv(p) for p in sorted(federation.glob("*.csv"))}
     expected = feddbn.edge_confidence(feddbn.Dynotears(), sites, 2, random_state=3)
-    pd.testing.assert_frame_equal(pd.read_csv(out), expected, check_dtype=False)
+    pd.testing.assert_frame_equal(pd.read_csv(out), pd.DataFrame(expected), check_dtype=False)
     succeed(run("report", result, "-o", page, "--edges", out))
     assert '"has_interval":true' in page.read_text()
 

@@ -28,11 +28,12 @@ _CROWDED = 90
 Point = tuple[float, float]
 
 
-def graph_svg(dbn: DBN, *, max_labels: int = 40) -> Markup:
+def graph_svg(dbn: DBN, *, max_labels: int = 40, max_arrows: int = 400) -> Markup:
     """One ``<svg>`` element with a node per variable and an arrow per effect; the same network gives the same text.
 
     Red is positive, blue negative, grey goes both ways; width is the weight in standard deviations, a number the lags,
-    the filling of a node its effect on its own future, and a line without a head a link whose direction is open.
+    the filling of a node its effect on its own future, and a line without a head a link whose direction is open. Of more than
+    `max_arrows` only the strongest are drawn, and the picture says so.
     """
     graph = process_graph(dbn, standardised=True)
     nodes, arrows = graph.nodes, graph.arrows
@@ -52,6 +53,7 @@ def graph_svg(dbn: DBN, *, max_labels: int = 40) -> Markup:
     rows = arrows.assign(size=np.nan_to_num(np.abs(arrows["weight"].to_numpy(dtype=float)))).sort_values(
         "size", kind="stable"
     )
+    n_arrows, rows = len(rows), rows.tail(max_arrows)
     largest = float(rows["size"].max()) if len(rows) and rows["size"].max() > 0 else 1.0
     one_way, place = has_sign(dbn), {name: k for k, name in enumerate(dbn.variables)}
     pairs = {
@@ -76,6 +78,9 @@ def graph_svg(dbn: DBN, *, max_labels: int = 40) -> Markup:
     for k in named_nodes(nodes, max_labels):
         name = str(nodes["variable"][k])
         parts.append(_name(name, at(*spots[name]), radius, at(0.5, 0.5), on_circle, dbn.d))
+    if n_arrows > len(rows):
+        words = f"the strongest {len(rows)} of {n_arrows:,} arrows"
+        parts.append(_text((width / 2, height - 4), words, 10, "middle", "above"))
     label = f"Network of {dbn.d} variables and {len(dbn.edges())} effects"
     return Markup(
         '<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{}" viewBox="0 0 {:.0f} {:.0f}" '

@@ -53,6 +53,11 @@ def test_a_wrong_attribute_says_where_to_look(model, name, cure):
         getattr(model, name)
 
 
+def test_a_misspelt_name_of_the_package_is_guessed():
+    with pytest.raises(AttributeError, match=r"has no attribute 'FDBN'; is it FDBNL\?"):
+        _ = feddbn.FDBN
+
+
 def test_before_a_fit_there_is_nothing_and_fit_is_the_cure():
     with pytest.raises(NotFittedError, match="has no dbn_; call fit first"):
         _ = feddbn.OneShotDBN().dbn_

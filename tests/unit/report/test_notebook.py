@@ -70,7 +70,7 @@ def card(value):
     assert not any(name.startswith("on") for _, given in found.tags for name in given)
     assert not re.search(r"https?://(?!www\.w3\.org)|@import|url\((?!#)|javascript:", page)
     assert "prefers-color-scheme" not in page
-    assert len(page) < 100_000
+    assert len(page) < 120_000
     return found
 
 
@@ -120,6 +120,18 @@ def test_sixty_variables_are_drawn_small():
     found = card(random_dbn(60, n_lags=2, seed=1))
     assert sum(tag == "circle" for tag, _ in found.tags) == 120
     assert "more: dbn.edges()" in found.text
+
+
+def test_of_very_many_arrows_the_strongest_are_drawn_and_that_is_said():
+    dense = random_dbn(60, n_lags=1, degree=20.0, seed=1)
+    found = card(dense)
+    assert re.search(r"the strongest 400 of \d{3} arrows", found.text)
+    few = graph_svg(
+        DBN([[0, 0.9, 0.1], [0, 0, 0], [0, 0, 0]], np.zeros((0, 3, 3)), list("abc")), max_arrows=1
+    )
+    assert "a → b" in few
+    assert "a → c" not in few
+    assert "the strongest 1 of 2 arrows" in few
 
 
 def test_more_than_can_be_seen_is_not_drawn():

@@ -139,6 +139,7 @@ def test_confidence_is_a_study(tmp_path):
         level=0.8,
     )
     found = pd.DataFrame(result.summary["edges"])
+    local = pd.DataFrame(local)
     pd.testing.assert_frame_equal(found, local, check_dtype=False, atol=1e-9)
     (tmp_path / "result.feddbn").write_bytes(result.to_bytes())
     export_result(tmp_path)
