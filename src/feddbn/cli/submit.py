@@ -36,6 +36,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def read_study(path: Path) -> Study:
     """Return the study in a file, its method's parameters checked."""
+    from feddbn.core.designs.features import feature_map_names
     from feddbn.federation.guards.study_size import check_noise_size
     from feddbn.federation.protocol.study import check_sites
     from feddbn.federation.protocol.study_methods import check_goal, check_noise
@@ -56,7 +57,14 @@ def read_study(path: Path) -> Study:
     check_noise(study)
     check_noise_size(study)
     check_sites(study)
-    rehearse(study)
+    features = study.parameters.get("features", "linear")
+    if isinstance(features, str) and features not in ("auto", *feature_map_names()):
+        remark(
+            f"note: features = {features!r} is not known on this machine, so the study is not tried out here; the server "
+            "and every site must have registered it."
+        )
+    else:
+        rehearse(study)
     return study
 
 
