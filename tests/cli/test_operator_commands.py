@@ -397,3 +397,13 @@ def test_what_are_no_findings_is_one_sentence(tmp_path, text):
     done = run("check", path)
     assert done.exit_code == 2
     assert "findings.json of a study" in " ".join(done.output.split())
+
+
+def test_a_study_of_functions_that_only_others_have_is_not_tried_out(tmp_path):
+    """Server and sites register them; the lead's machine need not."""
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY.replace("fdbnl", "oneshot") + 'features = "theirs"\n')
+    done = run("submit", path, "--kit", tmp_path / "nowhere")
+    said = " ".join(done.output.split())
+    assert "features = 'theirs' is not known on this machine" in said
+    assert "startup/fed_admin.json is missing" in said

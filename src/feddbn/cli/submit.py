@@ -48,6 +48,7 @@ def read_study(path: Path) -> Study:
 
 def check_study(study: Study) -> None:
     """Refuse a study that no site could take part in: an unknown method, impossible parameters, noise or sites."""
+    from feddbn.core.designs.features import feature_map_names
     from feddbn.federation.guards.study_size import check_noise_size
     from feddbn.federation.protocol.study import check_sites
     from feddbn.federation.protocol.study_methods import check_goal, check_noise
@@ -62,7 +63,14 @@ def check_study(study: Study) -> None:
     check_noise(study)
     check_noise_size(study)
     check_sites(study)
-    rehearse(study)
+    features = study.parameters.get("features", "linear")
+    if isinstance(features, str) and features not in ("auto", *feature_map_names()):
+        remark(
+            f"note: features = {features!r} is not known on this machine, so the study is not tried out here; the server "
+            "and every site must have registered it."
+        )
+    else:
+        rehearse(study)
 
 
 def submit(

@@ -23,6 +23,7 @@ __all__ = [
     "FeatureMap",
     "callable_map",
     "feature_map",
+    "feature_map_names",
     "natural_spline",
     "register_feature_map",
     "smooth",
@@ -143,13 +144,18 @@ def register_feature_map(features: FeatureMap) -> None:
     _REGISTRY[features.name] = features
 
 
+def feature_map_names() -> list[str]:
+    """Return the names of the feature maps that are known here."""
+    return sorted({*_REGISTRY} - {*_PARTS})
+
+
 def feature_map(name: str) -> FeatureMap:
     """Return the feature map registered under `name`."""
     try:
         return _REGISTRY[name]
     except KeyError:
         raise ParameterError(
-            f"no feature map is named {name!r} here; known are {', '.join(sorted({*_REGISTRY} - {*_PARTS}))}."
+            f"no feature map is named {name!r} here; known are {', '.join(feature_map_names())}."
             " A map of your own must be registered at every site with register_feature_map."
         ) from None
 

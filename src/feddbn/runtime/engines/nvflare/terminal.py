@@ -15,8 +15,9 @@ __all__ = ["StudiesOnly"]
 SITE = "feddbn.site"
 _TRANSPORT = "nvflare.fuel.f3"
 _LOST = re.compile(
-    r"cannot send to 'server'|no connection to server|Connector \[\S+ ACTIVE .*failed with exception"
+    r"cannot send to 'server'|no connection to server|Connector \[\S+ ACTIVE .*failed with exception (?P<why>.*)"
 )
+_MOST_WORDS = 200
 _FOUND = re.compile(r"Connection \[.* => .*\] is created")
 
 
@@ -35,8 +36,9 @@ class StudiesOnly(logging.Filter):
         super().__init__()
         self._every_s = every_s
         self._clock = clock
-        self._lost_at: float | None = None
-        self._told_at = 0.0
+        self._is_lost = False
+        # Reason -> when it was last told; the engine mentions it in some of its lines only.
+        self._told: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the terminal shows a record."""
@@ -48,15 +50,19 @@ class StudiesOnly(logging.Filter):
         return record.levelno > logging.INFO
 
     def _is_about_the_server(self, message: str) -> bool:
-        """Say once that the server is gone, or that it is back; return whether the message was about that."""
-        if _LOST.search(message):
+        """Say once that the server is gone and why, or that it is back; return whether the message was about that."""
+        lost = _LOST.search(message)
+        if lost is not None:
+            self._is_lost = True
+            why = (lost["why"] or "")[:_MOST_WORDS].strip()
             now = self._clock()
-            if self._lost_at is None or now - self._told_at >= self._every_s:
-                self._lost_at, self._told_at = self._lost_at or now, now
-                logging.getLogger(SITE).warning("the server cannot be reached; this site keeps trying")
+            if now - self._told.get(why, -self._every_s) >= self._every_s and (why or not self._told):
+                self._told[why] = now
+                said = "the server cannot be reached; this site keeps trying"
+                logging.getLogger(SITE).warning("%s%s", said, f" ({why})" if why else "")
             return True
-        if self._lost_at is not None and _FOUND.search(message):
-            self._lost_at = None
+        if self._is_lost and _FOUND.search(message):
+            self._is_lost, self._told = False, {}
             logging.getLogger(SITE).info("the server can be reached again")
             return True
         return False

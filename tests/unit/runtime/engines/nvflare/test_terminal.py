@@ -48,7 +48,18 @@ def test_a_server_that_is_gone_is_told_once_in_a_while_and_so_is_its_return(term
         log(CELL, logging.WARNING, "[ME=north] no connection to server")
         log(CELL, logging.ERROR, "[ME=north] cannot send to 'server': target_unreachable")
         log(CONNECTIONS, logging.ERROR, "Connector [CH00001 ACTIVE tcp://x:1] failed with exception X")
-    assert lines == ["the server cannot be reached; this site keeps trying"] * 2
+    said = "the server cannot be reached; this site keeps trying"
+    assert lines == [said, f"{said} (X)", f"{said} (X)"]
     log(CONNECTIONS, logging.INFO, "Connection [CN00003 127.0.0.1:1 => 127.0.0.1:2 SSL x] is created: PID: 9")
     log(CONNECTIONS, logging.INFO, "Connection [CN00004 127.0.0.1:1 => 127.0.0.1:2 SSL x] is created: PID: 9")
-    assert lines[2:] == ["the server can be reached again"]
+    assert lines[3:] == ["the server can be reached again"]
+
+
+def test_why_a_server_is_refused_is_told_at_once(terminal):
+    log, lines, _ = terminal
+    log(CELL, logging.ERROR, "[ME=north] cannot send to 'server': target_unreachable")
+    text = "Connector [CH00001 ACTIVE tcp://x:1] failed with exception SSLError: CERTIFICATE_VERIFY_FAILED"
+    log(CONNECTIONS, logging.ERROR, text)
+    log(CONNECTIONS, logging.ERROR, text)
+    assert len(lines) == 2
+    assert lines[1].endswith("this site keeps trying (SSLError: CERTIFICATE_VERIFY_FAILED)")

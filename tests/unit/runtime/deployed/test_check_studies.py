@@ -1,0 +1,53 @@
+"""A study that checks data, at sites with their owners' default policies: words, approval, masks, files."""
+
+import json
+
+import pytest
+
+from feddbn.federation.protocol.study_methods import StudyResult
+from feddbn.runtime.deployed.protection import read_policy
+from feddbn.runtime.deployed.results import export_result
+from feddbn.runtime.deployed.study_check import why_refused
+from feddbn.runtime.deployed.study_words import study_in_words
+from support.owned_sites import NAMES, OwnedSites, make_study
+
+CHECK = make_study(goal="check", parameters={"n_lags": 1})
+
+
+@pytest.fixture
+def sites(tmp_path):
+    pytest.importorskip("cryptography")
+    return OwnedSites(tmp_path)
+
+
+def test_the_owner_reads_that_nothing_is_learned_and_how_much_leaves(sites):
+    words = dict(study_in_words(CHECK, sites.settings()))
+    assert words["goal"].startswith("what is wrong with the data of all sites together; nothing is learned")
+    assert [what for what in words if what.startswith("asks for")] == ["asks for survey"]
+    assert words["size"].startswith("its largest answer has ")
+    settings = sites.settings()
+    assert why_refused(settings, read_policy(settings.policy), ("u", "v"), CHECK) == []
+
+
+def test_a_check_runs_under_masks_and_leaves_findings(sites, tmp_path):
+    sites.approve(CHECK)
+    result, received = sites.run(CHECK)
+    assert received == NAMES
+    assert result.arrays == {}
+    (rows,) = [one for one in result.summary["findings"] if one["what"] == "rows"]
+    assert rows["sentence"] == "90 rows in 3 recordings of 3 sites."
+    (tmp_path / "result.feddbn").write_bytes(result.to_bytes())
+    stored = export_result(tmp_path)
+    assert isinstance(stored, StudyResult)
+    assert json.loads((tmp_path / "findings.json").read_text()) == list(result.summary["findings"])
+    # What left each site was one masked answer.
+    log = [
+        json.loads(line) for path in sites.audit().glob("run-1*") for line in path.read_text().splitlines()
+    ]
+    assert [entry["task"] for entry in log if entry.get("event") == "sent"] == ["survey"]
+
+
+def test_an_approval_of_the_network_is_none_of_its_check(sites):
+    sites.approve(make_study())
+    with pytest.raises(Exception, match="approve"):
+        sites.run(CHECK)
