@@ -274,9 +274,7 @@ class PFDBNL(DBNEstimator):
         settings = self._settings()
         if most_rounds is not None:
             # Candidates are compared by held-out loss: no proof is needed.
-            settings = replace(
-                settings, max_rounds=min(settings.max_rounds, most_rounds), is_proven=False
-            )
+            settings = replace(settings, max_rounds=min(settings.max_rounds, most_rounds), is_proven=False)
         return personal_program(
             settings,
             self._variables,
