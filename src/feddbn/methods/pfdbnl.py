@@ -111,8 +111,8 @@ class PFDBNL(DBNEstimator):
     n_rounds_, status_, history_, objective_
         How the fit went.
     certificate_
-        How many sites have the network with their lowest objective, the common weights given, and the others' largest gap
-        (`core.optimum.certified.PersonalCertificate`); None in a deployment, where it stays at the sites, or without a search.
+        How many sites have the network with their lowest objective, the common weights given, and the others' largest
+        gap (`core.optimum.certified.PersonalCertificate`); None in a deployment (it stays there) or without a search.
     residuals_
         What the sites' residuals say about the model, as in `FDBNL`.
     center_values_, scale_values_
