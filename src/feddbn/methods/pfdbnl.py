@@ -91,9 +91,7 @@ class PFDBNL(DBNEstimator):
     device, federation
         As in `FDBNL`.
     optimum
-        "order": every site ends in the best order that a search on its own penalised objective finds, pull included, and
-        knows how far from the minimum that can be (`certificate_`); nothing of it leaves the site. "exact": the same with far
-        more work. "path": the orders that the rounds lead to. The paper's schedule has its path only.
+        As in `FDBNL`, but every site searches on its own penalised objective, pull included; nothing of it leaves the site.
     gains, on_disagreement
         As in `FDBNL`, but sites with networks of their own have scales of their own, and none is left out: "personal" is
         what this method does, and counts sites as "warn" does.
@@ -117,9 +115,8 @@ class PFDBNL(DBNEstimator):
     n_rounds_, status_, history_, objective_
         How the fit went.
     certificate_
-        How many sites have the network with their lowest objective, the common weights given, and the largest gap of the
-        others (`core.optimum.certified.PersonalCertificate`). As for `dbns_`, each site's own stays there in a deployment:
-        None; also None if no order was searched.
+        How many sites have the network with their lowest objective, the common weights given, and the others' largest
+        gap (`core.optimum.certified.PersonalCertificate`); None in a deployment (it stays there) or without a search.
     residuals_
         What the sites' residuals say about the model, as in `FDBNL`.
     center_values_, scale_values_
@@ -291,9 +288,7 @@ class PFDBNL(DBNEstimator):
         settings = self._settings()
         if most_rounds is not None:
             # Candidates are compared by held-out loss: no proof is needed.
-            settings = replace(
-                settings, max_rounds=min(settings.max_rounds, most_rounds), is_proven=False
-            )
+            settings = replace(settings, max_rounds=min(settings.max_rounds, most_rounds), is_proven=False)
         return personal_program(
             settings,
             self._variables,

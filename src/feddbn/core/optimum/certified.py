@@ -123,7 +123,11 @@ class PersonalCertificate:
 
     def __str__(self) -> str:
         said = f"exact in {self.n_exact} of {len(self.sites)} sites"
-        return said if self.gap == 0 else f"{said}, at most {100 * self.gap:.3g} % above the minimum in the others"
+        return (
+            said
+            if self.gap == 0
+            else f"{said}, at most {100 * self.gap:.3g} % above the minimum in the others"
+        )
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,11 @@ class _Now:
             return 0, best
         others = others[: int(promising[-1]) + 1]
         # What is hoped for from here on, at the best place still ahead.
-        ahead = np.minimum.accumulate(hoped[: len(others)][::-1])[::-1] + np.cumsum(gains)[: len(others)] - gains[: len(others)]
+        ahead = (
+            np.minimum.accumulate(hoped[: len(others)][::-1])[::-1]
+            + np.cumsum(gains)[: len(others)]
+            - gains[: len(others)]
+        )
         bit, value, scores = 1 << node, self.value, self.scores
         scores.solve_together(
             [(j, self.before[j] | bit, math.inf) for j, gain in zip(others, gains, strict=False) if gain > 0]

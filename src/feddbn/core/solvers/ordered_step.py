@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.solvers.sign_search import columns_by_signs, equations, solve_active
+from feddbn.core.solvers.sign_search import by_length, columns_by_signs, equations, solve_active
 
 __all__ = ["KnownInverses", "Solve", "ordered_columns"]
 
@@ -57,12 +57,14 @@ class KnownInverses:
         is_old = self._is_valid[where] & (self._active[where] == active).all(axis=2)
         k, j = np.nonzero(~is_old)
         if len(k):
-            rows, real, systems = equations(H, k, active[k, j], self._longest)
-            inverse = np.linalg.inv(systems)
-            inverse *= real[:, :, None] & real[:, None, :]
-            new = at[k], j
-            self._rows[new], self._inverse[new] = rows, inverse
-            self._active[new], self._is_valid[new] = active[k, j], True
+            self._rows[at[k], j] = np.argsort(~active[k, j], axis=1, kind="stable")[:, : self._longest]
+            self._inverse[at[k], j] = 0.0
+            for group, length in by_length(active[k, j]):
+                to = at[k[group]], j[group]
+                _, real, systems = equations(H, k[group], active[k[group], j[group]], length)
+                inverse = np.linalg.inv(systems) * (real[:, :, None] & real[:, None, :])
+                self._inverse[(*to, slice(length), slice(length))] = inverse
+            self._active[at[k], j], self._is_valid[at[k], j] = active[k, j], True
         rows = self._rows[where]
         found = self._inverse[where] @ np.take_along_axis(right, rows, axis=2)[..., None]
         solution = np.zeros(right.shape)

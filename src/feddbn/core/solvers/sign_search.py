@@ -21,11 +21,14 @@ import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["columns_by_signs", "equations", "solve_active", "solve_by_signs"]
+__all__ = ["by_length", "columns_by_signs", "equations", "solve_active", "solve_by_signs"]
 
 
 # Turns of block pivoting that may pass without fewer contradictions than ever before.
 _PATIENCE = 6
+# Columns are solved in so many groups where the longest has so many active rows.
+_GROUPS = 6
+_LONG = 24
 
 
 def solve_by_signs(
@@ -187,10 +190,27 @@ def equations(
     return rows, real, systems
 
 
+def by_length(active: BoolArray) -> list[tuple[IntArray, int]]:
+    """Return groups of columns with similar numbers of active rows, and the largest number of each group.
+
+    Padding to the longest of all would cost many times the work of the short ones.
+    """
+    lengths = active.sum(axis=1)
+    longest = int(lengths.max(initial=0))
+    if longest < _LONG or len(lengths) < 2 * _GROUPS:
+        return [(np.arange(len(lengths)), longest)]
+    parts = np.array_split(np.argsort(lengths, kind="stable"), _GROUPS)
+    return [(part, int(lengths[part[-1]])) for part in parts]
+
+
 def solve_active(H: FloatArray, site: IntArray, active: BoolArray, right: FloatArray) -> FloatArray:
     """Return (n, q) solutions of ``H x = right`` on the active rows of each column, zero elsewhere."""
-    rows, real, systems = equations(H, site, active, int(active.sum(axis=1).max(initial=0)))
-    found = np.linalg.solve(systems, (np.take_along_axis(right, rows, axis=1) * real)[:, :, None])[:, :, 0]
     solution = np.zeros(right.shape)
-    np.put_along_axis(solution, rows, found * real, axis=1)
+    for group, longest in by_length(active):
+        rows, real, systems = equations(H, site[group], active[group], longest)
+        known = np.take_along_axis(right[group], rows, axis=1) * real
+        found = np.linalg.solve(systems, known[:, :, None])[:, :, 0]
+        part = np.zeros((len(group), right.shape[1]))
+        np.put_along_axis(part, rows, found * real, axis=1)
+        solution[group] = part
     return solution

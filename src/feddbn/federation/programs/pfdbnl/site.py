@@ -337,6 +337,7 @@ def _finish(
         problem = record.own_problem(k, question)
         if counted[k] >= 0:
             final, site = record.site(k).finished(problem, question.refit)
+            assert site.raw is not None
             raw, objective, bound = site.raw, site.raw_objective, site.lower_bound
         else:
             # A site that never took part has nothing of its own: it gets the consensus model.
