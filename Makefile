@@ -98,15 +98,14 @@ test: check
 test-fast: $(VENV)/.test-installed
 	$(call side_by_side,$(call named,1,-m "not slow" $(FAST_1)),$(call named,2,-m "not slow" $(FAST_2)))
 
-# Tutorials run when the site is built: here only those that changed, there all. What was made from docstrings is made anew.
+# Tutorials run when the site is built: by `docs` only those that changed, by `docs-test` all.
 SPHINX = FEDDBN_DOCS_CACHE=$(abspath out/docs-cache) $(BIN)/python -m sphinx -q -b html docs out/docs
 docs: $(VENV)/.docs-installed
-	@rm -rf docs/api/generated
 	$(SPHINX)
 	@echo "open out/docs/index.html"
 
 docs-test: $(VENV)/.docs-installed
-	$(BIN)/python -m pytest -q --doctest-modules --doctest-ignore-import-errors src/feddbn
+	$(BIN)/python -m pytest -q -W ignore::feddbn.errors.ResultWarning --doctest-modules --doctest-ignore-import-errors src/feddbn
 	@rm -rf docs/api/generated out/docs
 	FEDDBN_DOCS_RUN=force $(SPHINX) -E --fail-on-warning --keep-going
 	$(BIN)/python tools/check_site.py out/docs --browser
