@@ -294,3 +294,19 @@ def test_somebody_who_sends_many_studies_pushes_out_none_that_was_approved(tmp_p
     too_long = make_study(variables=tuple(f"v{k:06}" for k in range(50_000)))
     kits.owner().offered.keep(too_long)
     assert kits.owner().offered.find(too_long.digest) is None
+
+
+def test_what_cannot_be_told_in_words_cannot_be_approved(kits, opened, monkeypatch):
+    def broken(study, settings):
+        raise TypeError("a parameter that nobody thought of")
+
+    monkeypatch.setattr("feddbn.console.study_facts.study_in_words", broken)
+    client, keys = opened
+    page = client.get(f"/studies/{make_study().digest}")
+    assert page.status_code == 200
+    assert "cannot be told in plain words" in page.text
+    assert "/approve" not in page.text
+    assert (
+        press(client, keys, f"/studies/{make_study().digest}/approve", runs="1", days="30").status_code == 400
+    )
+    assert approvals(kits) == []

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from feddbn.console.study_facts import Change, changes, study_facts, text_changes
+from feddbn.console.study_facts import UNTOLD, Change, changes, study_facts, text_changes
 from feddbn.console.words import when
 from feddbn.errors import FeddbnError, ParameterError
 from feddbn.federation.protocol.study import Study, parse_study
@@ -145,6 +145,8 @@ class SiteFacts:
         study = self.offered(digest).study
         self._check(study)
         self._named(study)
+        if not study_facts(study, self.settings, self.policy).is_told:
+            raise ParameterError(f"the study {study.name!r}: {UNTOLD}")
         return self.owner.approve(study, days, runs, epsilon)
 
     def _named(self, study: Study) -> None:

@@ -16,7 +16,7 @@ from feddbn.runtime.deployed.settings import SiteSettings
 from feddbn.runtime.deployed.study_check import study_remarks, why_refused
 from feddbn.runtime.deployed.study_words import study_in_words
 
-__all__ = ["Change", "Mark", "Section", "StudyFacts", "changes", "study_facts", "text_changes"]
+__all__ = ["UNTOLD", "Change", "Mark", "Section", "StudyFacts", "changes", "study_facts", "text_changes"]
 
 Words = list[tuple[str, str]]
 Parts = list[tuple[str, bool]]
@@ -28,6 +28,9 @@ _SECTIONS = {
     "Who is in it": ("lead", "sites", "missing sites"),
 }
 _LEFT_OUT = ("study", "digest")
+
+
+UNTOLD = "it cannot be told in plain words, so it cannot be approved here; ask its lead for another."
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,20 @@ class StudyFacts:
     remarks: list[str]
     words: Words
 
+    @property
+    def is_told(self) -> bool:
+        """Whether it can be told in words at all; what nobody can read is not approved."""
+        return bool(self.words)
+
 
 def study_facts(study: Study, settings: SiteSettings, policy: SitePolicy) -> StudyFacts:
     """Return a study in words, and what this site would do with it; reads the site's data, and nothing leaves."""
     refused, remarks = _judged(study, settings, policy)
     words = _words(study, settings)
-    return StudyFacts(_headline(study), _marks(study), _sections(words), refused, remarks, words)
+    if words is None:
+        refused = [UNTOLD, *refused]
+    told = words or []
+    return StudyFacts(_headline(study), _marks(study), _sections(told), refused, remarks, told)
 
 
 def changes(before: Words, now: Words) -> list[Change]:
@@ -109,15 +120,12 @@ def _parts(text: str, other: str) -> Parts:
     return [(part, part.rstrip(",;:") not in known) for part in cut.split(text) if part]
 
 
-def _words(study: Study, settings: SiteSettings) -> Words:
+def _words(study: Study, settings: SiteSettings) -> Words | None:
+    """Return the study in words; None for one that cannot be told, whatever its lead has put into it."""
     try:
         return study_in_words(study, settings)
-    except FeddbnError as error:
-        return [
-            ("study", study.name),
-            ("lead", study.lead or "not named"),
-            ("in words", f"cannot be told: {error}"),
-        ]
+    except Exception:
+        return None
 
 
 def _judged(study: Study, settings: SiteSettings, policy: SitePolicy) -> tuple[list[str], list[str]]:
@@ -130,6 +138,8 @@ def _judged(study: Study, settings: SiteSettings, policy: SitePolicy) -> tuple[l
         return refused, [] if refused else list(study_remarks(settings, policy, variables, study))
     except FeddbnError as error:
         return [str(error)], []
+    except Exception as error:
+        return [f"it cannot be judged: unexpected {type(error).__name__}."], []
 
 
 def _headline(study: Study) -> str:
