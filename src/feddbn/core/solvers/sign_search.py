@@ -26,6 +26,8 @@ __all__ = ["columns_by_signs", "equations", "solve_active", "solve_by_signs"]
 
 # Turns of block pivoting that may pass without fewer contradictions than ever before.
 _PATIENCE = 6
+# Numbers of the systems that are solved together.
+_NUMBERS_TOGETHER = 20_000_000
 
 
 def solve_by_signs(
@@ -189,8 +191,14 @@ def equations(
 
 def solve_active(H: FloatArray, site: IntArray, active: BoolArray, right: FloatArray) -> FloatArray:
     """Return (n, q) solutions of ``H x = right`` on the active rows of each column, zero elsewhere."""
-    rows, real, systems = equations(H, site, active, int(active.sum(axis=1).max(initial=0)))
-    found = np.linalg.solve(systems, (np.take_along_axis(right, rows, axis=1) * real)[:, :, None])[:, :, 0]
+    longest = int(active.sum(axis=1).max(initial=0))
     solution = np.zeros(right.shape)
-    np.put_along_axis(solution, rows, found * real, axis=1)
+    # Many long systems at once would take gigabytes.
+    size = max(1, _NUMBERS_TOGETHER // max(longest, 1) ** 2)
+    for first in range(0, len(right), size):
+        part = slice(first, first + size)
+        rows, real, systems = equations(H, site[part], active[part], longest)
+        given = np.take_along_axis(right[part], rows, axis=1) * real
+        found = np.linalg.solve(systems, given[:, :, None])[:, :, 0]
+        np.put_along_axis(solution[part], rows, found * real, axis=1)
     return solution
