@@ -76,8 +76,8 @@ def sites(n_sites: int, seed: int, as_they_are: bool) -> dict[str, Any]:
     before = peak()
     model, seconds = fitted(feddbn.FDBNL(**(without_a_look() if as_they_are else {})), fed.sites)
     return {
-        "sites": n_sites, "seed": seed, "default": not as_they_are, "seconds": seconds, "data MB": before, "peak MB": peak(), "rounds": model.n_rounds_,
-        "shd of W": shd(fed.truth.W, model.W_),
+        "sites": n_sites, "seed": seed, "default": not as_they_are, "seconds": seconds, "data MB": before,
+        "peak MB": peak(), "rounds": model.n_rounds_, "shd of W": shd(fed.truth.W, model.W_),
     }  # fmt: skip
 
 

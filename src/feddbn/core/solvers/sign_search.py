@@ -29,6 +29,8 @@ _PATIENCE = 6
 # Columns are solved in so many groups where the longest has so many active rows.
 _GROUPS = 6
 _LONG = 24
+# Numbers of the systems that are solved together.
+_NUMBERS_TOGETHER = 20_000_000
 
 
 def solve_by_signs(
@@ -193,14 +195,21 @@ def equations(
 def by_length(active: BoolArray) -> list[tuple[IntArray, int]]:
     """Return groups of columns with similar numbers of active rows, and the largest number of each group.
 
-    Padding to the longest of all would cost many times the work of the short ones.
+    Padding to the longest of all would cost many times the work of the short ones, and many long systems at once would take
+    gigabytes.
     """
     lengths = active.sum(axis=1)
     longest = int(lengths.max(initial=0))
     if longest < _LONG or len(lengths) < 2 * _GROUPS:
-        return [(np.arange(len(lengths)), longest)]
-    parts = np.array_split(np.argsort(lengths, kind="stable"), _GROUPS)
-    return [(part, int(lengths[part[-1]])) for part in parts]
+        parts = [np.arange(len(lengths))]
+    else:
+        parts = np.array_split(np.argsort(lengths, kind="stable"), _GROUPS)
+    groups = []
+    for part in parts:
+        longest = int(lengths[part].max(initial=0))
+        size = max(1, _NUMBERS_TOGETHER // max(longest, 1) ** 2)
+        groups += [(part[first : first + size], longest) for first in range(0, max(len(part), 1), size)]
+    return groups
 
 
 def solve_active(H: FloatArray, site: IntArray, active: BoolArray, right: FloatArray) -> FloatArray:

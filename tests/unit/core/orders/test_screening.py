@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders import ordered_network, orientation, screening
+from feddbn.core.orders import learn, ordered_network, orientation, screening
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.orientation import settle_directions
 from feddbn.core.orders.parents import ParentRegressions
@@ -146,3 +146,17 @@ def test_a_parent_that_screening_left_out_is_taken_up(which, few_are_many):
         every = ParentRegressions(moments.scatter, moments.n, 8).fit(node, parents)
         useful = np.flatnonzero(search.selection.objective.add_deltas(node, every) < -1e-9)
         assert {*useful.tolist()} <= {*known.columns(node).tolist(), node}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_network_of_many_is_learned_with_all_that_belongs_to_it(seed, few_are_many, monkeypatch):
+    monkeypatch.setattr(learn, "MANY_NODES", 4)
+    moments, truth = simulated(8, 800, seed)
+    limits, options = EdgeConstraints.none(8, 1), learn.LearnOptions(average=False)
+    found = learn.learn_network(moments, 8, 1, limits, options, np.random.default_rng(0))
+    assert isinstance(found.search.regressions, ScreenedRegressions)
+    assert (found.support == truth).all()
+    monkeypatch.undo()
+    expected = learn.learn_network(moments, 8, 1, limits, options, np.random.default_rng(0))
+    assert found.units == expected.units
+    assert [e.oriented for e in found.orientation] == [e.oriented for e in expected.orientation]

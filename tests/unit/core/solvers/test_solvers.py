@@ -214,3 +214,16 @@ def test_threshold_keeps_required_edges():
 def test_impossible_schedules_are_refused(arguments, sentence):
     with pytest.raises(ParameterError, match=sentence):
         make_schedule(**arguments, n_sites=2, total_weight=1.0)
+
+
+def test_systems_solved_in_parts_have_the_same_bits(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 30))
+    H = (X.T @ X / 60)[None] + 0.01 * np.eye(30)
+    active, right = rng.random((50, 30)) < 0.4, rng.normal(size=(50, 30))
+    site = np.zeros(50, dtype=np.intp)
+    whole = sign_search.solve_active(H, site, active, right)
+    monkeypatch.setattr(sign_search, "_NUMBERS_TOGETHER", 1500)
+    assert np.array_equal(sign_search.solve_active(H, site, active, right), whole)
+    for k, at in enumerate(map(np.flatnonzero, active)):
+        np.testing.assert_allclose(whole[k, at], np.linalg.solve(H[0][np.ix_(at, at)], right[k, at]))
