@@ -31,7 +31,7 @@ def largest_columns(study: Study) -> int:
     if not isinstance(n_lags, int):
         most = given.get("max_lags", 3)
         n_lags = most if isinstance(most, int) else 3
-    lines = d * (n_lags * study.lag_reach + 1)
+    lines: int = d * (n_lags * study.lag_reach + 1)
     if "mixed-moments" in tasks_of(study):
         return lines + (n_lags + 1) * sum(kind.width - 1 for kind in study.kinds.values())
     if "curved-moments" not in tasks_of(study):
