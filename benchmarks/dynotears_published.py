@@ -148,8 +148,9 @@ def main(arguments=None):
     cyclic, acyclic, theirs, ours = np.array(rows).T
     ratio = theirs / ours
     print(
-        f"{len(rows)} problems: ours above by at most {np.nanmax(acyclic):.4f} % ({np.nanmax(cyclic):.4f} % with their cycles),"
-        f" median {np.nanmedian(acyclic):.4f} %, least {np.nanmin(acyclic):.2f} %; theirs stopped in {np.isnan(acyclic).sum()}; lower by more than 1 % in {np.sum(acyclic < -1)};"
+        f"{len(rows)} problems: ours above by at most {np.nanmax(acyclic):.4f} % ({np.nanmax(cyclic):.4f} % with their"
+        f" cycles), median {np.nanmedian(acyclic):.4f} %, least {np.nanmin(acyclic):.2f} %; theirs stopped in"
+        f" {np.isnan(acyclic).sum()}; lower by more than 1 % in {np.sum(acyclic < -1)};"
         f" CPU seconds {theirs.sum():.0f} and {ours.sum():.1f}: {ratio.min():.0f} times at least, median"
         f" {np.median(ratio):.0f}, {theirs.sum() / ours.sum():.0f} in all"
     )
