@@ -4,10 +4,18 @@ pytest.importorskip("cryptography")
 from feddbn.console.own_network import OwnNetworks
 from feddbn.errors import StateError
 from feddbn.methods.result import Result
+from feddbn.methods.treated import AS_THEY_ARE
 from support.console_kits import SiteKits
 from support.owned_sites import make_study
 
-PARAMETERS = {"n_lags": 1, "lambda_w": 0.05, "lambda_a": 0.05, "max_rounds": 4, "on_disagreement": "ignore"}
+PARAMETERS = {
+    "n_lags": 1,
+    "lambda_w": 0.05,
+    "lambda_a": 0.05,
+    "max_rounds": 4,
+    "check_residuals": False,
+    **AS_THEY_ARE,
+}
 
 
 @pytest.fixture(scope="module")
