@@ -86,7 +86,7 @@ def main():
     out.parent.mkdir(exist_ok=True)
     rows = []
     for n in args.sites:
-        made = simulate(d=args.d, n_lags=1, n_sites=n, n_samples=100 * n, mean_degree=4, random_state=0)
+        made = simulate(d=args.d, n_lags=1, n_sites=n, n_samples=200 * n, mean_degree=4, random_state=0)
         names = [f"site-{k:02d}" for k in range(n)]
         frames = {name: pd.DataFrame(data[0]) for name, data in zip(names, made.sites.values(), strict=True)}
         variables = tuple(frames[names[0]].columns)
