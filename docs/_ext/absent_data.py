@@ -15,8 +15,8 @@ __all__ = ["needed_file", "setup"]
 _NEEDS = re.compile(r"^<!-- needs (\S+) -->$", re.M)
 _NOTE = """
 :::{{warning}}
-**This copy of the page has no results.** It was built without `{file}` of these data (`FEDDBN_DATA` names the folder;
-[where they are from](../real-data.md)). The code below is shown as it is, and was not run.
+**This copy of the page has no results.** The folder of other people's data (`FEDDBN_DATA`) had no `{file}` when the page was
+built, so its code is shown and was not run. If you run it yourself without that folder, the file is downloaded and checked.
 :::
 """
 
@@ -32,11 +32,13 @@ def _is_there(file: str) -> bool:
     return bool(folder) and (Path(str(folder)) / file).is_file()
 
 
-def _exclude(app: Any) -> None:
+def _exclude(app: Any, config: Any) -> None:
+    absent = []
     for page in sorted(Path(app.srcdir, "tutorials").glob("*.md")):
         file = needed_file(page.read_text(encoding="utf-8"))
         if file and not _is_there(file):
-            app.config.nb_execution_excludepatterns.append(f"tutorials/{page.name}")
+            absent.append(f"tutorials/{page.name}")
+    config.nb_execution_excludepatterns = (*config.nb_execution_excludepatterns, *absent)
 
 
 def _add_note(app: Any, docname: str, source: list[str]) -> None:
@@ -47,6 +49,6 @@ def _add_note(app: Any, docname: str, source: list[str]) -> None:
 
 def setup(app: Any) -> dict[str, bool]:
     """Tell Sphinx."""
-    app.connect("builder-inited", _exclude, priority=100)
+    app.connect("config-inited", _exclude)
     app.connect("source-read", _add_note)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

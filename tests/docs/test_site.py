@@ -88,7 +88,9 @@ def test_every_public_name_is_on_a_page_of_the_api():
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda path: path.stem)
 def test_a_tutorial_is_a_notebook_that_can_be_read_without_scrolling_sideways(page):
     text = page.read_text(encoding="utf-8")
-    assert text.startswith("---\nfile_format: mystnb\nkernelspec:\n  name: python3\n---\n\n# ")
+    assert text.startswith(
+        "---\nfile_format: mystnb\nkernelspec:\n  name: python3\n  language: python\n---\n\n# "
+    )
     cells = re.findall(r"```\{code-cell\} python3\n(.*?)```", text, re.S)
     assert len(cells) >= 4
     assert [line for cell in cells for line in cell.splitlines() if len(line) > 94] == []
@@ -97,15 +99,15 @@ def test_a_tutorial_is_a_notebook_that_can_be_read_without_scrolling_sideways(pa
 
 
 def test_a_tutorial_says_where_its_data_are_absent(monkeypatch, tmp_path):
-    App = SimpleNamespace(srcdir=DOCS, config=SimpleNamespace(nb_execution_excludepatterns=[]))
+    App = SimpleNamespace(srcdir=DOCS, config=SimpleNamespace(nb_execution_excludepatterns=()))
     text = "# T\n\n<!-- needs some/file.mat -->\n\nrest"
     monkeypatch.setenv("FEDDBN_DATA", str(tmp_path))
     pages = [text]
     DATA["_add_note"](App, "tutorials/t", pages)
     assert "has no results" in pages[0]
     assert "`some/file.mat`" in pages[0]
-    DATA["_exclude"](App)
-    assert App.config.nb_execution_excludepatterns == ["tutorials/dream4.md", "tutorials/netsim.md"]
+    DATA["_exclude"](App, App.config)
+    assert App.config.nb_execution_excludepatterns == ("tutorials/dream4.md", "tutorials/netsim.md")
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "file.mat").touch()
     pages = [text]
