@@ -21,6 +21,7 @@ from feddbn.console.lead_watch import LeadWatch
 from feddbn.console.serve import bound, host_names, server_of
 from feddbn.console.site_pages import site_app
 from feddbn.errors import FederationError, NotEnoughSites
+from feddbn.runtime.deployed.presence import Presence
 from feddbn.runtime.engines.interface import Job, Session
 from support.owned_sites import NAMES, OwnedSites, as_kits
 
@@ -73,7 +74,9 @@ class FakeSession(Session):
 
     def __init__(self, kit: Path, fetched: dict[str, bytes] | None = None) -> None:
         super().__init__(kit)
+        self.kit.mkdir(parents=True, exist_ok=True)
         self.connected = ["north", "south", "west"]
+        self.heard: dict[str, float] = {}
         self.listed: list[Job] = []
         self.said: dict[str, dict[str, Any]] = {}
         self.fetched = fetched or {}
@@ -93,9 +96,10 @@ class FakeSession(Session):
         if self.down:
             raise FederationError(self.down)
 
-    def sites(self):
+    def presence(self):
         self._ask()
-        return list(self.connected)
+        self.heard |= dict.fromkeys(self.connected, time.time())
+        return [Presence(name, name in self.connected, when) for name, when in self.heard.items()]
 
     def jobs(self):
         self._ask()

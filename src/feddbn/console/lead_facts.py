@@ -79,8 +79,7 @@ def site_facts(sight: Sight, named: Sequence[str], now: float) -> list[SiteFact]
                 SiteFact(name, "bad", f"silent since {when(iso_time(since))} ({lasting(now - since)})")
             )
         else:
-            words = f"not seen since this console was opened, {ago(now - sight.opened)}"
-            found.append(SiteFact(name, "caution", words))
+            found.append(SiteFact(name, "caution", "has never been connected, as far as this lead has seen"))
     return found
 
 

@@ -47,7 +47,7 @@ class Sight:
     trouble, trouble_since
         Why the server cannot be asked, in words, and since when; empty if it can.
     connected, seen
-        The sites that are connected, and when each site was last seen so.
+        The sites that are connected, and when each site was last heard of, also before this console was opened.
     jobs
         All jobs, the newest first.
     progress, points
@@ -168,8 +168,10 @@ class LeadWatch:
 
     def _taken(self, session: Session) -> Sight:
         before = self._sight
-        connected, jobs = tuple(session.sites()), tuple(session.jobs())
+        known, jobs = session.known_sites(), tuple(session.jobs())
         now = self._clock()
+        connected = tuple(one.site for one in known if one.is_here)
+        heard = {one.site: one.heard for one in known if one.heard is not None}
         progress = dict(before.progress)
         points = dict(before.points)
         for job in jobs:
@@ -179,7 +181,7 @@ class LeadWatch:
             if found:
                 progress[job.run] = found
                 points[job.run] = _longer(points.get(job.run, ()), found, now)
-        seen = {**before.seen, **dict.fromkeys(connected, now)}
+        seen = {**before.seen, **heard, **dict.fromkeys(connected, now)}
         return Sight(before.opened, now, "", 0.0, connected, seen, jobs, progress, points)
 
 

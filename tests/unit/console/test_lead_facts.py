@@ -30,7 +30,7 @@ def test_a_site_is_connected_silent_since_or_not_seen():
     assert said["south"][0] == "bad"
     assert said["south"][1].startswith("silent since ")
     assert said["south"][1].endswith("(2 min 15 s)")
-    assert said["west"] == ("caution", "not seen since this console was opened, 1 min 40 s ago")
+    assert said["west"] == ("caution", "has never been connected, as far as this lead has seen")
 
 
 def test_nothing_is_claimed_about_sites_while_the_server_cannot_be_asked():

@@ -63,7 +63,7 @@ def test_sites_and_runs_of_a_federation(session, opened):
     assert "running; asks for moments" in page
     assert "round 3 of at most 10" in page
     assert "not in the last sum: south, east (not connected)." in page
-    assert "not seen since this console was opened" in page
+    assert "has never been connected" in page
     assert "<script>alert" not in text
     session.connected = ["north"]
     wait_until(lambda: watch.look().connected == ("north",))

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from feddbn.errors import FederationError, NotEnoughSites
+from feddbn.runtime.deployed.presence import Presence
 from feddbn.runtime.engines.interface import Engine, Process, Session
 from feddbn.runtime.engines.local import LocalFederation, end_with_all_it_started, free_ports
 
@@ -43,8 +44,9 @@ class ToySession(Session):
 
     def __exit__(self, *error): ...
 
-    def sites(self):
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+    def presence(self):
+        there = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return [Presence(name, True) for name in there]
 
     jobs = submit = progress = wait = abort = fetch = None
 
