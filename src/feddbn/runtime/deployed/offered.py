@@ -45,9 +45,12 @@ class OfferedStudies:
         self._clock = clock
 
     def keep(self, study: Study, sender: str = "") -> None:
-        """Keep a study; one that is here stays as it came."""
-        if self.find(study.digest) is None:
+        """Keep a study; one that is here stays as it came, but that it came again after its approval is noted once."""
+        known = self.find(study.digest)
+        if known is None:
             self._write(Offered(study, sender[:200], self._now()))
+        elif known.came <= known.approved < self._now():
+            self._write(replace(known, came=self._now()))
 
     def decide(self, study: Study, approved: bool) -> None:
         """Keep a study and how its owner decided."""

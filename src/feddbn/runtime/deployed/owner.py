@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from feddbn._version import __version__
 from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.protocol.endpoint import SiteEvent
 from feddbn.federation.protocol.study import Study
@@ -100,9 +101,21 @@ class Owner:
         return given
 
     def waiting(self) -> list[Offered]:
-        """Return the studies that came and that the owner has neither approved nor refused, the newest first."""
-        decided = set() if self.identity is None else {approval.digest for approval, _ in self.approvals.all()}
-        return [one for one in self.offered.all() if not one.refused and one.study.digest not in decided]
+        """Return the studies that came and wait for the owner, the newest first.
+
+        One that was approved waits again if it came again when its approval had ended; one that was refused or taken back
+        does not.
+        """
+        given = {} if self.identity is None else {one[0].digest: one for one in self.approvals.all()}
+
+        def is_open(one: Offered) -> bool:
+            if one.refused or one.study.digest not in given:
+                return not one.refused
+            approval, state = given[one.study.digest]
+            has_ended = state in ("expired", "used up") or approval.version != __version__
+            return has_ended and not approval.revoked and one.came > approval.given
+
+        return [one for one in self.offered.all() if is_open(one)]
 
     def refuse(self, study: Study, why: str = "") -> None:
         """Take down that a study that waits is not approved; it stops waiting. Without an approval nothing runs anyway."""

@@ -94,3 +94,20 @@ def test_a_study_is_named_by_name_or_the_beginning_of_its_digest(tmp_path):
     for which, what in (("s", "more than one study"), ("x", "no study"), ("", "no study")):
         with pytest.raises(ParameterError, match=what):
             offered.named(which)
+
+
+def test_a_study_that_comes_again_after_its_approval_has_ended_waits_again(sites, monkeypatch):
+    study = make_study()
+    sites.approve(study)
+    sites.run(study, "first")
+    # Used up; nobody has asked again.
+    assert sites.owner().waiting() == []
+    monkeypatch.setattr("feddbn.runtime.deployed.offered.iso_time", lambda seconds=None: "2999-01-01T00:00:00Z")
+    with pytest.raises(NotEnoughSites, match="was approved for 1 run"):
+        sites.run(study, "second")
+    (one,) = sites.owner().waiting()
+    assert one.study == study
+    sites.approve(study)
+    assert sites.owner().waiting() == []
+    sites.owner().revoke("s")
+    assert sites.owner().waiting() == []
