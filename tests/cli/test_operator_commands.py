@@ -367,38 +367,6 @@ def test_a_study_that_cannot_be_is_refused_before_anybody_is_called(tmp_path, pa
     assert sentence in " ".join(done.output.split())
 
 
-FINDING = {
-    "what": "cycles",
-    "severity": "warning",
-    "sentence": "cycles of 24 rows <b>stand out</b>.",
-    "cure": "period='auto' takes them off",
-    "site": None,
-    "recording": None,
-    "columns": [],
-}
-
-
-def test_findings_of_a_study_are_read_by_check(tmp_path):
-    path = tmp_path / "findings.json"
-    path.write_text(json.dumps([FINDING]))
-    done = run("check", path)
-    assert done.exit_code == 0, done.output
-    said = " ".join(done.output.split())
-    assert "cycles of 24 rows" in said
-    assert 'period = "auto" takes them off' in said
-    path.write_text(json.dumps([{**FINDING, "severity": "error"}]))
-    assert run("check", path).exit_code == 1
-
-
-@pytest.mark.parametrize("text", ["{", "3", '[{"what": "x"}]', '{"summary": {}}', '[{"severity": "bad"}]'])
-def test_what_are_no_findings_is_one_sentence(tmp_path, text):
-    path = tmp_path / "findings.json"
-    path.write_text(text)
-    done = run("check", path)
-    assert done.exit_code == 2
-    assert "findings.json of a study" in " ".join(done.output.split())
-
-
 def test_a_study_of_functions_that_only_others_have_is_not_tried_out(tmp_path):
     """Server and sites register them; the lead's machine need not."""
     path = tmp_path / "study.toml"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from feddbn.core.designs.curve_basis import N_CURVES, N_SMOOTH
 from feddbn.core.orders.interactions import MOST_WITHOUT_SCREENING
 from feddbn.core.statistics.agreement import FEWEST_SITES
@@ -25,13 +23,8 @@ _FUNCTIONS = {"spline": N_CURVES, "auto": N_CURVES, "quadratic": 1}
 def largest_columns(study: Study) -> int:
     """Columns of a row in the largest sum of products that a study may ask for; functions of a user's own count as one."""
     given, d = study.parameters, len(study.variables)
-    n_lags: Any = given.get("n_lags", 1)
-    if study.goal == "select" and study.select.grid.get("n_lags"):
-        n_lags = max(int(n) for n in study.select.grid["n_lags"])
-    if not isinstance(n_lags, int):
-        most = given.get("max_lags", 3)
-        n_lags = most if isinstance(most, int) else 3
-    lines: int = d * (n_lags * study.lag_reach + 1)
+    n_lags = _most_lags(study)
+    lines = d * (n_lags * study.lag_reach + 1)
     if "mixed-moments" in tasks_of(study):
         return lines + (n_lags + 1) * sum(kind.width - 1 for kind in study.kinds.values())
     if "curved-moments" not in tasks_of(study):
@@ -42,6 +35,17 @@ def largest_columns(study: Study) -> int:
     if given.get("interactions") and d <= MOST_WITHOUT_SCREENING:
         columns += n_lags * d * (d - 1) // 2
     return columns
+
+
+def _most_lags(study: Study) -> int:
+    """Most lags that edges may have: those given, the most among which one is chosen, or as far as "auto" looks."""
+    tried = study.select.grid.get("n_lags", ()) if study.goal == "select" else ()
+    if tried:
+        return max(int(n) for n in tried)
+    for given in (study.parameters.get("n_lags", 1), study.parameters.get("max_lags", 3)):
+        if isinstance(given, int):
+            return given
+    return 3
 
 
 def size_in_words(study: Study, policy: SitePolicy | None = None) -> str:
