@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -127,11 +128,15 @@ def browser_problems(site: Path, most_pages: int) -> Iterator[str]:
     """Yield what goes wrong when pages are opened: requests to elsewhere, errors, a search that finds nothing."""
     from playwright.sync_api import sync_playwright
 
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        yield "there is no chromium to open pages with; install it, or leave out --browser"
+        return
     found: list[str] = []
     names = [path for path in pages_of(site) if "generated" not in path.parts]
     names += [path for path in pages_of(site) if "generated" in path.parts][:5]
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         tab = browser.new_page()
         tab.on(
             "request",
