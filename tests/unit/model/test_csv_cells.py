@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feddbn.cli.report import _edge_table
 from feddbn.cli.terminal import write_csv
 from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.model.csv_cells import guarded, guarded_frame, unguarded
 from feddbn.model.dbn import DBN
+from feddbn.report.edge_file import read_edges
 from feddbn.runtime.deployed.results import export_result
 
 NAMES = ("=cmd|' /C calc'!A0", "+1", "-2", "@SUM(1)", "\tx", "'=y", "''-z", "＝wide", "plain", "o'hara", "5")
@@ -72,4 +72,4 @@ def test_tables_of_commands_and_studies_have_no_formulas_and_reports_read_them(d
     for path in (tmp_path / "table.csv", tmp_path / "edges.csv"):
         with path.open(encoding="utf-8", newline="") as file:
             assert not [name for name in names_in(file.read()) if name.startswith(DANGEROUS)]
-        assert set(_edge_table(path)["source"]) == set(edges["source"])
+        assert set(read_edges(path)["source"]) == set(edges["source"])
