@@ -50,7 +50,7 @@ def test_a_study_is_shown_in_plain_words_and_approved(sites, study):
         "oneshot: ",
         "n_lags = 1",
         "2: u, v",
-        "29 of 30 rows of 1 recordings can be used with 1 lag",
+        "29 of 30 rows of 1 recording can be used with 1 lag",
         "asks for moments lagged means and cross-products of all variables",
         "3: north, south, west",
         "secure aggregation, sums of at least 3 sites are opened; no noise is added",

@@ -83,8 +83,8 @@ def _rows(study: Study, settings: SiteSettings) -> str:
     except FeddbnError as error:
         return f"cannot be counted: {error}"
     return (
-        f"{int(rows['usable_rows'])} of {int(rows['rows'] + rows['dropped_rows'])} rows of {int(rows['recordings'])} "
-        f"recordings can be used with {n_lags} lag{'' if n_lags == 1 else 's'}"
+        f"{int(rows['usable_rows'])} of {int(rows['rows'] + rows['dropped_rows'])} rows of {_counted(int(rows['recordings']), 'recording')} "
+        f"can be used with {_counted(n_lags, 'lag')}"
     )
 
 
@@ -110,3 +110,7 @@ def _attendance(rules: Attendance) -> str:
         "abort": "the run stops",
     }
     return f"{late}; then {then[rules.when_missing]}"
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"

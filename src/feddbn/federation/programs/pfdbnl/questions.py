@@ -146,8 +146,8 @@ class StepQuestion(CountedQuestion):
 
     name = "personal-step"
     purpose = (
-        "one round of PFDBNL: change of the auxiliary weights, which is not linear in the site's moments; a server that "
-        "deviates may tell sites apart by it"
+        "one round of PFDBNL: by how much this site's weights have moved. It is no plain sum over rows, so a server that "
+        "does not keep to the method could learn from it how sites differ"
     )
 
     round: int = whole()
