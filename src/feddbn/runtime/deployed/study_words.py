@@ -82,9 +82,10 @@ def _rows(study: Study, settings: SiteSettings) -> str:
         rows = summary({settings.name: read_data(settings, names)}, n_lags).iloc[0]
     except FeddbnError as error:
         return f"cannot be counted: {error}"
+    all_rows, recordings = int(rows["rows"] + rows["dropped_rows"]), int(rows["recordings"])
     return (
-        f"{int(rows['usable_rows'])} of {int(rows['rows'] + rows['dropped_rows'])} rows of {_counted(int(rows['recordings']), 'recording')} "
-        f"can be used with {_counted(n_lags, 'lag')}"
+        f"{int(rows['usable_rows'])} of {all_rows} rows of {_counted(recordings, 'recording')} can be used with "
+        f"{_counted(n_lags, 'lag')}"
     )
 
 
