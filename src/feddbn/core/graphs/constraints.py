@@ -40,6 +40,12 @@ class EdgeConstraints:
         """Number of lags."""
         return int(self.allowed.shape[0]) // self.d - 1
 
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is required, and nothing but self-loops within a slice is forbidden."""
+        free = EdgeConstraints.none(self.d, self.n_lags)
+        return not self.required.any() and np.array_equal(self.allowed, free.allowed)
+
     @classmethod
     def none(cls, d: int, n_lags: int) -> EdgeConstraints:
         """Everything allowed except self-loops within a slice."""

@@ -71,6 +71,8 @@ class LassoScores:
         (q, d) b and (d,) const of the second form above; None: those of the first, the columns of H and half its diagonal.
     known
         (q, r) orthonormal basis of the directions in which H is known; elsewhere it lies above the true matrix. None: all.
+    start
+        (q, d) weights from which a node's first lasso is searched; None: zero.
 
     Attributes
     ----------
@@ -90,12 +92,14 @@ class LassoScores:
         known: FloatArray | None = None,
         linear: FloatArray | None = None,
         constant: FloatArray | None = None,
+        start: FloatArray | None = None,
     ) -> None:
         self.q, self.d = penalty.shape
         self._H, self._penalty, self._known = H, np.ascontiguousarray(penalty.T), known
         self._weight = np.ones(self.d) if weight is None else weight
         self._linear = H[: self.d] if linear is None else np.ascontiguousarray(linear.T)
         self._constant = 0.5 * np.diag(H)[: self.d] if constant is None else constant
+        self._start = np.zeros((self.d, self.q)) if start is None else np.ascontiguousarray(start.T)
         self._allowed = np.ascontiguousarray(allowed.T)
         self.all = (1 << self.d) - 1
         self.may_have = [set_of(np.flatnonzero(column[: self.d])) for column in self._allowed]
@@ -188,8 +192,9 @@ class LassoScores:
         allowed = self._allowed[node].copy()
         for i in members(self.may_have[node] & ~T):
             allowed[i] = False
-        start = np.zeros(self.q)
+        start = self._start[node]
         if near is not None:
+            start = np.zeros(self.q)
             start[near.at] = near.x
         c = lasso_column(self._H, self._linear[node], self._penalty[node], allowed, start)
         self._keep([(node, T)], c[None])
@@ -201,9 +206,10 @@ class LassoScores:
         bits = np.frombuffer(b"".join(T.to_bytes(n_bytes, "little") for _, T in new), dtype=np.uint8)
         sets = np.unpackbits(bits.reshape(-1, n_bytes), axis=1, count=self.d, bitorder="little")
         allowed[:, : self.d] &= sets.astype(bool)
-        start = np.zeros(allowed.shape)
+        start = self._start[nodes]
         for row, near in zip(start, new.values(), strict=True):
             if near is not None:
+                row[:] = 0.0
                 row[near.at] = near.x
         here = np.zeros(len(new), dtype=np.intp)
         B, penalty = self._linear[nodes], self._penalty[nodes]

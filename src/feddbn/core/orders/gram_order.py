@@ -10,7 +10,10 @@ from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.search import OrderSearch
 from feddbn.core.statistics.moments import Moments
 
-__all__ = ["order_of_gram"]
+__all__ = ["order_by_variance", "order_of_gram"]
+
+# Below this share of its variance nothing is left of a node that could explain others: rounding.
+_NOTHING = 1e-10
 
 
 def order_of_gram(G: FloatArray, n: float, constraints: EdgeConstraints, *, moves: bool) -> list[int]:
@@ -27,3 +30,23 @@ def order_of_gram(G: FloatArray, n: float, constraints: EdgeConstraints, *, move
     if moves:
         search.improve()
     return list(search.order)
+
+
+def order_by_variance(G: FloatArray, d: int) -> list[int]:
+    """Return the order of the d nodes of a (q, q) Gram matrix, lowest variance given those before it and all lags first.
+
+    That is the first order of the search without its selection of parents: a Cholesky factor, pivoted from below. It needs
+    many rows for each column, as everything before a node counts as its parent.
+    """
+    between = G[:d, d:]
+    # Lags may depend on each other.
+    left = G[:d, :d] - between @ np.linalg.pinv(G[d:, d:], hermitian=True) @ between.T
+    order: list[int] = []
+    is_placed = np.zeros(d, dtype=bool)
+    for _ in range(d):
+        node = int(np.argmin(np.where(is_placed, np.inf, np.diag(left))))
+        order.append(node)
+        is_placed[node] = True
+        if left[node, node] > _NOTHING * G[node, node]:
+            left = left - np.outer(left[:, node], left[node]) / left[node, node]
+    return order

@@ -15,7 +15,7 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.graphs.pruning import threshold
 from feddbn.core.optimum.certified import BestOrder, Certificate, best_order
-from feddbn.core.optimum.moves import improved, order_value, within_must
+from feddbn.core.optimum.moves import improved
 from feddbn.core.optimum.scores import LassoScores
 from feddbn.core.pfdbnl.step import objectives, pulled
 from feddbn.core.solvers.ordered_step import ordered_columns
@@ -100,8 +100,11 @@ class OwnProblem:
         is_open = np.isfinite(self.mu) and has_cycle(self.constraints.allowed[: self.constraints.d])
         return self.optimum != "path" and bool(is_open)
 
-    def scores(self) -> LassoScores:
-        """What every variable costs after some others: lassos of H and B, in units of the variables."""
+    def scores(self, C: FloatArray | None = None) -> LassoScores:
+        """What every variable costs after some others: lassos of H and B, in units of the variables.
+
+        They are searched from the weights C, where these are given.
+        """
         d, (H, B) = self.constraints.d, self._pulled()
         root = np.sqrt(np.diag(H))
         units = root[:d]
@@ -114,26 +117,29 @@ class OwnProblem:
             units**2,
             linear=B / np.outer(root, units),
             constant=constant / units**2,
+            start=None if C is None else C * root[:, None] / units,
         )
 
-    def moved(self, order: Sequence[int]) -> list[int] | None:
-        """Return the order that moves of single variables lead to from this one; None without a search."""
-        if not self.has_search:
-            return None
-        return improved(self.scores(), order, self._budget(_MOVES), _BETTER)[0]
+    def moved(self, order: Sequence[int], C: FloatArray | None = None) -> list[int] | None:
+        """Return the order that moves of single variables lead to from this one; None without a search.
 
-    def best_order(self, order: Sequence[int]) -> BestOrder | None:
-        """Return the best order known, with its certificate, searched from this one; None without a search."""
+        C, if given, are weights near to those within the order.
+        """
         if not self.has_search:
             return None
-        scores = self.scores()
+        return improved(self.scores(C), order, self._budget(_MOVES), _BETTER)[0]
+
+    def best_order(self, order: Sequence[int], C: FloatArray | None = None) -> BestOrder | None:
+        """Return the best order known, with its certificate, searched from this one; None without a search. C as above."""
+        if not self.has_search:
+            return None
         if self.optimum == "exact" or (self.is_proven and self.constraints.d <= _FEW):
-            return best_order(scores, [order], _PROOF[self.optimum])
-        # Moves are made before the last rounds, which change little, and the bound costs nothing: every variable after all
+            return best_order(self.scores(C), [order], _PROOF[self.optimum])
+        # Moves are made before the last rounds, which change little, and the bound costs little: every variable after all
         # others that it could use.
-        found = within_must(scores, order)
-        value = order_value(scores, found)
-        return BestOrder(tuple(found), Certificate(value, min(sum(scores.lowest), value)))
+        edges = [self.constraints.within_order(order).allowed, self.constraints.allowed]
+        value, lowest = map(self.objective, self.solve_in(edges, self.centre if C is None else C))
+        return BestOrder(tuple(order), Certificate(value, min(lowest, value)))
 
     def _budget(self, budgets: Mapping[str, int]) -> int:
         # Lassos of many variables take longer.

@@ -14,13 +14,15 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.fdbnl.path import Stage
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.pruning import CANDIDATE_SHARE, topological_order
-from feddbn.core.orders.gram_order import order_of_gram
+from feddbn.core.orders.gram_order import order_by_variance, order_of_gram
 from feddbn.core.pfdbnl.own_problem import OwnProblem
 
 __all__ = ["PersonalSite", "order_of", "searched_order"]
 
 # With more variables a site's search keeps to its first order: at this many, moves already take up to half a minute.
 _MANY = 100
+# Rows for each column with which variances given all others are known well enough to order by.
+_ROWS_A_COLUMN = 5
 # Orders that are better by less, relatively, are not worth leaving the one that the rounds have led to.
 _WORTH = 1e-6
 
@@ -52,8 +54,11 @@ def searched_order(G: FloatArray, n: float, constraints: EdgeConstraints, *, mov
     """Return the (q, d) mask of edges allowed by an order searched on a site's own (q, q) Gram matrix of n rows.
 
     The search is that of OneShotDBN with equal variances. It prefers orders that leave little unexplained, and so does the
-    penalised least squares that goes on from there. Without `moves` it is the first order, top down.
+    penalised least squares that goes on from there. Without `moves` it is the first order, top down; with many rows, and
+    where every order is allowed, not even parents are selected for it: moves on the site's own objective follow.
     """
+    if not moves and n >= _ROWS_A_COLUMN * len(G) and constraints.is_free:
+        return constraints.within_order(order_by_variance(G, constraints.d)).allowed
     order = order_of_gram(G, n, constraints, moves=moves and constraints.d <= _MANY)
     return constraints.within_order(order).allowed
 
@@ -148,7 +153,7 @@ class PersonalSite:
 
     def _moved(self, problem: OwnProblem) -> PersonalSite:
         """Move variables while that lowers the site's own objective, with the centre as it is."""
-        order = problem.moved(topological_order(self.allowed[: problem.constraints.d]))
+        order = problem.moved(topological_order(self.allowed[: problem.constraints.d]), self.C)
         if order is None:
             return self
         allowed = problem.constraints.within_order(order).allowed
@@ -163,7 +168,7 @@ class PersonalSite:
         kept = self.allowed & (self.C != 0)
         C = problem.solve(kept, self.C) if problem.penalty.any() else problem.refit(kept)
         site = replace(self, C=C, raw=C, raw_objective=problem.objective(C))
-        found = problem.best_order(topological_order(self.allowed[: problem.constraints.d]))
+        found = problem.best_order(topological_order(self.allowed[: problem.constraints.d]), C)
         if found is None:
             return site
         site = replace(site, lower_bound=found.certificate.lower_bound)

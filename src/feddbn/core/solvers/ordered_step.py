@@ -3,7 +3,7 @@
     min_C  1/2 tr(C'H_k C) - tr(B_k'C) + sum(L_k o |C|)   within `allowed`,  H_k positive definite
 
 From round to round most columns keep their support, and H_k does not change within a stage: `KnownInverses` keeps the
-inverse of each column's equations.
+inverse of each column's equations, or, if these are many, their Cholesky factor.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.linalg.lapack import dpotrs
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.solvers.sign_search import by_length, columns_by_signs, equations, solve_active
+from feddbn.core.solvers.sign_search import LONG, columns_by_signs, equations, factor_of, solve_active
 
 __all__ = ["KnownInverses", "Solve", "ordered_columns"]
 
 Solve = Callable[[FloatArray, BoolArray, FloatArray], FloatArray]
 """From H (K, q, q), active rows and right sides (K, d, q) of each column to the solutions, zero where not active."""
 
-# Doubles of inverses worth keeping; beyond, equations are solved anew in every round.
+# Doubles of inverses, and of factors, worth keeping; beyond, equations are solved anew in every round.
 _ROOM = 1 << 26
 
 
@@ -38,6 +39,8 @@ class KnownInverses:
         self._H = np.zeros((n_sites, q, q))
         self._active = np.zeros((n_sites, d, q), dtype=bool)
         self._is_valid = np.zeros((n_sites, d), dtype=bool)
+        self._factors: dict[tuple[int, int], tuple[IntArray, FloatArray]] = {}
+        self._n_kept = 0
 
     def fits(self, n_sites: int, q: int, d: int) -> bool:
         """Whether there is room for so many sites of this size."""
@@ -45,25 +48,67 @@ class KnownInverses:
 
     def solve(self, at: IntArray, H: FloatArray, active: BoolArray, right: FloatArray) -> FloatArray:
         """Return the solutions for the sites of these numbers; see `Solve`."""
-        longest = int(active.sum(axis=2).max(initial=0))
+        lengths = active.sum(axis=2)
+        is_long = lengths >= LONG
+        longest = int(lengths[~is_long].max(initial=0))
         if max(longest, self._longest) ** 2 * self._is_valid.size > _ROOM:
             return _solve_anew(H, active, right)
-        self._make_room(longest)
         where = slice(at[0], at[-1] + 1) if np.array_equal(at, np.arange(at[0], at[0] + len(at))) else at
         changed = at[(self._H[where] != H).any(axis=(1, 2))]
         if len(changed):
             self._is_valid[changed] = False
             self._H[where] = H
+            self._forget(changed)
+        if not is_long.any():
+            return self._of_short(at, where, H, active, right, longest)
+        short = active & ~is_long[:, :, None]
+        solution = self._of_short(at, where, H, short, right, longest)
+        for k, j in zip(*np.nonzero(is_long), strict=True):
+            rows = active[k, j].nonzero()[0]
+            factor = self._factor(int(at[k]), int(j), H[k], rows)
+            own = right[k, j, rows]
+            solution[k, j, rows] = (
+                np.linalg.solve(H[k][rows[:, None], rows], own) if factor is None else dpotrs(factor, own)[0]
+            )
+        return solution
+
+    def _factor(self, number: int, j: int, H: FloatArray, rows: IntArray) -> FloatArray | None:
+        """Return the Cholesky factor of one long column's equations; None where they are not definite to rounding."""
+        known = self._factors.get((number, j))
+        if known is not None:
+            if np.array_equal(known[0], rows):
+                return known[1]
+            self._drop(number, j)
+        factor = factor_of(H, rows)
+        if factor is not None and self._n_kept + factor.size <= _ROOM:
+            self._factors[number, j] = rows, factor
+            self._n_kept += factor.size
+        return factor
+
+    def _drop(self, number: int, j: int) -> None:
+        self._n_kept -= self._factors.pop((number, j))[1].size
+
+    def _forget(self, numbers: IntArray) -> None:
+        gone = set(numbers.tolist())
+        for number, j in [key for key in self._factors if key[0] in gone]:
+            self._drop(number, j)
+
+    def _of_short(
+        self,
+        at: IntArray,
+        where: slice | IntArray,
+        H: FloatArray,
+        active: BoolArray,
+        right: FloatArray,
+        longest: int,
+    ) -> FloatArray:
+        self._make_room(longest)
         is_old = self._is_valid[where] & (self._active[where] == active).all(axis=2)
         k, j = np.nonzero(~is_old)
         if len(k):
-            self._rows[at[k], j] = np.argsort(~active[k, j], axis=1, kind="stable")[:, : self._longest]
-            self._inverse[at[k], j] = 0.0
-            for group, length in by_length(active[k, j]):
-                to = at[k[group]], j[group]
-                _, real, systems = equations(H, k[group], active[k[group], j[group]], length)
-                inverse = np.linalg.inv(systems) * (real[:, :, None] & real[:, None, :])
-                self._inverse[(*to, slice(length), slice(length))] = inverse
+            rows, real, systems = equations(H, k, active[k, j], self._longest)
+            inverse = np.linalg.inv(systems) * (real[:, :, None] & real[:, None, :])
+            self._rows[at[k], j], self._inverse[at[k], j] = rows, inverse
             self._active[at[k], j], self._is_valid[at[k], j] = active[k, j], True
         rows = self._rows[where]
         found = self._inverse[where] @ np.take_along_axis(right, rows, axis=2)[..., None]

@@ -18,17 +18,19 @@ searched together: each goes its own way, one turn of all at a time.
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["by_length", "columns_by_signs", "equations", "solve_active", "solve_by_signs"]
+__all__ = ["LONG", "columns_by_signs", "equations", "factor_of", "solve_active", "solve_by_signs"]
 
 
 # Turns of block pivoting that may pass without fewer contradictions than ever before.
 _PATIENCE = 6
-# Columns are solved in so many groups where the longest has so many active rows.
-_GROUPS = 6
-_LONG = 24
+LONG = 24
+"""Columns with so many active rows are solved one by one: a Cholesky factor of each, no padding to the longest."""
+# Numbers of the copies of H that products of many short rows are worth.
+_COPIES = 100_000
 # Numbers of the systems that are solved together.
 _NUMBERS_TOGETHER = 20_000_000
 
@@ -171,7 +173,15 @@ def _lowest_on_the_way(
 
 def _times(H: FloatArray, site: IntArray, c: FloatArray) -> FloatArray:
     """Return (n, q) the products of each row of c with the symmetric ``H[site]``."""
-    product: FloatArray = c @ H[0] if len(H) == 1 else (c[:, None, :] @ H[site])[:, 0]
+    if len(H) == 1:
+        return np.asarray(c @ H[0])
+    if len(c) * H[0].size <= _COPIES:
+        return np.asarray((c[:, None, :] @ H[site])[:, 0])
+    # Copies of H for every row would take longer than the products.
+    product = np.empty(c.shape)
+    for k in np.unique(site):
+        own = site == k
+        product[own] = c[own] @ H[k]
     return product
 
 
@@ -192,34 +202,33 @@ def equations(
     return rows, real, systems
 
 
-def by_length(active: BoolArray) -> list[tuple[IntArray, int]]:
-    """Return groups of columns with similar numbers of active rows, and the largest number of each group.
-
-    Padding to the longest of all would cost many times the work of the short ones, and many long systems at once would take
-    gigabytes.
-    """
-    lengths = active.sum(axis=1)
-    longest = int(lengths.max(initial=0))
-    if longest < _LONG or len(lengths) < 2 * _GROUPS:
-        parts = [np.arange(len(lengths))]
-    else:
-        parts = np.array_split(np.argsort(lengths, kind="stable"), _GROUPS)
-    groups = []
-    for part in parts:
-        longest = int(lengths[part].max(initial=0))
-        size = max(1, _NUMBERS_TOGETHER // max(longest, 1) ** 2)
-        groups += [(part[first : first + size], longest) for first in range(0, max(len(part), 1), size)]
-    return groups
+def factor_of(H: FloatArray, at: IntArray) -> FloatArray | None:
+    """Return the upper Cholesky factor of H at these rows, for `dpotrs`; None where H is not definite to rounding."""
+    # Of a symmetric matrix the transpose is the same, and in the order that LAPACK writes to.
+    factor, failed = dpotrf(H.take(at, axis=0).take(at, axis=1).T, clean=0, overwrite_a=1)
+    return None if failed else factor
 
 
 def solve_active(H: FloatArray, site: IntArray, active: BoolArray, right: FloatArray) -> FloatArray:
     """Return (n, q) solutions of ``H x = right`` on the active rows of each column, zero elsewhere."""
-    solution = np.zeros(right.shape)
-    for group, longest in by_length(active):
+    solution, lengths = np.zeros(right.shape), active.sum(axis=1)
+    short = np.flatnonzero(lengths < LONG)
+    longest = int(lengths[short].max(initial=0))
+    # Very many at once would take gigabytes.
+    size = max(1, _NUMBERS_TOGETHER // LONG**2)
+    for first in range(0, len(short), size):
+        group = short[first : first + size]
         rows, real, systems = equations(H, site[group], active[group], longest)
         known = np.take_along_axis(right[group], rows, axis=1) * real
         found = np.linalg.solve(systems, known[:, :, None])[:, :, 0]
         part = np.zeros((len(group), right.shape[1]))
         np.put_along_axis(part, rows, found * real, axis=1)
         solution[group] = part
+    for n in np.flatnonzero(lengths >= LONG).tolist():
+        at, own = active[n].nonzero()[0], H[site[n]]
+        factor = factor_of(own, at)
+        if factor is None:
+            solution[n, at] = np.linalg.solve(own[at[:, None], at], right[n, at])
+        else:
+            solution[n, at] = dpotrs(factor, right[n, at])[0]
     return solution

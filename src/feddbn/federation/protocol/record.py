@@ -20,6 +20,8 @@ __all__ = ["TOGETHER", "Record"]
 
 TOGETHER = "together"
 """Where a memo keeps the records of sites that were asked together, as arrays of all of them."""
+# Bytes of them that are worth keeping a second time; beyond, they are put together anew in every round.
+_ROOM = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,15 @@ class Record:
         return found is not None
 
     @classmethod
-    def read(cls, states: Sequence[Mapping[str, np.ndarray]], memo: Memo | None = None) -> Self:
-        """Return the record of these sites together; a memo may know it from what was kept last."""
+    def read(
+        cls, states: Sequence[Mapping[str, np.ndarray]], memo: Memo | None = None, first: str = ""
+    ) -> Self:
+        """Return the record of these sites together; a memo may know it from what was kept last.
+
+        `first` is the name of the first of them, under which the memo has it.
+        """
         known = {} if memo is None else memo.get(TOGETHER, {})
-        kept, record = known.get((cls, id(states[0])), ((), None))
+        kept, record = known.get((cls, first), ((), None))
         if len(kept) == len(states) and all(map(is_, kept, states)) and isinstance(record, cls):
             return record
         if not all(cls.is_in(state) for state in states):
@@ -68,13 +75,17 @@ class Record:
         states: Sequence[Mapping[str, np.ndarray]],
         only: Iterable[str] | None = None,
         memo: Memo | None = None,
+        first: str = "",
     ) -> list[SiteState]:
-        """Return the sites' states with this record in them; `only` names the fields that have changed."""
+        """Return the sites' states with this record in them; `only` names the fields that have changed.
+
+        A memo keeps it for the next `read` of the same states.
+        """
         names = [item.name for item in fields(self)] if only is None else list(only)
         columns = [(f"{self.prefix}.{name}", getattr(self, name)) for name in names]
         version = np.array(self.version)
         # Copies: a view would keep the arrays of all sites alive as long as one site keeps its own.
-        return [
+        new = [
             {
                 **state,
                 f"{self.prefix}.version": version,
@@ -82,3 +93,13 @@ class Record:
             }
             for k, state in enumerate(states)
         ]
+        if memo is not None:
+            known = memo.setdefault(TOGETHER, {})
+            known.pop((type(self), first), None)
+            if self._n_bytes + sum(record._n_bytes for _, record in known.values()) <= _ROOM:
+                known[type(self), first] = (tuple(new), self)
+        return new
+
+    @property
+    def _n_bytes(self) -> int:
+        return sum(getattr(self, item.name).nbytes for item in fields(self))

@@ -228,8 +228,7 @@ def _fit_program(setup: _Setup, rng: np.random.Generator, run_number: int) -> Se
         "scale": preparation.scale,
         "metric": options.metric,
     }
-    free = EdgeConstraints.none(constraints.d, settings.n_lags)
-    if constraints.required.any() or not (constraints.allowed == free.allowed).all():
+    if not constraints.is_free:
         common |= {"allowed": constraints.allowed, "required": constraints.required}
     if settings.n_clusters > 1:
         yield from cluster_program(common, rng)

@@ -238,7 +238,7 @@ def _remembered(
     ]
     for k, state in zip(new, _joined([sites[k] for k in new], question) if new else (), strict=True):
         states[k] = state
-    record = Personal.read(states, memo)
+    record = Personal.read(states, memo, sites[0].name)
     # An answer that got lost on the way is simply part of the next change.
     heard = (counted >= 0) & (counted == record.offered_round)
     return states, replace(record, sent=np.where(heard[:, None, None], record.offered, record.sent)), counted
@@ -322,7 +322,7 @@ def _step(
     whole[own], new_member[own] = change.reshape(K, -1), counted < 0
     numbers = np.column_stack([norms, members.h, objective, np.where(np.isfinite(gain), gain, 0.0)])
     after = replace(record, **vars(members), offered=offered, offered_round=np.full(K, question.round))
-    kept = after.kept(states, _BY_ROUND if record is remembered else None, memo)
+    kept = after.kept(states, _BY_ROUND if record is remembered else None, memo, sites[0].name)
     return kept, np.concatenate([whole.reshape(K, -1), numbers, new_member], axis=1)
 
 
