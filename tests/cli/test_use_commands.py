@@ -151,7 +151,12 @@ def test_confidence_writes_the_librarys_table_and_a_report_shows_it(run, result,
 
 
 def test_a_report_shows_what_a_study_found_in_the_data(run, refuses, result, tmp_path):
-    found = {"what": "far", "severity": "warning", "sentence": "far cells <script>", "cure": "spikes='remove'"}
+    found = {
+        "what": "far",
+        "severity": "warning",
+        "sentence": "far cells <script>",
+        "cure": "spikes='remove'",
+    }
     path, page = tmp_path / "findings.json", tmp_path / "report.html"
     path.write_text(json.dumps([{**found, "site": None, "recording": None, "columns": ["x0"]}]))
     succeed(run("report", result, "-o", page, "--check", path))

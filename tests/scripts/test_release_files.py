@@ -48,7 +48,15 @@ def test_the_lock_fits_what_the_project_asks_for(tool):
     entries = locked()
     wanted = [Requirement(line) for line in tool["own_requirements"](PROJECT)]
     # The lock is of what `all` installs.
-    extras = set(PROJECT["optional-dependencies"]) - {"all", "test", "check", "bench", "docs", "interop", "gpu"}
+    extras = set(PROJECT["optional-dependencies"]) - {
+        "all",
+        "test",
+        "check",
+        "bench",
+        "docs",
+        "interop",
+        "gpu",
+    }
     checked = 0
     for one in wanted:
         if one.name == "feddbn" or (

@@ -71,7 +71,7 @@ class MemorySite:
 
     @property
     def one_array(self) -> FloatArray | None:
-        """All rows as one array, if they are one recording of one segment without labels; many such sites are read together."""
+        """All rows as one array, if they are one segment without labels; many such sites are read together."""
         segments = self.items[0].segments if len(self.items) == 1 else ()
         if len(segments) != 1 or segments[0].labels is not None or segments[0].time not in (None, 0):
             return None

@@ -196,6 +196,8 @@ def nuisance_grams(design: Design, recording: Recording, tried: Sequence[Nuisanc
         width = 0 if basis is None else basis.mix.shape[1]
         own = joint.select(np.r_[np.arange(q), np.arange(start, start + width)])
         scatter, rank = project_off(own, q)
-        found.append(Gram(Moments.empty(q), Moments(joint.n, np.zeros(scatter.shape[:-1]), scatter), float(rank)))
+        found.append(
+            Gram(Moments.empty(q), Moments(joint.n, np.zeros(scatter.shape[:-1]), scatter), float(rank))
+        )
         start += width
     return found

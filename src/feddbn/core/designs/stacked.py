@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.recordings import SiteData
 
@@ -70,7 +70,7 @@ def stacks(sites: Sequence[SiteData], q: int) -> Iterator[tuple[list[int], Stack
         for first in range(0, len(members), size):
             some = members[first : first + size]
             values = np.stack([rows for _, rows in some])
-            whole = np.isfinite(values).all(axis=(1, 2))
+            whole: BoolArray = np.isfinite(values).all(axis=(1, 2))
             places = [place for (place, _), is_whole in zip(some, whole.tolist(), strict=True) if is_whole]
             if places:
                 yield places, StackedSite(variables, values if whole.all() else values[whole])

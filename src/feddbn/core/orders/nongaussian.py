@@ -134,7 +134,9 @@ def shape_sums(x: FloatArray) -> FloatArray:
     u = (x - x.mean(axis=-2)[..., None, :]) / np.where(varies, deviation, 1.0)[..., None, :]
     square = u * u
     excess = (square * square).sum(axis=-2) - np.where(varies, 3.0 * m * (m - 1) / (m + 1), 0.0)
-    return np.concatenate([np.full((*excess.shape[:-1], 1), float(m)), (square * u).sum(axis=-2), excess], axis=-1)
+    return np.concatenate(
+        [np.full((*excess.shape[:-1], 1), float(m)), (square * u).sum(axis=-2), excess], axis=-1
+    )
 
 
 def shape_p_value(sums: FloatArray) -> float:

@@ -82,7 +82,7 @@ class Moments:
     @property
     def q(self) -> int:
         """Number of columns."""
-        return self.mean.shape[-1]
+        return int(self.mean.shape[-1])
 
     @classmethod
     def empty(cls, q: int) -> Moments:

@@ -48,6 +48,7 @@ MEMORY_LEVEL = 0.01
 """The same for memory, whatever its size: its p-value is too large by several times where nothing is wrong."""
 _LEAST_VARIANCE = 1e-6
 _COUNTS = ("counts", "third_counts", "recordings")
+_Pieces = Iterable[tuple[int, FloatArray]]
 _ENOUGH_PAIRS = 30
 _LARGE_INFLATION = 1.25
 _LARGE_ARCH = 0.15
@@ -134,11 +135,7 @@ def sums_length(d: int, n_back: int) -> int:
 
 
 def residual_sums(
-    pieces: Iterable[tuple[int, FloatArray]],
-    span: tuple[int, int],
-    d: int,
-    n_back: int,
-    lead: tuple[int, ...] = (),
+    pieces: _Pieces, span: tuple[int, int], d: int, n_back: int, lead: tuple[int, ...] = ()
 ) -> ResidualSums:
     """Return the sums of one recording, given as (time of the first row, (m, d) residuals) in order of time.
 
@@ -155,13 +152,10 @@ def residual_sums(
         if time != end:
             tail = u[..., :0, :]
         joined = np.concatenate([tail, u], axis=-2)
-        length_joined = joined.shape[-2]
-        square = joined * joined
-        for lag in range(n_back + 1):
-            n = min(m, length_joined - lag)
-            if n <= 0:
-                continue
-            here, there = (slice(length_joined - n - back, length_joined - back) for back in (0, lag))
+        square, last = joined * joined, joined.shape[-2]
+        for lag in range(min(n_back + 1, last)):
+            n = min(m, last - lag)
+            here, there = (slice(last - n - back, last - back) for back in (0, lag))
             now, before = square[..., here, :], square[..., there, :]
             sums["counts"][lag] += n
             sums["products"][..., lag, :, :] += joined[..., here, :].swapaxes(-1, -2) @ joined[..., there, :]
@@ -172,8 +166,8 @@ def residual_sums(
         sums["cubes"] += (u**3).sum(axis=-2)
         third = np.clip(3 * (time - first + np.arange(m)) // length, 0, 2)
         sums["third_counts"] += np.bincount(third, minlength=3)
-        np.add.at(sums["third_squares"], (..., third, slice(None)), u * u)
-        tail, end = joined[..., max(length_joined - n_back, 0) :, :], time + m
+        np.add.at(np.moveaxis(sums["third_squares"], -2, 0), third, np.moveaxis(u * u, -2, 0))
+        tail, end = joined[..., max(last - n_back, 0) :, :], time + m
     left = sums["counts"][0] - 1
     if left >= 1:
         squares = np.diagonal(sums["products"][..., 0, :, :], axis1=-2, axis2=-1)

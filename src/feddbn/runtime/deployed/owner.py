@@ -101,7 +101,9 @@ class Owner:
 
     def waiting(self) -> list[Offered]:
         """Return the studies that came and that the owner has neither approved nor refused, the newest first."""
-        decided = set() if self.identity is None else {approval.digest for approval, _ in self.approvals.all()}
+        decided = (
+            set() if self.identity is None else {approval.digest for approval, _ in self.approvals.all()}
+        )
         return [one for one in self.offered.all() if not one.refused and one.study.digest not in decided]
 
     def refuse(self, study: Study, why: str = "") -> None:

@@ -71,7 +71,8 @@ def test_a_site_answers_the_same_together_as_alone(question: RowsQuestion) -> No
     for here, state, vector in zip(sites, states, vectors, strict=True):
         alone, expected = answer_of_one(program, here, question)
         np.testing.assert_allclose(vector, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
-        assert state.keys() == alone.keys() and "kept" in state
+        assert state.keys() == alone.keys()
+        assert "kept" in state
         for key, value in alone.items():
             np.testing.assert_allclose(state[key], value, rtol=1e-12, atol=1e-12 * np.abs(value).max())
 
@@ -103,7 +104,8 @@ def test_as_many_are_read_at_once_as_fit(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_rows_that_a_site_must_treat_by_itself_are_never_read_together(
     more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert moments().is_plain and not moments(**more).is_plain
+    assert moments().is_plain
+    assert not moments(**more).is_plain
 
     def refuse(*_: Any) -> None:
         raise AssertionError
@@ -116,10 +118,13 @@ def test_rows_that_a_site_must_treat_by_itself_are_never_read_together(
 
 
 def test_a_site_that_abstains_adds_nothing_among_many() -> None:
-    sites = [Here(f"s{k}", site(rows(k)), {"agreement.abstains": np.ones(1)} if k == 5 else {}) for k in range(20)]
+    sites = [
+        Here(f"s{k}", site(rows(k)), {"agreement.abstains": np.ones(1)} if k == 5 else {}) for k in range(20)
+    ]
     for question in (moments(abstain=True), residuals(abstain=True)):
         _, vectors = site_task(question.name).answer(sites, question, {})
-        assert not vectors[5].any() and all(vectors[k].any() for k in range(20) if k != 5)
+        assert not vectors[5].any()
+        assert all(vectors[k].any() for k in range(20) if k != 5)
 
 
 def test_sites_too_short_for_the_lags_say_so_together() -> None:
