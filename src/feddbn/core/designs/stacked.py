@@ -70,7 +70,7 @@ def stacks(sites: Sequence[SiteData], q: int) -> Iterator[tuple[list[int], Stack
         for first in range(0, len(members), size):
             some = members[first : first + size]
             values = np.stack([rows for _, rows in some])
-            whole: BoolArray = np.isfinite(values).all(axis=(1, 2))
+            whole: BoolArray = np.asarray(np.isfinite(values).all(axis=(1, 2)))
             places = [place for (place, _), is_whole in zip(some, whole.tolist(), strict=True) if is_whole]
             if places:
                 yield places, StackedSite(variables, values if whole.all() else values[whole])
