@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.recordings import Recording, SiteData, over_parts
 
@@ -67,6 +68,14 @@ class MemorySite:
     def recordings(self) -> Iterator[ArrayRecording]:
         """Yield the recordings."""
         yield from self.items
+
+    @property
+    def one_array(self) -> FloatArray | None:
+        """All rows as one array, if they are one segment without labels; many such sites are read together."""
+        segments = self.items[0].segments if len(self.items) == 1 else ()
+        if len(segments) != 1 or segments[0].labels is not None or segments[0].time not in (None, 0):
+            return None
+        return segments[0].values
 
 
 @dataclass(frozen=True)

@@ -275,6 +275,8 @@ def simulate(
     arrays = simulate_arrays(drawn, generator_of(random_state), hidden if n_latent else None)
     n_seen = len(arrays.variables) - n_latent
     names = list(arrays.variables[:n_seen])
+    # One index for all: a hundred thousand small frames would otherwise hold one each.
+    columns = pd.Index(names)
     truths: dict[int, TrueNetwork] = {}
     whole: dict[int, DBN] = {}
     for system in arrays.systems.values():
@@ -285,7 +287,7 @@ def simulate(
         whole.setdefault(id(system), DBN(system.W, system.A, arrays.variables))
     return SimulatedFederation(
         sites={
-            site: [pd.DataFrame(rows[:, :n_seen], columns=names) for rows in recordings]
+            site: [pd.DataFrame(rows[:, :n_seen], columns=columns) for rows in recordings]
             for site, recordings in arrays.recordings.items()
         },
         truths={site: truths[id(system)] for site, system in arrays.systems.items()},

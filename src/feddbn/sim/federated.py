@@ -17,6 +17,9 @@ from feddbn.sim.systems import System, draw_system, thin_system, vary_system
 
 __all__ = ["SimulatedArrays", "draw_systems", "simulate_arrays"]
 
+_NUMBERS_TOGETHER = 1 << 24
+"""Of the noise of recordings that are made at once: 128 megabytes."""
+
 
 @dataclass(frozen=True, eq=False)
 class SimulatedArrays:
@@ -83,8 +86,8 @@ def simulate_arrays(
     names = [f"site-{k}" for k in range(settings.n_sites)]
     systems, system_of_site = draw_systems(settings, np.random.default_rng(structure_seed))
     if hidden is not None:
-        acting = {id(system): hidden.act(system) for system in systems}
-        systems = [acting[id(system)] for system in systems]
+        with_hidden = {id(system): hidden.act(system) for system in systems}
+        systems = [with_hidden[id(system)] for system in systems]
     shape_rng, scales = np.random.default_rng(shape_seed), world.scales(settings.noise_scales)
     systems = bend_systems(world.systems(systems), settings, not _are_independent(settings), shape_rng)
     systems = in_units_of_causes(systems, settings.noise, scales, shape_rng)
@@ -94,11 +97,19 @@ def simulate_arrays(
     flat_sizes = [size + settings.n_lags for site in sizes for size in site]
     flat_systems = [systems[s] for s in system_of_site for _ in range(m)]
     flat_sites = [k for k in range(settings.n_sites) for _ in range(m)]
-    generators = [np.random.default_rng(seed) for seed in series_seed.spawn(len(flat_sizes))]
     n_burned = settings.burn_in if settings.n_lags else 0
-    shocks = draw_shocks(flat_sizes, generators, settings.noise, scales, n_burned)
-    shocks = world.noise(Shocks(shocks, flat_sites, n_burned, scales))
-    series = advance(flat_systems, shocks, n_burned, world.effects(flat_systems, scales))
+    series: list[FloatArray] = []
+    # A mess may act on all recordings together; without one they are made in parts, as rows are burned for each.
+    at_once = len(flat_sizes)
+    if not settings.mess_strengths:
+        at_once = max(1, _NUMBERS_TOGETHER // (len(scales) * (n_burned + max(flat_sizes))))
+    for first in range(0, len(flat_sizes), at_once):
+        part = slice(first, first + at_once)
+        generators = [np.random.default_rng(seed) for seed in series_seed.spawn(len(flat_sizes[part]))]
+        shocks = draw_shocks(flat_sizes[part], generators, settings.noise, scales, n_burned)
+        shocks = world.noise(Shocks(shocks, flat_sites[part], n_burned, scales))
+        acting = world.effects(flat_systems[part], scales)
+        series += advance(flat_systems[part], shocks, n_burned, acting)
 
     clean = [series[k * m : (k + 1) * m] for k in range(settings.n_sites)]
     truths = {id(system): world.truth(system.with_product_edges()) for system in systems}

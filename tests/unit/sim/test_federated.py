@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from feddbn.sim import SimulationSettings, simulate_arrays
+from feddbn.sim import SimulationSettings, federated, simulate_arrays
 from feddbn.sim.series import advance, draw_shocks
 
 
@@ -147,3 +147,13 @@ def test_recordings_that_advance_together_equal_recordings_alone():
     for r in range(4):
         (alone,) = advance([systems[r]], [shocks[r]], n_burned=20)
         np.testing.assert_allclose(together[r], alone, atol=1e-12)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"n_recordings": 2, "heterogeneity": 0.3}, {"n_lags": 2}])
+def test_recordings_made_in_parts_are_those_made_at_once(arguments, monkeypatch):
+    asked = {"d": 4, "n_sites": 30, "n_samples": 30 * 12, **arguments}
+    whole = _simulate(seed=2, **asked)
+    monkeypatch.setattr(federated, "_NUMBERS_TOGETHER", 10_000)
+    for site, recordings in _simulate(seed=2, **asked).recordings.items():
+        for part, expected in zip(recordings, whole.recordings[site], strict=True):
+            np.testing.assert_allclose(part, expected, rtol=1e-12, atol=1e-13)

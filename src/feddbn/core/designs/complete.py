@@ -25,7 +25,7 @@ def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
     """Yield the blocks without rows that have a missing cell; what follows such a row begins a segment."""
     clock, is_cut, is_late = 0, False, False
     for block in blocks:
-        n = len(block.values)
+        n = block.values.shape[-2]
         clock = clock if block.time is None else block.time
         # One total tells of a missing cell anywhere, without an (n, d) mask.
         with np.errstate(invalid="ignore", over="ignore"):

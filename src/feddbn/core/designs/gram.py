@@ -149,7 +149,7 @@ def _linear_moments(design: Design, device: Device, part: Recording) -> Moments:
 
 
 def _about_its_mean(moments: Moments) -> Moments:
-    return Moments(moments.n, np.zeros(moments.q), moments.scatter)
+    return Moments(moments.n, np.zeros_like(moments.mean), moments.scatter)
 
 
 def whole_rows(design: Design, recording: Recording) -> tuple[FloatArray, FloatArray]:
@@ -178,15 +178,17 @@ def nuisance_grams(design: Design, recording: Recording, tried: Sequence[Nuisanc
         mean = recording_gram(plain, recording)
         return [mean for _ in tried]
     q, p = design.q, design.n_lags
-    runs = [(stretch.time, len(stretch.values) - p) for stretch in stretches(recording.blocks(), p)]
+    runs = [(stretch.time, stretch.values.shape[-2] - p) for stretch in stretches(recording.blocks(), p)]
     if not runs:
         return [Gram.empty(q) for _ in tried]
     bases = [TimeBasis.over(nuisance, runs) if nuisance.has_time else None for nuisance in tried]
     joint: Moments | None = None
     for chunk in design_rows(plain, recording.blocks()):
-        times = chunk.time + np.arange(len(chunk.values), dtype=np.float64)
+        *lead, m, _ = chunk.values.shape
+        times = chunk.time + np.arange(m, dtype=np.float64)
         columns = [basis.at(times) for basis in bases if basis is not None]
-        part = Moments.of_rows(np.concatenate([chunk.values, *columns], axis=1))
+        known = [np.broadcast_to(each, (*lead, *each.shape)) for each in columns]
+        part = Moments.of_rows(np.concatenate([chunk.values, *known], axis=-1))
         joint = part if joint is None else joint.merge(part)
     assert joint is not None
     found, start = [], q
@@ -194,6 +196,8 @@ def nuisance_grams(design: Design, recording: Recording, tried: Sequence[Nuisanc
         width = 0 if basis is None else basis.mix.shape[1]
         own = joint.select(np.r_[np.arange(q), np.arange(start, start + width)])
         scatter, rank = project_off(own, q)
-        found.append(Gram(Moments.empty(q), Moments(joint.n, np.zeros(q), scatter), float(rank)))
+        found.append(
+            Gram(Moments.empty(q), Moments(joint.n, np.zeros(scatter.shape[:-1]), scatter), float(rank))
+        )
         start += width
     return found

@@ -27,7 +27,8 @@ class Block:
     Attributes
     ----------
     values
-        (n, d), finite; with ``missing="keep"`` NaN where a cell is missing (`complete` leaves such rows out).
+        (n, d), finite; with ``missing="keep"`` NaN where a cell is missing (`complete` leaves such rows out). Leading
+        axes are sites that are read together (`stacked`).
     starts_segment
         False if the first row directly follows the last row of the block before it; a lag may then reach
         back.
@@ -51,7 +52,7 @@ class Stretch:
     Attributes
     ----------
     values
-        (p + m, d).
+        (..., p + m, d).
     starts_segment
         Whether no stretch of this segment came before.
     labels
@@ -78,19 +79,22 @@ def stretches(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS
         values = block.values
         clock = clock if block.time is None else block.time
         if block.starts_segment or tail is None:
-            tail, is_first = values[:0], True
-        n_carried = len(tail)
-        n_usable = n_carried + len(values) - n_lags
+            tail, is_first = values[..., :0, :], True
+        n_carried, n = tail.shape[-2], values.shape[-2]
+        n_usable = n_carried + n - n_lags
         for start in range(0, n_usable, chunk_rows):
             low, high = start - n_carried, min(start + chunk_rows, n_usable) + n_lags - n_carried
-            rows = values[low:high] if low >= 0 else np.concatenate([tail[start:], values[:high]])
+            if low >= 0:
+                rows = values[..., low:high, :]
+            else:
+                rows = np.concatenate([tail[..., start:, :], values[..., :high, :]], axis=-2)
             labels = None if block.labels is None else block.labels[low + n_lags : high]
             yield Stretch(rows, is_first, labels, clock + low + n_lags)
             is_first = False
-        clock += len(values)
-        if len(values) < n_lags:
-            values = np.concatenate([tail, values])
-        tail = values[max(len(values) - n_lags, 0) :]
+        clock += n
+        if n < n_lags:
+            values = np.concatenate([tail, values], axis=-2)
+        tail = values[..., max(values.shape[-2] - n_lags, 0) :, :]
 
 
 def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_ROWS) -> Iterator[FloatArray]:
@@ -103,8 +107,8 @@ def lagged_rows(blocks: Iterable[Block], n_lags: int, chunk_rows: int = CHUNK_RO
 
 
 def stack_lags(values: FloatArray, lags: Sequence[int], out: FloatArray) -> None:
-    """Write the values (p + m, k) at each of the lags, side by side, into the m rows of `out`."""
-    m, k = len(out), values.shape[1]
+    """Write the values (..., p + m, k) at each of the lags, side by side, into the m rows of `out`."""
+    m, (n, k) = out.shape[-2], values.shape[-2:]
     for position, lag in enumerate(lags):
-        first = len(values) - m - lag
-        out[:, position * k : (position + 1) * k] = values[first : first + m]
+        first = n - m - lag
+        out[..., position * k : (position + 1) * k] = values[..., first : first + m, :]

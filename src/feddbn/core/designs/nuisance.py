@@ -214,13 +214,14 @@ class TimeBasis:
 
 
 def project_off(joint: Moments, q: int) -> tuple[FloatArray, int]:
-    """(q, q) products of the first q columns after their mean and the other, orthonormal columns are taken off,
+    """(..., q, q) products of the first q columns after their mean and the other, orthonormal columns are taken off,
     and how many parameters that took.
     """
     rank = 1 + joint.q - q
     if joint.n <= rank:
         # Nothing is left of rows that the nuisances explain completely; what is computed is rounding.
-        return np.zeros((q, q)), int(joint.n)
-    cross = joint.scatter[q:, :q]
-    rest = joint.scatter[:q, :q] - cross.T @ np.linalg.solve(joint.scatter[q:, q:], cross)
-    return (rest + rest.T) / 2, rank
+        return np.zeros((*joint.mean.shape[:-1], q, q)), int(joint.n)
+    cross = joint.scatter[..., q:, :q]
+    known = np.linalg.solve(joint.scatter[..., q:, q:], cross)
+    rest = joint.scatter[..., :q, :q] - cross.swapaxes(-1, -2) @ known
+    return (rest + rest.swapaxes(-1, -2)) / 2, rank

@@ -25,7 +25,7 @@ _CHUNK_VALUES = 1 << 22
 
 @dataclass(frozen=True)
 class Rows:
-    """Consecutive design rows (m, q), the label of each row's own time or None, and the first row's time.
+    """Consecutive design rows (..., m, q), the label of each row's own time or None, and the first row's time.
 
     The time counts sampling steps from the recording's first row.
     """
@@ -57,16 +57,16 @@ def design_rows(design: Design, blocks: Iterable[Block], chunk_rows: int | None 
     size = chunk_rows or min(CHUNK_ROWS, max(1, _CHUNK_VALUES // q))
     averages: list[FloatArray | None] = [None] * len(design.terms)
     for stretch in stretches(public_blocks(design, blocks), p, size):
-        m = len(stretch.values) - p
-        rows = np.empty((m, q))
+        m = stretch.values.shape[-2] - p
+        rows = np.empty((*stretch.values.shape[:-2], m, q))
         start = 0
         for position, term in enumerate(design.terms):
             before = None if stretch.starts_segment else averages[position]
             features, average = term.basis.features(stretch.values, before)
             # The next stretch of this segment begins m rows later.
-            averages[position] = average[m - 1]
-            stop = start + len(term.lags) * features.shape[1]
-            stack_lags(features, term.lags, rows[:, start:stop])
+            averages[position] = average[..., m - 1, :]
+            stop = start + len(term.lags) * features.shape[-1]
+            stack_lags(features, term.lags, rows[..., start:stop])
             start = stop
         for product in design.products:
             rows[:, start] = _product(stretch.values, product, m)

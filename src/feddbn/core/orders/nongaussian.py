@@ -124,17 +124,19 @@ def gaussian_p(features: FloatArray, n: float) -> FloatArray:
 
 
 def shape_sums(x: FloatArray) -> FloatArray:
-    """(2 d + 1,) number of rows m and, for every column, the sums of u^3 and of u^4 minus what Gaussian rows give.
+    """(..., 2 d + 1) number of rows m and, for every column, the sums of u^3 and of u^4 minus what Gaussian rows give.
 
     Columns are standardised by themselves, so that no scale has to be agreed on; of m Gaussian rows the mean of u^4
     is then 3 (m - 1) / (m + 1).
     """
-    m, deviation = len(x), x.std(axis=0)
+    m, deviation = x.shape[-2], x.std(axis=-2)
     varies = deviation > 0
-    u = (x - x.mean(axis=0)) / np.where(varies, deviation, 1.0)
+    u = (x - x.mean(axis=-2)[..., None, :]) / np.where(varies, deviation, 1.0)[..., None, :]
     square = u * u
-    excess = (square * square).sum(axis=0) - np.where(varies, 3.0 * m * (m - 1) / (m + 1), 0.0)
-    return np.concatenate([[float(m)], (square * u).sum(axis=0), excess])
+    excess = (square * square).sum(axis=-2) - np.where(varies, 3.0 * m * (m - 1) / (m + 1), 0.0)
+    return np.concatenate(
+        [np.full((*excess.shape[:-1], 1), float(m)), (square * u).sum(axis=-2), excess], axis=-1
+    )
 
 
 def shape_p_value(sums: FloatArray) -> float:

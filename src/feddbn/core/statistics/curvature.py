@@ -25,7 +25,7 @@ _EXPONENTIAL_INFORMATION = 0.419
 
 @dataclass(frozen=True)
 class CurvatureSums:
-    """(2, q, d) sums of ``u_j f_k(z_m)`` and of their squares, for squares and cubes of every column m."""
+    """(..., 2, q, d) sums of ``u_j f_k(z_m)`` and of their squares, for squares and cubes of every column m."""
 
     products: FloatArray
     squares: FloatArray
@@ -37,15 +37,18 @@ class CurvatureSums:
 
     @classmethod
     def of_rows(cls, z: FloatArray, u: FloatArray) -> CurvatureSums:
-        """The sums of rows: (n, q) standardised columns and (n, d) standardised residuals."""
+        """The sums of rows: (..., n, q) standardised columns and (..., n, d) standardised residuals."""
         c = np.clip(z, -_REACH, _REACH)
         u = np.clip(u, -LARGEST_RESIDUAL, LARGEST_RESIDUAL)
         shapes = ((c**2 - 1.0) / np.sqrt(2.0), (c**3 - 3.0 * c) / np.sqrt(6.0))
-        return cls(np.stack([f.T @ u for f in shapes]), np.stack([(f * f).T @ (u * u) for f in shapes]))
+        products = [f.swapaxes(-1, -2) @ u for f in shapes]
+        squares = [(f * f).swapaxes(-1, -2) @ (u * u) for f in shapes]
+        return cls(np.stack(products, axis=-3), np.stack(squares, axis=-3))
 
     def to_vector(self) -> FloatArray:
         """One vector that adds up over recordings and sites."""
-        return np.concatenate([self.products.ravel(), self.squares.ravel()])
+        lead = self.products.shape[:-3]
+        return np.concatenate([part.reshape(*lead, -1) for part in (self.products, self.squares)], axis=-1)
 
     @classmethod
     def from_vector(cls, vector: FloatArray, d: int) -> CurvatureSums:

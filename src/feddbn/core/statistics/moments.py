@@ -18,7 +18,7 @@ from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.lagged import Block, stretches
 
-__all__ = ["Moments", "sums_length", "symmetric", "upper_triangle"]
+__all__ = ["Moments", "outer", "sums_length", "symmetric", "upper_triangle"]
 
 
 _CHUNK_VALUES = 1 << 17
@@ -40,8 +40,14 @@ def _upper_places(q: int) -> IntArray:
 
 
 def upper_triangle(matrix: FloatArray) -> FloatArray:
-    """The upper triangle of a (q, q) matrix, row by row; the inverse of `symmetric`."""
-    return matrix.ravel()[_upper_places(len(matrix))]
+    """The upper triangle of a (..., q, q) matrix, row by row; the inverse of `symmetric`."""
+    *lead, q, _ = matrix.shape
+    return matrix.reshape(*lead, q * q)[..., _upper_places(q)]
+
+
+def outer(a: FloatArray, b: FloatArray) -> FloatArray:
+    """(..., m, n) all products of the last axes; leading axes go along."""
+    return np.asarray(a[..., :, None] * b[..., None, :])
 
 
 def symmetric(triangle: FloatArray, q: int) -> FloatArray:
@@ -56,6 +62,8 @@ def symmetric(triangle: FloatArray, q: int) -> FloatArray:
 @dataclass(frozen=True)
 class Moments:
     """Moments of n vectors z of length q.
+
+    Leading axes of mean and scatter are groups of n rows each: sites that are read together.
 
     Attributes
     ----------
@@ -74,7 +82,7 @@ class Moments:
     @property
     def q(self) -> int:
         """Number of columns."""
-        return len(self.mean)
+        return int(self.mean.shape[-1])
 
     @classmethod
     def empty(cls, q: int) -> Moments:
@@ -83,13 +91,13 @@ class Moments:
 
     @classmethod
     def of_rows(cls, rows: FloatArray) -> Moments:
-        """Moments of the rows of one (n, q) array."""
-        n = len(rows)
+        """Moments of the rows of one (..., n, q) array."""
+        n = rows.shape[-2]
         if n == 0:
-            return cls.empty(rows.shape[1])
-        mean = rows.mean(axis=0)
-        centred = rows - mean
-        return cls(float(n), mean, centred.T @ centred)
+            return cls.empty(rows.shape[-1])
+        mean = rows.mean(axis=-2)
+        centred = rows - mean[..., None, :]
+        return cls(float(n), mean, centred.swapaxes(-1, -2) @ centred)
 
     @classmethod
     def of_chunks(cls, chunks: Iterable[FloatArray], q: int) -> Moments:
@@ -113,7 +121,7 @@ class Moments:
         chunk_rows: int | None = None,
         device: Device = HOST,
     ) -> Moments:
-        """Moments of the lagged rows ``z_t = [x_t, ..., x_{t-p}]`` of blocks (n, d), without forming z.
+        """Moments of the lagged rows ``z_t = [x_t, ..., x_{t-p}]`` of blocks (..., n, d), without forming z.
 
         Within a segment the cross-products of lags (a, b) and (a-1, b-1) run over the same rows but for one
         at each end, so only ``sum_t x_t' x_{t-l}`` for l = 0..p has to be computed::
@@ -123,11 +131,11 @@ class Moments:
         Equal to ``of_chunks(lagged_rows(blocks, n_lags), (n_lags + 1) * d)`` up to rounding. `device` multiplies if the
         first block is large; it takes larger chunks.
         """
-        total = _Accumulator((n_lags + 1) * d)
         blocks = iter(blocks)
         first = next(blocks, None)
         if first is None:
-            return total.moments()
+            return cls.empty((n_lags + 1) * d)
+        total = _Accumulator((n_lags + 1) * d, first.values.shape[:-2])
         n_values = first.values.size
         device = device.of(2.0 * (n_lags + 1) * d * n_values, 8.0 * n_values)
         # About a megabyte: large enough that calls cost nothing, small enough to stay in cache.
@@ -135,9 +143,11 @@ class Moments:
         blocks = itertools.chain([first], blocks)
         for stretch in stretches(blocks, n_lags, chunk_rows or max(1024, at_once // d)):
             values = stretch.values
-            m = len(values) - n_lags
-            origin = total.origin(values)[:d]
-            if device is HOST:
+            m = values.shape[-2] - n_lags
+            origin = total.origin(values)[..., :d]
+            if values.ndim > 2:
+                device, centred = HOST, values - origin[..., None, :]
+            elif device is HOST:
                 centred = _shifted(values, origin, total.buffer(len(values), d))
             else:
                 centred = device.put(values) - device.put(origin)
@@ -154,13 +164,13 @@ class Moments:
         n = self.n + other.n
         delta = other.mean - self.mean
         mean = self.mean + delta * (other.n / n)
-        scatter = self.scatter + other.scatter + np.outer(delta, delta) * (self.n * other.n / n)
+        scatter = self.scatter + other.scatter + outer(delta, delta) * (self.n * other.n / n)
         return Moments(n, mean, scatter)
 
     def about(self, origin: FloatArray) -> FloatArray:
         """(q, q) ``sum_t (z_t - origin)(z_t - origin)'``."""
         delta = self.mean - origin
-        return self.scatter + self.n * np.outer(delta, delta)
+        return self.scatter + self.n * outer(delta, delta)
 
     def standardised(self, origin: FloatArray, scale: FloatArray) -> FloatArray:
         """(q, q) mean products of ``(z - origin) / scale``."""
@@ -172,13 +182,14 @@ class Moments:
 
     def select(self, index: np.ndarray) -> Moments:
         """Moments of the columns in `index`, in that order."""
-        return Moments(self.n, self.mean[index], self.scatter[np.ix_(index, index)])
+        return Moments(self.n, self.mean[..., index], self.scatter[(..., *np.ix_(index, index))])
 
     def to_sums(self, origin: FloatArray | None = None) -> FloatArray:
         """One vector that adds up over groups: count, totals of z - origin, upper triangle of products."""
         centre = np.zeros(self.q) if origin is None else origin
         totals = self.n * (self.mean - centre)
-        return np.concatenate([[self.n], totals, upper_triangle(self.about(centre))])
+        n = np.full((*totals.shape[:-1], 1), self.n)
+        return np.concatenate([n, totals, upper_triangle(self.about(centre))], axis=-1)
 
     @classmethod
     def from_sums(cls, vector: FloatArray, q: int, origin: FloatArray | None = None) -> Moments:
@@ -199,15 +210,15 @@ class _Accumulator:
     far is itself part of that scatter.
     """
 
-    def __init__(self, q: int) -> None:
+    def __init__(self, q: int, lead: tuple[int, ...] = ()) -> None:
         self.n = 0
-        self.mean = np.zeros(q)
-        self.scatter = np.zeros((q, q))
+        self.mean = np.zeros((*lead, q))
+        self.scatter = np.zeros((*lead, q, q))
         self._buffer = np.empty(0)
 
     def origin(self, rows: FloatArray) -> FloatArray:
         """Mean so far, or that of the first rows."""
-        return self.mean if self.n else rows.mean(axis=0)
+        return self.mean if self.n else rows.mean(axis=-2)
 
     def buffer(self, n_rows: int, n_columns: int) -> FloatArray:
         """(n_rows, n_columns) of scratch space, used again by the next chunk."""
@@ -219,16 +230,16 @@ class _Accumulator:
         """Add m rows given totals and cross-products of z - origin."""
         offset = totals / m
         self.scatter += cross
-        self.scatter -= np.outer(totals, offset)
+        self.scatter -= outer(totals, offset)
         delta = origin + offset - self.mean
         n = self.n + m
-        self.scatter += np.outer(delta, delta * (self.n * m / n))
+        self.scatter += outer(delta, delta * (self.n * m / n))
         self.mean = self.mean + delta * (m / n)
         self.n = n
 
     def moments(self) -> Moments:
         """Return what has been accumulated, exactly symmetric."""
-        return Moments(float(self.n), self.mean, (self.scatter + self.scatter.T) / 2)
+        return Moments(float(self.n), self.mean, (self.scatter + self.scatter.swapaxes(-1, -2)) / 2)
 
 
 def _shifted(x: FloatArray, origin: FloatArray, out: FloatArray) -> FloatArray:
@@ -246,25 +257,26 @@ def _shifted(x: FloatArray, origin: FloatArray, out: FloatArray) -> FloatArray:
 
 
 def _lagged_sums(x: Any, n_lags: int, m: int, d: int, device: Device) -> tuple[FloatArray, FloatArray]:
-    """Totals ((p+1) d,) and cross-products of the m lagged rows within x (p + m, d), an array of the device."""
-    p = n_lags
-    totals = np.empty((p + 1, d))
-    cross = np.empty((p + 1, d, p + 1, d))
-    now = x[p:]
-    totals[0] = device.get(device.put(np.ones(m)) @ now)
+    """Totals (..., (p+1) d) and cross-products of the m lagged rows within x (..., p + m, d), an array of the device."""
+    p, lead = n_lags, tuple(x.shape[:-2])
+    totals = np.empty((*lead, p + 1, d))
+    cross = np.empty((*lead, p + 1, d, p + 1, d))
+    now = x[..., p:, :]
+    totals[..., 0, :] = device.get(device.put(np.ones(m)) @ now)
     for lag in range(p + 1):
-        cross[0, :, lag] = device.get(now.T @ x[p - lag : p - lag + m])
-    first, last = device.get(x[:p]), device.get(x[m:])
+        cross[..., 0, :, lag, :] = device.get(now.swapaxes(-1, -2) @ x[..., p - lag : p - lag + m, :])
+    first, last = device.get(x[..., :p, :]), device.get(x[..., m:, :])
     for a in range(1, p + 1):
-        totals[a] = totals[a - 1] + first[p - a] - last[p - a]
+        before, after = first[..., p - a, :], last[..., p - a, :]
+        totals[..., a, :] = totals[..., a - 1, :] + before - after
         for b in range(a, p + 1):
-            cross[a, :, b] = (
-                cross[a - 1, :, b - 1]
-                + np.outer(first[p - a], first[p - b])
-                - np.outer(last[p - a], last[p - b])
+            cross[..., a, :, b, :] = (
+                cross[..., a - 1, :, b - 1, :]
+                + outer(before, first[..., p - b, :])
+                - outer(after, last[..., p - b, :])
             )
     for a in range(p + 1):
         for b in range(a):
-            cross[a, :, b] = cross[b, :, a].T
+            cross[..., a, :, b, :] = cross[..., b, :, a, :].swapaxes(-1, -2)
     q = (p + 1) * d
-    return totals.reshape(q), cross.reshape(q, q)
+    return totals.reshape(*lead, q), cross.reshape(*lead, q, q)

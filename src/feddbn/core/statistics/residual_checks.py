@@ -47,6 +47,8 @@ LEVEL = 0.001
 MEMORY_LEVEL = 0.01
 """The same for memory, whatever its size: its p-value is too large by several times where nothing is wrong."""
 _LEAST_VARIANCE = 1e-6
+_COUNTS = ("counts", "third_counts", "recordings")
+_Pieces = Iterable[tuple[int, FloatArray]]
 _ENOUGH_PAIRS = 30
 _LARGE_INFLATION = 1.25
 _LARGE_ARCH = 0.15
@@ -100,8 +102,11 @@ class ResidualSums:
         return dict(zip((field.name for field in fields(cls)), shapes, strict=True))
 
     def to_vector(self) -> FloatArray:
-        """One vector that adds up over recordings and sites."""
-        return np.concatenate([np.ravel(getattr(self, field.name)) for field in fields(self)])
+        """One vector that adds up over recordings and sites; one for each of the leading axes, if there are any."""
+        *lead, d = self.totals.shape
+        shapes = self.shapes(d, self.counts.shape[-1] - 1)
+        whole = [np.broadcast_to(getattr(self, name), (*lead, *shape)) for name, shape in shapes.items()]
+        return np.concatenate([part.reshape(*lead, -1) for part in whole], axis=-1)
 
     @classmethod
     def from_vector(cls, vector: FloatArray, d: int, n_back: int) -> ResidualSums:
@@ -109,7 +114,7 @@ class ResidualSums:
         found, start = {}, 0
         for name, shape in cls.shapes(d, n_back).items():
             size = math.prod(shape)
-            found[name] = vector[start : start + size].reshape(shape)
+            found[name] = vector[..., start : start + size].reshape(*vector.shape[:-1], *shape)
             start += size
         return cls(**found)
 
@@ -130,41 +135,43 @@ def sums_length(d: int, n_back: int) -> int:
 
 
 def residual_sums(
-    pieces: Iterable[tuple[int, FloatArray]], span: tuple[int, int], d: int, n_back: int
+    pieces: _Pieces, span: tuple[int, int], d: int, n_back: int, lead: tuple[int, ...] = ()
 ) -> ResidualSums:
     """Return the sums of one recording, given as (time of the first row, (m, d) residuals) in order of time.
 
-    A piece that begins where the one before it ended continues it. `span` has the first and the last time.
+    A piece that begins where the one before it ended continues it. `span` has the first and the last time. With leading
+    axes pieces are (*lead, m, d): recordings of the same times, and what all have in common is counted once.
     """
-    sums = {name: np.zeros(shape) for name, shape in ResidualSums.shapes(d, n_back).items()}
-    tail, end = np.zeros((0, d)), -1
+    shapes = ResidualSums.shapes(d, n_back)
+    sums = {name: np.zeros(shape if name in _COUNTS else (*lead, *shape)) for name, shape in shapes.items()}
+    tail, end = np.zeros((*lead, 0, d)), -1
     first, length = span[0], max(span[1] - span[0] + 1, 1)
     for time, values in pieces:
         u = np.clip(values, -LARGEST_RESIDUAL, LARGEST_RESIDUAL)
-        m = len(u)
+        m = u.shape[-2]
         if time != end:
-            tail = u[:0]
-        joined = np.concatenate([tail, u])
-        square = joined * joined
-        for lag in range(n_back + 1):
-            n = min(m, len(joined) - lag)
-            if n <= 0:
-                continue
-            here, there = slice(len(joined) - n, None), slice(len(joined) - n - lag, len(joined) - lag)
+            tail = u[..., :0, :]
+        joined = np.concatenate([tail, u], axis=-2)
+        square, last = joined * joined, joined.shape[-2]
+        for lag in range(min(n_back + 1, last)):
+            n = min(m, last - lag)
+            here, there = (slice(last - n - back, last - back) for back in (0, lag))
+            now, before = square[..., here, :], square[..., there, :]
             sums["counts"][lag] += n
-            sums["products"][lag] += joined[here].T @ joined[there]
-            sums["squares"][lag] += square[here].T @ square[there]
-            sums["now"][lag] += square[here].sum(axis=0)
-            sums["before"][lag] += square[there].sum(axis=0)
-        sums["totals"] += u.sum(axis=0)
-        sums["cubes"] += (u**3).sum(axis=0)
+            sums["products"][..., lag, :, :] += joined[..., here, :].swapaxes(-1, -2) @ joined[..., there, :]
+            sums["squares"][..., lag, :, :] += now.swapaxes(-1, -2) @ before
+            sums["now"][..., lag, :] += now.sum(axis=-2)
+            sums["before"][..., lag, :] += before.sum(axis=-2)
+        sums["totals"] += u.sum(axis=-2)
+        sums["cubes"] += (u**3).sum(axis=-2)
         third = np.clip(3 * (time - first + np.arange(m)) // length, 0, 2)
         sums["third_counts"] += np.bincount(third, minlength=3)
-        np.add.at(sums["third_squares"], third, u * u)
-        tail, end = joined[max(len(joined) - n_back, 0) :], time + m
+        np.add.at(np.moveaxis(sums["third_squares"], -2, 0), third, np.moveaxis(u * u, -2, 0))
+        tail, end = joined[..., max(last - n_back, 0) :, :], time + m
     left = sums["counts"][0] - 1
     if left >= 1:
-        within = np.diag(sums["products"][0]) - sums["totals"] ** 2 / (left + 1)
+        squares = np.diagonal(sums["products"][..., 0, :, :], axis1=-2, axis2=-1)
+        within = squares - sums["totals"] ** 2 / (left + 1)
         within = np.maximum(within, left * _LEAST_VARIANCE)
         sums["recordings"] += [1.0, left, 1.0 / left]
         sums["log_variances"] += left * np.log(within / left)

@@ -23,6 +23,7 @@ from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
 from feddbn.core.designs.public_units import are_public_units
 from feddbn.core.designs.rows import design_rows
+from feddbn.core.designs.stacked import leading_axes
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.evident import evident_support
 from feddbn.core.orders.nongaussian import node_residuals
@@ -43,9 +44,9 @@ from feddbn.federation.protocol.site import (
     Recording,
     SiteState,
     SiteTask,
-    one_by_one,
     register_site_task,
 )
+from feddbn.federation.protocol.stacking import stacked
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
@@ -231,15 +232,19 @@ def recording_residuals(
     of: _Residuals,
     n_back: int,
     watched: Callable[[Iterator[_Piece]], Iterator[_Piece]] = lambda pieces: pieces,
+    lead: tuple[int, ...] = (),
 ) -> FloatArray:
-    """The sums of one recording's residuals ``z @ of[0] - of[1]`` off what is its own; `watched` sees them pass by."""
+    """The sums of one recording's residuals ``z @ of[0] - of[1]`` off what is its own; `watched` sees them pass by.
+
+    `lead` are the leading axes of its blocks.
+    """
     p = design.n_lags
-    runs = [(part.time, len(part.values) - p) for part in stretches(recording.blocks(), p)]
+    runs = [(part.time, part.values.shape[-2] - p) for part in stretches(recording.blocks(), p)]
     if not runs:
-        return np.zeros(sums_length(design.d, n_back))
+        return np.zeros((*lead, sums_length(design.d, n_back)))
     span = (runs[0][0], runs[-1][0] + runs[-1][1] - 1)
     pieces = watched(own_nuisances(design, partial(_read, design, recording, of), runs))
-    return residual_sums(pieces, span, design.d, n_back).to_vector()
+    return residual_sums(pieces, span, design.d, n_back, lead).to_vector()
 
 
 def _read(design: Design, recording: Recording, of: _Residuals) -> Iterator[_Piece]:
@@ -295,9 +300,10 @@ def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, Fl
     d = question.d
     stop = 1 + sums_length(d, question.n_back)
     n_more = 0 if question.units is None else CurvatureSums.length(question.q, d)
-    state, total = here.state, np.zeros(stop + n_more)
+    lead = leading_axes(here.data)
+    state, total = here.state, np.zeros((*lead, stop + n_more))
     if question.abstains(state):
-        total[0] = float(question.coefficients is None)
+        total[..., 0] = float(question.coefficients is None)
         return state, total
     of: _Residuals | None
     if question.coefficients is None or question.offset is None:
@@ -306,15 +312,22 @@ def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, Fl
         of = (question.coefficients, question.offset)
     if of is None:
         # Zeros, and a one that says so.
-        total[0] = 1.0
+        total[..., 0] = 1.0
         return state, total
     for recording in map(CompleteRows, training_parts(here.data, question)):
-        watched = partial(_with_curvature, recording, question, total[stop:])
-        total[1:stop] += recording_residuals(question.design, recording, of, question.n_back, watched)
-    sums = ResidualSums.from_vector(total[1:stop], d, question.n_back)
+        watched = partial(_with_curvature, recording, question, total[..., stop:])
+        total[..., 1:stop] += recording_residuals(
+            question.design, recording, of, question.n_back, watched, lead
+        )
+    sums = ResidualSums.from_vector(total[..., 1:stop], d, question.n_back)
     # A site whose rows do not reach one lag further back says so by a one.
-    total[0] = float(sums.counts[1] == 0)
+    total[..., 0] = sums.counts[..., 1] == 0
     return state, total
 
 
-register_site_task(SiteTask(ResidualChecksQuestion, one_by_one(_answer)))
+def _may_be_stacked(question: ResidualChecksQuestion) -> bool:
+    """Not networks of sites' own, nor what recordings have of their own: those are found one by one."""
+    return question.is_plain and question.nuisance == ONE_MEAN and question.coefficients is not None
+
+
+register_site_task(SiteTask(ResidualChecksQuestion, stacked(_answer, _may_be_stacked)))

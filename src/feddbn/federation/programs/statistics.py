@@ -24,6 +24,7 @@ from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.gram import nuisance_basis, nuisance_grams, recording_gram, whole_rows
 from feddbn.core.designs.rows import design_rows
+from feddbn.core.designs.stacked import leading_axes, side_by_side
 from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.missing import expected_moments, known_pairs
 from feddbn.core.statistics.moments import Moments, sums_length, upper_triangle
@@ -43,6 +44,7 @@ from feddbn.federation.protocol.site import (
     one_by_one,
     register_site_task,
 )
+from feddbn.federation.protocol.stacking import stacked
 from feddbn.federation.protocol.task import ServerProgram, Task
 
 __all__ = [
@@ -198,7 +200,7 @@ def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArr
         )
     if question.known:
         parts.append(upper_triangle(_known(here, question, moments)))
-    return state, np.concatenate(parts)
+    return state, side_by_side(parts, leading_axes(here.data))
 
 
 def _known(here: Here, question: MomentsQuestion, moments: Moments) -> FloatArray:
@@ -220,7 +222,10 @@ def _tried(here: Here, question: MomentsQuestion, moments: Moments) -> FloatArra
         return total
     for recording in training_parts(here.data, question):
         grams = nuisance_grams(question.design, CompleteRows(recording), tried)
-        total += np.concatenate([np.r_[gram.n_removed, upper_triangle(gram.own.scatter)] for gram in grams])
+        parts = [
+            part for gram in grams for part in (np.array([gram.n_removed]), upper_triangle(gram.own.scatter))
+        ]
+        total = total + side_by_side(parts, leading_axes(here.data))
     return total
 
 
@@ -230,7 +235,7 @@ def _shapes(data: SiteData) -> FloatArray:
     for recording in data.recordings():
         block = next(iter(CompleteRows(recording).blocks()), None)
         if block is not None:
-            total += shape_sums(block.values)
+            total = total + shape_sums(block.values)
     return total
 
 
@@ -269,7 +274,12 @@ def _summary_answer(here: Here, question: SummaryQuestion) -> tuple[SiteState, F
 
 
 register_site_task(
-    SiteTask(MomentsQuestion, one_by_one(_moments), _moment_units, lambda question: sums_length(question.q))
+    SiteTask(
+        MomentsQuestion,
+        stacked(_moments, lambda question: question.is_plain, ("moments.mean", "moments.scatter")),
+        _moment_units,
+        lambda question: sums_length(question.q),
+    )
 )
 register_site_task(SiteTask(SummaryQuestion, one_by_one(_summary_answer)))
 

@@ -129,6 +129,12 @@ class RowsQuestion(Question):
         return tuple(what for what, is_asked in asked.items() if is_asked)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is about all rows as they are, of every site, but for what is taken off recordings."""
+        changed = (self.limits, self.log_scales, self.row_model)
+        return all(each is None for each in changed) and not self.abstain and not self.fold
+
+    @property
     def is_look(self) -> bool:
         """Whether it belongs to the first look, which comes before a treatment is decided."""
         return False

@@ -27,6 +27,7 @@ from feddbn.federation.protocol.task import Task
 
 __all__ = [
     "PLAIN",
+    "Answers",
     "Channel",
     "Guard",
     "Here",
@@ -41,6 +42,7 @@ __all__ = [
     "one_by_one",
     "register_site_task",
     "site_task",
+    "stacked_vectors",
     "sum_of_units",
     "task_from_fields",
     "with_notes",
@@ -115,7 +117,7 @@ def one_by_one(
 
     def answers(sites: Sequence[Here], question: Any, memo: Memo) -> Answers:
         found = [answer(here, question) for here in sites]
-        return [state for state, _ in found], _stacked([vector for _, vector in found], question.name)
+        return [state for state, _ in found], stacked_vectors([vector for _, vector in found], question.name)
 
     return answers
 
@@ -136,7 +138,8 @@ def sum_of_units(
     return SiteTask(question, one_by_one(answer), units)
 
 
-def _stacked(vectors: Sequence[FloatArray], task: str) -> FloatArray:
+def stacked_vectors(vectors: Sequence[FloatArray], task: str) -> FloatArray:
+    """(K, n) the vectors of K sites, which must be of one length."""
     if len({vector.shape for vector in vectors}) != 1:
         raise ProtocolError(f"the sites answered task {task!r} with vectors of different lengths.")
     return np.stack(vectors)
@@ -290,7 +293,7 @@ def answer_of_one(
 def answer_together(sites: Sequence[Site], task: Task, memo: Memo) -> FloatArray:
     """Return (K, n) the vectors of simulated sites, computed together unless one of them has guards."""
     if any(site.guards for site in sites):
-        return _stacked([site.answer(task) for site in sites], task.name)
+        return stacked_vectors([site.answer(task) for site in sites], task.name)
     states, vectors = site_task(task.name).answer([site.here for site in sites], task.question, memo)
     for site, state in zip(sites, states, strict=True):
         site.state = state

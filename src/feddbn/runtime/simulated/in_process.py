@@ -22,6 +22,8 @@ __all__ = ["InProcessFederation"]
 _NUMBERS_TOGETHER = 1 << 18
 """Sites are asked at once as long as a question's arrays, one copy for each, have so many numbers: what a few megabytes
 hold stays in cache, and memory does not grow with the number of sites."""
+_SITES_TOGETHER = 1024
+"""And never more than so many: answers may be longer than what was asked."""
 
 
 class InProcessFederation:
@@ -82,9 +84,14 @@ class InProcessFederation:
             self._asked = names
         sites = [self._sites[name] for name in names]
         size = max(1, _NUMBERS_TOGETHER // (1 + sum(array.size for array in task.arrays.values())))
-        parts = (sites[first : first + size] for first in range(0, len(sites), size))
-        total = sum(answer_together(part, task, self._memo).sum(axis=0) for part in parts)
-        return Sum(np.asarray(total), names)
+        size = min(size, _SITES_TOGETHER)
+        total: FloatArray | None = None
+        for first in range(0, len(sites), size):
+            vectors = answer_together(sites[first : first + size], task, self._memo)
+            # One site after the other, so that the sum does not depend on how many are asked at once.
+            total = vectors.sum(axis=0) if total is None else np.add.reduce([total, *vectors])
+        assert total is not None
+        return Sum(total, names)
 
     def _answer_of_all(self, names: tuple[str, ...], keys: tuple[str, ...], task: Task) -> FloatArray:
         """The answer of one site with the sum of the others' arrays; nothing else was asked in between."""

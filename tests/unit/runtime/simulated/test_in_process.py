@@ -14,6 +14,7 @@ from feddbn.core.solvers import ordered_step
 from feddbn.data import read_sites
 from feddbn.errors import StateError
 from feddbn.federation.programs.fdbnl import StepQuestion
+from feddbn.federation.programs.survey import SurveyQuestion
 from feddbn.federation.protocol.site import _REGISTRY, Guard, Here, Site, answer_of_one
 from feddbn.federation.protocol.task import Sum, Task
 from feddbn.runtime.simulated import in_process
@@ -191,3 +192,14 @@ def test_estimators_ask_sites_in_memory_together() -> None:
     model = FDBNL(refit=False).fit(fed.sites, observer=lambda task, answer: answers.append(answer))
     assert len(answers[-1].contributors) == 40
     assert model.objective_ == pytest.approx(Dynotears(refit=False).fit(fed.sites).objective_, rel=1e-5)
+
+
+def test_a_sum_has_the_same_bits_however_many_sites_are_asked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = Task(SurveyQuestion(n_lags=1, variables=tuple(f"x{j}" for j in range(5))))
+    data, found = shifted(n_sites=23, n_samples=690), []
+    for size in (1024, 5, 1):
+        monkeypatch.setattr(in_process, "_SITES_TOGETHER", size)
+        found.append(made(InProcessFederation, data).sum(task).value.tobytes())
+    assert found[0] == found[1] == found[2]
