@@ -77,8 +77,9 @@ def plot(found: list[dict], path: Path) -> None:
         ax.set_xlabel(axis)
         ax.set_ylabel("CPU seconds of a fit")
     if ratios:
-        rows = [row for table in ratios for row in table["rows"]]
-        axes[0][-1].bar(range(len(rows)), [row[9] for row in rows])
+        fit, ratio = (ratios[0]["columns"].index(name) for name in ("fit", "ratio"))
+        rows = [row for table in ratios for row in table["rows"] if row[fit] == "default"]
+        axes[0][-1].bar(range(len(rows)), [row[ratio] for row in rows])
         axes[0][-1].set_xticks(range(len(rows)), [f"d={row[0]}\nK={row[1]}" for row in rows], fontsize=7)
         axes[0][-1].set_ylabel("times faster than the naive fit")
     figure.tight_layout()

@@ -11,6 +11,7 @@ from timing import Size, Table, cpu_seconds, exponent, in_fresh_process
 import feddbn
 from feddbn.core.designs.lagged import Block
 from feddbn.core.statistics.moments import Moments
+from feddbn.methods.treated import AS_THEY_ARE
 
 
 class Traffic:
@@ -50,6 +51,32 @@ def curve(axis: str, settings: list[dict], repeats: int) -> Table:
         f"{exponent(sizes[half:], times[half:]):.2f} over the larger half. "
         "Default settings (refit included), reading of the data included."
     )
+    return table
+
+
+def looks_table(sizes: list[int], repeats: int) -> Table:
+    table = Table(
+        "Looking at the data and at residuals, and searching the order (K=10, n=20 d, p=1, seed 0)",
+        ["method", "d", "default s", "optimum='path'", "AS_THEY_ARE", "AS_THEY_ARE and 'path'"],
+        note=f"CPU seconds of one thread, reading included; least of {repeats} up to d = 20, of two at 50, one above.",
+    )
+    plain = {"check_residuals": False, **AS_THEY_ARE}
+    path = {"optimum": "path"}
+    for method in (feddbn.FDBNL, feddbn.Dynotears, feddbn.OneShotDBN):
+        has_path = method is not feddbn.OneShotDBN
+        for d in sizes:
+            fed = federation(d, 10, 20 * d, 0)
+            row: list[float | None] = []
+            for arguments in ({}, path, plain, {**plain, **path}):
+                if "optimum" in arguments and not has_path:
+                    row.append(None)
+                    continue
+                estimator = method(**arguments)
+                n_fits = repeats if d <= 20 else min(repeats, 2) if d <= 50 else 1
+                row.append(
+                    cpu_seconds(lambda sites=fed.sites, estimator=estimator: estimator.fit(sites), n_fits)[0]
+                )
+            table.add(method.__name__, d, *row)
     return table
 
 
@@ -139,6 +166,7 @@ def tables(size: Size) -> Iterator[Table]:
     if size == "tiny":
         setting = {"d": 3, "K": 2, "n": 60, "p": 1}
         yield curve("n", [{**setting, "n": n} for n in (40, 60, 80)], 1)
+        yield looks_table([3], 1)
         yield many_sites(3)
         yield floor_table([(4, 2, 60)])
         yield gram_table([(2, 1, 200)])
@@ -161,6 +189,7 @@ def tables(size: Size) -> Iterator[Table]:
                 setting["n"] = max(1000, 10 * value)
             settings.append(setting)
         yield curve(axis, settings, 2 if full else 1)
+    yield looks_table([10, 20, 50] + ([100] if full else []), 3)
     yield many_sites(many)
     yield floor_table([(50, 10, 1000)] + ([(20, 10, 1000), (100, 10, 2000)] if full else []))
     yield gram_table([(10, 1, 200_000), (20, 1, 200_000), (50, 1, 100_000), (20, 3, 100_000)])
