@@ -182,7 +182,8 @@ class Moments:
 
     def select(self, index: np.ndarray) -> Moments:
         """Moments of the columns in `index`, in that order."""
-        return Moments(self.n, self.mean[..., index], self.scatter[(..., *np.ix_(index, index))])
+        rows, columns = np.ix_(index, index)
+        return Moments(self.n, self.mean[..., index], self.scatter[..., rows, columns])
 
     def to_sums(self, origin: FloatArray | None = None) -> FloatArray:
         """One vector that adds up over groups: count, totals of z - origin, upper triangle of products."""
