@@ -23,7 +23,7 @@ from feddbn.core.solvers.ordered_step import ordered_columns
 __all__ = ["OwnProblem"]
 
 # Lassos that a site may solve: work, not time, so that every machine finds the same order.
-_MOVES = {"order": 400, "exact": 20_000}
+_MOVES = {"order": 600, "exact": 20_000}
 _PROOF = {"order": 800, "exact": 300_000}
 # So many variables take some 30 ms; with more, only the bound that costs nothing is given.
 _FEW = 12
