@@ -1,6 +1,7 @@
 """PFDBNL's sites end in the best of all orders, the common weights given; what the search rules out could not have helped."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -108,6 +109,20 @@ def test_without_a_pull_values_are_those_of_the_gram_matrix():
     plain = LassoScores(problem.wG, problem.penalty, problem.constraints.allowed)
     for node, before in ((0, 0b1110), (2, 0b0011), (3, 0)):
         assert problem.scores().value(node, before) == pytest.approx(plain.value(node, before), rel=1e-6)
+
+
+def test_the_quick_bound_is_that_of_the_scores_from_whatever_weights_they_are_searched():
+    problem = replace(own_problem(4, d=6, mu=0.05), is_proven=False)
+    order, rng = [3, 1, 5, 0, 2, 4], np.random.default_rng(4)
+    plain = problem.scores()
+    for C in (None, rng.normal(size=problem.centre.shape)):
+        scores, found = problem.scores(C), problem.best_order(order, C)
+        assert scores.lowest == pytest.approx(plain.lowest, rel=1e-9)
+        assert order_value(scores, order) == pytest.approx(order_value(plain, order), rel=1e-9)
+        assert found.order == tuple(order)
+        assert found.certificate.objective == pytest.approx(order_value(plain, order), rel=1e-9)
+        assert found.certificate.lower_bound == pytest.approx(sum(plain.lowest), rel=1e-9)
+        assert found.certificate.lower_bound < 0.999 * found.certificate.objective
 
 
 def test_lassos_whose_signs_go_round_in_circles_are_solved():

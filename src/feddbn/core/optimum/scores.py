@@ -127,6 +127,10 @@ class LassoScores:
                 return found
             self._solve_one(node, T, near)
 
+    def learn(self, before: Sequence[int], C: FloatArray) -> None:
+        """Take note of the lassos of all nodes, (q, d), each after its set, that were solved elsewhere."""
+        self._keep([(j, U & self.may_have[j]) for j, U in enumerate(before)], C.T)
+
     def bounds(
         self, nodes: Sequence[int], before: Sequence[int]
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -155,6 +159,9 @@ class LassoScores:
 
     def _found(self, node: int, before: int) -> _Solved:
         known, T = self._solved[node], self.may_have[node]
+        exactly = known.get(T & before)
+        if exactly is not None:
+            return exactly
         while missing := known[T].used & ~before:
             T &= ~missing
         return known[T]
@@ -177,6 +184,9 @@ class LassoScores:
     def _known_about(self, node: int, before: int, enough: float) -> tuple[float | None, int, _Solved | None]:
         """Return the value if it is known; else the candidates to solve for next, and a lasso near to that."""
         known, T, near = self._solved[node], self.may_have[node], None
+        exactly = known.get(T & before)
+        if exactly is not None:
+            return (math.inf if exactly.value >= enough else exactly.value), T, near
         while True:
             one = known.get(T)
             if one is None:

@@ -23,7 +23,7 @@ from feddbn.core.solvers.ordered_step import ordered_columns
 __all__ = ["OwnProblem"]
 
 # Lassos that a site may solve: work, not time, so that every machine finds the same order.
-_MOVES = {"order": 400, "exact": 20_000}
+_MOVES = {"order": 600, "exact": 20_000}
 _PROOF = {"order": 800, "exact": 300_000}
 # So many variables take some 30 ms; with more, only the bound that costs nothing is given.
 _FEW = 12
@@ -127,7 +127,15 @@ class OwnProblem:
         """
         if not self.has_search:
             return None
-        return improved(self.scores(C), order, self._budget(_MOVES), _BETTER)[0]
+        scores, before, passed = self.scores(C), [0] * self.constraints.d, 0
+        for node in order:
+            before[node], passed = passed, passed | 1 << node
+        # The lassos within the order are one batch.
+        start = self.centre if C is None else C
+        within = self.solve(self.constraints.within_order(order).allowed, start)
+        root = np.sqrt(np.diag(self._pulled()[0]))
+        scores.learn(before, within * root[:, None] / root[: self.constraints.d])
+        return improved(scores, order, self._budget(_MOVES), _BETTER)[0]
 
     def best_order(self, order: Sequence[int], C: FloatArray | None = None) -> BestOrder | None:
         """Return the best order known, with its certificate, searched from this one; None without a search. C as above."""
