@@ -56,6 +56,7 @@ def personal(sites, **changed):
     given |= {"counted": (-1,) * 4, "C": np.zeros((1, Q, D)), "round": 0, "stage": "warm", "serial": 0}
     given |= {"rho": 2.0, "rho1": 1.0, "rho2": 2.0, "rho2_before": 2.0, "alpha": None, "acyclic_steps": 0}
     given |= {"is_exact": False, "is_ordered": False, "in_series": True, "tol": 1e-3}
+    given |= {"optimum": "order", "is_proven": True}
     names = tuple(sites.names)
     return pfdbnl.StepQuestion(n_lags=1, variables=sites.variables, sites=names, **(given | changed))
 

@@ -65,7 +65,8 @@ def export_result(directory: Path) -> StudyResult | None:
         outcome = read_outcome(path.parent)
         absent = [str(one["words"]) for one in outcome.get("absent") or ()]
         values = {**values, "privacy": _protection(outcome.get("study", {}))}
-        values["warnings"] = [*(values.get("warnings") or ()), *absent]
+        if absent:
+            values["warnings"] = [*(values.get("warnings") or ()), *absent]
     path.with_suffix(".json").write_text(json.dumps(values, indent=1), encoding="utf-8")
     if {"W", "A", "intercept", "noise_variances"} <= arrays.keys() and "variables" in result.summary:
         names = tuple(str(name) for name in result.summary["variables"])

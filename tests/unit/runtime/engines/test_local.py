@@ -98,11 +98,11 @@ def test_all_descendants_end_also_those_in_other_sessions():
 
 def test_a_federation_waits_for_every_site_and_ends_with_its_block(tmp_path):
     engine = ToyEngine(None, [], ["b"], ["a", "b"])
-    heard = []
+    heard, before = [], set(psutil.Process().children(recursive=True))
     with LocalFederation(engine, ("a", "b"), tmp_path) as federation:
         federation.start()
         federation.wait_until_up(30, heard.append)
-        running = psutil.Process().children(recursive=True)
+        running = set(psutil.Process().children(recursive=True)) - before
         assert len(running) >= 3
         assert federation.log("a").exists()
     assert heard == ["b", "a"]
@@ -121,9 +121,10 @@ def test_what_processes_write_on_the_side_stays_below_the_federation(tmp_path):
 
 
 def test_processes_end_when_the_block_fails(tmp_path):
+    before = set(psutil.Process().children(recursive=True))
     with contextlib.suppress(KeyboardInterrupt), LocalFederation(ToyEngine(), ("a",), tmp_path) as federation:
         federation.start()
-        running = psutil.Process().children(recursive=True)
+        running = set(psutil.Process().children(recursive=True)) - before
         assert len(running) >= 2
         raise KeyboardInterrupt
     assert alive(running) == []
