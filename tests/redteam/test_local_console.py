@@ -8,6 +8,7 @@ pytest.importorskip("cryptography")
 pytest.importorskip("starlette")
 from starlette.testclient import TestClient
 
+from feddbn.console import study_facts
 from feddbn.console.gate import COOKIE, MOST_BYTES, Gate, Keys
 from feddbn.console.serve import loopback
 from feddbn.errors import ParameterError
@@ -300,7 +301,7 @@ def test_what_cannot_be_told_in_words_cannot_be_approved(kits, opened, monkeypat
     def broken(study, settings):
         raise TypeError("a parameter that nobody thought of")
 
-    monkeypatch.setattr("feddbn.console.study_facts.study_in_words", broken)
+    monkeypatch.setattr(study_facts, "study_in_words", broken)
     client, keys = opened
     page = client.get(f"/studies/{make_study().digest}")
     assert page.status_code == 200

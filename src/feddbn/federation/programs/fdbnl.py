@@ -389,8 +389,7 @@ def _step(
         problem, before = Decomposed(wG, known.V, known.e, question.metric), Consensus(known.C, known.U)
     after, vectors = before.answers(problem, ask, C, question.rho2_before, question.rho2, question.relaxation)
     kept = _Consensus(problem.V, problem.e, after.C, after.U)
-    changed = None if ask is Ask.ZERO else ("C", "U")
-    return kept.kept(states, changed, memo, sites[0].name), vectors
+    return kept.kept(states, None if ask is Ask.ZERO else ("C", "U"), memo, sites[0].name), vectors
 
 
 def _adds_up(question: StepQuestion) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Columns with many active rows: one Cholesky factor each, kept from round to round."""
+"""Several modules: columns with many active rows have one Cholesky factor each, kept from round to round."""
 
 import numpy as np
 import pytest
