@@ -25,7 +25,7 @@ from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.statistics.dependence import COLLINEAR, independent
 from feddbn.core.statistics.scaling import correlations
 
-__all__ = ["NO_RESIDUAL", "NodeFit", "Objective", "ParentRegressions", "Parents"]
+__all__ = ["NO_RESIDUAL", "NodeFit", "Objective", "ParentRegressions", "Parents", "inverse_factor"]
 
 Parents = tuple[int, ...]
 
@@ -62,6 +62,17 @@ class NodeFit:
         every = np.zeros(q)
         every[self.columns] = self.gain
         return every
+
+
+def inverse_factor(within: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """Return the inverse of the Cholesky factor of parents' correlations, and their variances' inflation; None: collinear."""
+    # Python's overhead per call is most of the cost of a fit: LAPACK is called without wrappers.
+    factor, failed = dpotrf(within, lower=1, clean=1)
+    if failed:
+        return None
+    inverse, _ = dtrtri(factor, lower=1)
+    inflation = (inverse * inverse).sum(axis=0)
+    return None if inflation.max() > 1 / COLLINEAR else (inverse, inflation)
 
 
 class ParentRegressions:
@@ -130,7 +141,6 @@ class ParentRegressions:
         return found
 
     def _compute(self, node: int, parents: Parents) -> NodeFit:
-        # Python's overhead per call is most of the cost of a fit: LAPACK is called without wrappers.
         R = self.correlation
         covariance = R[node].copy()
         variance = self._usable.copy()
@@ -139,13 +149,10 @@ class ParentRegressions:
         if parents:
             index = np.array(parents)
             columns = R[index]
-            factor, failed = dpotrf(columns[:, index], lower=1, clean=1)
-            if failed:
+            solved = inverse_factor(columns[:, index])
+            if solved is None:
                 return self._without_dependent(node, parents)
-            inverse, _ = dtrtri(factor, lower=1)
-            inflation = (inverse * inverse).sum(axis=0)
-            if inflation.max() > 1 / COLLINEAR:
-                return self._without_dependent(node, parents)
+            inverse, inflation = solved
             orthogonal = inverse @ columns
             along = orthogonal[:, node]
             beta = along @ inverse

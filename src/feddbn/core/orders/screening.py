@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri, dtrtri
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from feddbn.core.arrays import FloatArray, IntArray
-from feddbn.core.orders.parents import NO_RESIDUAL, NodeFit, ParentRegressions, Parents
+from feddbn.core.orders.parents import NO_RESIDUAL, NodeFit, ParentRegressions, Parents, inverse_factor
 from feddbn.core.statistics.dependence import COLLINEAR
 
 __all__ = ["MANY_NODES", "ScreenedRegressions", "regressions_of"]
@@ -82,13 +82,10 @@ class ScreenedRegressions(ParentRegressions):
             rows = R[np.array(parents)]
             within = [places[m] for m in parents]
             seen = rows[:, columns]
-            factor, failed = dpotrf(seen[:, within], lower=1, clean=1)
-            if failed:
+            solved = inverse_factor(seen[:, within])
+            if solved is None:
                 return self._without_dependent(node, parents)
-            inverse, _ = dtrtri(factor, lower=1)
-            inflation = (inverse * inverse).sum(axis=0)
-            if inflation.max() > 1 / COLLINEAR:
-                return self._without_dependent(node, parents)
+            inverse, inflation = solved
             along = inverse @ rows[:, node]
             beta = along @ inverse
             rss = max(rss - float(along @ along), NO_RESIDUAL)
