@@ -25,8 +25,7 @@ def federation(federation):
     federation.slow_down()
     yield federation
     federation.hurry()
-    if "site-c" not in federation.processes:
-        federation.start("site-c")
+    federation.revive()
 
 
 def collected(federation, study):

@@ -28,6 +28,7 @@ def federation(federation):
     federation.slow_down()
     yield federation
     federation.hurry()
+    federation.revive()
 
 
 def test_killed_jobs_sites_and_servers_change_no_bit(federation):
@@ -51,8 +52,10 @@ def test_killed_jobs_sites_and_servers_change_no_bit(federation):
             del kill_at[run]
         time.sleep(0.05)
     federation.kill("site-b")
-    # NVFlare itself lists it for ten more minutes.
-    assert "site-b" not in federation.console.sites()
+    # NVFlare itself lists it for ten more minutes; a busy machine takes a dead site for a slow one until it misses reports.
+    end = time.monotonic() + 120
+    while "site-b" in federation.console.sites():
+        assert time.monotonic() < end, federation.log(SERVER)[-3000:]
     federation.hurry()
     ended = {run: federation.console.wait(job) for run, job in jobs.items()}
     assert not [run for run in resumed if ended[run].endswith("COMPLETED")]

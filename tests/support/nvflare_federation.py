@@ -196,6 +196,13 @@ class NVFlareFederation:
             )
             log.close()
 
+    def revive(self):
+        """Start what was killed and is still away: a test that failed half-way must not fail those after it."""
+        away = [name for name in (SERVER, *self.plan.sites) if name not in self.processes]
+        if away:
+            self.start(*away)
+            self.wait_until_up()
+
     def terminal(self, name):
         """What a person at this machine saw."""
         return (self.root / f"{name}.log").read_text(errors="replace")
