@@ -101,7 +101,7 @@ CASES = [
     ("pfdbnl", {**QUICK, "mu": "auto"}, "trend", {}),
     ("pfdbnl", {"max_rounds": 40, "schedule": "paper", "participation": 0.8, "mu": 2}, "plain", {}),
     ("pfdbnl", QUICK, "empty", {"goal": "select", "select": {"grid": {"mu": [0.1, 1.0], "n_lags": [1, 2]}}}),
-    ("fdbnl", {"max_rounds": 40, "schedule": "paper"}, "trend", {"goal": "select"}),
+    ("fdbnl", {"max_rounds": 8, "schedule": "paper"}, "trend", {"goal": "select"}),
     ("fdbnl", QUICK, "gains", {"goal": "compare", "compare": {"against": ["pfdbnl", "oneshot"]}}),
     ("pfdbnl", {**QUICK, "different_variables": True}, "plain", {"some_variables_may_be_missing": True}),
 ]
