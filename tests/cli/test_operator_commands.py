@@ -249,6 +249,30 @@ def test_a_study_whose_sites_are_not_connected_is_not_sent(kits, tmp_path, monke
     assert not (tmp_path / "mine" / "runs" / "run-2.json").exists()
 
 
+def test_the_session_of_a_study_that_is_refused_is_closed(kits, tmp_path, monkeypatch):
+    """It is opened while the study is tried out."""
+    closed = []
+    monkeypatch.setattr("nvflare.fuel.flare_api.flare_api.new_secure_session", Session)
+    monkeypatch.setattr(Session, "close", lambda session: closed.append(session))
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY.replace("n_lags = 1", "n_lags = -1"))
+    done = run("submit", path, "--kit", kits / "lead@example.org", "--run", "run-3")
+    assert done.exit_code == 2
+    assert "n_lags=-1" in done.output
+    assert len(closed) == 1
+
+
+@pytest.fixture
+def lonely(kits, monkeypatch):
+    """A lead's kit whose server is not there."""
+
+    def refuse(user, kit, timeout):
+        raise OSError("nobody answers")
+
+    monkeypatch.setattr("nvflare.fuel.flare_api.flare_api.new_secure_session", refuse)
+    return kits / "lead@example.org"
+
+
 OLD = 1_000_000_000.0
 
 
@@ -295,12 +319,8 @@ def test_status_says_since_when_a_site_is_silent(kits, tmp_path, monkeypatch):
     assert found["silent"] == {"south": "2001-09-09 01:46:40 UTC"}
 
 
-def test_a_server_that_is_not_there_is_named(kits, monkeypatch):
-    def refuse(user, kit, timeout):
-        raise OSError("nobody answers")
-
-    monkeypatch.setattr("nvflare.fuel.flare_api.flare_api.new_secure_session", refuse)
-    done = run("status", "--kit", kits / "lead@example.org")
+def test_a_server_that_is_not_there_is_named(lonely):
+    done = run("status", "--kit", lonely)
     assert done.exit_code == 2
     assert "the server localhost:2 cannot be reached with the kit" in " ".join(done.output.split())
 
@@ -331,14 +351,14 @@ def test_a_job_is_described_in_words():
     assert failed.words == "stopped; `feddbn results first` says why, `feddbn resume first` goes on"
 
 
-def test_unusual_tasks_are_told_before_a_study_is_sent(tmp_path):
+def test_unusual_tasks_are_told_before_a_study_is_sent(lonely, tmp_path):
     path = tmp_path / "study.toml"
     path.write_text(STUDY.replace('method = "fdbnl"', 'method = "pfdbnl"') + 'mu = "auto"\n')
     assert read_study(path).parameters["mu"] == "auto"
-    done = run("submit", path, "--kit", "nowhere")
+    done = run("submit", path, "--kit", lonely)
     assert "asks for held-out-loss, held-out-sums, which a site answers only if" in done.stderr
     path.write_text(STUDY + 'center = "banana"\n')
-    done = run("submit", path, "--kit", "nowhere")
+    done = run("submit", path, "--kit", lonely)
     assert done.exit_code == 2
     assert "center='banana' is not known; choose 'auto', 'none', 'federated' or 'recording'" in done.stderr
 
@@ -359,19 +379,21 @@ def test_a_sites_terminal_tells_studies_and_its_log_has_all(kits):
         ('mu = "auto"', "method 'fdbnl' has no parameter 'mu'"),
     ],
 )
-def test_a_study_that_cannot_be_is_refused_before_anybody_is_called(tmp_path, parameters, sentence):
+def test_a_study_that_cannot_be_is_refused_whether_or_not_the_server_is_there(
+    lonely, tmp_path, parameters, sentence
+):
     path = tmp_path / "study.toml"
     path.write_text(f"{STUDY}{parameters}\n")
-    done = run("submit", path, "--kit", tmp_path / "nowhere")
+    done = run("submit", path, "--kit", lonely)
     assert done.exit_code == 2
     assert sentence in " ".join(done.output.split())
 
 
-def test_a_study_of_functions_that_only_others_have_is_not_tried_out(tmp_path):
+def test_a_study_of_functions_that_only_others_have_is_not_tried_out(lonely, tmp_path):
     """Server and sites register them; the lead's machine need not."""
     path = tmp_path / "study.toml"
     path.write_text(STUDY.replace("fdbnl", "oneshot") + 'features = "theirs"\n')
-    done = run("submit", path, "--kit", tmp_path / "nowhere")
+    done = run("submit", path, "--kit", lonely)
     said = " ".join(done.output.split())
     assert "features = 'theirs' is not known on this machine" in said
-    assert "startup/fed_admin.json is missing" in said
+    assert "cannot be reached" in said

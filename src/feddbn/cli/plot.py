@@ -144,9 +144,15 @@ def _convergence(result: Result) -> Axes:
 
 
 def _sites(result: Result) -> Axes:
+    from feddbn.method_table import find_method
     from feddbn.report import plot_site_differences, site_differences
 
     if not result.personal:
+        row = find_method(result.method)
+        if row is not None and row.is_personal:
+            raise ParameterError(
+                "a plot of sites needs the networks of several sites; this file holds one network, each site keeps its own."
+            )
         raise ParameterError(
             f"a plot of sites needs a network per site, which {result.method} does not learn."
         )

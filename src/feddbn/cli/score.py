@@ -53,7 +53,10 @@ def score(
         print_json(per_site.to_dict())
         return
     means = {part: {k.removeprefix("m"): v for k, v in per_site[part].items()} for part in per_site}
-    _print(f"means over {len(truths)} sites, each against its own truth", means)
+    alone = f"the network of {next(iter(truths))} against its truth"
+    _print(
+        alone if len(truths) == 1 else f"means over {len(truths)} sites, each against its own truth", means
+    )
 
 
 def _print(title: str, parts: Mapping[str, Mapping[str, Any]]) -> None:

@@ -15,10 +15,12 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from feddbn.cli.collection import MOST_CUT_OFF, still_awaited, wait_for_one
+from feddbn.cli.early_session import EarlySession
 from feddbn.cli.held_out import print_held_out
 from feddbn.cli.terminal import remark
 from feddbn.errors import FederationError, FileError, StateError
-from feddbn.federation.protocol.study import Study, parse_study
+from feddbn.federation.protocol.study import Study, check_sites, parse_study
+from feddbn.federation.protocol.study_methods import check_goal, check_name, check_noise
 from feddbn.runtime.deployed.run_words import run_in_words
 
 if TYPE_CHECKING:
@@ -36,13 +38,21 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def read_study(path: Path) -> Study:
     """Return the study in a file, its method's parameters checked."""
+    study = _read(path)
+    check_study(study)
+    return study
+
+
+def _read(path: Path) -> Study:
+    """Return the study in a file; refused is what can be seen without the methods, whose imports take seconds."""
     try:
         study = parse_study(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise FileError(f"the study file {path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise FileError(f"the study file {path} cannot be read: it is not UTF-8 text.") from None
-    check_study(study)
+    check_name(study.method)
+    check_sites(study)
     return study
 
 
@@ -50,8 +60,6 @@ def check_study(study: Study) -> None:
     """Refuse a study that no site could take part in: an unknown method, impossible parameters, noise or sites."""
     from feddbn.core.designs.features import feature_map_names
     from feddbn.federation.guards.study_size import check_noise_size
-    from feddbn.federation.protocol.study import check_sites
-    from feddbn.federation.protocol.study_methods import check_goal, check_noise
     from feddbn.method_table import find_method
     from feddbn.runtime.deployed.rehearsal import rehearse
     from feddbn.runtime.deployed.settings import load_programs
@@ -82,12 +90,18 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Send a study to the federation."""
-    plan = read_study(study)
-    _tell_tasks(plan)
+    plan = _read(study)
     run_id = run or f"{plan.name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     session = _session(kit)
     session.claim(plan, run_id)
-    _send(session, plan, run_id, wait, out, as_json)
+    early = EarlySession(session)
+    try:
+        check_study(plan)
+        _tell_tasks(plan)
+    except BaseException:
+        early.give_up()
+        raise
+    _send(session, plan, run_id, wait, out, as_json, early)
 
 
 def _tell_tasks(study: Study) -> None:
@@ -185,10 +199,20 @@ def _session(kit: Path) -> Session:
     return engine_of(kit).session(kit)
 
 
-def _send(session: Session, study: Study, run_id: str, wait: bool, out: Path | None, as_json: bool) -> None:
+def _send(
+    session: Session,
+    study: Study,
+    run_id: str,
+    wait: bool,
+    out: Path | None,
+    as_json: bool,
+    early: EarlySession | None = None,
+) -> None:
+    """Send a study and, with `wait`, fetch its result; `early` is the session where that is being opened already."""
     n_cut_off = 0
     while True:
-        with session:
+        with early or session:
+            early = None
             job = session.begin(study, run_id, lambda sentence: remark(f"note: {sentence}"))
             if not wait:
                 typer.echo(json.dumps({"run": run_id, "job": job}) if as_json else f"run {run_id} was sent.")

@@ -15,9 +15,10 @@ from statistics import median
 from typing import Any
 
 from feddbn.console.lead_watch import Point, Sight
-from feddbn.console.words import ago, lasting, when
+from feddbn.console.words import ago, when
 from feddbn.errors import FeddbnError
 from feddbn.federation.protocol.study import Study
+from feddbn.runtime.deployed.presence import span_in_words
 from feddbn.runtime.deployed.store import EventLog, iso_time
 from feddbn.runtime.engines.interface import Job, Session
 
@@ -76,7 +77,7 @@ def site_facts(sight: Sight, named: Sequence[str], now: float) -> list[SiteFact]
         elif name in sight.seen:
             since = sight.seen[name]
             found.append(
-                SiteFact(name, "bad", f"silent since {when(iso_time(since))} ({lasting(now - since)})")
+                SiteFact(name, "bad", f"silent since {when(iso_time(since))} ({span_in_words(now - since)})")
             )
         else:
             found.append(SiteFact(name, "caution", "has never been connected, as far as this lead has seen"))
@@ -142,7 +143,7 @@ def _left(
     share = min(reached / most, 1.0)
     if pace is None:
         return share, f"round {reached:.0f} of at most {most:.0f}"
-    rest = lasting((most - reached) * pace)
+    rest = span_in_words((most - reached) * pace)
     return (
         share,
         f"round {reached:.0f} of at most {most:.0f}, {each}: at most {rest} left, less if it converges before",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from feddbn.model.dbn import DBN
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["dowhy_graph", "pgmpy_cpds", "pgmpy_dag"]
 
@@ -24,6 +25,8 @@ def dowhy_graph(dbn: DBN) -> nx.DiGraph:
     >>> sorted(dowhy_graph(dbn).edges)
     [('x', 'y'), ('x(t-1)', 'x'), ('x(t-1)', 'y(t-1)')]
     """
+    import networkx as nx
+
     graph = nx.DiGraph()
     graph.add_nodes_from(_column(name, lag) for lag in range(dbn.n_lags + 1) for name in dbn.variables)
     for source, target, lag, _ in _edges(dbn):

@@ -41,7 +41,10 @@ def _shared(result: StudyResult, where: str) -> Mapping[str, Any]:
 
 
 def _personal(path: Path, site: str, own: Mapping[str, np.ndarray]) -> Mapping[str, Any]:
-    """Return the shared result with the site's own network in place of the shared one."""
+    """Return the shared result with the site's own network in place of the shared one, and whose it is as `site`.
+
+    It is under `personal` no more: whoever compared it with the network in that place would compare it with itself.
+    """
     where, beside = f"file {str(path)!r}", path.with_name("result.feddbn")
     try:
         result = StudyResult.from_bytes(beside.read_bytes())
@@ -56,7 +59,7 @@ def _personal(path: Path, site: str, own: Mapping[str, np.ndarray]) -> Mapping[s
             "units of the study; run the study again."
         ) from None
     edges = dbn.edges().to_dict("records")
-    lone = {"raw": None, "personal": {site: dbn.to_dict()}, "variables": list(dbn.variables)}
+    lone = {"raw": None, "personal": None, "site": site, "variables": list(dbn.variables)}
     return {**stored, **lone, "dbn": dbn.to_dict(), "edges": edges}
 
 

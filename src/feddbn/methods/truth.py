@@ -72,7 +72,9 @@ def _read(path: str | Path) -> tuple[DBN | None, dict[str, DBN] | None]:
     kind, version = stored.get("format"), stored.get("version")
     if kind == RESULT_FORMAT:
         result = Result.from_dict(stored, where)
-        return result.dbn, result.personal
+        own = {str(stored["site"]): result.dbn} if stored.get("site") else None
+        # A deployment's result names no site: their own networks stay with them.
+        return result.dbn, result.personal or own
     try:
         if kind != TRUTHS_FORMAT:
             return DBN.from_dict(stored), None

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 
@@ -262,6 +261,8 @@ def parts_of_csv(
 
 def graphml_text(dbn: Network) -> str:
     """The time-series graph as GraphML."""
+    import networkx as nx
+
     text = "\n".join(nx.generate_graphml(time_series_graph(dbn))) + "\n"
     # XML writes true and false in small letters, and so strict readers want them; networkx writes Python's words.
     for key in re.findall(r'<key id="(\w+)" for="edge" attr.name="\w+" attr.type="boolean"', text):
@@ -273,6 +274,8 @@ def graphml_text(dbn: Network) -> str:
 
 def parts_of_graphml(source: str | Path) -> Parts:
     """From a path, or from GraphML text (a str that begins with '<')."""
+    import networkx as nx
+
     text, where = _read(source, is_text=lambda s: s.lstrip().startswith("<"))
     try:
         graph = nx.parse_graphml(text)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Sequence
-from typing import Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -26,6 +25,9 @@ from feddbn.model.standardised import standardised_weights
 from feddbn.model.stored_conditionals import conditionals_of, plain_conditionals
 from feddbn.model.stored_curves import curves_of, plain_curves, plain_products, products_of
 from feddbn.model.strength import average_slopes, has_sign, sizes_by_source
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = [
     "Parts",
@@ -163,6 +165,8 @@ def time_series_graph(dbn: Network) -> nx.DiGraph:
     """Graph with d (n_lags + 1) nodes; edges carry weight, lag and oriented, nodes of lag 0 intercept and
     noise_variance.
     """
+    import networkx as nx
+
     graph = nx.DiGraph(n_lags=dbn.n_lags)
     for k, name in enumerate(dbn.variables):
         for lag in range(dbn.n_lags + 1):
@@ -200,6 +204,8 @@ def summary_graph(dbn: Network) -> nx.DiGraph:
     `lags` and `weights` are lists in order of lag; `strength` is the weight of largest absolute value,
     with its sign; `oriented` is False where the edge within the moment has an open direction.
     """
+    import networkx as nx
+
     graph = nx.DiGraph(n_lags=dbn.n_lags)
     for name, kind in zip(dbn.variables, dbn.kinds, strict=True):
         graph.add_node(name, **({"kind": kind.name} if dbn.conditionals else {}))

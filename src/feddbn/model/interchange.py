@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +14,9 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model import arrays, export, graph
 from feddbn.model.kind_questions import KindQuestions
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["Interchange"]
 

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -224,3 +226,9 @@ def test_arrays_that_cannot_be_exchanged_are_refused() -> None:
     cyclic = DBN(np.array([[0.0, 0.5], [0.5, 0.0]]), np.zeros((0, 2, 2)))
     with pytest.raises(ParameterError, match="W has a two-cycle or a self-loop"):
         cyclic.to_tigramite()
+
+
+def test_networkx_is_imported_only_where_a_graph_is_made():
+    """It takes a quarter of a second, and few people export graphs."""
+    code = "import sys; from feddbn import DBN, FDBNL; assert 'networkx' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,14 @@ from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Federation
 from feddbn.federation.protocol.update_rules import check_update
+from feddbn.method_table import METHODS, find_method
 
 __all__ = [
     "StudyMethod",
     "StudyResult",
     "Way",
     "check_goal",
+    "check_name",
     "check_noise",
     "personal_result",
     "register_personal_result",
@@ -139,12 +142,27 @@ def study_methods() -> tuple[str, ...]:
 
 def study_method(name: str) -> StudyMethod:
     """Look up a method by the name a study gives it."""
-    try:
-        return _METHODS[name]
-    except KeyError:
-        raise ParameterError(
-            f"method {name!r} is not known; this version has: {', '.join(study_methods())}."
-        ) from None
+    if name not in _METHODS:
+        raise _unknown(name, study_methods())
+    return _METHODS[name]
+
+
+def check_name(name: str) -> None:
+    """Refuse a method that no study can name; read from the method table, before any estimator is imported.
+
+    Studies write `Method.name` and no other: a study has one text, by which the owners of data approve it.
+    """
+    find_method(name, offered=True)
+    known = {*_METHODS, *(row.name for row in METHODS.values() if row.in_studies)}
+    if name not in known:
+        raise _unknown(name, sorted(known))
+
+
+def _unknown(name: str, known: Sequence[str]) -> ParameterError:
+    row = find_method(name)
+    near = [row.name] if row is not None and row.name in known else get_close_matches(name.lower(), known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"this version has: {', '.join(known)}."
+    return ParameterError(f"method {name!r} is not known; {hint}")
 
 
 def check_goal(study: Study) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from feddbn.errors import FileError
 from feddbn.privacy.keys import KEY_BYTES, Identity
-from feddbn.runtime.deployed.protection import default_policy_text
 
 __all__ = ["kits_below", "open_to_others", "owner_only", "write_secret", "write_site_files"]
 
@@ -59,6 +58,9 @@ def write_site_files(places: Mapping[str, Path], above: str = "") -> None:
     ``identity.key`` is secret. A site that trusts nobody with it makes its own: replace the file by 32 random
     bytes and the line in everybody's ``peers.toml``.
     """
+    # Imported here: a lead's session needs nothing of it, and it takes two seconds.
+    from feddbn.runtime.deployed.protection import default_policy_text
+
     peers = []
     for site, place in sorted(places.items()):
         seed = os.urandom(KEY_BYTES)

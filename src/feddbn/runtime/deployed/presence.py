@@ -15,6 +15,7 @@ __all__ = ["SILENT_S", "Presence", "SeenSites", "span_in_words"]
 
 SILENT_S = 25.0
 """Sites report every 10 s. One that missed two reports is silent."""
+_NEAR_ENOUGH_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -45,22 +46,25 @@ class Presence:
         )
 
     def words(self, now: float | None = None) -> str:
-        """Return "west is connected", "west is silent since 2026-01-31 09:15:00 UTC (3 minutes)" or "... not connected"."""
+        """Return "west is connected", "west is silent since 2026-01-31 09:15:00 UTC (3 min)" or "... not connected"."""
         if self.is_here:
             return f"{self.site} is connected"
         if self.heard is None:
             return f"{self.site} is not connected"
-        gone = max((time.time() if now is None else now) - self.heard, 0.0)
+        gone = (time.time() if now is None else now) - self.heard
         return f"{self.site} is silent since {self.since} ({span_in_words(gone)})"
 
 
 def span_in_words(seconds: float) -> str:
-    """Return "12 s", "3 minutes", "5 hours" or "2 days"."""
-    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= size:
-            n = int(seconds // size)
-            return f"{n} {unit}{'' if n == 1 else 's'}"
-    return f"{seconds:.0f} s"
+    """Return a length of time in the two units that matter: "12 s", "3 min 10 s", "5 h 20 min" or "2 days"."""
+    whole = max(round(seconds), 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole < 600 and whole % 60 else "")
+    if whole < 2 * 86400:
+        return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole % 3600 // 60 else "")
+    return f"{whole // 86400} days"
 
 
 class SeenSites:
@@ -76,13 +80,16 @@ class SeenSites:
         self._path = Path(path)
 
     def completed(self, there: Iterable[Presence], named: Iterable[str] = ()) -> list[Presence]:
-        """Return what the server says, and those that it no longer knows or that somebody names; remember them all."""
+        """Return what the server says, and those that it no longer knows or that somebody names; remember them all.
+
+        A site that is there reports all the time, and a page looks every two seconds: of it a minute is near enough.
+        """
         before = self._read()
         found = {one.site: one for one in there}
         for site in (*before, *named):
             found.setdefault(site, Presence(site, False, before.get(site)))
         heard = {one.site: one.heard for one in found.values() if one.heard is not None}
-        if heard != before:
+        if any(_is_news(one, before.get(one.site)) for one in found.values()):
             self._path.parent.mkdir(exist_ok=True, mode=0o700)
             write_atomically(self._path, json.dumps(heard).encode())
         return sorted(found.values(), key=lambda one: one.site)
@@ -92,3 +99,10 @@ class SeenSites:
             return {str(k): float(v) for k, v in json.loads(self._path.read_text(encoding="utf-8")).items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
+
+
+def _is_news(one: Presence, remembered: float | None) -> bool:
+    """Whether what is remembered of a site would mislead: it was never heard, went silent since, or a minute has passed."""
+    if one.heard is None or one.heard == remembered:
+        return False
+    return remembered is None or not one.is_here or abs(one.heard - remembered) >= _NEAR_ENOUGH_S

@@ -12,14 +12,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from feddbn.errors import FederationError, StateError
 from feddbn.federation.protocol.messages import check_run_id
 from feddbn.federation.protocol.study import Study, study_from_json
-from feddbn.runtime.deployed.check import Finding
 from feddbn.runtime.deployed.presence import Presence, SeenSites
 from feddbn.runtime.engines.plan import FederationPlan
+
+if TYPE_CHECKING:
+    from feddbn.runtime.deployed.check import Finding
 
 __all__ = ["Engine", "Job", "Process", "Session", "Watch", "sites_needed"]
 

@@ -5,6 +5,7 @@ from feddbn.federation.protocol.study import Study, parse_study, study_from_json
 from feddbn.federation.protocol.study_methods import (
     StudyMethod,
     StudyResult,
+    check_name,
     register_study_method,
     study_method,
 )
@@ -74,6 +75,22 @@ def test_an_unknown_method_names_the_known_ones():
     ):
         study_method("nothing")
     study_method("known-method").check({})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("OneShotDBN", "oneshot"), ("one_shot", "oneshot"), ("FDBNL", "fdbnl"), ("latnet", "latent")],
+)
+def test_a_class_or_a_slip_is_refused_with_the_name_of_studies(name, meant):
+    """Two spellings would give one study two texts, and two approvals."""
+    with pytest.raises(ParameterError, match=f"method '{name}' is not known; did you mean '{meant}'\\?"):
+        check_name(name)
+    check_name(meant)
+
+
+def test_a_method_of_one_process_is_none_of_studies():
+    with pytest.raises(ParameterError, match=r"method 'dynotears' is not known; this version has: .*fdbnl"):
+        check_name("dynotears")
 
 
 def test_a_result_survives_encoding():

@@ -1,5 +1,7 @@
 """Who is there and since when others are silent; how a run stands, in words."""
 
+import json
+
 import pytest
 
 from feddbn.runtime.deployed.absences import absences_in
@@ -15,7 +17,7 @@ HEARD = 1_000_000_000.0
     [
         (Presence("west", True, HEARD), "west is connected"),
         (Presence("west", False), "west is not connected"),
-        (Presence("west", False, HEARD), "west is silent since 2001-09-09 01:46:40 UTC (3 minutes)"),
+        (Presence("west", False, HEARD), "west is silent since 2001-09-09 01:46:40 UTC (3 min 10 s)"),
     ],
 )
 def test_a_site_in_words(presence, words):
@@ -27,7 +29,20 @@ def test_a_clock_that_is_slow_makes_no_negative_spans():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(12.4, "12 s"), (60, "1 minute"), (7300, "2 hours"), (200_000, "2 days")]
+    ("seconds", "words"),
+    [
+        (-3, "0 s"),
+        (0.4, "0 s"),
+        (12.4, "12 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (135, "2 min 15 s"),
+        (1215, "20 min"),
+        (3600, "1 h"),
+        (7500, "2 h 5 min"),
+        (200_000, "2 days"),
+        (4 * 86400, "4 days"),
+    ],
 )
 def test_spans_in_words(seconds, words):
     assert span_in_words(seconds) == words
@@ -47,6 +62,26 @@ def test_sites_that_the_server_has_forgotten_are_remembered(tmp_path):
         ("b", False, HEARD),
         ("c", False, None),
     ]
+
+
+def test_a_site_that_is_there_is_written_down_once_a_minute(tmp_path):
+    path = tmp_path / "runs" / "seen"
+
+    def remembered(*there):
+        SeenSites(path).completed(there)
+        return json.loads(path.read_text())
+
+    assert remembered(Presence("a", True, HEARD)) == {"a": HEARD}
+    assert remembered(Presence("a", True, HEARD + 59)) == {"a": HEARD}
+    # Another site, a site that falls silent and a minute are news; all is written then.
+    both = {"a": HEARD + 10, "b": HEARD}
+    assert remembered(Presence("a", True, HEARD + 10), Presence("b", True, HEARD)) == both
+    assert remembered(Presence("a", True, HEARD + 20), Presence("b", True, HEARD + 15)) == both
+    silent = {"a": HEARD + 30, "b": HEARD + 15}
+    assert remembered(Presence("a", True, HEARD + 30), Presence("b", False, HEARD + 15)) == silent
+    assert remembered(Presence("a", True, HEARD + 90), Presence("b", False, HEARD + 15))["a"] == HEARD + 90
+    # A server whose clock was put back is believed.
+    assert remembered(Presence("a", True, HEARD - 600))["a"] == HEARD - 600
 
 
 @pytest.mark.parametrize("content", ["", "[1]", '{"a": "x"}', "\x00"])
@@ -84,7 +119,7 @@ def test_absences_are_counted_over_all_parts_of_a_run():
                 "sites": ["a", "b"],
                 "awaited": {"a": 1.0, "b": 75},
             },
-            "running: 1 sum, 1 of 2 sites in the last; no answer from b for 1 minute",
+            "running: 1 sum, 1 of 2 sites in the last; no answer from b for 1 min 15 s",
         ),
         ({"state": "collecting", "last": "waits for b."}, "waits for its sites: waits for b"),
         ({"state": "finished", "absent": []}, "finished"),

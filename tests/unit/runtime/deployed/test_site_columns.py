@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -86,15 +88,40 @@ def test_personal_files_of_a_deployment_can_be_opened(tmp_path, options):
                 )
         shared = Result.load(path.with_name("result.feddbn"))
         np.testing.assert_allclose(shared.dbn.W, local.dbn_.W, atol=1e-12)
+
+
+def command(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_every_command_opens_what_a_site_keeps(tmp_path):
+    frames = tables()
+    run(tmp_path, frames, "pfdbnl", mu=0.5)
     frames["a"].to_csv(tmp_path / "history.csv", index=False)
-    path = tmp_path / "a" / "run-1" / "personal.feddbn"
-    for line in (
-        ["forecast", path, tmp_path / "history.csv", "--json"],
-        ["effects", path, "pulse", "--json"],
-        ["report", path, "-o", tmp_path / "page.html"],
-    ):
-        outcome = CliRunner().invoke(app, [str(word) for word in line])
+    own = tmp_path / "a" / "run-1" / "personal.feddbn"
+    (tmp_path / "truth.json").write_text(read_network(own).to_json())
+    for kept in (own, own.with_name("result.feddbn")):
+        for line in (
+            ("forecast", kept, tmp_path / "history.csv", "--json"),
+            ("effects", kept, "pulse", "--json"),
+            ("score", tmp_path / "truth.json", kept),
+            ("export", kept, "-o", tmp_path / "edges.csv"),
+        ):
+            outcome = command(*line)
+            assert outcome.exit_code == 0, outcome.output
+        said = " ".join(command("plot", kept, "sites").output.split())
+        assert "this file holds one network, each site keeps its own" in said
+    for line in (("plot", own, "-o", tmp_path / "graph.svg"), ("report", own, "-o", tmp_path / "page.html")):
+        outcome = command(*line)
         assert outcome.exit_code == 0, outcome.output
+    # The page has nothing to compare the site's network with, and does not call it what all share.
+    assert "Not shared" not in (tmp_path / "page.html").read_text()
+    told = json.loads(command("effects", own, "pulse", "pressure", "--json").stdout)["effects"]
+    expected = read_network(own).effects("pulse", "pressure", 10)["total"]
+    np.testing.assert_allclose([line["total"] for line in told], expected, rtol=1e-9)
+    assert command("score", tmp_path / "truth.json", own).output.startswith(
+        "the network of a against its truth"
+    )
 
 
 def test_a_personal_file_needs_its_result(tmp_path):

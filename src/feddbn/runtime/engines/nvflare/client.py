@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -91,18 +92,16 @@ class Console(Session):
         self._admin = _lead_of(self.kit)
         self._timeout_s = timeout_s
         self._session: Any = None
+        # Imported now, before what a study is tried out with: each of NVFlare's loggers looks through all modules.
+        _flare_api()
 
     def __enter__(self) -> Console:
-        try:
-            from nvflare.fuel.flare_api.flare_api import new_secure_session
-        except ImportError:
-            raise MissingExtra("nvflare", "nvflare") from None
         # NVFlare's connection logs every attempt; without a handler Python would print that to the terminal.
         logging.getLogger().addHandler(logging.NullHandler())
         user, kit = str(self._admin["username"]), str(self.kit.resolve())
         try:
             with _silence(), drivers_left_out():
-                self._session = new_secure_session(user, kit, timeout=self._timeout_s)
+                self._session = _flare_api().new_secure_session(user, kit, timeout=self._timeout_s)
         except Exception as error:
             place = f"{self._admin.get('host')}:{self._admin.get('port')}"
             raise FederationError(
@@ -217,6 +216,13 @@ class Console(Session):
                 return call(*arguments)
         except Exception as error:
             raise FederationError(f"the server answered: {error}") from None
+
+
+def _flare_api() -> Any:
+    try:
+        return import_module("nvflare.fuel.flare_api.flare_api")
+    except ImportError:
+        raise MissingExtra("nvflare", "nvflare") from None
 
 
 def _lead_of(kit: Path) -> dict[str, Any]:

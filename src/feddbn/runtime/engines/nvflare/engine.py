@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from feddbn.federation.protocol.study import Study
-from feddbn.runtime.deployed.check import Finding
-from feddbn.runtime.deployed.settings import read_server_settings
 from feddbn.runtime.engines.interface import Engine, Process
-from feddbn.runtime.engines.nvflare.check import check_site
 from feddbn.runtime.engines.nvflare.client import Console
 from feddbn.runtime.engines.nvflare.kit import make_kits, place_stores, start_command, start_environment
 from feddbn.runtime.engines.nvflare.prune import forget_jobs
 from feddbn.runtime.engines.plan import FederationPlan
+
+if TYPE_CHECKING:
+    from feddbn.runtime.deployed.check import Finding
 
 __all__ = ["ENGINE", "NVFlareEngine"]
 
@@ -29,6 +30,9 @@ class NVFlareEngine(Engine):
 
     def check_site(self, kit: Path, study: Study | None = None) -> list[Finding]:
         """Check data, policy, rights, certificate, clock and the way to the server."""
+        # Imported here: it reads data, which a lead's session never does.
+        from feddbn.runtime.engines.nvflare.check import check_site
+
         return check_site(kit, study)
 
     def site_settings(self, kit: Path) -> Path:
@@ -40,6 +44,8 @@ class NVFlareEngine(Engine):
 
         A kit is made at one machine and unpacked at another, so its stores are placed here.
         """
+        from feddbn.runtime.deployed.settings import read_server_settings
+
         process = self.site_process(kit)
         place_stores(kit)
         forget_jobs(kit, read_server_settings(kit / "local" / "feddbn_server.toml").keep_days)
