@@ -15,6 +15,8 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # Small matrices: more BLAS threads than one cost several times what they gain.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+# Tests start hundreds of interpreters: each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Other people's data (see CONTRIBUTING.md); tests that need them are skipped where they are not.
 ifneq ($(wildcard ../shared/data),)
 export FEDDBN_DATA ?= $(abspath ../shared/data)
