@@ -114,6 +114,19 @@ effects.feddbn_network <- function(object, horizon = 10, ...) {
   do.call(rbind, tables)
 }
 
+# reticulate hands a missing whole number over as -2147483648, a missing yes or no as one of them, missing text as "NA".
+as_sites <- function(sites) {
+  if (!is.list(sites)) refuse("sites must be data frames in a list with the names of the sites.")
+  if (!is.data.frame(sites)) return(lapply(sites, as_sites))
+  sites[] <- lapply(sites, function(column) {
+    if (!anyNA(column)) column
+    else if (is.integer(column) || is.logical(column)) as.numeric(column)
+    else if (is.character(column)) factor(column)
+    else column
+  })
+  sites
+}
+
 as_network <- function(model) {
   file <- tempfile(fileext = ".json")
   on.exit(unlink(file))

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 from xml.etree import ElementTree
 
 import numpy as np
@@ -68,6 +69,7 @@ def without_output(block):
     return re.sub(r"^#>.*\n", "", block, flags=re.M)
 
 
+@pytest.mark.slow
 def test_every_block_of_the_page_prints_what_it_says(library, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (commands,) = re.findall(r"```sh\n(.*?)```", PAGE, re.S)
@@ -159,18 +161,27 @@ def test_the_package_refuses_what_it_would_misread(library, tmp_path, dbn):
     assert all(part in sentence for part, sentence in zip(parts, told, strict=True)), told
 
 
-def test_tables_of_pandas_become_data_frames_without_loss(library, tmp_path):
+def test_tables_cross_between_r_and_python_without_loss(library, tmp_path):
+    # Both ways in one script: the start of Python within R takes longest.
     code = """
     library(feddbn)
-    made <- "{'a b': [1/3, float('nan')], 'n': [1, 2], 's': ['x', None], 'yes': [True, False]}"
-    table <- reticulate::py_run_string(paste0("import pandas; table = pandas.DataFrame(", made, ")"))$table
-    frame <- as_frame(table)
+    py <- reticulate::py_run_string("import pandas
+    table = pandas.DataFrame({'a b': [1/3, float('nan')], 'n': [1, 2], 's': ['x', None], 'yes': [True, False]})
+    none = pandas.DataFrame({'a': [], 'b': []})
+    def told(frame):
+        return str([frame.isna().to_numpy().sum(axis=0).tolist(), [column[0] for column in frame.to_dict('list').values()]])
+    ")
+    frame <- as_frame(py$table)
     writeLines(c(sprintf("%.17g", frame[["a b"]]), class(frame$n), frame$s, class(frame$yes)))
-    dim(as_frame(reticulate::py_run_string("none = pandas.DataFrame({'a': [], 'b': []})")$none))
+    dim(as_frame(py$none))
+    rows <- data.frame(n = c(1L, NA), yes = c(TRUE, NA), s = c("u", NA), f = factor(c("u", NA)), x = c(0.5, NA), k = 1:2)
+    sites <- as_sites(list(north = list(rows), south = rows))
+    writeLines(c(py$told(sites$north[[1]]), py$told(sites$south)))
     """
-    told = run_r(tmp_path, code, library).splitlines()
-    assert float(told[0]) == 1 / 3
-    assert told[1:] == ["NaN", "integer", "x", "NA", "logical", "[1] 0 2"]
+    third, *told = run_r(tmp_path, dedent(code), library).splitlines()
+    assert float(third) == 1 / 3
+    assert told[:6] == ["NaN", "integer", "x", "NA", "logical", "[1] 0 2"]
+    assert told[6:] == ["[[1, 1, 1, 1, 1, 0], [1.0, 1.0, 'u', 'u', 0.5, 1]]"] * 2
 
 
 def test_the_package_has_the_version_of_the_project():
