@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import feddbn
 from feddbn.cli.main import app
+from feddbn.experiments.config import experiment_names
 from support.references import is_test, is_there
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +103,13 @@ def test_every_test_of_the_paper_map_exists():
     names = names_in(2)
     assert len(names) > 25
     assert [name for name in names if not is_test(name)] == []
+
+
+def test_every_experiment_that_a_page_reproduces_exists():
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    named = set(re.findall(r"feddbn reproduce ([a-z][\w-]+)", text))
+    assert len(named) > 10
+    assert named <= {*experiment_names(), "all"}
 
 
 def test_links_of_all_pages_lead_somewhere():

@@ -13,7 +13,9 @@ from support.references import (
     is_some_test,
     is_there,
     names_in,
+    names_in_code,
     own_names_in,
+    paths_in,
     prose,
 )
 
@@ -46,6 +48,20 @@ def test_files_that_are_named_exist():
     assert broken(MODULES + SCRIPTS + PAGES, files_in, is_file) == []
 
 
+def test_names_in_the_code_of_pages_exist():
+    used = {(path, name) for path in PAGES for name in names_in_code(path.read_text(encoding="utf-8"))}
+    assert len(used) > 100
+    assert [f"{path.relative_to(ROOT)}: {name}" for path, name in sorted(used) if not is_there(name)] == []
+
+
+def test_paths_of_pages_lead_somewhere():
+    def is_path(name, path):
+        # What a benchmark writes is not there before it has run.
+        return name.startswith("benchmarks/results/") or (ROOT / name).exists()
+
+    assert broken(PAGES, paths_in, is_path) == []
+
+
 def test_tests_that_a_comment_names_exist():
     assert broken(MODULES, cited_tests, lambda name, path: is_some_test(name)) == []
 
@@ -65,6 +81,16 @@ def test_tests_that_a_comment_names_exist():
             {"rho1", "Moments.merge"},
         ),
         (files_in, "as `core/encoding.py` says; docs/schema.md too", {"core/encoding.py", "docs/schema.md"}),
+        (
+            names_in_code,
+            "```python\nimport feddbn\nfrom feddbn.data import check\nfeddbn.DBN(W)\n```\nfeddbn.outside",
+            {"feddbn.data.check", "feddbn.DBN"},
+        ),
+        (
+            paths_in,
+            "in `deploy/compose.yaml` and `tests/redteam`, not `data/x.csv`",
+            {"deploy/compose.yaml", "tests/redteam"},
+        ),
         (cited_tests, "why; see test_it_holds in tests/unit/test_a.py", {"test_it_holds"}),
     ],
 )

@@ -79,7 +79,7 @@ def test_the_sdist_holds_what_a_release_is_checked_with(built):
     for name in (
         "CITATION.cff", "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml",
         "requirements.lock", "tools/sbom.py", "docs/versions.md", "tests/scripts/test_built_release.py",
-        "deploy/Dockerfile", "deploy/compose.yaml",
+        "deploy/Dockerfile", "deploy/compose.yaml", "r/DESCRIPTION", "r/R/feddbn.R",
     ):  # fmt: skip
         assert name in held, name
     assert not any("__pycache__" in name or name.startswith((".venv", "dist")) for name in held)

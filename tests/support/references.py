@@ -15,6 +15,8 @@ _NAME = re.compile(r"(?<![\w./-])(?:feddbn|core|federation|runtime)(?:\.[A-Za-z_
 _ROOMS = ("feddbn", "core", "federation", "runtime")
 _OWN = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
 _FILE = re.compile(r"(?<![\w/.{}<~-])((?:[\w-]+/)*[\w-]+\.(?:py|md))\b(?!\.)")
+_PATH = re.compile(r"`((?:src|tests|docs|tools|examples|benchmarks|deploy)/[\w./-]*)(?:::\w+)?`")
+_BLOCK = re.compile(r"```(?:python|\{code-cell\}[^\n]*)\n(.*?)```", re.S)
 _TEST = re.compile(r"\btest_\w+")
 
 
@@ -34,6 +36,25 @@ def names_in(text: str) -> set[str]:
     """Dotted names of modules of the package, and of what is in them."""
     found = {name for name in _NAME.findall(text) if not name.endswith((".py", ".md"))}
     return {name if name.startswith("feddbn.") else f"feddbn.{name}" for name in found}
+
+
+def names_in_code(page: str) -> set[str]:
+    """Dotted names of the package that the blocks of Python of a page import or use."""
+    found: set[str] = set()
+    for block in _BLOCK.findall(page):
+        for node in ast.walk(ast.parse(re.sub(r"^[:%].*$", "", block, flags=re.M))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("feddbn"):
+                found.update(f"{node.module}.{one.name}" for one in node.names)
+            elif isinstance(node, ast.Import):
+                found.update(one.name for one in node.names if one.name.startswith("feddbn."))
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "feddbn":
+                found.add(f"feddbn.{node.attr}")
+    return found
+
+
+def paths_in(text: str) -> set[str]:
+    """Files and folders of the repository in backticks, from its root."""
+    return set(_PATH.findall(text))
 
 
 def files_in(text: str) -> set[str]:
