@@ -8,14 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CACHED_VALUES", "BoolArray", "FloatArray", "IntArray", "by_row", "may_lack_cells"]
+__all__ = ["BoolArray", "FloatArray", "IntArray", "by_row", "may_lack_cells", "rows_in_cache"]
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
-CACHED_VALUES = 15_000
+_CACHED_VALUES = 15_000
 """Arrays of this size stay in cache, and are too small for an allocator to fetch each from the system anew (128 kB)."""
 _LONG = 256
+_FEWEST_ROWS = 64
+
+
+def rows_in_cache(width: int) -> int:
+    """How many rows of so many numbers to work on at once."""
+    return max(_FEWEST_ROWS, _CACHED_VALUES // max(width, 1))
 
 
 def by_row(
@@ -28,7 +34,8 @@ def by_row(
     whole = n - n % fold
     if not (whole and rows.flags.c_contiguous and found.flags.c_contiguous):
         return np.asarray(operation(rows, row, out=found))
-    operation(rows[:whole].reshape(-1, fold * k), np.tile(row, fold), out=found[:whole].reshape(-1, fold * k))
+    long = np.broadcast_to(row, (fold, k)).ravel()
+    operation(rows[:whole].reshape(-1, fold * k), long, out=found[:whole].reshape(-1, fold * k))
     operation(rows[whole:], row, out=found[whole:])
     return found
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import CACHED_VALUES, FloatArray
+from feddbn.core.arrays import FloatArray, rows_in_cache
 from feddbn.core.kinds import Kind
 from feddbn.data.clock import Clock, Freq, parse_freq
 from feddbn.data.grid import check_jitter
@@ -246,7 +246,7 @@ def _is_plain(dtype: object) -> bool:
 def _column_by_column(frame: pd.DataFrame) -> FloatArray:
     """(n, d) numbers of a long table of plain columns: each is copied once, some rows of all of them at a time."""
     n, d = frame.shape
-    values, at_once = np.empty((n, d)), max(1, CACHED_VALUES // max(d, 1))
+    values, at_once = np.empty((n, d)), rows_in_cache(d)
     columns = [frame.iloc[:, j].to_numpy() for j in range(d)]
     for start in range(0, n, at_once):
         rows = slice(start, start + at_once)

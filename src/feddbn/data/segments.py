@@ -191,7 +191,7 @@ class Segmenter:
                     f"{self.n_rows + int(row)} (counted from 0); fill it, or use missing='drop' to leave "
                     "such rows out."
                 )
-            self.has_empty = self.has_empty or bool(absent.any())
+            self.has_empty = self.has_empty or (self.missing == "keep" and bool(absent.any()))
             drop = np.asarray(absent.all(axis=1) if self.missing == "keep" else absent.any(axis=1))
         if unlabelled is not None and unlabelled.any():
             if self.missing == "error":

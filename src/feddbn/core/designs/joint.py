@@ -7,7 +7,7 @@ rows nothing is stacked and the products of rows are those of `Moments.of_blocks
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 import numpy as np
@@ -16,12 +16,12 @@ from feddbn.core.arrays import FloatArray, by_row
 from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.lagged import Stretch
-from feddbn.core.designs.nuisance import RECORDING_MEANS, TimeBasis
-from feddbn.core.designs.recordings import Recording, over_parts
+from feddbn.core.designs.nuisance import RECORDING_MEANS, Nuisance, TimeBasis
+from feddbn.core.designs.recordings import Recording, over_parts, usable_runs
 from feddbn.core.designs.rows import design_rows, public_blocks
 from feddbn.core.statistics.moments import Moments, outer
 
-__all__ = ["joint_moments"]
+__all__ = ["OwnLevel", "joint_moments"]
 
 
 def joint_moments(
@@ -38,6 +38,31 @@ def joint_moments(
         rows = np.concatenate([chunk.values, np.broadcast_to(known, (*lead, *known.shape))], axis=-1)
         joint = joint.merge(Moments.of_rows(rows))
     return joint
+
+
+@dataclass(frozen=True)
+class OwnLevel:
+    """What is a recording's own in its values: a mean (d,), and weights (k, d) of trends and cycles less their means (k,)."""
+
+    bases: tuple[TimeBasis, ...]
+    mean: FloatArray
+    offset: FloatArray
+    weights: FloatArray
+
+    @classmethod
+    def of(cls, nuisance: Nuisance, recording: Recording, variables: Sequence[str]) -> OwnLevel:
+        """By least squares over all rows of a recording, which lack no cell; reads them once, or twice for their times."""
+        bases = (TimeBasis.over(nuisance, usable_runs(recording, 0)),) if nuisance.has_time else ()
+        joint, d = joint_moments(Design.linear(variables, 0), recording, bases), len(variables)
+        weights = np.linalg.lstsq(joint.scatter[d:, d:], joint.scatter[d:, :d], rcond=None)[0]
+        return cls(bases, joint.mean[:d], joint.mean[d:], weights)
+
+    def off(self, time: int, values: FloatArray) -> FloatArray:
+        """(n, d) consecutive values, the first at this time, without it."""
+        rest = by_row(np.subtract, values, self.mean)
+        if self.bases:
+            rest -= (_columns(self.bases, time, len(values)) - self.offset) @ self.weights
+        return rest
 
 
 def _width(bases: Sequence[TimeBasis]) -> int:

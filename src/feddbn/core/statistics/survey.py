@@ -10,14 +10,13 @@ taken off what it tells later, or the other way round.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
 from scipy.fft import rfft
 
-from feddbn.core.arrays import CACHED_VALUES, BoolArray, FloatArray, IntArray, may_lack_cells
+from feddbn.core.arrays import BoolArray, FloatArray, by_row, may_lack_cells, rows_in_cache
 from feddbn.core.designs.lagged import stack_lags
 
 __all__ = [
@@ -44,13 +43,6 @@ N_FREQUENCIES = 1025
 """0 to half a turn per row."""
 _PIECE = 2 * (N_FREQUENCIES - 1)
 _WINDOW = 7
-_MANTISSA = 52
-# What the last bits of the square root of 2 lack to the next power of 2.
-_TO_TWO = (2 << _MANTISSA) - (math.isqrt(2 << (2 * _MANTISSA)) + 1)
-_LAST_BITS = (1 << _MANTISSA) - 1
-_NEAR = 256
-# Bits of numbers below all bins and above them, themselves at no edge.
-_ENDS = tuple(np.array([1.2 * 2.0 ** (_LOWEST - 2), 1.2 * 2.0 ** (2 - _LOWEST)]).view(np.int64).tolist())
 TAIL = 12.0
 """Cells farther from the running median than this many robust standard deviations may be errors. Of exponential noise one
 cell in some thousands is, of Gaussian noise none."""
@@ -83,7 +75,7 @@ def _running_median(values: FloatArray) -> FloatArray:
         return np.asarray(np.median(windows, axis=2))
     n, d = values.shape
     found = np.empty((n, d))
-    at_once = max(1, CACHED_VALUES // max(d, 1))
+    at_once = rows_in_cache(d)
     for start in range(0, n, at_once):
         part = padded[start : start + at_once + 2 * reach]
         found[start : start + at_once] = _medians_of_seven(part.ravel(), d).reshape(-1, d)
@@ -125,34 +117,19 @@ def _interpolated(values: FloatArray, absent: BoolArray) -> FloatArray:
 def bin_counts(deviation: FloatArray) -> FloatArray:
     """(d, N_BINS) how many cells deviate by how much."""
     n, d = deviation.shape
+    at_once, first = rows_in_cache(d), N_BINS * np.arange(d, dtype=np.float64)
     total = np.zeros(d * N_BINS, dtype=np.int64)
-    at_once = max(1, CACHED_VALUES // max(d, 1))
-    column = N_BINS * np.tile(np.arange(d), min(at_once, n))
     for start in range(0, n, at_once):
-        part = deviation[start : start + at_once].ravel()
-        places = _places(part) + column[: len(part)]
-        if may_lack_cells(part):
-            places = places[~np.isnan(part)]
-        total += np.bincount(places, minlength=d * N_BINS)
+        part = deviation[start : start + at_once]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            place = np.log2(part)
+        place -= _LOWEST
+        place *= 2.0
+        np.clip(np.floor(place, out=place), 0, N_BINS - 1, out=place)
+        by_row(np.add, place, first, place)
+        places = place[~np.isnan(place)] if may_lack_cells(place) else place.ravel()
+        total += np.bincount(places.astype(np.int64), minlength=d * N_BINS)
     return total.reshape(d, N_BINS).astype(np.float64)
-
-
-def _places(deviation: FloatArray) -> IntArray:
-    """(n,) bins of numbers from 0 on, ``floor(2 (log2 x + 48))``, mostly without a logarithm; of NaN any.
-
-    With x = 2^e m, 1 <= m < 2, it is 2 e, and one more from m = sqrt(2) on. The bits of x, read as a whole number, are e in
-    front of m: adding what sqrt(2) lacks to 2 raises e by one just where m is as large. Next to an edge the rounding of the
-    logarithm decides.
-    """
-    bits = np.clip(np.ascontiguousarray(deviation).view(np.int64), *_ENDS)
-    found = (bits >> _MANTISSA) + ((bits + _TO_TWO) >> _MANTISSA)
-    found -= 2 * (1023 + int(_LOWEST))
-    # Numbers that differ in their last bits only from a power of 2, or from one times the square root of 2.
-    near = ((bits + _NEAR) & _LAST_BITS) < 2 * _NEAR
-    near |= ((bits + (_TO_TWO + _NEAR)) & _LAST_BITS) < 2 * _NEAR
-    edge = np.flatnonzero(near)
-    found[edge] = np.floor(2.0 * (np.log2(deviation[edge]) - _LOWEST))
-    return np.clip(found, 0, N_BINS - 1, out=found)
 
 
 def median_of_counts(counts: FloatArray) -> FloatArray:

@@ -15,11 +15,11 @@ from functools import partial
 
 import numpy as np
 
-from feddbn.core.arrays import CACHED_VALUES, FloatArray, by_row
+from feddbn.core.arrays import FloatArray, by_row, rows_in_cache
 from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.design import Design
-from feddbn.core.designs.filled import off_nuisance
-from feddbn.core.designs.lagged import Stretch, stretches
+from feddbn.core.designs.joint import OwnLevel
+from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
 from feddbn.core.designs.public_units import are_public_units
 from feddbn.core.designs.recordings import usable_runs
@@ -67,7 +67,6 @@ ROWS_A_COLUMN = 10
 _Piece = tuple[int, FloatArray]
 _Residuals = tuple[FloatArray, FloatArray]
 _Watch = Callable[[FloatArray, FloatArray], None]
-_FEWEST_ROWS = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,47 +245,42 @@ def recording_residuals(
     if not runs:
         return np.zeros((*lead, sums_length(design.d, n_back)))
     span = (runs[0][0], runs[-1][0] + runs[-1][1] - 1)
-    if watch is None or design.nuisance.scope == "all":
-        pieces = own_nuisances(design, partial(_read, design, recording, of, watch), runs)
-    else:
-        off = off_nuisance(recording, design.nuisance)
-        pieces = _watched(
-            own_nuisances(design, partial(_read, design, recording, of), runs), design, off, watch
-        )
+    seen: list[FloatArray] = [np.empty((0, 0))]
+    pieces = own_nuisances(design, partial(_read, design, recording, of, seen), runs)
+    if watch is not None:
+        own = None
+        if design.nuisance.scope == "recording":
+            own = OwnLevel.of(design.nuisance, recording, design.variables)
+        pieces = _watched(pieces, seen, own, watch)
     return residual_sums(pieces, span, design.d, n_back, lead).to_vector()
 
 
-def _stretches(design: Design, recording: Recording) -> Iterator[Stretch]:
-    """Yield the values of a recording in pieces that stay in cache."""
-    at_once = max(_FEWEST_ROWS, CACHED_VALUES // sum(design.widths))
-    return stretches(public_blocks(design, recording.blocks()), design.n_lags, at_once)
-
-
-def _read(
-    design: Design, recording: Recording, of: _Residuals, watch: _Watch | None = None
-) -> Iterator[_Piece]:
-    """Yield the residuals of a recording; `watch` sees the values that they are of, too, if the design is linear."""
+def _read(design: Design, recording: Recording, of: _Residuals, seen: list[FloatArray]) -> Iterator[_Piece]:
+    """Yield the residuals of a recording; if the design is linear, `seen` has the (p + m, d) values they are of."""
     if not design.is_linear:
         for rows in design_rows(replace(design, nuisance=ONE_MEAN), recording.blocks()):
             yield rows.time, rows.values @ of[0] - of[1]
         return
-    p = design.n_lags
+    p, at_once = design.n_lags, rows_in_cache(sum(design.widths))
     weights = of[0].reshape(p + 1, -1, of[0].shape[1])
-    for stretch in _stretches(design, recording):
+    for stretch in stretches(public_blocks(design, recording.blocks()), p, at_once):
         x, n = stretch.values, stretch.values.shape[-2]
         u = x[..., p:, :] @ weights[0]
         for lag in range(1, p + 1):
             u += x[..., p - lag : n - lag, :] @ weights[lag]
         u -= of[1]
-        if watch is not None:
-            watch(x, u)
+        seen[0] = x
         yield stretch.time, u
 
 
-def _watched(pieces: Iterator[_Piece], design: Design, off: Recording, watch: _Watch) -> Iterator[_Piece]:
-    """Yield the residuals; `watch` sees them and the values of a recording without what is its own."""
-    for (time, u), stretch in zip(pieces, _stretches(design, off), strict=True):
-        watch(stretch.values, u)
+def _watched(
+    pieces: Iterator[_Piece], seen: list[FloatArray], own: OwnLevel | None, watch: _Watch
+) -> Iterator[_Piece]:
+    """Yield the residuals; `watch` sees them and the values they are of, without what is the recording's own."""
+    for time, u in pieces:
+        x = seen[0]
+        first = time - (x.shape[-2] - u.shape[-2])
+        watch(x if own is None else own.off(first, x), u)
         yield time, u
 
 
