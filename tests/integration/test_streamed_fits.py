@@ -111,6 +111,10 @@ def test_a_file_is_closed_when_it_ends(tmp_path: Path, opened: dict[str, int]) -
     assert opened == {"now": 0, "most": 1, "readings": 5}
     assert summary({"s": site}, 1)["dropped_rows"].tolist() == [0]
     assert opened["readings"] == 10
+    # A look at first rows leaves files in their middle.
+    for recording in site.recordings():
+        assert len(next(iter(recording.blocks())).values) == 300
+    assert opened["most"] == 1
 
 
 @pytest.mark.parametrize("missing", ["drop", "keep"])

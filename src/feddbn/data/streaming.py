@@ -258,15 +258,21 @@ class FileSite(ABC):
 
     def recordings(self) -> Iterator[FileRecording]:
         """Yield the recordings in the order of the files and their rows."""
-        cursors = [self.cursor(number) for number in range(len(self._tables))]
+        ends = {run.table: run.stop for run in self.index.runs}
+        cursors = [self.cursor(number, ends.get(number)) for number in range(len(self._tables))]
+        before = 0
         for run in self.index.runs:
+            if run.table != before:
+                # Who only looked at first rows has left the file open.
+                cursors[before].release()
+            before = run.table
             yield FileRecording(self, run, cursors[run.table])
 
-    def cursor(self, table: int) -> Cursor:
+    def cursor(self, table: int, end: int | None = None) -> Cursor:
         """Return a place in one of the tables, at the columns that recordings are read from."""
         named = self.layout.keys
         keys = [name for name in (named["time"], named["label"]) if name is not None]
-        return Cursor(self._tables[table], [*self.variables, *keys], self.batch_rows)
+        return Cursor(self._tables[table], [*self.variables, *keys], self.batch_rows, end)
 
 
 class FileRecording:
