@@ -175,7 +175,7 @@ def nuisance_basis(nuisance: Nuisance, times: FloatArray) -> FloatArray | None:
 def nuisance_grams(
     design: Design, recording: Recording, tried: Sequence[Nuisance], device: Device = HOST
 ) -> list[Gram]:
-    """The sums of one recording off each of these nuisances of its own; its rows are read twice, however many there are."""
+    """The sums of one recording off each of these nuisances of its own; it is read twice at most, however many there are."""
     return tried_grams(design, recording, tried, device)[1]
 
 

@@ -55,7 +55,7 @@ class OwnLevel:
         bases = (TimeBasis.over(nuisance, usable_runs(recording, 0)),) if nuisance.has_time else ()
         joint, d = joint_moments(Design.linear(variables, 0), recording, bases), len(variables)
         weights = np.linalg.lstsq(joint.scatter[d:, d:], joint.scatter[d:, :d], rcond=None)[0]
-        return cls(bases, joint.mean[:d], joint.mean[d:], weights)
+        return cls(bases, joint.mean[:d], joint.mean[d:], np.asarray(weights, dtype=np.float64))
 
     def off(self, time: int, values: FloatArray) -> FloatArray:
         """(n, d) consecutive values, the first at this time, without it."""

@@ -5,8 +5,8 @@ Lovell): with Z the design rows of a recording and B its nuisance columns ::
 
     Z'Z - Z'B (B'B)^-1 B'Z
 
-which needs the products of [Z, B] only, so no row is kept. A recording with a trend or cycle is read twice: first for
-its times, from which B is made.
+which needs the products of [Z, B] only, so no row is kept. A recording with a trend or cycle that does not know its
+times is read twice: first for these, from which B is made.
 """
 
 from __future__ import annotations
