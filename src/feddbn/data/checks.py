@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.arrays import FloatArray, IntArray, may_lack_cells
 from feddbn.core.designs.complete import complete_blocks
 from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.recordings import SiteData
@@ -112,7 +112,7 @@ def summary(sites: Mapping[str, SiteData], n_lags: int = 0) -> pd.DataFrame:
     missing_percent
         Share of the cells of the kept rows that are empty; 0 unless rows were read with ``missing="keep"``.
 
-    Reads every site once, streamed ones in batches (and once more if rows they dropped were not counted yet).
+    Reads every site once, streamed ones in batches.
 
     Examples
     --------
@@ -186,9 +186,7 @@ class _Count:
     def watch(self, blocks: Iterable[Block]) -> Iterator[Block]:
         for block in blocks:
             self.add(block)
-            with np.errstate(invalid="ignore", over="ignore"):
-                has_gap = np.isnan(block.values.sum())
-            self.n_missing += int(np.isnan(block.values).sum()) if has_gap else 0
+            self.n_missing += int(np.isnan(block.values).sum()) if may_lack_cells(block.values) else 0
             yield block
 
 

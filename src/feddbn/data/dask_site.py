@@ -107,7 +107,7 @@ class DaskSite(FileSite):
     def at_worker(self) -> DaskSite:
         """Return what a worker needs of this site: no client, no list of recordings."""
         site = copy.copy(self)
-        site.client, site._given_index = None, FileIndex((), self.index.clock)
+        site.client, site._given_index, site.known = None, FileIndex((), self.index.clock), {}
         vars(site).pop("index", None)
         return site
 

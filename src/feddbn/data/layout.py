@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import FloatArray, rows_in_cache
 from feddbn.core.kinds import Kind
 from feddbn.data.clock import Clock, Freq, parse_freq
 from feddbn.data.grid import check_jitter
@@ -35,6 +35,7 @@ __all__ = [
 
 ROW_TIMES = "@time"
 """As a label: the times of rows, from whichever column or index they come; they have to be dates."""
+_LONG = 4096
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,8 @@ def frame_values(
 
 def _numbers(frame: pd.DataFrame, variables: Sequence[str], where: str) -> FloatArray:
     chosen = frame if frame.columns.tolist() == list(variables) else frame[list(variables)]
+    if len(chosen) >= _LONG and all(_is_plain(dtype) for dtype in chosen.dtypes):
+        return _column_by_column(chosen)
     plain = chosen.to_numpy()
     if plain.dtype == np.float64:
         return np.array(plain, order="C")
@@ -228,11 +231,27 @@ def _numbers(frame: pd.DataFrame, variables: Sequence[str], where: str) -> Float
                 "with kinds= for a method that knows kinds (MixedDBN), leave it out with variables=, or name its role with "
                 "site=, series=, time= or label=."
             )
-    if all(isinstance(dtype, np.dtype) and dtype.kind in "fiub" for dtype in chosen.dtypes):
+    if all(_is_plain(dtype) for dtype in chosen.dtypes):
         return np.ascontiguousarray(chosen.to_numpy(dtype=np.float64))
     values = np.empty((len(chosen), len(variables)))
     for j, name in enumerate(variables):
         values[:, j] = pd.to_numeric(chosen[name]).to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
+
+
+def _is_plain(dtype: object) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
+
+
+def _column_by_column(frame: pd.DataFrame) -> FloatArray:
+    """(n, d) numbers of a long table of plain columns: each is copied once, some rows of all of them at a time."""
+    n, d = frame.shape
+    values, at_once = np.empty((n, d)), rows_in_cache(d)
+    columns = [frame.iloc[:, j].to_numpy() for j in range(d)]
+    for start in range(0, n, at_once):
+        rows = slice(start, start + at_once)
+        for j, column in enumerate(columns):
+            values[rows, j] = column[rows]
     return values
 
 

@@ -82,6 +82,7 @@ class Segmenter:
         self._last_tick: int | None = None
         self._last_kept = False
         self._held: _Held | None = None
+        self.has_empty = False
 
     @property
     def n_dropped(self) -> int:
@@ -190,6 +191,7 @@ class Segmenter:
                     f"{self.n_rows + int(row)} (counted from 0); fill it, or use missing='drop' to leave "
                     "such rows out."
                 )
+            self.has_empty = self.has_empty or (self.missing == "keep" and bool(absent.any()))
             drop = np.asarray(absent.all(axis=1) if self.missing == "keep" else absent.any(axis=1))
         if unlabelled is not None and unlabelled.any():
             if self.missing == "error":

@@ -40,12 +40,14 @@ __all__ = [
     "FileIndex",
     "FileRecording",
     "FileSite",
+    "Known",
     "ParquetSite",
     "Run",
     "index_files",
     "uneven_times",
 ]
 
+_MOST_SEGMENTS = 10_000
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
@@ -57,6 +59,22 @@ class Run:
     table: int
     start: int
     stop: int | None
+
+
+@dataclass(frozen=True)
+class Known:
+    """What reading a recording to its end has told.
+
+    Attributes
+    ----------
+    n_dropped
+        How many rows are left out for missing values.
+    segments
+        (time of the first row, number of rows) of each; None if a cell is missing, or if they are too many to keep.
+    """
+
+    n_dropped: int
+    segments: tuple[tuple[int, int], ...] | None
 
 
 @dataclass(frozen=True)
@@ -179,6 +197,7 @@ class FileSite(ABC):
         if not isinstance(joined, bool):
             raise ParameterError(f"joined={joined!r} must be True or False.")
         self.joined = joined
+        self.known: dict[Run, Known] = {}
         self._tables = self._open_tables()
         self._resolve_columns()
         read_kinds(said, self.variables)
@@ -234,20 +253,26 @@ class FileSite(ABC):
 
     @cached_property
     def n_dropped_rows(self) -> int:
-        """Number of rows left out for missing values; the first use reads all rows once."""
+        """Number of rows left out for missing values; recordings that were not read yet are."""
         return sum(recording.count_dropped() for recording in self.recordings())
 
     def recordings(self) -> Iterator[FileRecording]:
         """Yield the recordings in the order of the files and their rows."""
-        cursors = [self.cursor(number) for number in range(len(self._tables))]
+        ends = {run.table: run.stop for run in self.index.runs}
+        cursors = [self.cursor(number, ends.get(number)) for number in range(len(self._tables))]
+        before = 0
         for run in self.index.runs:
+            if run.table != before:
+                # Who only looked at first rows has left the file open.
+                cursors[before].release()
+            before = run.table
             yield FileRecording(self, run, cursors[run.table])
 
-    def cursor(self, table: int) -> Cursor:
+    def cursor(self, table: int, end: int | None = None) -> Cursor:
         """Return a place in one of the tables, at the columns that recordings are read from."""
         named = self.layout.keys
         keys = [name for name in (named["time"], named["label"]) if name is not None]
-        return Cursor(self._tables[table], [*self.variables, *keys], self.batch_rows)
+        return Cursor(self._tables[table], [*self.variables, *keys], self.batch_rows, end)
 
 
 class FileRecording:
@@ -262,14 +287,30 @@ class FileRecording:
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in batches; a batch that continues a segment says so."""
-        yield from self._feed(self._segmenter())
+        segmenter = self._segmenter()
+        segments: list[tuple[int, int]] = []
+        for block in self._feed(segmenter):
+            n, time = len(block.values), block.time or 0
+            if not block.starts_segment and segments:
+                time, before = segments.pop()
+                n += before
+            if len(segments) < _MOST_SEGMENTS:
+                segments.append((time, n))
+            yield block
+        is_known = not segmenter.has_empty and len(segments) < _MOST_SEGMENTS
+        self.site.known[self.run] = Known(segmenter.n_dropped, tuple(segments) if is_known else None)
 
     def count_dropped(self) -> int:
-        """Return how many rows are left out for missing values; reads the recording."""
-        segmenter = self._segmenter()
-        for _ in self._feed(segmenter):
-            pass
-        return segmenter.n_dropped
+        """Return how many rows are left out for missing values; reads the recording if nobody has."""
+        if self.run not in self.site.known:
+            for _ in self.blocks():
+                pass
+        return self.site.known[self.run].n_dropped
+
+    def known_segments(self) -> tuple[tuple[int, int], ...] | None:
+        """(time of the first row, number of rows) of each segment, if it is known and no cell is missing."""
+        known = self.site.known.get(self.run)
+        return None if known is None else known.segments
 
     def _segmenter(self) -> Segmenter:
         layout, clock = self.site.layout, self.site.index.clock

@@ -252,7 +252,8 @@ class ParquetTable:
                     batch = next(batches, None)
                 if batch is None:
                     return
-                yield batch.to_pandas(ignore_metadata=True)
+                # Columns stay where they were read to; numbers are copied once, by `layout.frame_values`.
+                yield batch.to_pandas(ignore_metadata=True, split_blocks=True)
 
 
 @dataclass(frozen=True)
@@ -316,9 +317,15 @@ StreamedTable = Table | JoinedTable
 
 
 class Cursor:
-    """Rows of a table by position; reading on in order costs one pass, going back starts again."""
+    """Rows of a table by position; reading on in order costs one pass, going back starts again.
 
-    def __init__(self, table: StreamedTable, columns: Sequence[str], batch_rows: int) -> None:
+    At row `end`, if it is given, nobody is expected to read on.
+    """
+
+    def __init__(
+        self, table: StreamedTable, columns: Sequence[str], batch_rows: int, end: int | None = None
+    ) -> None:
+        self._end = end
         self._open: Callable[[int], tuple[int, Iterator[pd.DataFrame]]] = lambda start: table.frames(
             columns, start, batch_rows
         )
@@ -330,6 +337,8 @@ class Cursor:
     def read(self, start: int, stop: int | None) -> pd.DataFrame | None:
         """Return some rows from `start` on, none at or after `stop`; None when there are no more."""
         if stop is not None and start >= stop:
+            if start == self._end:
+                self.release()
             return None
         end = self._at + len(self._buffer)
         if self._frames is None or start < self._at or (self._seekable and start > end):
@@ -338,8 +347,13 @@ class Cursor:
         while start >= self._at + len(self._buffer):
             self._at += len(self._buffer)
             following = next(self._frames, None)
-            self._buffer = pd.DataFrame() if following is None else following
             if following is None:
+                self.release()
                 return None
+            self._buffer = following
         offset = start - self._at
         return self._buffer.iloc[offset : None if stop is None else offset + stop - start]
+
+    def release(self) -> None:
+        """Close the file until it is read again: an open one holds megabytes, and sites may have many."""
+        self._frames, self._buffer = None, pd.DataFrame()

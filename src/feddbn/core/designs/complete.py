@@ -6,13 +6,14 @@ whole site, in one line; data without missing cells pass through unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from feddbn.core.arrays import may_lack_cells
 from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.recordings import Recording, SiteData, over_parts
 
@@ -27,9 +28,7 @@ def complete_blocks(blocks: Iterable[Block]) -> Iterator[Block]:
     for block in blocks:
         n = block.values.shape[-2]
         clock = clock if block.time is None else block.time
-        # One total tells of a missing cell anywhere, without an (n, d) mask.
-        with np.errstate(invalid="ignore", over="ignore"):
-            has_gap = bool(np.isnan(block.values.sum()))
+        has_gap = may_lack_cells(block.values)
         keep = np.asarray(~np.isnan(block.values).any(axis=1) if has_gap else np.ones(0, dtype=bool))
         if not has_gap or keep.all():
             if is_late:
@@ -60,6 +59,11 @@ class CompleteRows:
     def blocks(self) -> Iterator[Block]:
         """Yield the complete rows; a segment ends at every row that is left out."""
         return complete_blocks(self.recording.blocks())
+
+    def known_segments(self) -> Sequence[tuple[int, int]] | None:
+        """Those of the recording: one that knows them lacks no cell."""
+        known: Any = getattr(self.recording, "known_segments", None)
+        return None if known is None else known()
 
     def over_parts(self, n_lags: int, work: Callable[[Recording], T]) -> list[T]:
         """Return `work` of the complete rows of every part: whether a row and its lags are complete, its part tells."""

@@ -8,7 +8,7 @@ parts add up over recordings and over sites.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 
 import numpy as np
@@ -16,9 +16,9 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.design import Design
-from feddbn.core.designs.lagged import stretches
-from feddbn.core.designs.nuisance import RECORDING_MEANS, SHARED, Nuisance, TimeBasis, project_off
-from feddbn.core.designs.recordings import Recording, over_parts
+from feddbn.core.designs.joint import joint_moments
+from feddbn.core.designs.nuisance import SHARED, Nuisance, TimeBasis, project_off
+from feddbn.core.designs.recordings import Recording, over_parts, usable_runs
 from feddbn.core.designs.rows import design_rows, public_blocks
 from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
 
@@ -29,6 +29,7 @@ __all__ = [
     "nuisance_basis",
     "nuisance_grams",
     "recording_gram",
+    "tried_grams",
     "whole_rows",
 ]
 
@@ -125,7 +126,7 @@ def gram_of(design: Design, recordings: Iterable[Recording]) -> Gram:
 def recording_gram(design: Design, recording: Recording, device: Device = HOST) -> Gram:
     """Return the sums of one recording: the unit of privacy; `device` multiplies for linear designs."""
     if design.nuisance.has_time:
-        return nuisance_grams(design, recording, [design.nuisance])[0]
+        return nuisance_grams(design, recording, [design.nuisance], device)[0]
     q, scope = design.q, design.nuisance.scope
     if design.is_linear and scope != "label":
         parts = over_parts(recording, design.n_lags, partial(_linear_moments, design, device))
@@ -171,26 +172,30 @@ def nuisance_basis(nuisance: Nuisance, times: FloatArray) -> FloatArray | None:
     return np.concatenate([constant, nuisance.columns(times, (float(times[0]), float(times[-1])))], axis=1)
 
 
-def nuisance_grams(design: Design, recording: Recording, tried: Sequence[Nuisance]) -> list[Gram]:
-    """The sums of one recording off each of these nuisances of its own; its rows are read twice, however many there are."""
-    plain = replace(design, nuisance=RECORDING_MEANS)
-    if not any(nuisance.has_time for nuisance in tried):
-        mean = recording_gram(plain, recording)
-        return [mean for _ in tried]
-    q, p = design.q, design.n_lags
-    runs = [(stretch.time, stretch.values.shape[-2] - p) for stretch in stretches(recording.blocks(), p)]
-    if not runs:
-        return [Gram.empty(q) for _ in tried]
+def nuisance_grams(
+    design: Design, recording: Recording, tried: Sequence[Nuisance], device: Device = HOST
+) -> list[Gram]:
+    """The sums of one recording off each of these nuisances of its own; it is read twice at most, however many there are."""
+    return tried_grams(design, recording, tried, device)[1]
+
+
+def tried_grams(
+    design: Design, recording: Recording, tried: Sequence[Nuisance], device: Device = HOST
+) -> tuple[Moments, list[Gram]]:
+    """The moments of one recording's rows as they are, and the sums off each of these nuisances, from the same reading.
+
+    A recording that does not know its times is read for these first, if they matter.
+    """
+    q, nothing = design.q, (Moments.empty(design.q), [Gram.empty(design.q) for _ in tried])
+    runs: list[tuple[int, int]] = []
+    if any(nuisance.has_time for nuisance in tried):
+        runs = usable_runs(recording, design.n_lags)
+        if not runs:
+            return nothing
     bases = [TimeBasis.over(nuisance, runs) if nuisance.has_time else None for nuisance in tried]
-    joint: Moments | None = None
-    for chunk in design_rows(plain, recording.blocks()):
-        *lead, m, _ = chunk.values.shape
-        times = chunk.time + np.arange(m, dtype=np.float64)
-        columns = [basis.at(times) for basis in bases if basis is not None]
-        known = [np.broadcast_to(each, (*lead, *each.shape)) for each in columns]
-        part = Moments.of_rows(np.concatenate([chunk.values, *known], axis=-1))
-        joint = part if joint is None else joint.merge(part)
-    assert joint is not None
+    joint = joint_moments(design, recording, [basis for basis in bases if basis is not None], device)
+    if joint.n == 0:
+        return nothing
     found, start = [], q
     for basis in bases:
         width = 0 if basis is None else basis.mix.shape[1]
@@ -200,4 +205,4 @@ def nuisance_grams(design: Design, recording: Recording, tried: Sequence[Nuisanc
             Gram(Moments.empty(q), Moments(joint.n, np.zeros(scatter.shape[:-1]), scatter), float(rank))
         )
         start += width
-    return found
+    return joint.select(np.arange(q)), found

@@ -5,14 +5,15 @@ Lovell): with Z the design rows of a recording and B its nuisance columns ::
 
     Z'Z - Z'B (B'B)^-1 B'Z
 
-which needs the products of [Z, B] only, so no row is kept. A recording with a trend or cycle is read twice: first for
-its times, from which B is made.
+which needs the products of [Z, B] only, so no row is kept. A recording with a trend or cycle that does not know its
+times is read twice: first for these, from which B is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,6 +192,10 @@ class TimeBasis:
     @classmethod
     def over(cls, nuisance: Nuisance, runs: Sequence[tuple[int, int]]) -> TimeBasis:
         """The basis over rows at these times: (first, number) of consecutive ones."""
+        return _basis_over(nuisance, tuple(runs))
+
+    @classmethod
+    def _over(cls, nuisance: Nuisance, runs: tuple[tuple[int, int], ...]) -> TimeBasis:
         span = (float(runs[0][0]), float(runs[-1][0] + runs[-1][1] - 1))
         R: FloatArray | None = None
         for first, m in runs:
@@ -211,6 +216,12 @@ class TimeBasis:
     def at(self, times: FloatArray) -> FloatArray:
         """(n, rank) columns at these times."""
         return (self.nuisance.columns(times, self.span) - self.mean) @ self.mix
+
+
+@lru_cache(maxsize=8)
+def _basis_over(nuisance: Nuisance, runs: tuple[tuple[int, int], ...]) -> TimeBasis:
+    """Recordings are often as long as others, and asked about more than once."""
+    return TimeBasis._over(nuisance, runs)
 
 
 def project_off(joint: Moments, q: int) -> tuple[FloatArray, int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.lagged import CHUNK_ROWS, Block, stretches
 
-__all__ = ["Recording", "SiteData", "over_parts"]
+__all__ = ["Recording", "SiteData", "over_parts", "usable_runs"]
 
 T = TypeVar("T")
 
@@ -32,6 +32,23 @@ class Recording(Protocol):
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in time order; may be called many times."""
         ...
+
+
+def usable_runs(recording: Recording, n_lags: int) -> list[tuple[int, int]]:
+    """(time of the first, number) of consecutive rows that have `n_lags` rows before them, at most `CHUNK_ROWS` each.
+
+    A recording that lacks no cell and knows its segments offers ``known_segments()``, (time of the first row, number of
+    rows) of each, or None; any other recording is read.
+    """
+    known: Any = getattr(recording, "known_segments", None)
+    segments = None if known is None else known()
+    if segments is None:
+        return [(part.time, part.values.shape[-2] - n_lags) for part in stretches(recording.blocks(), n_lags)]
+    return [
+        (time + start, min(CHUNK_ROWS, n - start))
+        for time, n in segments
+        for start in range(n_lags, n, CHUNK_ROWS)
+    ]
 
 
 def over_parts(recording: Recording, n_lags: int, work: Callable[[Recording], T]) -> list[T]:

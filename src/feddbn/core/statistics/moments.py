@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.arrays import FloatArray, IntArray, by_row
 from feddbn.core.backend.device import HOST, Device
-from feddbn.core.designs.lagged import Block, stretches
+from feddbn.core.designs.lagged import Block, Stretch, stretches
 
 __all__ = ["Moments", "outer", "sums_length", "symmetric", "upper_triangle"]
 
@@ -120,6 +120,7 @@ class Moments:
         d: int,
         chunk_rows: int | None = None,
         device: Device = HOST,
+        watch: Callable[[Stretch], None] | None = None,
     ) -> Moments:
         """Moments of the lagged rows ``z_t = [x_t, ..., x_{t-p}]`` of blocks (..., n, d), without forming z.
 
@@ -129,7 +130,7 @@ class Moments:
             G[a, b] = G[a-1, b-1] + x_{first-a}' x_{first-b} - x_{last+1-a}' x_{last+1-b}
 
         Equal to ``of_chunks(lagged_rows(blocks, n_lags), (n_lags + 1) * d)`` up to rounding. `device` multiplies if the
-        first block is large; it takes larger chunks.
+        first block is large; it takes larger chunks. `watch` sees every stretch of rows pass by.
         """
         blocks = iter(blocks)
         first = next(blocks, None)
@@ -142,13 +143,15 @@ class Moments:
         at_once = _CHUNK_VALUES if device is HOST else _CARRIED_VALUES
         blocks = itertools.chain([first], blocks)
         for stretch in stretches(blocks, n_lags, chunk_rows or max(1024, at_once // d)):
+            if watch is not None:
+                watch(stretch)
             values = stretch.values
             m = values.shape[-2] - n_lags
             origin = total.origin(values)[..., :d]
             if values.ndim > 2:
                 device, centred = HOST, values - origin[..., None, :]
             elif device is HOST:
-                centred = _shifted(values, origin, total.buffer(len(values), d))
+                centred = by_row(np.subtract, values, origin, total.buffer(len(values), d))
             else:
                 centred = device.put(values) - device.put(origin)
             totals, cross = _lagged_sums(centred, n_lags, m, d, device)
@@ -241,20 +244,6 @@ class _Accumulator:
     def moments(self) -> Moments:
         """Return what has been accumulated, exactly symmetric."""
         return Moments(float(self.n), self.mean, (self.scatter + self.scatter.swapaxes(-1, -2)) / 2)
-
-
-def _shifted(x: FloatArray, origin: FloatArray, out: FloatArray) -> FloatArray:
-    """Write x - origin into out; many short rows are handled as few long ones, which is twice as fast."""
-    n, d = x.shape
-    fold = max(1, 256 // d)
-    whole = n - n % fold
-    if x.flags.c_contiguous and whole:
-        long = np.tile(origin, fold)
-        np.subtract(x[:whole].reshape(-1, fold * d), long, out=out[:whole].reshape(-1, fold * d))
-        np.subtract(x[whole:], origin, out=out[whole:])
-    else:
-        np.subtract(x, origin, out=out)
-    return out
 
 
 def _lagged_sums(x: Any, n_lags: int, m: int, d: int, device: Device) -> tuple[FloatArray, FloatArray]:

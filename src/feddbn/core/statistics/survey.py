@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
+from scipy.fft import rfft
 
-from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray, by_row, may_lack_cells, rows_in_cache
 from feddbn.core.designs.lagged import stack_lags
 
 __all__ = [
@@ -56,9 +57,11 @@ _GAUSSIAN_MEDIAN = 0.6744897501960817
 
 def deviations(values: FloatArray) -> FloatArray:
     """(n, d) distance of each cell from the median of the cells around it in time; NaN where a cell is empty."""
-    absent = np.isnan(values)
-    filled = _interpolated(values, absent) if absent.any() else values
-    return np.abs(values - _running_median(filled))
+    filled = values
+    if may_lack_cells(values):
+        filled = _interpolated(values, np.isnan(values))
+    distance = np.subtract(values, _running_median(filled))
+    return np.abs(distance, out=distance)
 
 
 def _running_median(values: FloatArray) -> FloatArray:
@@ -67,13 +70,40 @@ def _running_median(values: FloatArray) -> FloatArray:
     if reach < 1:
         return values
     padded = np.concatenate([values[reach:0:-1], values, values[-2 : -2 - reach : -1]])
-    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1, axis=0)
-    # Windows are views, but what is sorted is a copy seven times as large as the rows: piece by piece.
-    pieces = [
-        np.partition(windows[i : i + _PIECE], reach, axis=2)[..., reach]
-        for i in range(0, len(values), _PIECE)
-    ]
-    return np.concatenate(pieces)
+    if 2 * reach + 1 < _WINDOW:
+        windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1, axis=0)
+        return np.asarray(np.median(windows, axis=2))
+    n, d = values.shape
+    found = np.empty((n, d))
+    at_once = rows_in_cache(d)
+    for start in range(0, n, at_once):
+        part = padded[start : start + at_once + 2 * reach]
+        found[start : start + at_once] = _medians_of_seven(part.ravel(), d).reshape(-1, d)
+    return found
+
+
+def _medians_of_seven(flat: FloatArray, d: int) -> FloatArray:
+    """Running medians over seven rows of d values, written one after the other.
+
+    Seven rows are a middle one and two triples, which are sorted once for all windows they are in. The median is the
+    middle cell, kept between the third and the fourth of the six others; of two sorted triples a and b the third is the
+    least of a3, b3, max(a1, b2) and max(a2, b1), and the fourth the same from above.
+    """
+    first, second, third = flat[: -2 * d], flat[d:-d], flat[2 * d :]
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    between = np.maximum(low, third)
+    np.minimum(low, third, out=low)
+    middle = np.minimum(between, high)
+    np.maximum(between, high, out=high)
+    a1, a2, a3 = (part[: -4 * d] for part in (low, middle, high))
+    b1, b2, b3 = (part[4 * d :] for part in (low, middle, high))
+    below, above, spare = np.minimum(a3, b3), np.maximum(a1, b1), np.maximum(a1, b2)
+    np.minimum(below, spare, out=below)
+    np.minimum(below, np.maximum(a2, b1, out=spare), out=below)
+    np.maximum(above, np.minimum(a3, b2, out=spare), out=above)
+    np.maximum(above, np.minimum(a2, b3, out=spare), out=above)
+    np.maximum(below, flat[3 * d : -3 * d], out=below)
+    return np.minimum(below, above, out=below)
 
 
 def _interpolated(values: FloatArray, absent: BoolArray) -> FloatArray:
@@ -86,13 +116,20 @@ def _interpolated(values: FloatArray, absent: BoolArray) -> FloatArray:
 
 def bin_counts(deviation: FloatArray) -> FloatArray:
     """(d, N_BINS) how many cells deviate by how much."""
-    d = deviation.shape[1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        place = np.floor(2.0 * (np.log2(deviation) - _LOWEST))
-    known = ~np.isnan(deviation)
-    places = np.clip(place, 0, N_BINS - 1) + N_BINS * np.arange(d)
-    counts = np.bincount(places[known].astype(np.int64), minlength=d * N_BINS)
-    return counts.reshape(d, N_BINS).astype(np.float64)
+    n, d = deviation.shape
+    at_once, first = rows_in_cache(d), N_BINS * np.arange(d, dtype=np.float64)
+    total = np.zeros(d * N_BINS, dtype=np.int64)
+    for start in range(0, n, at_once):
+        part = deviation[start : start + at_once]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            place = np.log2(part)
+        place -= _LOWEST
+        place *= 2.0
+        np.clip(np.floor(place, out=place), 0, N_BINS - 1, out=place)
+        by_row(np.add, place, first, place)
+        places = place[~np.isnan(place)] if may_lack_cells(place) else place.ravel()
+        total += np.bincount(places.astype(np.int64), minlength=d * N_BINS)
+    return total.reshape(d, N_BINS).astype(np.float64)
 
 
 def median_of_counts(counts: FloatArray) -> FloatArray:
@@ -126,7 +163,7 @@ def tail_counts(counts: FloatArray) -> FloatArray:
     return found
 
 
-_KEPT_ROWS = 10_000
+_KEPT_ROWS = 1 << 16
 
 
 def _slow_columns(n: int) -> FloatArray:
@@ -134,7 +171,7 @@ def _slow_columns(n: int) -> FloatArray:
     return np.asarray(np.polynomial.legendre.legvander(place, 3 if n >= _SLOW_ROWS else 0))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=4)
 def _slow_basis(n: int) -> FloatArray:
     """Orthonormal; many recordings have as many rows as the one before."""
     return np.linalg.qr(_slow_columns(n))[0]
@@ -143,10 +180,11 @@ def _slow_basis(n: int) -> FloatArray:
 def without_slow_part(values: FloatArray) -> FloatArray:
     """The rows of a recording without a cubic in time, or if they are few without their mean; NaN stays NaN."""
     n, d = values.shape
-    absent = np.isnan(values)
-    if not absent.any():
+    absent = np.isnan(values) if may_lack_cells(values) else None
+    if absent is None or not absent.any():
         Q = _slow_basis(n) if n <= _KEPT_ROWS else np.linalg.qr(_slow_columns(n))[0]
-        return np.asarray(values - Q @ (Q.T @ values))
+        slow = Q @ (Q.T @ values)
+        return np.subtract(values, slow, out=slow)
     B, rest = _slow_columns(n), np.full_like(values, np.nan)
     for j in range(d):
         here = ~absent[:, j]
@@ -163,14 +201,20 @@ def periodogram(rest: FloatArray) -> tuple[FloatArray, float]:
     """
     total, number = np.zeros(N_FREQUENCIES), 0.0
     for start in range(0, len(rest), _PIECE):
-        piece = np.nan_to_num(rest[start : start + _PIECE])
+        piece = rest[start : start + _PIECE]
         n = len(piece)
-        variance = piece.var(axis=0)
-        varies = variance > 0
-        if n < _SPECTRUM_ROWS or not varies.any():
+        if n < _SPECTRUM_ROWS:
             continue
-        power = np.abs(np.fft.rfft(piece[:, varies], n=_PIECE, axis=0)) ** 2 / (n * variance[varies])
-        total += power.sum(axis=1)
+        # Columns become rows: sums along them are quicker, and so are transforms.
+        columns = np.ascontiguousarray((np.nan_to_num(piece) if may_lack_cells(piece) else piece).T)
+        variance = columns.var(axis=1)
+        varies = variance > 0
+        if not varies.any():
+            continue
+        waves = rfft(columns if varies.all() else columns[varies], n=_PIECE, axis=1)
+        parts = waves.view(np.float64)
+        power = (1.0 / (n * variance[varies])) @ np.square(parts, out=parts)
+        total += power[0::2] + power[1::2]
         number += float(varies.sum())
     return total, number
 

@@ -15,14 +15,15 @@ from functools import partial
 
 import numpy as np
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import FloatArray, by_row, rows_in_cache
 from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.design import Design
-from feddbn.core.designs.filled import off_nuisance
+from feddbn.core.designs.joint import OwnLevel
 from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import ONE_MEAN, TimeBasis
 from feddbn.core.designs.public_units import are_public_units
-from feddbn.core.designs.rows import design_rows
+from feddbn.core.designs.recordings import usable_runs
+from feddbn.core.designs.rows import design_rows, public_blocks
 from feddbn.core.designs.stacked import leading_axes
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.evident import evident_support
@@ -65,6 +66,7 @@ ROWS_A_COLUMN = 10
 
 _Piece = tuple[int, FloatArray]
 _Residuals = tuple[FloatArray, FloatArray]
+_Watch = Callable[[FloatArray, FloatArray], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,45 +233,74 @@ def recording_residuals(
     recording: Recording,
     of: _Residuals,
     n_back: int,
-    watched: Callable[[Iterator[_Piece]], Iterator[_Piece]] = lambda pieces: pieces,
+    watch: _Watch | None = None,
     lead: tuple[int, ...] = (),
 ) -> FloatArray:
-    """The sums of one recording's residuals ``z @ of[0] - of[1]`` off what is its own; `watched` sees them pass by.
+    """The sums of one recording's residuals ``z @ of[0] - of[1]`` off what is its own.
 
-    `lead` are the leading axes of its blocks.
+    `watch` sees values (p + m, d) and their m residuals pass by, both off what is the recording's own; the design is linear
+    then. `lead` are the leading axes of the recording's blocks.
     """
-    p = design.n_lags
-    runs = [(part.time, part.values.shape[-2] - p) for part in stretches(recording.blocks(), p)]
+    runs = usable_runs(recording, design.n_lags)
     if not runs:
         return np.zeros((*lead, sums_length(design.d, n_back)))
     span = (runs[0][0], runs[-1][0] + runs[-1][1] - 1)
-    pieces = watched(own_nuisances(design, partial(_read, design, recording, of), runs))
+    seen: list[FloatArray] = [np.empty((0, 0))]
+    pieces = own_nuisances(design, partial(_read, design, recording, of, seen), runs)
+    if watch is not None:
+        own = None
+        if design.nuisance.scope == "recording":
+            own = OwnLevel.of(design.nuisance, recording, design.variables)
+        pieces = _watched(pieces, seen, own, watch)
     return residual_sums(pieces, span, design.d, n_back, lead).to_vector()
 
 
-def _read(design: Design, recording: Recording, of: _Residuals) -> Iterator[_Piece]:
-    """Yield the residuals of a recording in pieces of bounded size."""
-    for rows in design_rows(replace(design, nuisance=ONE_MEAN), recording.blocks()):
-        yield rows.time, rows.values @ of[0] - of[1]
+def _read(design: Design, recording: Recording, of: _Residuals, seen: list[FloatArray]) -> Iterator[_Piece]:
+    """Yield the residuals of a recording; if the design is linear, `seen` has the (p + m, d) values they are of."""
+    if not design.is_linear:
+        for rows in design_rows(replace(design, nuisance=ONE_MEAN), recording.blocks()):
+            yield rows.time, rows.values @ of[0] - of[1]
+        return
+    p, at_once = design.n_lags, rows_in_cache(sum(design.widths))
+    weights = of[0].reshape(p + 1, -1, of[0].shape[1])
+    for stretch in stretches(public_blocks(design, recording.blocks()), p, at_once):
+        x, n = stretch.values, stretch.values.shape[-2]
+        u = x[..., p:, :] @ weights[0]
+        for lag in range(1, p + 1):
+            u += x[..., p - lag : n - lag, :] @ weights[lag]
+        u -= of[1]
+        seen[0] = x
+        yield stretch.time, u
 
 
-def _with_curvature(
-    recording: Recording, question: ResidualChecksQuestion, total: FloatArray, pieces: Iterator[_Piece]
+def _watched(
+    pieces: Iterator[_Piece], seen: list[FloatArray], own: OwnLevel | None, watch: _Watch
 ) -> Iterator[_Piece]:
-    """Yield the residuals, adding what they say about curvature to `total`, if that is asked for.
+    """Yield the residuals; `watch` sees them and the values they are of, without what is the recording's own."""
+    for time, u in pieces:
+        x = seen[0]
+        first = time - (x.shape[-2] - u.shape[-2])
+        watch(x if own is None else own.off(first, x), u)
+        yield time, u
+
+
+def _curvature(question: ResidualChecksQuestion, total: FloatArray) -> _Watch | None:
+    """Adds what residuals say about curvature to `total`, if that is asked for.
 
     Curves bend about a recording's own level, where it has one.
     """
     if question.units is None:
-        yield from pieces
-        return
-    values = off_nuisance(recording, question.nuisance)
-    origin = 0.0 if question.center == "recording" else np.tile(question.units[0], question.n_lags + 1)
-    scale = np.tile(question.units[1], question.n_lags + 1)
-    plain = replace(question.design, nuisance=ONE_MEAN)
-    for (time, u), rows in zip(pieces, design_rows(plain, values.blocks()), strict=True):
-        total += CurvatureSums.of_rows((rows.values - origin) / scale, u).to_vector()
-        yield time, u
+        return None
+    origin, scale = question.units
+    origin = np.zeros(question.d) if question.center == "recording" else origin
+
+    def watch(x: FloatArray, u: FloatArray) -> None:
+        flat = np.ascontiguousarray(x).reshape(-1, question.d)
+        z = by_row(np.subtract, flat, origin)
+        by_row(np.divide, z, scale, z)
+        total[...] += CurvatureSums.of_lagged(z.reshape(x.shape), u, question.n_lags).to_vector()
+
+    return watch
 
 
 def _own_residuals(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, _Residuals | None]:
@@ -314,10 +345,10 @@ def _answer(here: Here, question: ResidualChecksQuestion) -> tuple[SiteState, Fl
         # Zeros, and a one that says so.
         total[..., 0] = 1.0
         return state, total
+    watch = _curvature(question, total[..., stop:])
     for recording in map(CompleteRows, training_parts(here.data, question)):
-        watched = partial(_with_curvature, recording, question, total[..., stop:])
         total[..., 1:stop] += recording_residuals(
-            question.design, recording, of, question.n_back, watched, lead
+            question.design, recording, of, question.n_back, watch, lead
         )
     sums = ResidualSums.from_vector(total[..., 1:stop], d, question.n_back)
     # A site whose rows do not reach one lag further back says so by a one.

@@ -22,7 +22,8 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.design import Design
-from feddbn.core.designs.gram import nuisance_basis, nuisance_grams, recording_gram, whole_rows
+from feddbn.core.designs.gram import nuisance_basis, recording_gram, tried_grams, whole_rows
+from feddbn.core.designs.nuisance import ONE_MEAN
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.designs.stacked import leading_axes, side_by_side
 from feddbn.core.orders.nongaussian import shape_sums
@@ -156,14 +157,20 @@ def local_moments(
         raise DataError(
             f"no row of this site has n_lags={design.n_lags} rows before it; lower n_lags or leave the site out."
         )
-    new = {
+    return _remembered(state, question, design, total), total
+
+
+def _remembered(state: SiteState, question: RowsQuestion, design: Design, total: Moments) -> SiteState:
+    """A state with these moments in it; without any rows there is nothing to remember."""
+    if total.n == 0:
+        return state
+    return {
         **state,
-        "moments.key": key,
+        "moments.key": moments_key(question, design),
         "moments.n": np.array(total.n),
         "moments.mean": total.mean,
         "moments.scatter": total.scatter,
     }
-    return new, total
 
 
 def recording_moments(
@@ -190,10 +197,11 @@ def asked_moments(here: Here, question: RowsQuestion) -> tuple[SiteState, Moment
 
 
 def _moments(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArray]:
-    state, moments = asked_moments(here, question)
+    state, tried = _tried(here, question)
+    state, moments = asked_moments(replace(here, state=state), question)
     parts = [moments.to_sums(question.origin)]
     if question.is_trying:
-        parts += [_tried(here, question, moments), np.array([moments.n * question.log_gain(here.data)])]
+        parts += [tried, np.array([moments.n * question.log_gain(here.data)])]
     if question.shape:
         parts.append(
             _shapes(training_site(here.data, question.fold)) if moments.n else np.zeros(2 * question.d + 1)
@@ -214,19 +222,26 @@ def _known(here: Here, question: MomentsQuestion, moments: Moments) -> FloatArra
     return total
 
 
-def _tried(here: Here, question: MomentsQuestion, moments: Moments) -> FloatArray:
-    """Number of parameters and products off each of the nuisances tried."""
+def _tried(here: Here, question: MomentsQuestion) -> tuple[SiteState, FloatArray]:
+    """Number of parameters and products off each of the nuisances tried.
+
+    The state has the plain moments where the same reading told them.
+    """
+    question.require_variables(here.data)
     tried, size = question.tried, 1 + question.q * (question.q + 1) // 2
-    total = np.zeros(len(tried) * size)
-    if moments.n == 0 or not tried:
-        return total
+    state, products = here.state, np.zeros(len(tried) * size)
+    if not tried or question.abstains(state):
+        return state, products
+    total = Moments.empty(question.q)
     for recording in training_parts(here.data, question):
-        grams = nuisance_grams(question.design, CompleteRows(recording), tried)
+        moments, grams = tried_grams(question.design, CompleteRows(recording), tried, here.device)
         parts = [
             part for gram in grams for part in (np.array([gram.n_removed]), upper_triangle(gram.own.scatter))
         ]
-        total = total + side_by_side(parts, leading_axes(here.data))
-    return total
+        products = products + side_by_side(parts, leading_axes(here.data))
+        total = total.merge(moments)
+    are_plain = question.row_model is None and question.nuisance == ONE_MEAN
+    return (_remembered(state, question, question.design, total) if are_plain else state), products
 
 
 def _shapes(data: SiteData) -> FloatArray:

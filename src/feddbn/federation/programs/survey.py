@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray, may_lack_cells
 from feddbn.core.designs.cells import block_deviations, limits_of, site_profile
 from feddbn.core.statistics.agreement import FEWEST_SITES, compared
 from feddbn.core.statistics.cycles import cycles_in
@@ -292,7 +292,7 @@ def _survey(here: Here, question: SurveyQuestion) -> tuple[SiteState, FloatArray
         n_before = rows
         for block, deviation in block_deviations(recording.blocks()):
             rows += len(block.values)
-            empty += float(np.isnan(block.values).sum())
+            empty += float(np.isnan(block.values).sum()) if may_lack_cells(block.values) else 0.0
             counts += bin_counts(deviation)
             objecting |= objections(block.values)
             power, number_of = periodogram(without_slow_part(block.values))

@@ -18,7 +18,7 @@ from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import ONE_MEAN
-from feddbn.core.designs.recordings import Recording, SiteData
+from feddbn.core.designs.recordings import Recording, SiteData, usable_runs
 from feddbn.core.designs.rows import design_rows
 from feddbn.errors import DataError
 from feddbn.federation.programs.residual_checks import own_nuisances
@@ -133,12 +133,12 @@ class BlockPiece:
 def block_pieces(question: BlocksQuestion, recording: Recording) -> Iterator[BlockPiece]:
     """Yield the complete rows of a recording in pieces of bounded size."""
     design, complete = question.design, CompleteRows(recording)
-    plain, p = replace(design, nuisance=ONE_MEAN), design.n_lags
+    plain = replace(design, nuisance=ONE_MEAN)
 
     def read() -> Iterator[tuple[int, FloatArray]]:
         return ((rows.time, rows.values) for rows in design_rows(plain, complete.blocks()))
 
-    runs = [(part.time, len(part.values) - p) for part in stretches(complete.blocks(), p)]
+    runs = usable_runs(complete, design.n_lags)
     if not runs:
         return
     pieces = own_nuisances(design, read, runs)

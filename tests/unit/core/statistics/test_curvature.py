@@ -31,6 +31,16 @@ def test_sums_are_products_with_hermite_polynomials_of_clipped_values():
     np.testing.assert_allclose(half, sums.to_vector())
 
 
+@pytest.mark.parametrize("lead", [(), (3,)])
+def test_sums_of_lagged_values_are_those_of_stacked_rows(lead):
+    rng = np.random.default_rng(1)
+    x, u = rng.standard_normal((*lead, 52, 4)) * 2, rng.standard_normal((*lead, 50, 3))
+    stacked = np.concatenate([x[..., 2 - lag : 52 - lag, :] for lag in range(3)], axis=-1)
+    found, expected = CurvatureSums.of_lagged(x, u, 2), CurvatureSums.of_rows(stacked, u)
+    assert found.products.shape == (*lead, 2, 12, 3)
+    np.testing.assert_allclose(found.to_vector(), expected.to_vector(), rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize("noise", ["normal", "exponential"])
 def test_straight_lines_raise_no_more_alarms_than_the_level(noise):
     everything = np.ones((2, 2), dtype=bool)

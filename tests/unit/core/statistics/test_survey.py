@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from feddbn.core.arrays import rows_in_cache
 from feddbn.core.statistics.survey import (
     N_BINS,
     TAIL,
@@ -30,6 +31,40 @@ def by_hand(values, reach=3):
 def test_deviations_are_distances_from_the_median_around():
     values = np.random.default_rng(0).normal(size=(40, 3))
     np.testing.assert_allclose(deviations(values), by_hand(values))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 7, 8, 2 * rows_in_cache(40) + 5])
+@pytest.mark.parametrize("digits", [0, 6])
+def test_running_medians_are_exact_with_ties_in_few_rows_and_where_pieces_meet(n, digits):
+    values = np.round(2 * np.random.default_rng(n).normal(size=(n, 40)), digits)
+    np.testing.assert_array_equal(deviations(values), by_hand(values, min(3, n - 1)))
+
+
+def test_counts_are_those_of_half_octaves_where_pieces_meet():
+    deviation = np.abs(np.random.default_rng(3).normal(size=(rows_in_cache(2) + 7, 2)))
+    deviation[:3, 0], deviation[-1, 1] = (0.0, 1.0, 4.0), np.nan
+    counts = bin_counts(deviation)
+    assert counts.sum(axis=1).tolist() == [len(deviation), len(deviation) - 1]
+    assert counts[0, 0] == 1
+    for octave in range(-4, 3):
+        low, middle, high = (2.0**power for power in (octave, octave + 0.5, octave + 1))
+        expected = [
+            ((deviation >= a) & (deviation < b)).sum(axis=0) for a, b in ((low, middle), (middle, high))
+        ]
+        np.testing.assert_array_equal(counts[:, 2 * (octave + 48) : 2 * (octave + 49)].T, expected)
+
+
+def test_a_periodogram_is_that_of_its_definition():
+    rest = np.random.default_rng(4).normal(size=(2048 + 100, 3))
+    rest[:, 2] = 0.0
+    found, number = periodogram(rest)
+    expected = np.zeros(1025)
+    for piece in (rest[:2048], rest[2048:]):
+        for j in range(2):
+            angle = np.exp(-2j * np.pi * np.outer(np.arange(0, 1025, 64), np.arange(len(piece))) / 2048)
+            expected[::64] += np.abs(angle @ piece[:, j]) ** 2 / (len(piece) * piece[:, j].var())
+    assert number == 4
+    np.testing.assert_allclose(found[::64], expected[::64], rtol=1e-9)
 
 
 def test_an_empty_cell_has_no_deviation_and_a_spike_at_an_end_has_a_large_one():
