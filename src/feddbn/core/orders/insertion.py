@@ -27,6 +27,11 @@ class Insertions(OrderedNetwork):
         """Above what change of the cost a node of many does not travel on: one by which exchanges are hopeless."""
         return HOPELESS * max(1.0, self.n / 1000) if self.d > MANY_NODES else np.inf
 
+    @property
+    def _barrier_beyond(self) -> float:
+        """The same for a node that has passed another to exchange the two."""
+        return HOPELESS if self.d > MANY_NODES else np.inf
+
     def _insert_best(self, node: int) -> bool:
         """Move `node` to its best place; whether that improved the cost."""
         here = self.order.index(node)
@@ -65,6 +70,7 @@ class Insertions(OrderedNetwork):
             (place for place in stops if 0 < (place - here) * step <= (end - here) * step), key=step.__mul__
         )
         own_places = self._own_places(node, own, step)
+        barrier = self._barrier if past is None else self._barrier_beyond
         place, at = here, 0
         while True:
             ahead = [other for other in own_places if 0 < (other - place) * step <= (end - place) * step]
@@ -93,7 +99,7 @@ class Insertions(OrderedNetwork):
             total = own_cost - own_start + others
             if total < best[0] - 1e-9:
                 best = (total, place, {**changes, node: own})
-            elif total > best[0] + self._barrier:
+            elif total > best[0] + barrier:
                 return best
 
     def _own_places(self, node: int, parents: Parents, step: int) -> set[int]:
