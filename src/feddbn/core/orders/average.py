@@ -276,4 +276,4 @@ def nominees_of(
     rank = gain + 10 * votes + 100 * constraints.required[:, node]
     rank[~allowed] = -1
     best_first = np.argsort(-rank, kind="stable")
-    return best_first[rank[best_first] >= 0].tolist()
+    return [int(m) for m in best_first[rank[best_first] >= 0].tolist()]
