@@ -114,7 +114,7 @@ def average_orders(
         Updates of the prior's parameters, each after a fifth of the sweeps.
     """
     best = starts[0]
-    nominees = [nominees_of(regressions, j, starts, constraints) for j in range(regressions.d)]
+    nominees = [nominees_of(regressions, j, starts, constraints)[:table_size] for j in range(regressions.d)]
     is_large = best.noise_variance == "free" and regressions.n < _FEW_ROWS
     size = table_size if is_large else min(_SIZE_FOR_PRIOR, table_size)
 
@@ -171,7 +171,7 @@ def average_within_order(
     allowed = constraints.allowed.copy()
     allowed[: regressions.d] &= rank[:, None] < rank[None, :]
     limits = EdgeConstraints(allowed, constraints.required)
-    nominees = [nominees_of(regressions, j, [found], limits) for j in range(regressions.d)]
+    nominees = [nominees_of(regressions, j, [found], limits)[:table_size] for j in range(regressions.d)]
     free = found.noise_variance == "free"
     size = min(_SIZE_FOR_PRIOR if free else _SIZE_GIVEN_THE_ORDER, table_size)
     # With equal variances the climb has settled the prior already.
@@ -275,4 +275,5 @@ def nominees_of(
             gain = np.maximum(gain, regressions.fit(node, rest).gains(regressions.q))
     rank = gain + 10 * votes + 100 * constraints.required[:, node]
     rank[~allowed] = -1
-    return [int(m) for m in np.argsort(-rank, kind="stable") if rank[m] >= 0]
+    best_first = np.argsort(-rank, kind="stable")
+    return [int(m) for m in best_first[rank[best_first] >= 0].tolist()]

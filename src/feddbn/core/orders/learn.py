@@ -82,7 +82,7 @@ class UnitsCheck:
     ----------
     n_changed
         Entries of [W; A] that differ when every variable is first scaled to unit variance; of more than 200 variables those
-        that the first moves change.
+        that the first moves of 100 to 200 of them change.
     n_open
         Other edges within a moment that no scale-free evidence directs.
     varsortability
@@ -311,7 +311,7 @@ def _check_units(
     scaled = moments.scaled(np.tile(sd, n_lags + 1))
     prices, regressions = options.criterion.for_orders, searches["equal"][0].regressions
     search = OrderSearch(scaled, d, n_lags, constraints, prices, "equal", regressions.scaled(sd))
-    # Of many variables only the first moves away from the network found are looked at.
+    # Of many variables only the first moves of some of them away from the network found are looked at.
     other = search.run(0, rng) if d <= MANY_NODES else search.moved_once(best)
     advantage = needed_advantage(other, moments.n)
     if options.noise_variance == "auto" and np.isfinite(advantage):

@@ -63,6 +63,10 @@ class Neighbours:
                 self.wanted_by,
             )
 
+    def forget(self, node: int) -> None:
+        """Look at a node again though its parents stay, as it looks at other columns."""
+        self._parents[node] = None
+
     def around(self, node: int) -> set[int]:
         """Those that a node has, could use, is had or could be used by."""
         return self._holds[node] | self._wants[node] | self.children[node] | self.wanted_by[node]

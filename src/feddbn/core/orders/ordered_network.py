@@ -9,15 +9,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress, count
+from operator import ne
 from typing import Literal
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
+from feddbn.core.graphs.pruning import topological_order
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.neighbours import Neighbours
 from feddbn.core.orders.parent_sets import Columns, Moves, ParentSelection, columns_of
@@ -92,6 +94,7 @@ class OrderedNetwork:
         self._restored: tuple[OrderResult, Objective] | None = None
         self._selections: dict[tuple[float | None, ...], ParentSelection] = {}
         self.order: list[int] = []
+        self._placed: list[int] = []
         self._before: list[Columns] = [0] * d
         self._rank = [0] * d
         self._moved: set[int] = set()
@@ -108,12 +111,7 @@ class OrderedNetwork:
 
     def adopt(self, support: BoolArray) -> OrderResult:
         """Make a given acyclic network the current one."""
-        waiting, order = list(range(self.d)), []
-        while waiting:
-            node = next(j for j in waiting if not support[waiting, j].any())
-            waiting.remove(node)
-            order.append(node)
-        self._place_all(order)
+        self._place_all(topological_order(support[: self.d]))
         self.parents = [tuple(np.flatnonzero(support[:, j]).tolist()) for j in range(self.d)]
         self._update_objective()
         return self.result()
@@ -126,6 +124,10 @@ class OrderedNetwork:
         """(d,) the same of any network, given by its nodes' parents."""
         fits = [self.regressions.fit(j, parents).rss for j, parents in enumerate(network)]
         return np.maximum(np.array(fits) * self.regressions.total, 1e-300)
+
+    def rss_at(self, node: int, parents: Parents) -> float:
+        """The same of one node."""
+        return max(float(self.regressions.fit(node, parents).rss * self.regressions.total[node]), 1e-300)
 
     def n_edges(self) -> tuple[int, int]:
         """Edges at lag 0, edges at lags >= 1."""
@@ -187,7 +189,7 @@ class OrderedNetwork:
 
     def _use(self, objective: Objective) -> None:
         """Change the objective; what was selected under one of the last few is remembered."""
-        key = (objective.noise_variance, *objective.penalty[[0, -1]].tolist())
+        key = self._key = (objective.noise_variance, *objective.penalty[[0, -1]].tolist())
         known = self._selections.pop(key, None)
         self._selections[key] = self.selection = known or ParentSelection(
             self.regressions, objective, self.required
@@ -195,20 +197,28 @@ class OrderedNetwork:
         while len(self._selections) > (_MOST_OBJECTIVES if self.d <= MANY_NODES else 2):
             del self._selections[next(iter(self._selections))]
 
-    def _forget(self) -> None:
-        """Select anew under the present objective, as more columns are looked at."""
-        objective = self.selection.objective
-        self._selections.clear()
-        self._use(objective)
+    def _forget(self, nodes: Iterable[int]) -> None:
+        """Select the parents of some nodes anew, as they look at more columns."""
+        for node in nodes:
+            for selection in self._selections.values():
+                selection.forget(node)
+            self._neighbours.forget(node)
 
     def _place_all(self, order: Sequence[int]) -> None:
         """Change the order."""
         self.order = list(order)
+        # What comes in front of the first change and behind the last one stays as it is.
+        first = next(compress(count(), map(ne, self._placed, self.order)), len(self._placed))
+        last = next(compress(count(), map(ne, reversed(self._placed), reversed(self.order))), 0)
         before: Columns = 0
-        for place, node in enumerate(self.order):
+        if first:
+            before = self._before[self.order[first - 1]] | self._bits[self.order[first - 1]]
+        for place in range(first, len(self.order) - last):
+            node = self.order[place]
             self._before[node] = before
             self._rank[node] = place
             before |= self._bits[node]
+        self._placed = list(self.order)
 
     def _require(self, must_follow: list[Columns]) -> None:
         """For each node the variables that must come before it."""

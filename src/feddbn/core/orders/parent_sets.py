@@ -14,8 +14,9 @@ help together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,8 @@ Columns = int
 
 _IMPROVEMENT = 1e-9
 _MOST_REMEMBERED = 200_000
+_MOST_OF_A_NODE = 100
+"""The same for each of many nodes: what is remembered of one does not depend on how many others there are."""
 
 
 def columns_of(members: BoolArray) -> Columns:
@@ -36,24 +39,31 @@ def columns_of(members: BoolArray) -> Columns:
     return int.from_bytes(np.packbits(members, bitorder="little").tobytes(), "little")
 
 
-@dataclass(frozen=True, slots=True)
-class Moves:
+class Moves(NamedTuple):
     """What one set of parents costs a node, and which single changes would lower that.
 
     Attributes
     ----------
     cost
         Data term plus the price of the parents.
-    additions, drops
-        ``(column, change of the cost)``, the largest improvement first.
+    columns, changes
+        The columns whose addition lowers the cost and by how much it changes, the largest improvement first.
+    drops
+        ``(column, change of the cost)``, likewise.
     useful
-        The columns of `additions` as a set.
+        `columns` as a set.
     """
 
     cost: float
-    additions: list[tuple[int, float]]
+    columns: array[int]
+    changes: array[float]
     drops: list[tuple[int, float]]
     useful: Columns
+
+    @property
+    def additions(self) -> Iterable[tuple[int, float]]:
+        """Pairs of `columns` and `changes`."""
+        return zip(self.columns, self.changes, strict=True)
 
 
 class ParentSelection:
@@ -74,23 +84,31 @@ class ParentSelection:
     ) -> None:
         self.regressions, self.objective, self.required = regressions, objective, required
         self._max_parents = regressions.max_parents
-        self._most_remembered = _MOST_REMEMBERED // (8 if regressions.is_screened else 1)
-        self._moves: dict[tuple[int, Parents], Moves] = {}
-        self._selected: dict[tuple[int, Parents, Columns], tuple[Parents, float]] = {}
+        n_nodes = max(len(required), 1)
+        self._most_remembered = (
+            _MOST_OF_A_NODE if regressions.is_screened else max(_MOST_REMEMBERED // n_nodes, 1)
+        )
+        self._moves: list[dict[Parents, Moves]] = [{} for _ in required]
+        self._selected: list[dict[tuple[Parents, Columns], tuple[Parents, float]]] = [{} for _ in required]
+
+    def forget(self, node: int) -> None:
+        """Select a node's parents anew, as it looks at other columns."""
+        self._moves[node].clear()
+        self._selected[node].clear()
 
     def moves(self, node: int, parents: Parents) -> Moves:
         """Return the cost of a set of parents and the changes that lower it."""
-        key = (node, parents)
-        found = self._moves.get(key)
+        known = self._moves[node]
+        found = known.get(parents)
         if found is None:
-            if len(self._moves) >= self._most_remembered:
-                self._moves.clear()
-            found = self._moves[key] = self._compute(node, parents)
+            if len(known) >= self._most_remembered:
+                known.clear()
+            found = known[parents] = self._compute(node, parents)
         return found
 
     def _compute(self, node: int, parents: Parents) -> Moves:
         fit = self.regressions.fit(node, parents)
-        additions: list[tuple[int, float]] = []
+        additions, gained = _NO_COLUMNS, _NO_CHANGES
         drops: list[tuple[int, float]] = []
         useful: Columns = 0
         if len(parents) < self._max_parents:
@@ -101,13 +119,14 @@ class ParentSelection:
                 if fit.columns is not None:
                     columns = fit.columns[columns]
                 best_first = deltas.argsort(kind="stable")
-                additions = list(zip(columns[best_first].tolist(), deltas[best_first].tolist(), strict=True))
+                additions = array("i", columns[best_first].astype(np.int32).tobytes())
+                gained = array("d", deltas[best_first].tobytes())
                 useful = _set_of(columns)
         if parents:
             changes = self.objective.drop_deltas(node, fit, parents)
             if min(changes) < -_IMPROVEMENT:
                 drops = _best_first(parents, changes)
-        return Moves(self.objective.cost(node, fit, parents), additions, drops, useful)
+        return Moves(self.objective.cost(node, fit, parents), additions, gained, drops, useful)
 
     def select(
         self, node: int, start: Parents, candidates: Columns, exchange: bool = False
@@ -128,12 +147,12 @@ class ParentSelection:
         if self.regressions.is_screened:
             # What is not looked at changes nothing.
             candidates &= self.regressions.column_set(node)
-        key = (node, start, candidates)
-        found = self._selected.get(key)
+        known, key = self._selected[node], (start, candidates)
+        found = known.get(key)
         if found is None:
-            if len(self._selected) >= self._most_remembered:
-                self._selected.clear()
-            found = self._selected[key] = self._search(node, start, candidates, False)
+            if len(known) >= self._most_remembered:
+                known.clear()
+            found = known[key] = self._search(node, start, candidates, False)
         return found
 
     def _search(
@@ -145,10 +164,9 @@ class ParentSelection:
         refused: Columns = 0
         while True:
             best, move = -_IMPROVEMENT, -1
-            for m, delta in moves.additions:
-                if candidates >> m & 1 and not refused >> m & 1:
-                    best, move = delta, m
-                    break
+            open_to_it = moves.useful & candidates & ~refused
+            if open_to_it:
+                best, move = next((change, m) for m, change in moves.additions if open_to_it >> m & 1)
             for m, delta in moves.drops:
                 if delta >= best:
                     break
@@ -180,6 +198,8 @@ class ParentSelection:
                 continue
             rest = tuple(k for k in parents if k != m)
             without = self.moves(node, rest)
+            if not without.useful & candidates & ~(1 << m):
+                continue
             for k, delta in without.additions:
                 if k != m and candidates >> k & 1:
                     change = without.cost + delta - now
@@ -188,6 +208,9 @@ class ParentSelection:
                     break
         found.sort(key=lambda one: one[0])
         return next((better for _, better in found if self.moves(node, better).cost < now), None)
+
+
+_NO_COLUMNS, _NO_CHANGES = array("i"), array("d")
 
 
 def _set_of(columns: IntArray) -> Columns:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -230,7 +231,13 @@ class Objective:
 
     def prices(self, parents: Parents) -> list[float]:
         """The price of each parent."""
-        return [float(self.penalty[m]) for m in parents]
+        price = self._price
+        return [price[m] for m in parents]
+
+    @cached_property
+    def _price(self) -> list[float]:
+        """`penalty` as numbers that are read one by one."""
+        return [float(one) for one in self.penalty.tolist()]
 
     def cost(self, node: int, fit: NodeFit, parents: Parents) -> float:
         """Data term plus the price of the parents."""

@@ -24,6 +24,8 @@ MANY_NODES = 200
 _LEAST_Z2 = 9.0
 _MOST_COLUMNS = 250
 """Of more columns the strongest stay."""
+_MOST_FITS = 100
+"""Fits of a node that are remembered, however many nodes there are: at most 2 kB each."""
 
 
 def regressions_of(scatter: FloatArray, n: float, d: int) -> ParentRegressions:
@@ -41,7 +43,7 @@ class ScreenedRegressions(ParentRegressions):
         self._columns: list[IntArray] = _screened(self.correlation, self.n, d)
         self._places: list[dict[int, int]] = [_places(columns) for columns in self._columns]
         self._sets: dict[int, int] = {}
-        self._max_entries = max(1000, 5 * self._max_entries)
+        self._known: list[dict[Parents, NodeFit]] = [{} for _ in range(d)]
 
     def columns(self, node: int) -> IntArray:
         """The columns that are looked at for a node, ascending."""
@@ -52,6 +54,16 @@ class ScreenedRegressions(ParentRegressions):
         found = self._sets.get(node)
         if found is None:
             found = self._sets[node] = sum(1 << m for m in self._columns[node].tolist())
+        return found
+
+    def fit(self, node: int, parents: Parents) -> NodeFit:
+        """Return the fit of `node` on `parents` (ascending)."""
+        known = self._known[node]
+        found = known.get(parents)
+        if found is None:
+            if len(known) >= _MOST_FITS:
+                known.clear()
+            found = known[parents] = self._compute(node, parents)
         return found
 
     def missed(self, node: int, parents: Parents) -> FloatArray:
@@ -65,12 +77,11 @@ class ScreenedRegressions(ParentRegressions):
         self._columns[node] = np.union1d(self._columns[node], np.fromiter(columns, dtype=np.intp))
         self._places[node] = _places(self._columns[node])
         self._sets.pop(node, None)
-        for key in [key for key in self._cache if key[0] == node]:
-            del self._cache[key]
+        self._known[node].clear()
 
     def _compute(self, node: int, parents: Parents) -> NodeFit:
         places = self._places[node]
-        if any(m not in places for m in parents):
+        if not places.keys() >= set(parents):
             self.take_up(node, parents)
             places = self._places[node]
         R, columns = self.correlation, self._columns[node]
@@ -79,21 +90,21 @@ class ScreenedRegressions(ParentRegressions):
         loss: tuple[float, ...] = ()
         rss = float(self._usable[node])
         if parents:
-            rows = R[np.array(parents)]
+            index = np.array(parents)
             within = [places[m] for m in parents]
-            seen = rows[:, columns]
+            seen = R[index[:, None], columns]
             solved = inverse_factor(seen[:, within])
             if solved is None:
                 return self._without_dependent(node, parents)
             inverse, inflation = solved
-            along = inverse @ rows[:, node]
+            along = inverse @ R[index, node]
             beta = along @ inverse
             rss = max(rss - float(along @ along), NO_RESIDUAL)
             loss = tuple((beta * beta / inflation).tolist())
             orthogonal = inverse @ seen
             covariance -= along @ orthogonal
             orthogonal *= orthogonal
-            variance -= orthogonal.sum(axis=0)
+            variance -= np.add.reduce(orthogonal, axis=0)
             variance[within] = 0.0
         covariance *= covariance
         gain = np.zeros(len(columns))

@@ -23,7 +23,9 @@ def varsortability(W: BoolArray, variances: FloatArray) -> float:
         (d,) of the variables.
     """
     edges = np.asarray(W, dtype=bool)
-    reach, steps = edges.copy(), edges.astype(np.float32)
+    sources, targets = np.nonzero(edges)
+    starts = np.flatnonzero(np.r_[True, np.diff(sources) > 0][: len(sources)])
+    reach = edges.copy()
     n_paths = increasing = 0.0
     tolerance = 1e-9 * variances.max(initial=0.0)
     for _ in range(len(edges)):
@@ -35,6 +37,8 @@ def varsortability(W: BoolArray, variances: FloatArray) -> float:
         increasing += float((difference > tolerance).sum()) + 0.5 * float(
             (np.abs(difference) <= tolerance).sum()
         )
-        # Whole numbers below 2^24 are exact in single precision.
-        reach = (reach.astype(np.float32) @ steps) > 0
+        # One step more: where a variable's effects lead to.
+        farther = np.logical_or.reduceat(reach[targets], starts, axis=0)
+        reach = np.zeros_like(edges)
+        reach[sources[starts]] = farther
     return increasing / n_paths if n_paths else float("nan")

@@ -28,6 +28,7 @@ from feddbn.core.orders.hidden_causes import CLEAR_GAIN
 from feddbn.core.orders.hidden_edges import HiddenDoubts, doubtful_edges, may_be_looked_for
 from feddbn.core.orders.learn import refit
 from feddbn.core.orders.orientation import STRONG_EVIDENCE, EdgeOrientation
+from feddbn.core.orders.screening import MANY_NODES
 from feddbn.core.orders.search import OrderSearch
 from feddbn.core.statistics.known_inputs import neutral_inputs
 from feddbn.core.statistics.moments import Moments
@@ -190,7 +191,10 @@ def _explain_memory(
         criterion, kind = settled.learn.criterion, outcome.learned.noise.kind
         working, level = neutral_inputs(moments.scaled(np.tile(scale, n_lags + 1)), d, inputs)
         search = OrderSearch(working, d, n_lags, kept, criterion.for_orders, kind)
-        found = search.select_edges(search.run(0, np.random.default_rng(0)), criterion)
+        # Many variables stay where they are unless a move helps.
+        start = outcome.learned.network
+        network = search.run(0, np.random.default_rng(0)) if d <= MANY_NODES else search.run_from(start)
+        found = search.select_edges(network, criterion)
         # What inputs add is no evidence about the noise.
         return float(found.score) - len(inputs) * moments.n * level
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders import learn, ordered_network, orientation, screening
+from feddbn.core.orders import insertion, learn, ordered_network, orientation, screening
+from feddbn.core.orders import search as searches
 from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.orientation import settle_directions
 from feddbn.core.orders.parents import ParentRegressions
@@ -16,7 +17,7 @@ from support.simulated_moments import simulated
 
 @pytest.fixture
 def few_are_many(monkeypatch):
-    for module in (screening, ordered_network, orientation):
+    for module in (screening, ordered_network, orientation, insertion, searches):
         monkeypatch.setattr(module, "MANY_NODES", 4)
 
 
@@ -160,3 +161,63 @@ def test_a_network_of_many_is_learned_with_all_that_belongs_to_it(seed, few_are_
     expected = learn.learn_network(moments, 8, 1, limits, options, np.random.default_rng(0))
     assert found.units == expected.units
     assert [e.oriented for e in found.orientation] == [e.oriented for e in expected.orientation]
+
+
+@pytest.mark.parametrize("kind", ["equal", "free"])
+def test_the_score_of_a_reversal_is_that_of_its_network(kind, few_are_many):
+    moments, _ = simulated(12, 300, 3)
+    search = OrderSearch(moments, 12, 1, EdgeConstraints.none(12, 1), Criterion(), kind)
+    found = search.run(0, np.random.default_rng(0))
+    for i, j in np.argwhere(found.support[:12]).tolist():
+        turned = search.best_reversed(found, i, j)
+        assert search.score_reversed(found, i, j) == turned.score
+        assert tuple(search.order) == found.order
+        assert tuple(search.parents) == found.parents
+
+
+def test_places_and_predecessors_follow_any_change_of_the_order():
+    moments, _ = simulated(10, 100, 0)
+    search = OrderSearch(moments, 10, 1, EdgeConstraints.none(10, 1), Criterion(), "equal")
+    rng = np.random.default_rng(1)
+    for k in range(30):
+        order = rng.permutation(10).tolist() if k % 3 == 0 else list(search.order)
+        order.insert(int(rng.integers(10)), order.pop(int(rng.integers(10))))
+        search._place_all(order)
+        assert [search._rank[j] for j in order] == list(range(10))
+        assert all(search._before[j] == sum(1 << m for m in order[:place]) for place, j in enumerate(order))
+
+
+def test_a_search_that_has_ended_looks_only_at_what_changed_since(few_are_many):
+    moments, _ = simulated(15, 600, 1)
+    search = OrderSearch(moments, 15, 1, EdgeConstraints.none(15, 1), Criterion(), "equal")
+    best = search.run(0, np.random.default_rng(0))
+    search._improve()
+    assert search._unsettled() == []
+    # A child in front of its parent: both, and whoever else is passed and matters to them.
+    parent, child = np.argwhere(best.support[:15])[0].tolist()
+    order = [j for j in search.order if j != child]
+    search._place_all([*order[: order.index(parent)], child, *order[order.index(parent) :]])
+    assert {parent, child} <= set(search._unsettled())
+    search._restore(best)
+    # So are a node that looks at more columns, and those around it.
+    search._settled[1][child] = None
+    assert child in search._unsettled()
+    # Under another noise variance every node is looked at.
+    search._use(search._objective_for(0.5, 30, 15))
+    assert len(search._unsettled()) == 15
+
+
+def test_who_could_use_whom_is_found_again_when_more_columns_are_looked_at(few_are_many):
+    moments, truth = simulated(8, 800, 1)
+    search = OrderSearch(moments, 8, 1, EdgeConstraints.none(8, 1), Criterion(), "equal")
+    m, j = np.argwhere(truth[:8])[0].tolist()
+    known = search.regressions
+    known._columns[j] = np.setdiff1d(known._columns[j], [m])
+    known._places[j] = screening._places(known._columns[j])
+    search._place_all(range(8))
+    search._neighbours.update(search.selection, search.parents)
+    assert j not in search._neighbours.wanted_by[m]
+    known.take_up(j, [m])
+    search._forget([j])
+    search._neighbours.update(search.selection, search.parents)
+    assert j in search._neighbours.wanted_by[m]

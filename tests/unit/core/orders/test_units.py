@@ -25,3 +25,16 @@ def test_longer_paths_count():
 
 def test_no_edges_give_nan():
     assert np.isnan(varsortability(np.zeros((2, 2), bool), np.ones(2)))
+
+
+def test_paths_are_those_of_matrix_powers():
+    rng = np.random.default_rng(0)
+    W = np.triu(rng.random((12, 12)) < 0.3, 1)
+    W[:, 4] = W[6] = False
+    variances = rng.permutation(12).astype(float)
+    n_paths = rising = 0
+    for length in range(1, 12):
+        causes, effects = np.nonzero(np.linalg.matrix_power(W.astype(int), length))
+        n_paths += len(causes)
+        rising += int((variances[effects] > variances[causes]).sum())
+    assert varsortability(W, variances) == rising / n_paths
