@@ -102,6 +102,7 @@ class LassoScores:
         self._start = np.zeros((self.d, self.q)) if start is None else np.ascontiguousarray(start.T)
         self._allowed = np.ascontiguousarray(allowed.T)
         self._price = prices(self._linear, self._penalty, self._allowed)
+        self._bits = [1 << i for i in range(self.d)]
         self.all = (1 << self.d) - 1
         self.may_have = [set_of(np.flatnonzero(column[: self.d])) for column in self._allowed]
         must = np.zeros((self.d, self.d), dtype=bool) if required is None else required[: self.d]
@@ -199,10 +200,21 @@ class LassoScores:
                 return one.value, T, near
             T, near = T & ~missing, one
 
+    def _nearest(self, node: int, T: int, near: _Solved | None) -> _Solved | None:
+        """Return the lasso to search from: of those with one candidate more or less, that of the nearest value."""
+        if near is None or (near.used & ~T).bit_count() <= 1:
+            return near
+        known, found, least = self._solved[node], near, math.inf
+        for bit in self._bits:
+            one = known.get(T ^ bit)
+            if one is not None and abs(one.value - near.value) < least:
+                found, least = one, abs(one.value - near.value)
+        return found
+
     def _solve_one(self, node: int, T: int, near: _Solved | None) -> None:
         price, b, penalty = self._price[node].copy(), self._linear[node], self._penalty[node]
         price[members(self.may_have[node] & ~T)] = np.inf
-        start = np.zeros(self.q)
+        start, near = np.zeros(self.q), self._nearest(node, T, near)
         if near is None:
             start[:] = self._start[node]
         else:
@@ -226,7 +238,8 @@ class LassoScores:
         sets = np.unpackbits(bits.reshape(-1, n_bytes), axis=1, count=self.d, bitorder="little")
         allowed[:, : self.d] &= sets.astype(bool)
         c = self._start[nodes]
-        for row, near in zip(c, new.values(), strict=True):
+        for row, ((node, T), last) in zip(c, new.items(), strict=True):
+            near = self._nearest(node, T, last)
             if near is not None:
                 row[:] = 0.0
                 row[near.at] = near.x
