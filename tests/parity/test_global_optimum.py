@@ -19,6 +19,7 @@ from feddbn.core.optimum.certified import Certificate, best_order, groups_of
 from feddbn.core.optimum.moves import improved, order_value
 from feddbn.core.optimum.scores import LassoScores, members, set_of
 from feddbn.core.solvers.lasso import loss_value, penalty_value, solve_lasso
+from feddbn.core.solvers.lasso_column import followed_weights
 from feddbn.data import read_sites
 from feddbn.federation.protocol.site import Site
 from feddbn.runtime.simulated.in_process import InProcessFederation
@@ -218,3 +219,22 @@ def test_after_a_site_has_left_nothing_is_claimed_that_the_others_have_not_shown
     assert run.status.is_converged
     assert run.certificate.lower_bound <= lowest.objective * (1 + 1e-9)
     assert run.raw_objective == pytest.approx(lowest.objective, rel=1e-6)
+
+
+def test_lassos_solved_together_are_those_solved_one_by_one(monkeypatch):
+    rng, d, lost = np.random.default_rng(3), 24, []
+    W = np.triu(rng.uniform(-2, 2, (d, d)) * (rng.random((d, d)) < 0.5), 1)
+    G = np.corrcoef(rng.standard_normal((60, d)) @ np.linalg.inv(np.eye(d) - W), rowvar=False)
+    monkeypatch.setattr(
+        "feddbn.core.optimum.scores.followed_weights",
+        lambda *given: lost.append(1) or followed_weights(*given),
+    )
+    together, single = (scores_of(G + 1e-10 * np.eye(d), d, penalty=0.01) for _ in range(2))
+    asked = [(int(rng.integers(d)), int(rng.integers(2**d)), np.inf) for _ in range(300)]
+    asked = [(j, U & ~(1 << j), enough) for j, U, enough in asked]
+    together.solve_together(asked)
+    n_solved = together.n_solved
+    for j, U, _ in asked:
+        assert together.value(j, U) == pytest.approx(single.value(j, U), rel=1e-9)
+    assert n_solved > 24
+    assert lost

@@ -33,8 +33,9 @@ _SAME = 1e-6
 # With more nodes a budget below the large one only improves the bound a little.
 _PROVABLE = 16
 _LARGE = 100_000
-# Sets are looked at together until so many nodes can come next.
-_STEPS = 128
+# Sets are looked at together until so many nodes can come next: lassos of many are quicker, but sets that look worse than
+# others are looked at sooner, which a small budget pays for with its bound.
+_STEPS, _MOST_STEPS, _BATCHES = 128, 512, 10
 
 
 @dataclass(frozen=True)
@@ -237,13 +238,13 @@ def _search(
     limit, worth = scores.n_solved + budget, upper - _SLACK * abs(upper)
     reached: dict[int, tuple[float, int, int]] = {0: (0.0, 0, -1)}
     waiting = [(bound.first, 0, 0, bound.first)]
-    better = None
+    better, most = None, max(_STEPS, min(_MOST_STEPS, budget // _BATCHES))
     while waiting and waiting[0][0] < worth:
         if scores.n_solved >= limit:
             return waiting[0][0], better
         # All sets that look better than the best order known must be looked at; some at a time is quicker.
         steps: list[tuple[int, int, float]] = []
-        while waiting and len(steps) < _STEPS and waiting[0][0] < worth:
+        while waiting and len(steps) < most and waiting[0][0] < worth:
             least, _, U, ahead = heapq.heappop(waiting)
             if least <= reached[U][0] + ahead:
                 steps += [(j, U, ahead - bound.rise(j, U)) for j in _next_nodes(scores, U)]

@@ -20,8 +20,8 @@ from functools import cached_property
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
-from feddbn.core.solvers.lasso_column import lasso_column
-from feddbn.core.solvers.sign_search import columns_by_signs
+from feddbn.core.solvers.lasso_column import followed_weights, lasso_weights, prices
+from feddbn.core.solvers.sign_search import pivoted
 
 __all__ = ["LassoScores", "members", "set_of"]
 
@@ -101,6 +101,8 @@ class LassoScores:
         self._constant = 0.5 * np.diag(H)[: self.d] if constant is None else constant
         self._start = np.zeros((self.d, self.q)) if start is None else np.ascontiguousarray(start.T)
         self._allowed = np.ascontiguousarray(allowed.T)
+        self._price = prices(self._linear, self._penalty, self._allowed)
+        self._bits = [1 << i for i in range(self.d)]
         self.all = (1 << self.d) - 1
         self.may_have = [set_of(np.flatnonzero(column[: self.d])) for column in self._allowed]
         must = np.zeros((self.d, self.d), dtype=bool) if required is None else required[: self.d]
@@ -198,16 +200,35 @@ class LassoScores:
                 return one.value, T, near
             T, near = T & ~missing, one
 
+    def _nearest(self, node: int, T: int, near: _Solved | None) -> _Solved | None:
+        """Return the lasso to search from: of those with one candidate more or less, that of the nearest value."""
+        if near is None or (near.used & ~T).bit_count() <= 1:
+            return near
+        known, found, least = self._solved[node], near, math.inf
+        for bit in self._bits:
+            one = known.get(T ^ bit)
+            if one is not None and abs(one.value - near.value) < least:
+                found, least = one, abs(one.value - near.value)
+        return found
+
     def _solve_one(self, node: int, T: int, near: _Solved | None) -> None:
-        allowed = self._allowed[node].copy()
-        for i in members(self.may_have[node] & ~T):
-            allowed[i] = False
-        start = self._start[node]
-        if near is not None:
-            start = np.zeros(self.q)
+        price, b, penalty = self._price[node].copy(), self._linear[node], self._penalty[node]
+        price[members(self.may_have[node] & ~T)] = np.inf
+        start, near = np.zeros(self.q), self._nearest(node, T, near)
+        if near is None:
+            start[:] = self._start[node]
+        else:
             start[near.at] = near.x
-        c = lasso_column(self._H, self._linear[node], self._penalty[node], allowed, start)
-        self._keep([(node, T)], c[None])
+        start[price == np.inf] = 0.0
+        at, x = lasso_weights(self._H, b, penalty, price, start)
+        if self._known is not None:
+            start[:] = 0.0
+            start[at] = x
+            self._look_outside(start[None])
+        # At the minimum the gradient of a weight is its penalty.
+        fit = self._constant[node] - 0.5 * float(x @ (b[at] - penalty[at] * np.sign(x)))
+        self.n_solved += 1
+        self._solved[node][T] = _Solved(self._weight[node] * fit, set_of(at[at < self.d].tolist()), at, x)
 
     def _solve_many(self, new: dict[tuple[int, int], _Solved | None]) -> None:
         nodes = np.array([node for node, _ in new])
@@ -216,14 +237,21 @@ class LassoScores:
         bits = np.frombuffer(b"".join(T.to_bytes(n_bytes, "little") for _, T in new), dtype=np.uint8)
         sets = np.unpackbits(bits.reshape(-1, n_bytes), axis=1, count=self.d, bitorder="little")
         allowed[:, : self.d] &= sets.astype(bool)
-        start = self._start[nodes]
-        for row, near in zip(start, new.values(), strict=True):
+        c = self._start[nodes]
+        for row, ((node, T), last) in zip(c, new.items(), strict=True):
+            near = self._nearest(node, T, last)
             if near is not None:
                 row[:] = 0.0
                 row[near.at] = near.x
+        c *= allowed
         here = np.zeros(len(new), dtype=np.intp)
         B, penalty = self._linear[nodes], self._penalty[nodes]
-        self._keep(list(new), columns_by_signs(self._H[None], here, B, penalty, allowed, start))
+        for k in pivoted(self._H[None], here, B, penalty, allowed, c).tolist():
+            price = np.where(allowed[k], self._price[nodes[k]], np.inf)
+            at, x = followed_weights(self._H, B[k], penalty[k], price, c[k])
+            c[k] = 0.0
+            c[k, at] = x
+        self._keep(list(new), c)
 
     def _keep(self, solved: list[tuple[int, int]], c: FloatArray) -> None:
         """Remember the solutions c (n, q) of the lassos of some nodes with some candidates."""
@@ -232,12 +260,16 @@ class LassoScores:
         fit = self._constant[nodes] + np.einsum("ni,ni->n", c, slope)
         values = self._weight[nodes] * (fit + np.einsum("ni,ni->n", self._penalty[nodes], np.abs(c)))
         used = np.packbits(c[:, : self.d] != 0, axis=1, bitorder="little")
+        self._look_outside(c)
+        self.n_solved += len(solved)
+        for (node, T), value, bits, row in zip(solved, values.tolist(), used, c, strict=True):
+            at = row.nonzero()[0]
+            self._solved[node][T] = _Solved(value, int.from_bytes(bits.tobytes(), "little"), at, row[at])
+
+    def _look_outside(self, c: FloatArray) -> None:
+        """Notice solutions c (n, q) that leave the known directions."""
         if self._known is not None:
             # The node itself has always been seen.
             outside = np.abs(c - (c @ self._known) @ self._known.T).max(axis=1)
             size = np.abs(c).max(axis=1)
             self.is_exact &= bool((outside <= _OUTSIDE * np.maximum(size, _OUTSIDE)).all())
-        self.n_solved += len(solved)
-        for (node, T), value, bits, row in zip(solved, values.tolist(), used, c, strict=True):
-            at = row.nonzero()[0]
-            self._solved[node][T] = _Solved(value, int.from_bytes(bits.tobytes(), "little"), at, row[at])

@@ -22,7 +22,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 
 from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["LONG", "columns_by_signs", "equations", "factor_of", "solve_active", "solve_by_signs"]
+__all__ = ["LONG", "columns_by_signs", "equations", "factor_of", "pivoted", "solve_active", "solve_by_signs"]
 
 
 # Turns of block pivoting that may pass without fewer contradictions than ever before.
@@ -58,7 +58,7 @@ def columns_by_signs(
     `first` is the solution with the signs of C0, where that is already known.
     """
     out = np.where(allowed, C0, 0.0)
-    lost = _pivot(H, site, B, penalty, allowed, out, first)
+    lost = pivoted(H, site, B, penalty, allowed, out, first)
     if len(lost):
         out[lost] = _search(H, site[lost], B[lost], penalty[lost], allowed[lost], out[lost])
     return out
@@ -70,16 +70,19 @@ def _slack(B: FloatArray) -> FloatArray:
     return slack
 
 
-def _pivot(
+def pivoted(
     H: FloatArray,
     site: IntArray,
     B: FloatArray,
     penalty: FloatArray,
     allowed: BoolArray,
     out: FloatArray,
-    target: FloatArray | None,
+    target: FloatArray | None = None,
 ) -> IntArray:
-    """Replace the rows of `out` by their minimisers; return the numbers of those that are still starts."""
+    """Replace the rows of `out`, zero where not allowed, by their minimisers where block pivoting finds them.
+
+    Return the numbers of those that are still starts. `target` is the solution with their signs, where that is known.
+    """
     free = allowed & (penalty == 0)
     sign, is_active, slack = np.sign(out), (out != 0) | free, _slack(B)
     live = np.arange(len(out))
