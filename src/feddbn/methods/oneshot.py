@@ -97,7 +97,7 @@ class OneShotDBN(UpdatedEstimator):
         "linear": every effect is a straight line. "spline", "quadratic" or a function ``(n, d) -> (n, d, m)`` of standardised
         values: effects, within a moment and lagged, are a line and a curve of that kind where the evidence is for it, edge by
         edge (docs/nonlinear.md). "auto": straight lines, and splines if the residuals show curvature and the evidence is
-        clearly for it; under differential privacy straight lines.
+        clearly for it; under differential privacy, and of more than 200 variables, straight lines.
     interactions
         Whether pairs of variables may act together at a lag (products; with `features` other than "linear"). Of more than 40
         variables only causes of the same target in a linear network.

@@ -19,6 +19,7 @@ from feddbn.core.orders.curved_design import CurvedNetwork, curved_network, in_d
 from feddbn.core.orders.interactions import products_to_ask
 from feddbn.core.orders.learn import LearnOptions, choose_lags
 from feddbn.core.orders.learn_curved import CurvedLearned, learn_curved, straight_score
+from feddbn.core.orders.screening import MANY_NODES
 from feddbn.core.orders.tokens import TokenRegressions
 from feddbn.core.statistics.curvature import information_of_shape
 from feddbn.core.statistics.moments import Moments
@@ -220,6 +221,9 @@ def auto_program(
         outcome: OneShotOutcome, checks: ResidualChecks
     ) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]:
         assert outcome.asked is not None
+        if len(variables) > MANY_NODES:
+            # Products of ten thousand columns and more; the report says that effects are not straight lines.
+            return outcome, None
         n_lines = (outcome.n_lags + 1) * len(variables)
         limits = EdgeConstraints(constraints.allowed[:n_lines], constraints.required[:n_lines])
         given = OneShotGiven(outcome.asked, outcome.moments, outcome.n_lags, limits)
