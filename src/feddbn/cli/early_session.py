@@ -42,7 +42,7 @@ class EarlySession:
     def give_up(self) -> None:
         """Close the session without having used it.
 
-        Where the server is not there, NVFlare's own threads may keep the process until their time to connect is over.
+        Where the server is not there, an engine's own threads may keep the process until their time to connect is over.
         """
         wait((self._opened,), timeout=_LINGER_S)
         self._opened.add_done_callback(self._close)
