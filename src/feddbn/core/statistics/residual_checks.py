@@ -13,6 +13,8 @@ regression's score is larger than least squares believes, so rows / factor is th
 Echo: what a shock of l rows ago would do to a variable along the network's own lagged edges. A residual must not go along
 with it. With errors of measurement weights are too small, so an echo is left at the first lag beyond the network's, and
 noise that remembers leaves one at lag 1: one number for all variables finds them where d^2 correlations drown.
+
+Long because the sums and everything that is read off them are one formula each, side by side.
 """
 
 from __future__ import annotations

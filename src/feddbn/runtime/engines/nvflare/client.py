@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import logging
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from threading import get_ident
+from typing import Any, TextIO, cast
 
 from feddbn.errors import FederationError, FileError, MissingExtra, StateError
 from feddbn.federation.protocol.messages import check_run_id
@@ -255,6 +256,19 @@ def _job(row: Any) -> Job:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """NVFlare's session prints; a command's output is ours."""
-    with contextlib.redirect_stdout(io.StringIO()):
+    """NVFlare's session prints; a command's output is ours. What other threads print meanwhile is no matter of the session."""
+    with contextlib.redirect_stdout(cast(TextIO, _OtherThreads(sys.stdout))):
         yield
+
+
+class _OtherThreads:
+    """A stream without what the thread that made it writes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._silent = stream, get_ident()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        return len(text) if get_ident() == self._silent else self._stream.write(text)

@@ -1,0 +1,26 @@
+"""What a lead's session prints, and what it must not take away from others."""
+
+from threading import Event, Thread
+
+from feddbn.runtime.engines.nvflare.client import _silence
+
+
+def test_only_the_session_is_silent(capsys):
+    """A console prints its address while its other thread opens the session."""
+    is_silent, may_end = Event(), Event()
+
+    def session():
+        with _silence():
+            print("of the engine")
+            is_silent.set()
+            assert may_end.wait(10)
+        print("of the session")
+
+    thread = Thread(target=session)
+    thread.start()
+    assert is_silent.wait(10)
+    print("Open http://127.0.0.1")
+    may_end.set()
+    thread.join()
+    print("after")
+    assert capsys.readouterr().out == "Open http://127.0.0.1\nof the session\nafter\n"
