@@ -256,7 +256,7 @@ def _job(row: Any) -> Job:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """NVFlare's session prints; a command's output is ours. What other threads print meanwhile is no matter of the session."""
+    """NVFlare's session prints; a command's output is ours. What other threads print meanwhile stays."""
     with contextlib.redirect_stdout(cast(TextIO, _OtherThreads(sys.stdout))):
         yield
 

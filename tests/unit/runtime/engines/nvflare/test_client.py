@@ -1,5 +1,6 @@
 """What a lead's session prints, and what it must not take away from others."""
 
+import sys
 from threading import Event, Thread
 
 from feddbn.runtime.engines.nvflare.client import _silence
@@ -11,16 +12,16 @@ def test_only_the_session_is_silent(capsys):
 
     def session():
         with _silence():
-            print("of the engine")
+            sys.stdout.write("of the engine\n")
             is_silent.set()
             assert may_end.wait(10)
-        print("of the session")
+        sys.stdout.write("of the session\n")
 
     thread = Thread(target=session)
     thread.start()
     assert is_silent.wait(10)
-    print("Open http://127.0.0.1")
+    sys.stdout.write("Open http://127.0.0.1\n")
     may_end.set()
     thread.join()
-    print("after")
+    sys.stdout.write("after\n")
     assert capsys.readouterr().out == "Open http://127.0.0.1\nof the session\nafter\n"
