@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from feddbn.core.arrays import may_lack_cells
 from feddbn.core.designs.lagged import Block
-from feddbn.core.designs.recordings import Recording, SiteData, over_parts
+from feddbn.core.designs.recordings import Recording, SiteData, known_segments, over_parts
 
 __all__ = ["CompleteRows", "CompleteSite", "complete_blocks"]
 
@@ -62,8 +62,7 @@ class CompleteRows:
 
     def known_segments(self) -> Sequence[tuple[int, int]] | None:
         """Those of the recording: one that knows them lacks no cell."""
-        known: Any = getattr(self.recording, "known_segments", None)
-        return None if known is None else known()
+        return known_segments(self.recording)
 
     def over_parts(self, n_lags: int, work: Callable[[Recording], T]) -> list[T]:
         """Return `work` of the complete rows of every part: whether a row and its lags are complete, its part tells."""

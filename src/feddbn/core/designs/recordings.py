@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from feddbn.core.designs.lagged import CHUNK_ROWS, Block, stretches
 
-__all__ = ["Recording", "SiteData", "over_parts", "usable_runs"]
+__all__ = ["Recording", "SiteData", "known_segments", "over_parts", "usable_runs"]
 
 T = TypeVar("T")
 
@@ -34,14 +34,18 @@ class Recording(Protocol):
         ...
 
 
+def known_segments(recording: Recording) -> Sequence[tuple[int, int]] | None:
+    """What a recording without empty cells may offer as ``known_segments()``: (time of the first row, rows) of each one."""
+    known: Any = getattr(recording, "known_segments", None)
+    return None if known is None else known()
+
+
 def usable_runs(recording: Recording, n_lags: int) -> list[tuple[int, int]]:
     """(time of the first, number) of consecutive rows that have `n_lags` rows before them, at most `CHUNK_ROWS` each.
 
-    A recording that lacks no cell and knows its segments offers ``known_segments()``, (time of the first row, number of
-    rows) of each, or None; any other recording is read.
+    A recording that does not know its segments is read.
     """
-    known: Any = getattr(recording, "known_segments", None)
-    segments = None if known is None else known()
+    segments = known_segments(recording)
     if segments is None:
         return [(part.time, part.values.shape[-2] - n_lags) for part in stretches(recording.blocks(), n_lags)]
     return [

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.insertion import HOPELESS, Insertions
 from feddbn.core.orders.ordered_network import NoiseVariance, OrderResult
 from feddbn.core.orders.parent_sets import ParentSelection
-from feddbn.core.orders.parents import ParentRegressions, Parents
+from feddbn.core.orders.parents import Parents
 from feddbn.core.orders.screening import MANY_NODES, ScreenedRegressions
 from feddbn.core.statistics.moments import Moments
 
@@ -83,19 +84,10 @@ class OrderSearch(Insertions):
     _settled: tuple[ParentSelection, list[Parents | None], list[int]] | None = None
     """Under what no move helped: the selection, each node's parents and its place."""
 
-    def __init__(
-        self,
-        moments: Moments,
-        d: int,
-        n_lags: int,
-        constraints: EdgeConstraints,
-        criterion: Criterion,
-        noise_variance: NoiseVariance,
-        regressions: ParentRegressions | None = None,
-    ) -> None:
-        super().__init__(moments, d, n_lags, constraints, criterion, noise_variance, regressions)
-        # For each node the parents and the prices at which screening left out nothing that helps.
-        self._complete: dict[int, tuple[Parents, tuple[float | None, ...]]] = {}
+    @cached_property
+    def _complete(self) -> dict[int, tuple[Parents, tuple[float | None, ...]]]:
+        """For each node the parents and the prices at which screening left out nothing that helps."""
+        return {}
 
     def run(self, n_restarts: int, rng: np.random.Generator) -> OrderResult:
         """Search from the natural starts, then shake the best `n_restarts` times."""

@@ -85,15 +85,11 @@ def _pivoted(
     limit[at] = np.inf
     fewest, patience = len(b) + 1, _PATIENCE
     while patience >= 0:
-        if len(at):
-            rows = H.take(at, axis=0)
-            # Of a symmetric matrix the transpose is the same, and in the order that LAPACK writes to.
-            _, x, failed = dposv(rows.take(at, axis=1).T, right.take(at), overwrite_a=1, overwrite_b=1)
-            if failed:
-                return None
-            residual = b - x @ rows
-        else:
-            x, residual = b[:0], b
+        solved = _solved(H, at, right)
+        if solved is None:
+            return None
+        x, product = solved
+        residual = b - product
         leaves = x * sign.take(at) < 0
         if free is not None:
             leaves &= ~free[at]
@@ -113,6 +109,16 @@ def _pivoted(
     return None
 
 
+def _solved(H: FloatArray, at: IntArray, right: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """Return the weights x that make ``(Hx)[at] = right[at]``, zero elsewhere, and Hx; None where H is not definite there."""
+    if not len(at):
+        return right[:0], np.zeros(len(right))
+    rows = H.take(at, axis=0)
+    # Of a symmetric matrix the transpose is the same, and in the order that LAPACK writes to.
+    _, x, failed = dposv(rows.take(at, axis=1).T, right.take(at), overwrite_a=1, overwrite_b=1)
+    return None if failed else (x, x @ rows)
+
+
 def _followed(
     H: FloatArray, b: FloatArray, penalty: FloatArray, price: FloatArray, start: FloatArray
 ) -> FloatArray | None:
@@ -128,13 +134,11 @@ def _followed(
     way, left, last = b - product - gradient, 1.0, -1
     for _ in range(_BENDS * len(b)):
         at = is_active.nonzero()[0]
-        drift, turn = way, b[:0]
-        if len(at):
-            rows = H.take(at, axis=0)
-            _, turn, failed = dposv(rows.take(at, axis=1).T, way.take(at), overwrite_a=1, overwrite_b=1)
-            if failed:
-                return None
-            drift = way - turn @ rows
+        solved = _solved(H, at, way)
+        if solved is None:
+            return None
+        turn, shift = solved
+        drift = way - shift
         # How far the way goes until a weight is zero, or a gradient has reached its penalty.
         far = np.full(len(b), np.inf)
         shrinks = (turn * sign.take(at) < 0) & ~free.take(at)
