@@ -24,6 +24,8 @@ of a site, because error messages travel.
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "AggregationError",
     "BudgetExceeded",
@@ -67,7 +69,7 @@ _EXTRAS = {
 
 
 class FeddbnError(Exception):
-    """Base of every error raised on purpose.
+    """Base of every error raised on purpose; `code` tells refusals of one class apart, and `values` hold its numbers.
 
     Examples
     --------
@@ -79,6 +81,22 @@ class FeddbnError(Exception):
     ...     print(type(error).__name__)
     ParameterError
     """
+
+    def __init__(self, *sentence: object, code: str = "", **values: object) -> None:
+        super().__init__(*sentence)
+        self.code = code
+        self.values = values
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # So that it comes back from another process as it was raised there.
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(kind: type[FeddbnError], args: tuple[object, ...], known: dict[str, Any]) -> FeddbnError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(known)
+    return error
 
 
 class InputError(FeddbnError, ValueError):
@@ -249,11 +267,6 @@ class MissingExtra(FeddbnError, ImportError):
         super().__init__(
             f"this needs the package {package!r}: install it with `pip install 'feddbn[{extra}]'`."
         )
-        self._given = (package, extra)
-
-    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
-        # So that it comes back from another process as it was raised there.
-        return MissingExtra, self._given
 
 
 def missing_extra(error: Exception) -> MissingExtra | None:

@@ -5,9 +5,9 @@ import numpy as np
 from feddbn.core.graphs.status import Status
 from feddbn.federation.programs.treatment import moments_program
 from feddbn.methods.base import DBNEstimator
-from feddbn.methods.parameters import a_federation, number, whole
 from feddbn.methods.registry import Method, register_method
 from feddbn.model.dbn import DBN
+from feddbn.settings import a_federation, number, whole
 
 
 class Toy(DBNEstimator):

@@ -28,10 +28,10 @@ from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
 from feddbn.methods.kind_words import kind_sentences
 from feddbn.methods.misnamed import missing_attribute
-from feddbn.methods.parameters import Rule, is_federation
 from feddbn.methods.treated import site_notes, treatment_sentences, treatment_summary
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
+from feddbn.settings import Rule, is_federation
 from feddbn.shown import ShownEstimator
 
 __all__ = ["DBNEstimator", "FederatedEstimator", "history_frame", "label_column", "network", "simulated"]

@@ -20,10 +20,10 @@ from feddbn.federation.protocol.task import Federation, Observer, ServerProgram,
 from feddbn.methods.base import history_frame, network
 from feddbn.methods.fdbnl import CONSENSUS_RULES, ConsensusEstimator
 from feddbn.methods.kind_words import kind_sentences
-from feddbn.methods.parameters import Rule, number, whole, word
 from feddbn.methods.scoring import score
 from feddbn.methods.treated import treatment_sentences, treatment_summary
 from feddbn.model.dbn import DBN
+from feddbn.settings import Rule, number, whole, word
 
 __all__ = ["Average", "BestSite", "LocalOnly", "Vote"]
 

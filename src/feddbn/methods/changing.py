@@ -24,10 +24,10 @@ from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.changing_blocks import first_block
 from feddbn.methods.changing_report import report_changes
-from feddbn.methods.parameters import Rule, a_federation, edges, flag, nothing, number, whole, word
 from feddbn.methods.residuals import ResidualSummary, are_looked_at, say_residuals
 from feddbn.methods.treated import TREATMENT_RULES, wishes_of
 from feddbn.model.dbn import DBN
+from feddbn.settings import Rule, a_federation, edges, flag, nothing, number, whole, word
 
 __all__ = ["ChangingDBN"]
 

@@ -24,7 +24,7 @@ from feddbn.federation.programs.lagged_posterior import (
 )
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task
 from feddbn.methods.base import FederatedEstimator, label_column
-from feddbn.methods.parameters import (
+from feddbn.settings import (
     Rule,
     a_federation,
     edges,

@@ -25,10 +25,10 @@ from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
 from feddbn.methods.hidden import say_hidden
 from feddbn.methods.link_table import equivalently_directed
-from feddbn.methods.parameters import Rule, a_federation, edges, flag, nothing, number, whole, word
 from feddbn.methods.residuals import ResidualSummary, are_looked_at, fitted_network, say_residuals
 from feddbn.methods.selection import AUTO_START, resolve_auto
 from feddbn.methods.treated import TREATMENT_RULES
+from feddbn.settings import Rule, a_federation, edges, flag, nothing, number, whole, word
 
 __all__ = ["FDBNL"]
 

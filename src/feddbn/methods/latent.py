@@ -22,12 +22,12 @@ from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
-from feddbn.methods.parameters import Rule, a_federation, nothing, number, whole, word
 from feddbn.methods.summary import asked_summary
 from feddbn.methods.treated import TREATMENT_RULES
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.dbn import DBN
 from feddbn.model.summary import Summary
+from feddbn.settings import Rule, a_federation, nothing, number, whole, word
 
 __all__ = ["LatentDBN"]
 

@@ -18,10 +18,10 @@ from feddbn.federation.programs.bootstrap import BLOCK_LENGTHS
 from feddbn.federation.protocol.task import run_program
 from feddbn.methods.base import simulated
 from feddbn.methods.latent import LatentDBN
-from feddbn.methods.parameters import is_federation, shown, whole, word
 from feddbn.methods.resampled_rows import rows_to_resample
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.summary import Summary
+from feddbn.settings import is_federation, shown, whole, word
 
 __all__ = ["mark_confidence"]
 

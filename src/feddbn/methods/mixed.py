@@ -17,7 +17,8 @@ from feddbn.federation.programs.mixed_moments import FEWEST_OF_A_LEVEL
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.mixed_report import report_mixed
-from feddbn.methods.parameters import (
+from feddbn.model.conditionals import Conditional
+from feddbn.settings import (
     Rule,
     a_federation,
     edges,
@@ -27,7 +28,6 @@ from feddbn.methods.parameters import (
     number,
     whole,
 )
-from feddbn.model.conditionals import Conditional
 
 __all__ = ["MixedDBN"]
 

@@ -31,22 +31,21 @@ from feddbn.methods.edge_ranking import FEATURES, SMOOTHING
 from feddbn.methods.oneshot_features import fit_features
 from feddbn.methods.oneshot_program import Fit, fit_of_moments, fit_program, may_find_curves
 from feddbn.methods.oneshot_report import report_outcome
-from feddbn.methods.parameters import (
+from feddbn.methods.residuals import ResidualSummary
+from feddbn.methods.treated import TREATMENT_RULES
+from feddbn.methods.updating import UpdatedEstimator
+from feddbn.model.dbn import DBN
+from feddbn.settings import (
     Rule,
     a_federation,
     edges,
     flag,
     nothing,
     number,
-    refuses_renamed,
     text,
     whole,
     word,
 )
-from feddbn.methods.residuals import ResidualSummary
-from feddbn.methods.treated import TREATMENT_RULES
-from feddbn.methods.updating import UpdatedEstimator
-from feddbn.model.dbn import DBN
 
 __all__ = ["OneShotDBN"]
 
@@ -218,7 +217,6 @@ class OneShotDBN(UpdatedEstimator):
         "federation": a_federation(),
     }
 
-    @refuses_renamed
     def __init__(
         self,
         n_lags: int | str = 1,

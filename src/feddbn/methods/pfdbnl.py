@@ -35,11 +35,11 @@ from feddbn.methods.fdbnl import (
     still_open,
 )
 from feddbn.methods.link_table import equivalently_directed
-from feddbn.methods.parameters import Rule, flag, lags_of_sites, number, share_or_count, whole, word
 from feddbn.methods.residuals import ResidualSummary, are_looked_at, say_residuals
 from feddbn.methods.selection import resolve_auto
 from feddbn.methods.shared_edges import SharedEdges, counts_of_networks, shared_edges_of
 from feddbn.model.dbn import DBN
+from feddbn.settings import Rule, flag, lags_of_sites, number, share_or_count, whole, word
 
 __all__ = ["PFDBNL"]
 

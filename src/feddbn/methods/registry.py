@@ -8,7 +8,6 @@ from typing import Any
 
 from feddbn.errors import ParameterError
 from feddbn.method_table import Method, add_method, get_method
-from feddbn.methods.parameters import RENAMED
 
 __all__ = ["Method", "make_estimator", "register_method"]
 
@@ -26,7 +25,7 @@ def make_estimator(name: str, parameters: Mapping[str, Any]) -> Any:
     known = method.parameters()
     for key in parameters:
         if key not in known:
-            near = [RENAMED[key]] if RENAMED.get(key) in known else get_close_matches(key, known, n=1)
+            near = get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
             raise ParameterError(f"method {method.name!r} has no parameter {key!r}; {hint}")
     return method.load()(**parameters)

@@ -18,10 +18,10 @@ from feddbn.federation.programs.oneshot import counted
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
-from feddbn.methods.parameters import Rule, a_federation, is_federation, whole, word
 from feddbn.methods.treated import TREATMENT_RULES, wishes_of
 from feddbn.model.dbn import DBN
 from feddbn.model.summary import Summary
+from feddbn.settings import Rule, a_federation, is_federation, whole, word
 
 __all__ = ["MomentSummary", "asked_summary", "summary"]
 

@@ -26,7 +26,7 @@ from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
-from feddbn.methods.parameters import Rule, names_of_variables, nothing, number, whole, word
+from feddbn.settings import Rule, names_of_variables, nothing, number, whole, word
 
 __all__ = [
     "AS_THEY_ARE",

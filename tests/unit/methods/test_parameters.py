@@ -9,8 +9,8 @@ import feddbn
 from feddbn.errors import ParameterError
 from feddbn.method_table import METHODS
 from feddbn.methods.edge_ranking import ContemporaneousEdgeRanker, LaggedEdgeRanker
-from feddbn.methods.parameters import nothing, number, shown, whole, word
 from feddbn.methods.registry import make_estimator
+from feddbn.settings import nothing, number, shown, whole, word
 
 ESTIMATORS = [*(method.load() for method in METHODS.values()), LaggedEdgeRanker, ContemporaneousEdgeRanker]
 DATA = {"a": np.random.default_rng(0).normal(size=(60, 3))}

@@ -1,0 +1,112 @@
+"""Everything a person is told: one finding has a code, a level, numbers, what it is about, and what cures it.
+
+A finding holds no sentence. `feddbn.words.say` makes one from its code, for whoever reads it: somebody who types Python,
+somebody at the command line, the owner of a site, or the lead of a study. So a sentence can be rewritten in one place, and
+tests assert codes and numbers.
+
+Findings have an order: what can turn the result over comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from feddbn.shown import Shown
+
+__all__ = ["LEVELS", "Finding", "Findings", "Level"]
+
+Level = Literal["error", "warning", "unknown", "note", "good"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""From what matters most: "error" (a fit is refused or cannot be right), "warning" (it can turn the result over), "unknown"
+(it could not be looked at), "note" (good to know), "good" (it was looked at and holds)."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a person should know.
+
+    Attributes
+    ----------
+    code
+        What it is: short, lower case, such as ``"outliers-removed"``; every code has its words in `feddbn.words`.
+    level
+        How much it matters, one of `LEVELS`.
+    values
+        The numbers and names that the words need; plain values, so that they can be stored as JSON. ``site`` and
+        ``recording`` among them say where it was found.
+    about
+        The variables (or edges, or sites) concerned.
+    cure
+        Settings that decide otherwise or cure it: name -> value, with the room before a dot where there is one
+        (``{"prepare.outliers": "keep"}``).
+
+    Examples
+    --------
+    >>> from feddbn.findings import Finding
+    >>> Finding("sentinel", "warning", {"site": "a", "value": -999}, about=("x",)).where
+    "site 'a'"
+    """
+
+    code: str
+    level: Level
+    values: Mapping[str, Any] = field(default_factory=dict)
+    about: tuple[str, ...] = ()
+    cure: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        """Where it was found, in words; empty for everywhere."""
+        return ", ".join(
+            f"{what} {self.values[what]!r}"
+            for what in ("site", "recording")
+            if self.values.get(what) is not None
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "code": self.code,
+            "level": self.level,
+            "values": dict(self.values),
+            "about": list(self.about),
+            "cure": dict(self.cure),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Finding:
+        """Return what `to_dict` gave; a level that is not known raises ValueError."""
+        if stored["level"] not in LEVELS:
+            raise ValueError(f"level={stored['level']!r} is not one of {', '.join(LEVELS)}.")
+        about = tuple(str(name) for name in stored.get("about", ()))
+        return cls(
+            str(stored["code"]),
+            stored["level"],
+            dict(stored.get("values", {})),
+            about,
+            dict(stored.get("cure", {})),
+        )
+
+
+class Findings(list[Finding], Shown):
+    """Findings in their order: what can turn the result over comes first, equal levels as they were found.
+
+    Examples
+    --------
+    >>> from feddbn.findings import Finding, Findings
+    >>> Findings([Finding("a", "note"), Finding("b", "error")]).codes
+    ('b', 'a')
+    """
+
+    def __init__(self, found: Iterable[Finding] = ()) -> None:
+        super().__init__(sorted(found, key=lambda one: LEVELS.index(one.level)))
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes, in order."""
+        return tuple(one.code for one in self)
+
+    def of(self, code: str) -> list[Finding]:
+        """Those with this code."""
+        return [one for one in self if one.code == code]

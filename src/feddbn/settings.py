@@ -1,0 +1,377 @@
+"""Settings: what a person may choose, said once, and read by whoever needs it.
+
+A settings class is a frozen dataclass. Each field has a default, a rule and a line of explanation, and from these come the
+signature of the estimator, its checks, ``-p`` at the command line, the keys of a study and the table in the docs::
+
+    @dataclass(frozen=True)
+    class LatentSettings(MethodSettings):
+        n_lags: int = setting(1, whole(0), "Largest lag of an edge.")
+        prepare: Prepare = setting(Prepare(), group(Prepare), "What is done to the rows first.")
+
+    class LatentDBN(DBNEstimator):
+        @takes(LatentSettings)
+        def __init__(self) -> None: ...
+
+A rule is a test and the words that complete "n_lags='two' must be ...". Rules combine by ``|``. What concerns several
+settings together is said in the class's `__post_init__`, after ``super().__post_init__()``.
+
+Settings may hold settings (`Prepare`). Their fields are named with a dot (``prepare.center``). Up to 0.2 such fields were
+arguments of the estimators themselves; these flat names are still taken, with a `DeprecationWarning`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from inspect import Parameter, Signature
+from itertools import pairwise
+from textwrap import wrap
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+
+from feddbn.errors import ParameterError
+
+__all__ = [
+    "MethodSettings",
+    "Rule",
+    "Settings",
+    "a_federation",
+    "edges",
+    "flag",
+    "function",
+    "group",
+    "increasing",
+    "is_federation",
+    "lags_of_sites",
+    "names_of_variables",
+    "nothing",
+    "number",
+    "setting",
+    "share_or_count",
+    "shown",
+    "takes",
+    "text",
+    "whole",
+    "word",
+]
+
+_LONGEST = 60
+P = ParamSpec("P")
+S = TypeVar("S", bound="Settings")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A test of a value, and in words what passes it; `is_choice` if only some words pass."""
+
+    holds: Callable[[Any], bool]
+    passing: tuple[str, ...]
+    is_choice: bool = False
+
+    def __or__(self, other: Rule) -> Rule:
+        return Rule(
+            lambda value: self.holds(value) or other.holds(value),
+            self.passing + other.passing,
+            self.is_choice and other.is_choice,
+        )
+
+    def check(self, name: str, value: object) -> None:
+        """Refuse a value that does not pass."""
+        if self.holds(value):
+            return
+        *others, last = self.passing
+        words = f"{', '.join(others)} or {last}" if others else last
+        verb = "is not known; choose" if self.is_choice else "must be"
+        raise ParameterError(f"{name}={shown(value)} {verb} {words}.")
+
+
+def shown(value: object) -> str:
+    """Return a value as code on one line, cut if it is long."""
+    line = " ".join(repr(value).split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+
+
+def whole(least: int) -> Rule:
+    """Whole numbers from `least`."""
+    return Rule(lambda value: _is_whole(value) and value >= least, (f"a whole number of at least {least}",))
+
+
+def number(
+    least: float | None = None,
+    *,
+    above: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+    finite: bool = True,
+) -> Rule:
+    """Numbers between bounds; infinity only with ``finite=False``."""
+
+    def holds(value: Any) -> bool:
+        if isinstance(value, (bool, np.bool_)) or not isinstance(
+            value, (int, float, np.integer, np.floating)
+        ):
+            return False
+        return not math.isnan(value) and bool(
+            (not finite or math.isfinite(value))
+            and (least is None or value >= least)
+            and (above is None or value > above)
+            and (below is None or value < below)
+            and (most is None or value <= most)
+        )
+
+    return Rule(holds, (_bounds(least, above, below, most),))
+
+
+def _bounds(least: float | None, above: float | None, below: float | None, most: float | None) -> str:
+    if below is not None or most is not None:
+        low, high = (least if above is None else above), (most if below is None else below)
+        return f"a number in {'[' if above is None else '('}{low:g}, {high:g}{']' if below is None else ')'}"
+    if above == 0:
+        return "a positive number"
+    return f"a number above {above:g}" if above is not None else f"a number of at least {least:g}"
+
+
+def word(*choices: str) -> Rule:
+    """One of some words."""
+    passing = tuple(repr(choice) for choice in choices)
+    return Rule(lambda value: isinstance(value, str) and value in choices, passing, is_choice=True)
+
+
+def text(*what: str) -> Rule:
+    """Any text, said to be one of `what`."""
+    return Rule(lambda value: isinstance(value, str) and bool(value), what)
+
+
+def flag() -> Rule:
+    """True or False."""
+    return Rule(lambda value: isinstance(value, (bool, np.bool_)), ("True", "False"))
+
+
+def nothing() -> Rule:
+    """None."""
+    return Rule(lambda value: value is None, ("None",))
+
+
+def function(what: str) -> Rule:
+    """Something that can be called."""
+    return Rule(callable, (what,))
+
+
+def increasing(least: int) -> Rule:
+    """At least so many increasing numbers."""
+
+    def holds(value: Any) -> bool:
+        if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, (str, bytes)):
+            return False
+        items = list(value)
+        known = number(-math.inf)
+        return (
+            len(items) >= least
+            and all(known.holds(item) for item in items)
+            and all(a < b for a, b in pairwise(items))
+        )
+
+    return Rule(holds, (f"at least {least} increasing numbers",))
+
+
+def share_or_count() -> Rule:
+    """A share of the sites, or how many of them."""
+    share = number(above=0, most=1)
+    return Rule(
+        lambda value: value >= 1 if _is_whole(value) else share.holds(value),
+        ("a share in (0, 1] (as 0.5)", "a whole number of sites (as 3)"),
+    )
+
+
+def edges() -> Rule:
+    """Lists of edges, or None; what is in them is checked when the variables are known."""
+
+    def holds(value: Any) -> bool:
+        return value is None or (isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)))
+
+    return Rule(holds, ("a list of edges (from, to, lag)", "None"))
+
+
+def names_of_variables() -> Rule:
+    """Lists of different names, or None; whether variables have them is checked when these are known."""
+
+    def holds(value: Any) -> bool:
+        if value is None:
+            return True
+        if not isinstance(value, (Sequence, np.ndarray)) or isinstance(value, (str, bytes)):
+            return False
+        return all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
+
+    return Rule(holds, ("a list of different names of variables", "None"))
+
+
+def lags_of_sites() -> Rule:
+    """Some sites' numbers of lags, or None."""
+
+    def holds(value: Any) -> bool:
+        return value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in value))
+
+    return Rule(holds, ("a mapping from the name of a site to its number of lags", "None"))
+
+
+def a_federation() -> Rule:
+    """Where sums are made, or None."""
+    return Rule(
+        lambda value: value is None or is_federation(value), ("a federation (see feddbn.runtime)", "None")
+    )
+
+
+def is_federation(value: object) -> bool:
+    """Whether a value offers all that a federation has to (`feddbn.federation.protocol.task.Federation`)."""
+    return all(hasattr(value, part) for part in ("sites", "variables", "answered_tasks", "state_of", "sum"))
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+
+
+def group(kind: type[Settings]) -> Rule:
+    """Settings that belong together, such as `Prepare`."""
+    return Rule(lambda value: isinstance(value, kind), (f"settings {kind.__name__}(...)",))
+
+
+def setting(default: Any, rule: Rule, about: str, *, kw_only: bool = True) -> Any:
+    """A field of a settings class: its default, what it may be, and what it is for."""
+    return field(default=default, kw_only=kw_only, metadata={"rule": rule, "about": about})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base of all settings: whatever is made is checked."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, np.generic):
+                # Numpy's numbers do not travel in tasks.
+                object.__setattr__(self, one.name, value.item())
+            one.metadata["rule"].check(one.name, value)
+
+    @classmethod
+    def groups(cls) -> dict[str, Settings]:
+        """Fields that hold settings themselves, with their defaults."""
+        return {one.name: one.default for one in fields(cls) if isinstance(one.default, Settings)}
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Every name a person may give, those of groups with a dot: of ``-p``, of a study, of the docs."""
+        return tuple(name for name, _ in cls._explained())
+
+    @classmethod
+    def _explained(cls) -> Iterator[tuple[str, str]]:
+        """Names with what they are for, in the order of the signature."""
+        for one in _in_order(cls):
+            if isinstance(one.default, Settings):
+                yield from ((f"{one.name}.{inner}", about) for inner, about in one.default._explained())
+            elif one.name != "federation":
+                yield one.name, one.metadata["about"]
+
+    @classmethod
+    def explained(cls) -> str:
+        """The parameters as a docstring explains them."""
+        lines = ["    Parameters", "    ----------"]
+        for one in _in_order(cls):
+            lines += [
+                f"    {one.name}",
+                *wrap(one.metadata["about"], 116, initial_indent=8 * " ", subsequent_indent=8 * " "),
+            ]
+        return "\n".join(lines)
+
+    @classmethod
+    def completed(cls, given: Mapping[str, Any], owner: str, stacklevel: int = 2) -> dict[str, Any]:
+        """Return a value for every field, from names a person gave: plain, with a dot, or flat as up to version 0.2.
+
+        Values are not checked here. A name that is not known raises ParameterError with the nearest one.
+        """
+        values: dict[str, Any] = {one.name: one.default for one in fields(cls)}
+        groups = cls.groups()
+        inner: dict[str, dict[str, Any]] = {name: {} for name in groups}
+        for name, value in given.items():
+            room, _, field_name = name.rpartition(".")
+            if name in values:
+                values[name] = value
+            elif room in groups and field_name in _field_names(groups[room]):
+                inner[room][field_name] = value
+            else:
+                room = next((one for one, kind in groups.items() if name in _field_names(kind)), "")
+                if not room:
+                    raise ParameterError(
+                        f"{owner} has no setting {name!r}; {cls._nearest(name)}", code="no-such-setting"
+                    )
+                kind = type(groups[room]).__name__
+                warnings.warn(
+                    f"{owner}({name}=...) is {owner}({room}={kind}({name}=...)) now; the flat name goes in the next version.",
+                    DeprecationWarning,
+                    stacklevel=stacklevel + 1,
+                )
+                inner[room][name] = value
+        for room, changed in inner.items():
+            if changed:
+                values[room] = replace(values[room], **changed)
+        return values
+
+    @classmethod
+    def _nearest(cls, name: str) -> str:
+        known = cls.names()
+        near = get_close_matches(name, known, n=1) or [one for one in known if one.rpartition(".")[2] == name]
+        return f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
+
+
+@dataclass(frozen=True)
+class MethodSettings(Settings):
+    """Base of the settings of a method; the place where sums are made is no choice about the model and does not travel."""
+
+    federation: Any = setting(
+        None, a_federation(), "Where the sums are made; None simulates the sites in this process."
+    )
+
+
+def takes(
+    settings: Callable[P, Settings],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """Return a decorator of an empty ``__init__``: it takes the fields of `settings` and stores them, unchecked, on itself.
+
+    A fit checks them (scikit-learn's convention), as ``settings(**values)``.
+    """
+    kind: Any = settings
+    parameters = [Parameter("self", Parameter.POSITIONAL_ONLY)]
+    for one in _in_order(kind):
+        how = Parameter.KEYWORD_ONLY if one.kw_only else Parameter.POSITIONAL_OR_KEYWORD
+        parameters.append(Parameter(one.name, how, default=one.default, annotation=one.type))
+    positional = [one.name for one in parameters[1:] if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
+
+    def decorate(_: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        def __init__(self: Any, /, *args: P.args, **given: P.kwargs) -> None:  # noqa: N807
+            owner = type(self).__name__
+            if len(args) > len(positional):
+                raise TypeError(
+                    f"{owner} takes {len(positional)} arguments by position but {len(args)} were given."
+                )
+            for name, value in kind.completed(
+                {**dict(zip(positional, args, strict=False)), **given}, owner
+            ).items():
+                setattr(self, name, value)
+
+        made: Any = __init__
+        made.__signature__, made.settings = Signature(parameters), kind
+        return __init__
+
+    return decorate
+
+
+def _in_order(kind: type[Settings]) -> list[Any]:
+    """Fields in the order of the signature: by position first, then by name, the federation last."""
+    return sorted(fields(kind), key=lambda one: (one.kw_only, one.name == "federation"))
+
+
+def _field_names(one: Settings) -> frozenset[str]:
+    return frozenset(each.name for each in fields(one))

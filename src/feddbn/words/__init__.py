@@ -1,0 +1,169 @@
+"""The sentences: what each finding says, by its code and by who reads it.
+
+A module here holds the sentences of one family. A sentence is a function of what is said, registered by its code::
+
+    @says("outliers-removed")
+    def _(it: Said) -> str:
+        return f"cells of {it.names} are outliers and were left out. {it.cure} uses them."
+
+`it` gives values by name (``it["n"]``), the names it is about, and its cure as the reader writes it: an argument in
+Python, ``-p`` at the command line, a line of the study's file for its lead. Nobody who typed no Python is shown Python.
+May import nothing but `feddbn.findings` and `feddbn.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Literal
+
+from feddbn.findings import Finding, Findings
+
+__all__ = ["Audience", "Card", "Said", "card", "first_lines", "names_of", "say", "says", "setting", "times"]
+
+Audience = Literal["python", "cli", "owner", "lead"]
+"""Who reads it: in Python, at the command line, the owner of a site, the lead of a study."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A finding that answers a question: what a report shows as a card."""
+
+    question: str
+    answer: str
+    detail: str = ""
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.question, self.answer, self.detail, self.advice) if part)
+
+
+@dataclass(frozen=True)
+class Said:
+    """A finding and who reads it."""
+
+    finding: Finding
+    audience: Audience
+
+    def __getitem__(self, name: str) -> Any:
+        return self.finding.values[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A value, or the default where the finding does not have it."""
+        return self.finding.values.get(name, default)
+
+    @property
+    def names(self) -> str:
+        """What it is about, with commas."""
+        return ", ".join(self.finding.about)
+
+    @property
+    def cure(self) -> str:
+        """The settings that decide otherwise, as the reader writes them."""
+        return " and ".join(self.setting(name, value) for name, value in self.finding.cure.items())
+
+    def setting(self, name: str, value: Any) -> str:
+        """A setting as the reader writes it."""
+        return setting(name, value, self.audience)
+
+    @property
+    def in_python(self) -> bool:
+        """Whether the reader types Python."""
+        return self.audience == "python"
+
+
+Sentence = Callable[[Said], "str | Card"]
+_SENTENCES: dict[str, Sentence] = {}
+
+
+def says(*codes: str) -> Callable[[Sentence], Sentence]:
+    """Register the words of some codes."""
+
+    def register(sentence: Sentence) -> Sentence:
+        for code in codes:
+            if code in _SENTENCES:
+                raise ValueError(f"code {code!r} has its words already.")
+            _SENTENCES[code] = sentence
+        return sentence
+
+    return register
+
+
+@cache
+def _sentences() -> Mapping[str, Sentence]:
+    """Every code and its words."""
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    return _SENTENCES
+
+
+def say(finding: Finding, audience: Audience = "python") -> str:
+    """Return a finding as text for a reader.
+
+    Examples
+    --------
+    >>> from feddbn.findings import Finding
+    >>> from feddbn.words import say
+    >>> say(Finding("text", "note", {"text": "all is well."}))
+    'all is well.'
+    """
+    return str(_sentences()[finding.code](Said(finding, audience)))
+
+
+def card(finding: Finding, audience: Audience = "python") -> Card:
+    """Return a finding as a question with its answer; a plain sentence is the detail of one."""
+    said = _sentences()[finding.code](Said(finding, audience))
+    return said if isinstance(said, Card) else Card("", "", said)
+
+
+def first_lines(findings: Iterable[Finding], audience: Audience = "python", most: int = 5) -> list[str]:
+    """Return what a person is shown first: at most so many findings, then how many more there are."""
+    told = [one for one in Findings(findings) if one.level != "good"]
+    lines = [say(one, audience) for one in told[:most]]
+    more = len(told) - most
+    if more > 0:
+        where = {"cli": " (--all shows them)", "python": " (findings_ has them)"}.get(audience, "")
+        lines.append(f"and {more} note{'' if more == 1 else 's'}{where}.")
+    return lines
+
+
+def setting(name: str, value: Any, audience: Audience = "python") -> str:
+    """Return a setting as a reader writes it.
+
+    Examples
+    --------
+    >>> from feddbn.words import setting
+    >>> setting("prepare.spikes", "keep")
+    "Prepare(spikes='keep')"
+    >>> setting("prepare.spikes", "keep", "cli"), setting("prepare.spikes", "keep", "lead")
+    ('-p prepare.spikes=keep', 'prepare.spikes = "keep"')
+    """
+    if audience == "cli":
+        shown = "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        return f"-p {name}={shown}"
+    if audience in ("lead", "owner"):
+        shown = f'"{value}"' if isinstance(value, str) else str(value).lower()
+        return f"{name} = {shown}"
+    room, _, inner = name.rpartition(".")
+    return f"{room.capitalize()}({inner}={value!r})" if room else f"{name}={value!r}"
+
+
+def names_of(columns: Sequence[str], most: int = 6) -> str:
+    """Return "column 'a'" or "columns 'a', 'b' and 3 more"."""
+    shown = ", ".join(repr(name) for name in columns[:most])
+    rest = f" and {len(columns) - most} more" if len(columns) > most else ""
+    return f"column{'' if len(columns) == 1 else 's'} {shown}{rest}"
+
+
+def times(n: int) -> str:
+    """Return "once" or "n times"."""
+    return "once" if n == 1 else f"{n} times"
+
+
+@says("text")
+def _text(it: Said) -> str:
+    """A sentence from a file of an earlier version, which had no codes."""
+    return str(it["text"])

@@ -1,0 +1,37 @@
+"""What tests ask of refusals and findings: codes, names and numbers, never wording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from feddbn.errors import FeddbnError
+from feddbn.findings import Finding
+
+
+@contextmanager
+def refused(kind: type[FeddbnError], *names: object, code: str | None = None) -> Iterator[Any]:
+    """Expect this error, with this code if one is given, in one sentence that has all these names and values in it."""
+    with pytest.raises(kind) as caught:
+        yield caught
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    for name in names:
+        assert str(name) in sentence, (name, sentence)
+    if code is not None:
+        assert caught.value.code == code, (caught.value.code, sentence)
+
+
+def codes(findings: Iterable[Finding]) -> list[str]:
+    """The codes of findings, in order."""
+    return [one.code for one in findings]
+
+
+def only(findings: Iterable[Finding], code: str) -> Finding:
+    """The one finding with this code."""
+    found = [one for one in findings if one.code == code]
+    assert len(found) == 1, [one.code for one in findings]
+    return found[0]
