@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from feddbn._version import __version__
 from feddbn.method_table import METHODS
+from feddbn.shown import drawn_by
 
 if TYPE_CHECKING:
     from feddbn.methods.baselines import Average as Average
@@ -81,3 +82,10 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _drawn(value: object) -> str:
+    return str(import_module("feddbn.report.notebook").html_of(value))
+
+
+drawn_by(_drawn)

@@ -1,22 +1,29 @@
 """What a notebook shows as a picture and a table instead of one line of text.
 
-How things look is decided by `feddbn.report.notebook`. It is named here and not imported: it lies above everything that is
-shown, and a program that shows nothing never loads it.
+How things look is decided far above, in `feddbn.report.notebook`. Nothing is imported from there: `feddbn` itself, which lies
+above everything, gives the function that draws (`drawn_by`), and a program that shows nothing never loads it.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Shown", "ShownEstimator"]
+__all__ = ["Shown", "ShownEstimator", "drawn_by"]
+
+_DRAWERS: list[Callable[[object], str]] = []
+
+
+def drawn_by(drawer: Callable[[object], str]) -> None:
+    """Have everything that is shown drawn by a function that gives HTML."""
+    _DRAWERS[:] = [drawer]
 
 
 class Shown:
-    """Base of everything that `feddbn.report.notebook` can draw."""
+    """Base of everything that a notebook shows as HTML."""
 
     def _repr_html_(self) -> str:
-        return str(import_module("feddbn.report.notebook").html_of(self))
+        return _DRAWERS[0](self)
 
 
 class ShownEstimator(Shown):
