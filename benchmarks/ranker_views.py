@@ -13,9 +13,7 @@ from itertools import product
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from feddbn.core.orders.curved_search import token_price
-from feddbn.core.orders.token_tables import token_subset_fits
-from feddbn.core.orders.tokens import ChargedFit, TokenRegressions, Tokens
+from feddbn.core.orders.curved import ChargedFit, TokenRegressions, Tokens, token_price, token_subset_fits
 from feddbn.core.ranking.edge_probability import (
     EdgePosterior,
     ParentScores,

@@ -14,8 +14,7 @@ import feddbn
 from feddbn.core.fdbnl.site import Decomposed
 from feddbn.core.graphs import acyclicity
 from feddbn.core.graphs.pruning import break_cycles
-from feddbn.core.orders.parent_sets import ParentSelection
-from feddbn.core.orders.parents import ParentRegressions
+from feddbn.core.orders.parents import ParentRegressions, ParentSelection
 from feddbn.core.statistics.curvature import CurvatureSums
 from feddbn.core.statistics.moments import sums_length
 from feddbn.core.statistics.residual_checks import sums_length as residual_sums_length

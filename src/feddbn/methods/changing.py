@@ -11,8 +11,8 @@ import pandas as pd
 
 from feddbn.core.changes.fits import ChangeOptions
 from feddbn.core.graphs.constraints import Edge
-from feddbn.core.orders.criterion import Criterion
 from feddbn.core.orders.learn import LearnOptions
+from feddbn.core.orders.search import Criterion
 from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.changing import changing_program

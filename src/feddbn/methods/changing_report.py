@@ -13,10 +13,8 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.changes.fits import Changing, fit_lacking, fit_steady, fit_without
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.status import Status
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.learn import refit
-from feddbn.core.orders.orientation import compelled_edges
-from feddbn.core.orders.strength import explained_shares
+from feddbn.core.orders.learn import compelled_edges, explained_shares, refit
+from feddbn.core.orders.search import Criterion
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.federation.programs.changing import ChangingOutcome
 from feddbn.federation.programs.oneshot import OneShotOutcome

@@ -31,7 +31,7 @@ def edge_table(
     probability, C
         (q, d) probabilities and weights of ``[W; A_1; ...]``.
     shares
-        (d, d) of `feddbn.core.orders.strength.explained_shares`: the strength of all edges from one source to one target.
+        (d, d) of `feddbn.core.orders.learn.explained_shares`: the strength of all edges from one source to one target.
     """
     d = len(names)
     column, target = np.nonzero(np.arange(len(C))[:, None] != np.arange(d))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from feddbn.core.orders.hidden_edges import HiddenDoubts
+from feddbn.core.orders.hidden import HiddenDoubts
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.robustness import edge_robustness
 from feddbn.model.dbn import DBN

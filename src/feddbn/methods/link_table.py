@@ -19,9 +19,8 @@ import pandas as pd
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.average import OrderPosterior
-from feddbn.core.orders.learn import Learned
-from feddbn.core.orders.learn_groups import GroupLearned
-from feddbn.core.orders.orientation import EdgeOrientation, compelled_edges
+from feddbn.core.orders.groups import GroupLearned
+from feddbn.core.orders.learn import EdgeOrientation, Learned, compelled_edges
 from feddbn.model.dbn import DBN
 
 __all__ = ["Links", "equivalently_directed", "links_of", "open_edges", "orientation_table", "with_links"]
@@ -88,7 +87,7 @@ def equivalently_directed(dbn: DBN, constraints: EdgeConstraints) -> DBN:
     """Return the network with those edges open that networks which fit equally well have the other way.
 
     That holds where units do not tell directions: second moments of scaled variables decide about adjacencies and
-    colliders only (`feddbn.core.orders.orientation`).
+    colliders only (`feddbn.core.orders.learn`).
     """
     d = dbn.d
     support = dbn.is_edge.reshape(-1, d)

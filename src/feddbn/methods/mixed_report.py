@@ -12,7 +12,7 @@ from feddbn.core.glm.newton import SEPARATED_SD
 from feddbn.core.glm.standard import NodeEstimate
 from feddbn.core.graphs.status import Status
 from feddbn.core.kinds import Kind
-from feddbn.core.orders.learn_groups import GroupLearned
+from feddbn.core.orders.groups import GroupLearned
 from feddbn.federation.programs.mixed import MixedOutcome
 from feddbn.methods.edge_table import edge_table
 from feddbn.methods.link_table import open_edges, orientation_table, with_links

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from feddbn.core.graphs.status import Status
-from feddbn.core.orders.learn import refit
-from feddbn.core.orders.strength import explained_shares
+from feddbn.core.orders.learn import explained_shares, refit
 from feddbn.core.statistics.known_inputs import outputs_of
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.core.statistics.unit_roots import slow_warnings

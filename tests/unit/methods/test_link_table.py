@@ -7,7 +7,7 @@ import pytest
 import feddbn
 from feddbn import FDBNL, PFDBNL, OneShotDBN
 from feddbn.core.orders.average import Hyper, OrderPosterior
-from feddbn.core.orders.orientation import EdgeOrientation
+from feddbn.core.orders.learn import EdgeOrientation
 from feddbn.methods.link_table import links_of, open_edges
 from feddbn.methods.result import Result
 

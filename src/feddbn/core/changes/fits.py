@@ -12,8 +12,8 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.changes.differences import NodeSteps, SegmentGrams, fit_node, scaled_products
 from feddbn.core.changes.partitions import Cuts, ranges_of
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.orientation import STRONG_EVIDENCE
+from feddbn.core.orders.learn import STRONG_EVIDENCE
+from feddbn.core.orders.search import Criterion
 from feddbn.core.statistics.moments import Moments
 
 __all__ = ["ChangeOptions", "Changing", "SegmentFits", "fit_lacking", "fit_steady", "fit_without", "merged"]

@@ -22,10 +22,8 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.changes.fits import ChangeOptions, Changing, SegmentFits, merged
 from feddbn.core.changes.partitions import Cuts, best_partitions
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.noise_choice import choose_noise
-from feddbn.core.orders.orientation import STRONG_EVIDENCE
-from feddbn.core.orders.search import NoiseVariance, OrderSearch
+from feddbn.core.orders.learn import STRONG_EVIDENCE, choose_noise
+from feddbn.core.orders.search import Criterion, NoiseVariance, OrderSearch
 from feddbn.core.statistics.moments import Moments
 
 __all__ = ["learn_changes", "range_costs"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from feddbn.core.fdbnl.path import RunOptions
 from feddbn.core.optimum.certified import BestOrder, Certificate, best_order, order_as_it_is
 from feddbn.core.optimum.scores import LassoScores
-from feddbn.core.orders.gram_order import order_of_gram
+from feddbn.core.orders.search import order_of_gram
 from feddbn.core.solvers.seen_gram import FINE, SeenGram
 
 __all__ = ["BUDGETS", "MANY_NODES", "OPTIMA", "goes_straight", "searched"]

@@ -1,4 +1,10 @@
-"""Edge probabilities, within and across moments, averaged over orders of the variables and over parent sets.
+"""All parent sets of one node out of a few columns, weighed by their posterior; see `core.orders.average`.
+
+A sampler of orders, and sums over the orders it visits of what each implies; see `core.orders.average`.
+
+The prior of edges and weights with the largest evidence; see `core.orders.average` for the model.
+
+Edge probabilities, within and across moments, averaged over orders of the variables and over parent sets.
 
 Model for one node y given an order: every candidate parent is in the network with prior probability pi_W (lag
 0) or pi_A (lags >= 1). With equal noise variances s2 the variables have comparable units, so weights are
@@ -28,29 +34,455 @@ over networks; the memory is d 2^(table size) numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
-from feddbn.core.orders.fitted_prior import fit_prior
-from feddbn.core.orders.order_chain import OrderChain, OrderTotals, given_order
-from feddbn.core.orders.parent_tables import Hyper, NodeTable
 from feddbn.core.orders.parents import ParentRegressions
 from feddbn.core.orders.search import OrderResult
 
-__all__ = [
-    "CERTAIN_LINK",
-    "Hyper",
-    "OrderPosterior",
-    "average_orders",
-    "average_within_order",
-    "median_graph",
-    "nominees_of",
-    "posterior_of",
-    "sampled_orders",
-]
+_LINEAR_RANGE = 650.0
+_FACTORS_PER_LOG = 5
+_EVEN_MOMENTS: dict[int, Callable[[FloatArray], FloatArray]] = {
+    1: lambda x: 1 + x,
+    2: lambda x: 1 + x * (2 + x / 3),
+    3: lambda x: 1 + x * (3 + x * (1 + x / 15)),
+}
+"""E[beta^2r] of a normal with mean^2 / variance = x, in units of the same with mean 0."""
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """Parameters of the prior.
+
+    Attributes
+    ----------
+    pi_present, pi_lagged
+        Probability of an edge at lag 0, at lags >= 1.
+    g
+        Equal variances: variance of a weight. Free variances: variance of the weights over that of their estimates.
+        Of the normal factor, if there is a moment.
+    noise_variance
+        The common one; not used with free variances.
+    moment_order
+        Order of the moment prior (0: normal).
+    """
+
+    pi_present: float
+    pi_lagged: float
+    g: float
+    noise_variance: float
+    moment_order: int = 0
+
+
+class NodeTable:
+    """All subsets of one node's nominated columns; bit b of a subset stands for columns[b].
+
+    `node_bits` are the bits of each variable within the moment, `edge_bits` those of each possible edge.
+    """
+
+    def __init__(
+        self, regressions: ParentRegressions, node: int, columns: list[int], constraints: EdgeConstraints
+    ) -> None:
+        self.node, self.columns = node, columns
+        self.regressions = regressions
+        masks = np.arange(2 ** len(columns))
+        self.is_present = [m < regressions.d for m in columns]
+        self.n_present = np.zeros(len(masks))
+        self.n_all = np.zeros(len(masks))
+        self.possible = np.ones(len(masks), dtype=bool)
+        for b, m in enumerate(columns):
+            has = (masks >> b) & 1
+            self.n_all += has
+            self.n_present += has * self.is_present[b]
+            if constraints.required[m, node]:
+                self.possible &= has == 1
+        self.node_bits = {m: 1 << b for b, m in enumerate(columns) if m < regressions.d}
+        self.edge_bits = [(m, 1 << b) for b, m in enumerate(columns)]
+        self.lag_mask = sum(1 << b for b, present in enumerate(self.is_present) if not present)
+        self.log_sum: FloatArray = np.zeros(len(masks))
+        self.log_fit: FloatArray = np.zeros(len(masks))
+        self._plain: FloatArray | None = None
+
+    def weigh(self, hyper: Hyper, free: bool) -> None:
+        """Recompute the summed weights for a prior."""
+        explained, weight = self._free(hyper) if free else self._equal(hyper)
+        weight += self.n_present * _logit(hyper.pi_present)
+        weight += (self.n_all - self.n_present) * _logit(hyper.pi_lagged)
+        weight[~self.possible] = -np.inf
+        self.log_fit = subset_sums(weight + np.log(np.maximum(explained, 1e-12)))
+        self.log_sum = subset_sums(weight)
+
+    def _equal(self, hyper: Hyper) -> tuple[FloatArray, FloatArray]:
+        """Explained shares, shrunk, and log marginal likelihoods of all subsets; independent weights."""
+        known, s2 = self.regressions, hyper.noise_variance
+        ridge = s2 / (hyper.g * np.maximum(known.column_total[self.columns], 1e-300))
+        rss, log_det = subset_fits(known.correlation, self.columns, self.node, ridge)
+        explained = 1.0 - rss
+        signal = explained * (known.total[self.node] / s2)
+        weight = 0.5 * (signal - log_det)
+        order = hyper.moment_order
+        for b, log_ridge in enumerate(np.log(ridge).tolist()):
+            halves = (-1, 2, 1 << b)
+            with_it, det = weight.reshape(halves)[:, 1], log_det.reshape(halves)
+            # A weight's posterior variance is its prior one times exp(log_ridge) det(without) / det(with).
+            with_it += 0.5 * log_ridge + order * (log_ridge + det[:, 0] - det[:, 1])
+        return explained, weight + self._log_moments(order, signal, 1.0)
+
+    def _free(self, hyper: Hyper) -> tuple[FloatArray, FloatArray]:
+        """The same with a g-prior, which does not know the units; explained shares are those of least squares."""
+        n, shrink = self.regressions.n, hyper.g / (1 + hyper.g)
+        if self._plain is None:
+            self._plain = 1.0 - subset_fits(self.regressions.correlation, self.columns, self.node)[0]
+        explained = self._plain
+        weight = -(n - 1) / 2 * np.log1p(-shrink * np.minimum(explained, 1 - 1e-12))
+        weight -= 0.5 * self.n_all * np.log1p(hyper.g)
+        weight += self.n_all * (hyper.moment_order * np.log(shrink / hyper.g))
+        scale = shrink * n / np.maximum(1 - explained, 1e-9)
+        return explained, weight + self._log_moments(hyper.moment_order, explained, scale)
+
+    def _log_moments(self, order: int, fit: FloatArray, scale: FloatArray | float) -> FloatArray | float:
+        """(2^k,) log of the product of E[beta^2r] / E[beta^2r with mean 0] over a subset's weights.
+
+        A weight's squared mean over its variance is what it adds to `fit`, times the subset's `scale`.
+        """
+        if not order:
+            return 0.0
+        moment, scales = _EVEN_MOMENTS[order], np.broadcast_to(scale, fit.shape)
+        logs, product = np.zeros(len(fit)), np.ones(len(fit))
+        for b in range(len(self.columns)):
+            halves = (-1, 2, 1 << b)
+            rise = np.maximum(fit.reshape(halves)[:, 1] - fit.reshape(halves)[:, 0], 0.0)
+            product.reshape(halves)[:, 1] *= moment(rise * scales.reshape(halves)[:, 1])
+            if b % _FACTORS_PER_LOG == _FACTORS_PER_LOG - 1:
+                logs += np.log(product)
+                product[:] = 1.0
+        return np.asarray(logs + np.log(product))
+
+
+def subset_fits(
+    correlation: FloatArray, columns: list[int], node: int, ridge: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """(2^k,) residual sum of squares of `node` on every subset of `columns`, and log determinants of the subsets.
+
+    With `ridge` (k,) added to the diagonal of the columns: the sum includes what the ridge costs. By sweeps: after
+    step b the array holds, for every subset of the first b columns, the residual cross-products of what is left.
+    """
+    index = [*columns, node]
+    rest = correlation[np.ix_(index, index)]
+    if ridge is not None:
+        rest.flat[: -1 : len(index) + 1] += ridge
+    rest = rest[None]
+    log_det = np.zeros(1)
+    for _ in columns:
+        pivot = rest[:, 0, 0]
+        tail = rest[:, 1:, 1:]
+        row = rest[:, 0, 1:]
+        safe = np.where(pivot > 1e-9, pivot, np.inf)
+        swept = tail - row[:, :, None] * row[:, None, :] / safe[:, None, None]
+        log_det = np.concatenate([log_det, log_det + np.log(np.maximum(pivot, 1e-9))])
+        rest = np.concatenate([tail, swept])
+    return np.clip(rest[:, 0, 0], 1e-12, 1.0), log_det
+
+
+def subset_sums(log_weight: FloatArray) -> FloatArray:
+    """(2^k,) log of the sum of exp(log_weight) over the subsets of every subset."""
+    top = float(log_weight.max())
+    finite = log_weight[np.isfinite(log_weight)]
+    if top - float(finite.min(initial=top)) < _LINEAR_RANGE:
+        # Within the range of a double the sums can be taken as they are, ten times faster.
+        with np.errstate(divide="ignore"):
+            return np.asarray(top + np.log(_accumulated(np.exp(log_weight - top), np.add)))
+    return _accumulated(log_weight, np.logaddexp)
+
+
+def _accumulated(values: FloatArray, add: np.ufunc) -> FloatArray:
+    """(2^k,) the values added up over the subsets of every subset.
+
+    The low bits are added on the transpose of a square array: steps of one number would cost several times
+    as much as steps of a row.
+    """
+    k = len(values).bit_length() - 1
+    low = k // 2
+    total = values.reshape(1 << (k - low), 1 << low)
+    for n_bits in (k - low, low):
+        total = np.array(total, order="C")
+        for b in range(n_bits):
+            view = total.reshape(-1, 2, 1 << b, total.shape[1])
+            add(view[:, 0], view[:, 1], out=view[:, 1])
+        total = total.T
+    return np.ascontiguousarray(total).reshape(-1)
+
+
+def _logit(probability: float) -> float:
+    return float(np.log(probability) - np.log1p(-probability))
+
+
+class OrderChain:
+    """A sampler of orders.
+
+    `masks[k]` is the set of columns of table k that may be parents in the present order; the log of its
+    summed posterior weight is entry ``start[k] + masks[k]`` of the concatenated tables.
+    """
+
+    def __init__(self, tables: Sequence[NodeTable], order: list[int], rng: np.random.Generator) -> None:
+        self.tables, self.rng, self.d = tables, rng, len(tables)
+        sizes = [len(table.log_sum) for table in tables]
+        self._start = np.cumsum([0, *sizes[:-1]])
+        self._lag_masks = np.array([table.lag_mask for table in tables])
+        # bit[m, k]: the bits that stand for node m in table k, 0 if m is not in it.
+        self._bit = np.zeros((self.d, self.d), dtype=np.int64)
+        for k, table in enumerate(tables):
+            for m, bits in table.node_bits.items():
+                self._bit[m, k] = bits
+        self.restart(order)
+
+    def restart(self, order: list[int]) -> None:
+        """Continue from another order, or with tables that were weighed anew."""
+        self.order = np.array(order)
+        rank = np.empty(self.d, dtype=np.int64)
+        rank[self.order] = np.arange(self.d)
+        before = rank[:, None] < rank[None, :]
+        self.masks = self._lag_masks + (self._bit * before).sum(axis=0)
+        self._logs = np.concatenate([table.log_sum for table in self.tables])
+
+    @staticmethod
+    def feasible(order: list[int], constraints: EdgeConstraints) -> list[int]:
+        """The order nearest to `order`, greedily, in which required parents come first."""
+        waiting, result = list(order), []
+        must = constraints.required[: constraints.d]
+        while waiting:
+            node = next(j for j in waiting if not must[waiting, j].any())
+            waiting.remove(node)
+            result.append(node)
+        return result
+
+    def sweep(self) -> None:
+        """Draw the place of every node, in random sequence, from its conditional distribution."""
+        for node, share in zip(
+            self.rng.permutation(self.d).tolist(), self.rng.random(self.d).tolist(), strict=True
+        ):
+            self._place(node, share)
+
+    def _place(self, node: int, share: float) -> None:
+        others = self.order[self.order != node]
+        bit = self._bit[node, others]
+        start, without = self._start[others], self.masks[others] & ~bit
+        # Going left to right, the node starts in front of everyone: all others have it as a predecessor.
+        own_masks = np.empty(self.d, dtype=np.int64)
+        own_masks[0] = self._lag_masks[node]
+        own_masks[1:] = self._bit[others, node]
+        np.cumsum(own_masks, out=own_masks)
+        values = self._logs[self._start[node] + own_masks]
+        values[1:] += np.cumsum(self._logs[start + without] - self._logs[start + without + bit])
+        values[np.isnan(values)] = -np.inf
+        values -= values.max()
+        cumulated = np.cumsum(np.exp(values))
+        place = min(int(np.searchsorted(cumulated, share * cumulated[-1])), self.d - 1)
+        self.order = np.concatenate([others[:place], [node], others[place:]])
+        without[place:] += bit[place:]
+        self.masks[others] = without
+        self.masks[node] = own_masks[place]
+
+
+class OrderTotals:
+    """Sums over sampled orders of exact expectations given the order."""
+
+    def __init__(self, regressions: ParentRegressions) -> None:
+        self.regressions = regressions
+        d = regressions.d
+        self.edges = np.zeros((regressions.n_edges, d))
+        self.precedes = np.zeros((d, d))
+        self.explained = np.zeros(d)
+        self.log_sums: list[float] = []
+        self.count = 0
+
+    def evidence(self, hyper: Hyper, free: bool) -> float:
+        """Mean over the sampled orders of the log marginal likelihood given the order."""
+        d, n = self.regressions.d, self.regressions.n
+        n_lagged = (self.regressions.q - d) * d
+        value = float(np.mean(self.log_sums))
+        value += d * (d - 1) / 2 * np.log1p(-hyper.pi_present) + n_lagged * np.log1p(-hyper.pi_lagged)
+        if not free:
+            value -= (n - 1) * d / 2 * np.log(hyper.noise_variance)
+            value -= float(self.regressions.total.sum()) / (2 * hyper.noise_variance)
+        return float(value)
+
+    def add(self, chain: OrderChain) -> None:
+        """Add what the chain's order implies."""
+        self.count += 1
+        total = 0.0
+        for table, mask in zip(chain.tables, chain.masks.tolist(), strict=True):
+            log_all = table.log_sum[mask]
+            total += float(log_all)
+            found = [(edge, bits) for edge, bits in table.edge_bits if mask & bits]
+            if found:
+                without = table.log_sum[[mask & ~bits for _, bits in found]]
+                self.edges[[edge for edge, _ in found], table.node] += -np.expm1(
+                    np.minimum(without - log_all, 0)
+                )
+            self.explained[table.node] += np.exp(table.log_fit[mask] - log_all)
+        self.log_sums.append(total)
+        position = np.empty(chain.d, dtype=int)
+        position[chain.order] = np.arange(chain.d)
+        self.precedes += position[:, None] < position[None, :]
+
+
+def given_order(chain: OrderChain) -> OrderTotals:
+    """What the chain's order alone implies."""
+    totals = OrderTotals(chain.tables[0].regressions)
+    totals.add(chain)
+    return totals
+
+
+_MAX_G_RATIO = 10.0
+_HIGHEST_MOMENT = 3
+_FIRST_VARIANCE = 0.15
+_MOST_STEPS = 60
+_MOST_OF_RATIO = 100.0
+"""Weights ten times as large as one variable alone could explain another by: room for parents that partly cancel."""
+_NO_RESIDUAL = 1e-12
+
+
+def fit_prior(
+    collect: Callable[[OrderChain], OrderTotals],
+    chain: OrderChain,
+    regressions: ParentRegressions,
+    best: OrderResult,
+    n_em: int,
+) -> Hyper:
+    """Return the prior fitted by `n_em` EM steps from the order of `best`; its tables are weighed on the way.
+
+    `collect` turns the chain into sums over orders: sampled ones, or the given one alone.
+    """
+    fit = _fit_g_prior if best.noise_variance == "free" else _fit_independent
+    return fit(collect, chain, regressions, best, n_em)
+
+
+def _fit_g_prior(
+    collect: Callable[[OrderChain], OrderTotals],
+    chain: OrderChain,
+    regressions: ParentRegressions,
+    best: OrderResult,
+    n_em: int,
+) -> Hyper:
+    """Free variances: the prior after `n_em` EM steps, at the order of the moment prior with the largest evidence."""
+    fitted: dict[int, tuple[float, Hyper]] = {}
+
+    def evidence(order: int) -> float:
+        if order not in fitted:
+            hyper, value = _first_hyper(regressions, best, order), -np.inf
+            chain.restart(list(best.order))
+            for _ in range(n_em):
+                for table in chain.tables:
+                    table.weigh(hyper, True)
+                chain.restart(chain.order.tolist())
+                totals = collect(chain)
+                value = totals.evidence(hyper, True)
+                hyper = _updated(hyper, totals, regressions)
+            fitted[order] = (value, hyper)
+        return fitted[order][0]
+
+    order = 0 if evidence(0) >= evidence(1) else 1
+    while 0 < order < _HIGHEST_MOMENT and evidence(order + 1) > evidence(order):
+        order += 1
+    return fitted[order][1]
+
+
+def _fit_independent(
+    collect: Callable[[OrderChain], OrderTotals],
+    chain: OrderChain,
+    regressions: ParentRegressions,
+    best: OrderResult,
+    n_em: int,
+) -> Hyper:
+    """Equal variances: the prior with the largest evidence given the best order, then `n_em` EM steps over orders.
+
+    The variance of the weights climbs by factors of two; a moment of higher order starts from the one before. It
+    is bounded by the ratio of the variables' variances, because a parent cannot explain more than a variable varies.
+    Where less than one edge is expected there are no weights to learn their size from, and evidence rises with
+    whatever excludes edges, up to variances of 1e20 on white noise: it is not followed then.
+    """
+    order = list(best.order)
+    varying = regressions.column_total[regressions.column_total > 0]
+    largest = _MOST_OF_RATIO * float(regressions.total.max() / varying.min())
+
+    def stepped(hyper: Hyper, collect: Callable[[OrderChain], OrderTotals]) -> tuple[float, Hyper, bool]:
+        """The evidence of a prior, the prior with the shares of edges and the noise it finds, whether it expects an edge."""
+        for table in chain.tables:
+            table.weigh(hyper, False)
+        chain.restart(order)
+        totals = collect(chain)
+        residual = regressions.total * np.maximum(1 - totals.explained / totals.count, _NO_RESIDUAL)
+        s2 = float(residual.sum()) / ((regressions.n - 1) * regressions.d)
+        fitted = replace(_with_shares(hyper, totals), noise_variance=s2)
+        return totals.evidence(hyper, False), fitted, float(totals.edges.sum()) >= totals.count
+
+    def climbed(hyper: Hyper) -> tuple[float, Hyper, bool]:
+        here = stepped(hyper, given_order)
+        for factor in (2.0, 0.5):
+            there = stepped(replace(here[1], g=here[1].g * factor), given_order)
+            climbs = there[0] > here[0]
+            for _ in range(_MOST_STEPS):
+                is_learned = factor < 1 or (there[2] and there[1].g <= largest)
+                if there[0] <= here[0] or not is_learned:
+                    break
+                here, there = there, stepped(replace(there[1], g=there[1].g * factor), given_order)
+            if climbs:
+                break
+        return here
+
+    start = replace(_first_hyper(regressions, best, 0), g=_FIRST_VARIANCE)
+    found = climbed(start)
+    for moment_order in range(1, _HIGHEST_MOMENT + 1):
+        narrower = (2 * moment_order - 1) / (2 * moment_order + 1)
+        higher = climbed(replace(found[1], moment_order=moment_order, g=found[1].g * narrower))
+        if higher[0] <= found[0] or not higher[2]:
+            break
+        found = higher
+    hyper = found[1]
+    for _ in range(n_em):
+        _, hyper, _ = stepped(hyper, collect)
+    return hyper
+
+
+def _first_hyper(regressions: ParentRegressions, best: OrderResult, moment_order: int) -> Hyper:
+    d, n = regressions.d, regressions.n
+    n_lags = regressions.q // d - 1
+    n_present = max(float(best.support[:d].sum()), 1.0)
+    n_lagged = max(float(best.support[d:].sum()), 1.0)
+    s2 = float(best.rss.sum()) / max(n * d - n_present - n_lagged, 1.0)
+    # A moment prior of scale g and order r has 2r + 1 times the variance of a normal one.
+    g = n / (3 * (2 * moment_order + 1))
+    return Hyper(_share(n_present, d * (d - 1) / 2), _share(n_lagged, n_lags * d * d), g, s2, moment_order)
+
+
+def _updated(hyper: Hyper, totals: OrderTotals, regressions: ParentRegressions) -> Hyper:
+    """One EM step with free variances: pi from expected counts, g from explained variance per edge."""
+    n, shrink = regressions.n, hyper.g / (1 + hyper.g)
+    hyper = _with_shares(hyper, totals)
+    explained = totals.explained / totals.count
+    ratio = float((n * explained / np.maximum(1 - shrink * explained, 1e-12)).sum())
+    g = (ratio / max(float(totals.edges.sum()) / totals.count, 1.0) - 1) / (2 * hyper.moment_order + 1)
+    return replace(hyper, g=float(np.clip(g, 1.0, _MAX_G_RATIO * n)))
+
+
+def _with_shares(hyper: Hyper, totals: OrderTotals) -> Hyper:
+    """The prior with edge probabilities from expected counts."""
+    d = totals.edges.shape[1]
+    n_present, n_lagged = (float(part.sum()) / totals.count for part in (totals.edges[:d], totals.edges[d:]))
+    return replace(
+        hyper,
+        pi_present=_share(n_present, d * (d - 1) / 2),
+        pi_lagged=_share(n_lagged, (len(totals.edges) - d) * d),
+    )
+
+
+def _share(count: float, possible: float) -> float:
+    return float(np.clip((count + 0.5) / (possible + 1.0), 1e-4, 0.95))
+
 
 CERTAIN_LINK = 0.9
 """A link that is as probable is in the network whichever way it points."""

@@ -4,21 +4,39 @@ A node with columns Y costs  n log det (Y'Y - Y'X (X'X)^-1 X'Y)  given the colum
 with a free covariance (Andrews, Ramsey, Cooper 2019 use it for indicators of levels). One column is the usual ``n log RSS``.
 What `NodeFit` calls `rss` is the determinant in units of that without parents, so that searches over orders run as ever:
 a possible parent is a variable at a lag, whatever its number of columns.
+
+From the moments of coded columns to a network of variables of any kind.
+
+    sum_j n log det_j + sum over edges of  (columns of source * columns of target) * c log(n) + 2 log(number of such networks)
+
+The first part of the price is that of BIC, the second that of the extended BIC (Chen and Chen 2008): with many variables to
+choose from, one of them fits by chance, and that counts for more the fewer edges there are.
+
+Directions within a moment that Gaussian scores leave open, decided by the likelihoods of the variables' own kinds.
+
+A line through 0 and 1 fits about as well both ways; a logistic or a Poisson model often does not. So for a few open edges all
+directions are compared:  sum_j BIC_j(parents of j),  over those without a cycle. A node has as many models as it has sets of
+open neighbours as parents; they are fitted together with all others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.arrays import BoolArray, FloatArray, IntArray
+from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
+from feddbn.core.orders.average import Hyper, NodeTable, OrderPosterior, nominees_of, subset_sums
+from feddbn.core.orders.curved import TABLE_SIZE, posterior_from_tables
+from feddbn.core.orders.learn import STRONG_EVIDENCE, EdgeOrientation, firmness_of, settle_directions
 from feddbn.core.orders.parents import NodeFit, Objective, ParentRegressions, Parents
+from feddbn.core.orders.search import Criterion, OrderResult, OrderSearch
 from feddbn.core.statistics.dependence import COLLINEAR, independent
-
-__all__ = ["GroupObjective", "GroupRegressions", "group_subset_fits"]
+from feddbn.core.statistics.moments import Moments
 
 _NO_RESIDUAL = 1e-12
 
@@ -183,3 +201,199 @@ class GroupObjective(Objective):
     def cost(self, node: int, fit: NodeFit, parents: Parents) -> float:
         """Data term plus the price of the parents."""
         return self.data_term(node, fit.rss) + float(self.price[list(parents), node].sum())
+
+
+MOST_NODES_TO_AVERAGE = 40
+_ODDS, _NETWORKS = Criterion(1.0, 1.0), Criterion(0.0, 1.0)
+
+
+def edge_prices(regressions: GroupRegressions, c: float, n_present: int, n_lagged: int) -> FloatArray:
+    """(q, d) the price of each possible edge in a network that has so many within a moment and across."""
+    known = regressions
+    odds = _ODDS.marginal(known.n, known.d, known.q // known.d - 1, n_present, n_lagged) - np.log(known.n)
+    return np.asarray(c * np.log(known.n) * _n_columns(known) + odds[:, None])
+
+
+def _n_columns(regressions: GroupRegressions) -> FloatArray:
+    return np.outer(regressions.widths, regressions.widths[: regressions.d])
+
+
+class GroupSearch(OrderSearch):
+    """A search whose variables have one or several columns; needs `regressions` of them."""
+
+    regressions: GroupRegressions
+
+    def _objective_for(self, s2: float | None, n_present: int, n_lagged: int) -> Objective:
+        price = edge_prices(self.regressions, self.criterion.c, n_present, n_lagged)
+        return GroupObjective(self.n, price[:, 0], self.regressions.total, None, price)
+
+    def _price_of(self, network: Sequence[Parents]) -> float:
+        each = self.criterion.c * np.log(self.n) * _n_columns(self.regressions)
+        total = sum(each[list(parents), j].sum() for j, parents in enumerate(network))
+        n_networks = _NETWORKS.total(self.n, self.d, self.n_lags, *self._n_edges_of(network))
+        return float(total) + n_networks
+
+
+class GroupTable(NodeTable):
+    """All sets of one node's nominated parents, at the prices of the search."""
+
+    regressions: GroupRegressions
+    price: FloatArray
+
+    def weigh(self, hyper: Hyper, free: bool) -> None:
+        """Recompute the summed weights; the prior is that of the prices."""
+        known = self.regressions
+        rss = group_subset_fits(known, self.columns, self.node)
+        price = self.price[self.columns, self.node]
+        masks = np.arange(2 ** len(self.columns))
+        total = sum(((masks >> b & 1) * price[b] for b in range(len(price))), np.zeros(len(masks)))
+        weight = np.asarray(-0.5 * (known.n - 1) * np.log(rss) - 0.5 * total)
+        weight[~self.possible] = -np.inf
+        self.log_sum = subset_sums(weight)
+        # What is explained is only asked for where a prior is fitted.
+        self.log_fit = np.full_like(self.log_sum, -np.inf)
+
+
+@dataclass(frozen=True)
+class GroupLearned:
+    """A learned network.
+
+    Attributes
+    ----------
+    network
+        Order, parents and support.
+    orientation
+        How firmly each edge within a moment is directed by Gaussian scores.
+    posterior
+        Edge probabilities.
+    search
+        The search that found it, which answers questions about neighbouring networks.
+    """
+
+    network: OrderResult
+    orientation: tuple[EdgeOrientation, ...]
+    posterior: OrderPosterior
+    search: GroupSearch
+
+
+def learn_groups(
+    moments: Moments,
+    d: int,
+    n_lags: int,
+    columns: Sequence[Sequence[int]],
+    constraints: EdgeConstraints,
+    rng: np.random.Generator,
+    c: float = 1.0,
+    n_restarts: int = 2,
+) -> GroupLearned:
+    """Return the network of moments whose columns belong to variables at lags as `columns` says."""
+    regressions = GroupRegressions(moments.scatter, moments.n, d, columns)
+    search = GroupSearch(moments, d, n_lags, constraints, Criterion(c), "free", regressions)
+    found, asked = settle_directions(search, search.run(n_restarts, rng))
+    support = found.support
+    price = edge_prices(regressions, c, int(support[:d].sum()), int(support[d:].sum()))
+    tables: list[NodeTable] = []
+    hyper = Hyper(1 / regressions.q, 1 / regressions.q, 1.0, 1.0)
+    for j in range(d):
+        chosen = nominees_of(regressions, j, [found], constraints)[:TABLE_SIZE]
+        table = GroupTable(regressions, j, sorted(chosen), constraints)
+        table.price = price
+        table.weigh(hyper, True)
+        tables.append(table)
+    posterior = posterior_from_tables(tables, found, constraints, rng, hyper, d <= MOST_NODES_TO_AVERAGE)
+    return GroupLearned(found, tuple(firmness_of(found.support, asked)), posterior, search)
+
+
+MOST_OPEN = 10
+"""Open edges that are reviewed, those that Gaussian scores know least about first; there are 2^10 ways to direct them."""
+MOST_OPEN_OF_A_NODE = 3
+_NO_EVIDENCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Reviewed:
+    """The parents of each node after a review, and how firmly edges are directed now."""
+
+    parents: tuple[Parents, ...]
+    orientation: tuple[EdgeOrientation, ...]
+
+
+class Review:
+    """Open edges of a network, and the models that decide about them.
+
+    Parameters
+    ----------
+    support
+        ((p+1) d, d) the network.
+    orientation
+        How firmly its edges within a moment are directed so far.
+    """
+
+    def __init__(self, support: BoolArray, orientation: Sequence[EdgeOrientation]) -> None:
+        self._support, self._orientation = support, tuple(orientation)
+        self.d = support.shape[1]
+        self.edges: list[tuple[int, int]] = []
+        n_open = [0] * self.d
+        doubtful = sorted((e for e in orientation if not e.oriented), key=lambda e: e.score_difference)
+        for e in doubtful[:MOST_OPEN]:
+            if max(n_open[e.source], n_open[e.target]) < MOST_OPEN_OF_A_NODE:
+                self.edges.append((e.source, e.target))
+                n_open[e.source] += 1
+                n_open[e.target] += 1
+        fixed = support.copy()
+        for i, j in self.edges:
+            fixed[i, j] = False
+        self._fixed = fixed
+
+    @property
+    def models(self) -> list[tuple[int, Parents]]:
+        """(node, parents) of every model that may be part of the answer; without open edges one for each node."""
+        found: dict[tuple[int, Parents], None] = {}
+        for j in range(self.d):
+            mine = [edge for edge in self.edges if j in edge]
+            for choice in product((False, True), repeat=len(mine)):
+                others = [sum(edge) - j for edge, is_in in zip(mine, choice, strict=True) if is_in]
+                found[j, self._parents(j, others)] = None
+        return list(found)
+
+    def _parents(self, node: int, others: Sequence[int]) -> Parents:
+        return tuple(sorted({*np.flatnonzero(self._fixed[:, node]).tolist(), *others}))
+
+    def decide(self, bic: Callable[[int, Parents], float]) -> Reviewed:
+        """The directions with the lowest total; `bic` knows that of every model."""
+        scores: list[tuple[float, tuple[bool, ...]]] = []
+        for turned in product((False, True), repeat=len(self.edges)):
+            W = self._directed(turned)
+            if not has_cycle(W[: self.d]):
+                total = sum(bic(j, self._parents_in(W, j)) for j in self._touched)
+                scores.append((total, turned))
+        # Ties stay as they are: nothing turned sorts first.
+        best, chosen = min(scores)
+        stays = scores[0]
+        if stays[0] <= best + _NO_EVIDENCE:
+            best, chosen = stays
+        W = self._directed(chosen)
+        table = []
+        for e in self._orientation:
+            if (e.source, e.target) not in self.edges:
+                table.append(e)
+                continue
+            place = self.edges.index((e.source, e.target))
+            others = [score for score, turned in scores if turned[place] != chosen[place]]
+            difference = max(min(others, default=np.inf) - best, 0.0)
+            ends = (e.target, e.source) if chosen[place] else (e.source, e.target)
+            table.append(EdgeOrientation(*ends, float(difference), bool(difference >= STRONG_EVIDENCE)))
+        return Reviewed(tuple(self._parents_in(W, j) for j in range(self.d)), tuple(table))
+
+    @property
+    def _touched(self) -> list[int]:
+        return sorted({end for edge in self.edges for end in edge})
+
+    def _parents_in(self, W: BoolArray, node: int) -> Parents:
+        return tuple(np.flatnonzero(W[:, node]).tolist())
+
+    def _directed(self, turned: Sequence[bool]) -> BoolArray:
+        W = self._fixed.copy()
+        for (i, j), is_turned in zip(self.edges, turned, strict=True):
+            W[(j, i) if is_turned else (i, j)] = True
+        return W

@@ -23,15 +23,19 @@ from feddbn.core.fdbnl.schedules import make_schedule
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.pruning import break_cycles
 from feddbn.core.orders.average import average_within_order
-from feddbn.core.orders.learn import Learned, LearnOptions, PathPoint, UnitsCheck
-from feddbn.core.orders.noise_choice import NoiseChoice
-from feddbn.core.orders.orientation import compelled_edges, edge_firmness
+from feddbn.core.orders.learn import (
+    Learned,
+    LearnOptions,
+    NoiseChoice,
+    PathPoint,
+    UnitsCheck,
+    compelled_edges,
+    edge_firmness,
+    varsortability,
+)
 from feddbn.core.orders.parents import ParentRegressions
 from feddbn.core.orders.search import NoiseVariance, OrderResult, OrderSearch
-from feddbn.core.orders.units import varsortability
 from feddbn.core.statistics.moments import Moments
-
-__all__ = ["lambda_grid", "learn_by_path"]
 
 _TOL = 1e-4
 

@@ -9,24 +9,44 @@ what it would rise by without each parent, and what it would fall by with each f
 depend on the penalty or on s2, so they are kept and looked up again during the search. Columns are scaled to
 unit variance inside; nothing but rounding depends on the units. A parent that follows from those before it adds
 nothing: what algebra on a singular matrix would promise is rounding.
+
+Regressions for networks of many variables: each node looks at the columns that could be its parents, not at all.
+
+A column stays if its correlation with the node, or its partial correlation given all other columns, is more than chance
+(`_LEAST_Z2`). A parent has both in general: it belongs to the node's Markov blanket. A search that has ended asks for the
+gains of all columns beside the parents found (`missed`); one that would help after all is taken up, and the search goes on.
+So every column that would help a node beside its parents has been looked at; what screening can change is the way there.
+
+Forward-backward selection of one node's parents among the columns it may have.
+
+Theory of operation: what can be gained by one column more or less depends on the node, its parents and the
+objective, not on which columns are candidates. So the few useful moves of every set are listed once, best
+first, and a selection among any candidates is a walk along these lists: while orders are searched, nearly all
+selections need no algebra. Sets of columns are integers, bit m for column m.
+
+A move is made only if the cost really falls: near-collinear columns promise what rounding cannot keep. So no set
+comes twice and every selection ends.
+
+Known weakness: forward-backward selection with exchanges is greedy; it can miss a pair of parents that only
+help together.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dtrtri
+from scipy.linalg.lapack import dpotrf, dpotri, dtrtri
 
-from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.statistics.dependence import COLLINEAR, independent
 from feddbn.core.statistics.scaling import correlations
-
-__all__ = ["NO_RESIDUAL", "NodeFit", "Objective", "ParentRegressions", "Parents", "inverse_factor"]
 
 Parents = tuple[int, ...]
 
@@ -123,7 +143,7 @@ class ParentRegressions:
         return self.q
 
     def column_set(self, node: int) -> int:
-        """The columns that are looked at for a node, as a set (`core.orders.parent_sets.Columns`)."""
+        """The columns that are looked at for a node, as a set (`core.orders.parents.Columns`)."""
         return (1 << self.q) - 1
 
     @property
@@ -242,3 +262,334 @@ class Objective:
     def cost(self, node: int, fit: NodeFit, parents: Parents) -> float:
         """Data term plus the price of the parents."""
         return self.data_term(node, fit.rss) + sum(self.prices(parents))
+
+
+MANY_NODES = 200
+"""Up to this many variables every node looks at all columns."""
+_LEAST_Z2 = 9.0
+_MOST_COLUMNS = 250
+"""Of more columns the strongest stay."""
+_MOST_FITS = 100
+"""Fits of a node that are remembered, however many nodes there are: at most 2 kB each."""
+
+
+def regressions_of(scatter: FloatArray, n: float, d: int) -> ParentRegressions:
+    """The regressions of the first d columns, screened if there are many."""
+    return (ScreenedRegressions if d > MANY_NODES else ParentRegressions)(scatter, n, d)
+
+
+class ScreenedRegressions(ParentRegressions):
+    """Least-squares fits whose gains are those of some columns only, for each node its own."""
+
+    is_screened = True
+
+    def __init__(self, scatter: FloatArray, n: float, d: int) -> None:
+        super().__init__(scatter, n, d)
+        self._columns: list[IntArray] = _screened(self.correlation, self.n, d)
+        self._places: list[dict[int, int]] = [_places(columns) for columns in self._columns]
+        self._sets: dict[int, int] = {}
+        self._known: list[dict[Parents, NodeFit]] = [{} for _ in range(d)]
+
+    def columns(self, node: int) -> IntArray:
+        """The columns that are looked at for a node, ascending."""
+        return self._columns[node]
+
+    def column_set(self, node: int) -> int:
+        """`columns` as a set."""
+        found = self._sets.get(node)
+        if found is None:
+            found = self._sets[node] = sum(1 << m for m in self._columns[node].tolist())
+        return found
+
+    def fit(self, node: int, parents: Parents) -> NodeFit:
+        """Return the fit of `node` on `parents` (ascending)."""
+        known = self._known[node]
+        found = known.get(parents)
+        if found is None:
+            if len(known) >= _MOST_FITS:
+                known.clear()
+            found = known[parents] = self._compute(node, parents)
+        return found
+
+    def missed(self, node: int, parents: Parents) -> FloatArray:
+        """(q,) the gains of all columns beside these parents; those that are looked at anyway have 0."""
+        gain = super()._compute(node, parents).gains(self.q).copy()
+        gain[self._columns[node]] = 0.0
+        return gain
+
+    def take_up(self, node: int, columns: Iterable[int]) -> None:
+        """Look at further columns for a node."""
+        self._columns[node] = np.union1d(self._columns[node], np.fromiter(columns, dtype=np.intp))
+        self._places[node] = _places(self._columns[node])
+        self._sets.pop(node, None)
+        self._known[node].clear()
+
+    def _compute(self, node: int, parents: Parents) -> NodeFit:
+        places = self._places[node]
+        if not places.keys() >= set(parents):
+            self.take_up(node, parents)
+            places = self._places[node]
+        R, columns = self.correlation, self._columns[node]
+        covariance = R[node, columns]
+        variance = self._usable[columns]
+        loss: tuple[float, ...] = ()
+        rss = float(self._usable[node])
+        if parents:
+            index = np.array(parents)
+            within = [places[m] for m in parents]
+            seen = R[index[:, None], columns]
+            solved = inverse_factor(seen[:, within])
+            if solved is None:
+                return self._without_dependent(node, parents)
+            inverse, inflation = solved
+            along = inverse @ R[index, node]
+            beta = along @ inverse
+            rss = max(rss - float(along @ along), NO_RESIDUAL)
+            loss = tuple((beta * beta / inflation).tolist())
+            orthogonal = inverse @ seen
+            covariance -= along @ orthogonal
+            orthogonal *= orthogonal
+            variance -= np.add.reduce(orthogonal, axis=0)
+            variance[within] = 0.0
+        covariance *= covariance
+        gain = np.zeros(len(columns))
+        np.divide(covariance, variance, out=gain, where=variance > COLLINEAR)
+        np.minimum(gain, max(rss - NO_RESIDUAL, 0.0), out=gain)
+        return NodeFit(rss, gain, loss, columns)
+
+
+def _screened(R: FloatArray, n: float, d: int) -> list[IntArray]:
+    partial = _partial_correlations(R, n)
+    found = []
+    for j in range(d):
+        z2 = n * np.maximum(R[j] ** 2, partial[j] ** 2)
+        z2[j] = 0.0
+        chosen = np.flatnonzero(z2 > _LEAST_Z2)
+        if len(chosen) > _MOST_COLUMNS:
+            chosen = np.sort(chosen[np.argsort(-z2[chosen], kind="stable")[:_MOST_COLUMNS]])
+        found.append(chosen)
+    return found
+
+
+def _partial_correlations(R: FloatArray, n: float) -> FloatArray:
+    """Partial correlations given all other columns, shrunk where rows are few; 0 if they cannot be had."""
+    q = len(R)
+    shrunk = R.copy()
+    shrunk.flat[:: q + 1] += q / n if n < 4 * q else 0.0
+    factor, failed = dpotrf(shrunk, lower=1, overwrite_a=1)
+    if not failed:
+        inverse, failed = dpotri(factor, lower=1, overwrite_c=1)
+    if failed:
+        return np.zeros_like(R)
+    inverse = np.tril(inverse, -1) + np.tril(inverse).T
+    root = np.sqrt(np.maximum(np.diag(inverse), 1e-300))
+    return np.asarray(inverse / root / root[:, None])
+
+
+def _places(columns: IntArray) -> dict[int, int]:
+    return {m: place for place, m in enumerate(columns.tolist())}
+
+
+Columns = int
+"""A set of columns: bit m is set if column m belongs to it."""
+
+_IMPROVEMENT = 1e-9
+_MOST_REMEMBERED = 200_000
+_MOST_OF_A_NODE = 100
+"""The same for each of many nodes: what is remembered of one does not depend on how many others there are."""
+
+
+def columns_of(members: BoolArray) -> Columns:
+    """The set of the columns marked True."""
+    return int.from_bytes(np.packbits(members, bitorder="little").tobytes(), "little")
+
+
+class Moves(NamedTuple):
+    """What one set of parents costs a node, and which single changes would lower that.
+
+    Attributes
+    ----------
+    cost
+        Data term plus the price of the parents.
+    columns, changes
+        The columns whose addition lowers the cost and by how much it changes, the largest improvement first.
+    drops
+        ``(column, change of the cost)``, likewise.
+    useful
+        `columns` as a set.
+    """
+
+    cost: float
+    columns: array[int]
+    changes: array[float]
+    drops: list[tuple[int, float]]
+    useful: Columns
+
+    @property
+    def additions(self) -> Iterable[tuple[int, float]]:
+        """Pairs of `columns` and `changes`."""
+        return zip(self.columns, self.changes, strict=True)
+
+
+class ParentSelection:
+    """Selections under one objective.
+
+    Parameters
+    ----------
+    regressions
+        Fits of nodes on columns.
+    objective
+        What a fit costs.
+    required
+        For each node the columns that always stay.
+    """
+
+    def __init__(
+        self, regressions: ParentRegressions, objective: Objective, required: Sequence[Parents]
+    ) -> None:
+        self.regressions, self.objective, self.required = regressions, objective, required
+        self._max_parents = regressions.max_parents
+        n_nodes = max(len(required), 1)
+        self._most_remembered = (
+            _MOST_OF_A_NODE if regressions.is_screened else max(_MOST_REMEMBERED // n_nodes, 1)
+        )
+        self._moves: list[dict[Parents, Moves]] = [{} for _ in required]
+        self._selected: list[dict[tuple[Parents, Columns], tuple[Parents, float]]] = [{} for _ in required]
+
+    def forget(self, node: int) -> None:
+        """Select a node's parents anew, as it looks at other columns."""
+        self._moves[node].clear()
+        self._selected[node].clear()
+
+    def moves(self, node: int, parents: Parents) -> Moves:
+        """Return the cost of a set of parents and the changes that lower it."""
+        known = self._moves[node]
+        found = known.get(parents)
+        if found is None:
+            if len(known) >= self._most_remembered:
+                known.clear()
+            found = known[parents] = self._compute(node, parents)
+        return found
+
+    def _compute(self, node: int, parents: Parents) -> Moves:
+        fit = self.regressions.fit(node, parents)
+        additions, gained = _NO_COLUMNS, _NO_CHANGES
+        drops: list[tuple[int, float]] = []
+        useful: Columns = 0
+        if len(parents) < self._max_parents:
+            deltas = self.objective.add_deltas(node, fit)
+            columns = (deltas < -_IMPROVEMENT).nonzero()[0]
+            if len(columns):
+                deltas = deltas[columns]
+                if fit.columns is not None:
+                    columns = fit.columns[columns]
+                best_first = deltas.argsort(kind="stable")
+                additions = array("i", columns[best_first].astype(np.int32).tobytes())
+                gained = array("d", deltas[best_first].tobytes())
+                useful = _set_of(columns)
+        if parents:
+            changes = self.objective.drop_deltas(node, fit, parents)
+            if min(changes) < -_IMPROVEMENT:
+                drops = _best_first(parents, changes)
+        return Moves(self.objective.cost(node, fit, parents), additions, gained, drops, useful)
+
+    def select(
+        self, node: int, start: Parents, candidates: Columns, exchange: bool = False
+    ) -> tuple[Parents, float]:
+        """Return a set of parents that no single addition, removal (or exchange) improves, and its cost.
+
+        Parameters
+        ----------
+        start
+            Where the search begins; columns that are neither candidates nor required leave first.
+        candidates
+            Which columns may be parents.
+        exchange
+            Also try to replace one parent by another.
+        """
+        if exchange:
+            return self._search(node, start, candidates, True)
+        if self.regressions.is_screened:
+            # What is not looked at changes nothing.
+            candidates &= self.regressions.column_set(node)
+        known, key = self._selected[node], (start, candidates)
+        found = known.get(key)
+        if found is None:
+            if len(known) >= self._most_remembered:
+                known.clear()
+            found = known[key] = self._search(node, start, candidates, False)
+        return found
+
+    def _search(
+        self, node: int, start: Parents, candidates: Columns, exchange: bool
+    ) -> tuple[Parents, float]:
+        fixed = self.required[node]
+        parents = tuple(sorted({m for m in start if candidates >> m & 1} | set(fixed)))
+        moves = self.moves(node, parents)
+        refused: Columns = 0
+        while True:
+            best, move = -_IMPROVEMENT, -1
+            open_to_it = moves.useful & candidates & ~refused
+            if open_to_it:
+                best, move = next((change, m) for m, change in moves.additions if open_to_it >> m & 1)
+            for m, delta in moves.drops:
+                if delta >= best:
+                    break
+                if m not in fixed and not refused >> m & 1:
+                    best, move = delta, m
+                    break
+            if move >= 0:
+                changed = _toggled(parents, move)
+                there = self.moves(node, changed)
+                if there.cost < moves.cost:
+                    parents, moves = changed, there
+                else:
+                    refused |= 1 << move
+                continue
+            if exchange:
+                better = self._exchanged(node, parents, moves.cost, candidates)
+                if better is not None:
+                    parents, moves = better, self.moves(node, better)
+                    continue
+            return parents, moves.cost
+
+    def _exchanged(self, node: int, parents: Parents, now: float, candidates: Columns) -> Parents | None:
+        """The best replacement of one parent; a parent's removal alone improves nothing, so that only the
+        useful additions to what is left come into question.
+        """
+        found: list[tuple[float, Parents]] = []
+        for m in parents:
+            if m in self.required[node]:
+                continue
+            rest = tuple(k for k in parents if k != m)
+            without = self.moves(node, rest)
+            if not without.useful & candidates & ~(1 << m):
+                continue
+            for k, delta in without.additions:
+                if k != m and candidates >> k & 1:
+                    change = without.cost + delta - now
+                    if change < -1e-7:
+                        found.append((change, tuple(sorted((*rest, k)))))
+                    break
+        found.sort(key=lambda one: one[0])
+        return next((better for _, better in found if self.moves(node, better).cost < now), None)
+
+
+_NO_COLUMNS, _NO_CHANGES = array("i"), array("d")
+
+
+def _set_of(columns: IntArray) -> Columns:
+    members = np.zeros(int(columns[-1]) + 1, dtype=bool)
+    members[columns] = True
+    return columns_of(members)
+
+
+def _best_first(columns: Sequence[int], deltas: Sequence[float]) -> list[tuple[int, float]]:
+    pairs = sorted(zip(deltas, columns, strict=True))
+    return [(m, delta) for delta, m in pairs if delta < -_IMPROVEMENT]
+
+
+def _toggled(parents: Parents, column: int) -> Parents:
+    if column in parents:
+        return tuple(m for m in parents if m != column)
+    return tuple(sorted((*parents, column)))

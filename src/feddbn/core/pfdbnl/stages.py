@@ -14,7 +14,7 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.fdbnl.path import Stage
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.pruning import CANDIDATE_SHARE, topological_order
-from feddbn.core.orders.gram_order import order_by_variance, order_of_gram
+from feddbn.core.orders.search import order_by_variance, order_of_gram
 from feddbn.core.pfdbnl.own_problem import OwnProblem
 
 __all__ = ["PersonalSite", "order_of", "searched_order"]

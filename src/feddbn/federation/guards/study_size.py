@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from feddbn.core.designs.curve_basis import N_CURVES, N_SMOOTH
-from feddbn.core.orders.interactions import MOST_WITHOUT_SCREENING
+from feddbn.core.orders.search import MOST_WITHOUT_SCREENING
 from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import ParameterError

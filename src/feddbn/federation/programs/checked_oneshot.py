@@ -9,7 +9,7 @@ memory       Where residuals remember earlier ones, or effects come again with t
 variance     Where variances change, the same moments are worth fewer rows: the network is learned again from
              ``n / inflation`` of them.
 hidden       Where noise variances differ, networks with hidden common causes are compared with the one found, from the
-             moments that are there already (`core.orders.hidden_edges`). If they clearly explain more, edges between the
+             moments that are there already (`core.orders.hidden`). If they clearly explain more, edges between the
              effects of one are left open; edges that they do not need are in doubt.
 
 What was found and what is left is the report; sentences are made of it elsewhere.
@@ -24,11 +24,9 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.hidden_causes import CLEAR_GAIN
-from feddbn.core.orders.hidden_edges import HiddenDoubts, doubtful_edges, may_be_looked_for
-from feddbn.core.orders.learn import refit
-from feddbn.core.orders.orientation import STRONG_EVIDENCE, EdgeOrientation
-from feddbn.core.orders.screening import MANY_NODES
+from feddbn.core.orders.hidden import CLEAR_GAIN, HiddenDoubts, doubtful_edges, may_be_looked_for
+from feddbn.core.orders.learn import STRONG_EVIDENCE, EdgeOrientation, refit
+from feddbn.core.orders.parents import MANY_NODES
 from feddbn.core.orders.search import OrderSearch
 from feddbn.core.statistics.known_inputs import neutral_inputs
 from feddbn.core.statistics.moments import Moments

@@ -15,12 +15,19 @@ import numpy as np
 
 from feddbn.core.designs.design import Design
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.curved_design import CurvedNetwork, curved_network, in_data_units, tokens_of
-from feddbn.core.orders.interactions import products_to_ask
+from feddbn.core.orders.curved import (
+    CurvedLearned,
+    CurvedNetwork,
+    TokenRegressions,
+    curved_network,
+    in_data_units,
+    learn_curved,
+    straight_score,
+    tokens_of,
+)
 from feddbn.core.orders.learn import LearnOptions, choose_lags
-from feddbn.core.orders.learn_curved import CurvedLearned, learn_curved, straight_score
-from feddbn.core.orders.screening import MANY_NODES
-from feddbn.core.orders.tokens import TokenRegressions
+from feddbn.core.orders.parents import MANY_NODES
+from feddbn.core.orders.search import products_to_ask
 from feddbn.core.statistics.curvature import information_of_shape
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.residual_checks import ResidualChecks, violations

@@ -19,7 +19,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.glm.families import FAMILIES, RowTerms
 from feddbn.core.glm.models import ModelSums, NodeModel, model_rows
-from feddbn.core.orders.review import MOST_OPEN_OF_A_NODE
+from feddbn.core.orders.groups import MOST_OPEN_OF_A_NODE
 from feddbn.federation.programs.mixed_moments import CodedQuestion
 from feddbn.federation.protocol.question import Constant, array, texts, wholes
 from feddbn.federation.protocol.site import (

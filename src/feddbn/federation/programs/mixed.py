@@ -20,8 +20,7 @@ from feddbn.core.glm.models import NodeModel
 from feddbn.core.glm.standard import NodeEstimate
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.kinds import Kind
-from feddbn.core.orders.learn_groups import GroupLearned, learn_groups
-from feddbn.core.orders.review import Review, Reviewed
+from feddbn.core.orders.groups import GroupLearned, Review, Reviewed, learn_groups
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError
 from feddbn.federation.programs.glm_refit import NORMAL, Refit, refit_program

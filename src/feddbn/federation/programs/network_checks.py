@@ -1,7 +1,7 @@
 """After a fit: what sites say about the residuals of a network.
 
 checks_program          of the network that a sum of moments was explained by
-network_checks_program  of the network nearest to a penalised one that these moments prefer (`core.orders.evident`)
+network_checks_program  of the network nearest to a penalised one that these moments prefer (`core.orders.search`)
 own_checks_program      of every site's own network, in one sum
 
 A method that only looks changes nothing: its report says what was found.
@@ -18,11 +18,10 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.designs.public_units import public_units
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.graphs.pruning import topological_order
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.evident import evident_support
-from feddbn.core.orders.hidden_edges import HiddenDoubts, doubtful_edges, may_be_looked_for, noises_differ
+from feddbn.core.orders.hidden import HiddenDoubts, doubtful_edges, may_be_looked_for, noises_differ
 from feddbn.core.orders.learn import refit
 from feddbn.core.orders.nongaussian import node_residuals
+from feddbn.core.orders.search import Criterion, evident_support
 from feddbn.core.statistics.curvature import CurvatureSums, curvature_p
 from feddbn.core.statistics.known_inputs import outputs_of
 from feddbn.core.statistics.moments import Moments

@@ -17,17 +17,27 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.orders.lambda_path import learn_by_path
-from feddbn.core.orders.learn import Learned, LearnOptions, choose_lags, firmness_of, learn_network
+from feddbn.core.orders.learn import (
+    STRONG_EVIDENCE,
+    EdgeOrientation,
+    Learned,
+    LearnOptions,
+    choose_lags,
+    firmness_of,
+    learn_network,
+)
 from feddbn.core.orders.nongaussian import (
     N_FEATURES,
+    Edge,
+    Network,
+    ShapedScores,
     gaussian_p,
     node_residuals,
     shape_p_value,
     tail_weight,
+    without_one_edge,
 )
-from feddbn.core.orders.orientation import STRONG_EVIDENCE, EdgeOrientation
 from feddbn.core.orders.search import NoiseVariance, OrderResult
-from feddbn.core.orders.shaped_scores import Edge, Network, ShapedScores, without_one_edge
 from feddbn.core.statistics.dependence import dependences
 from feddbn.core.statistics.known_inputs import neutral_inputs, outputs_of
 from feddbn.core.statistics.moments import Moments

@@ -26,8 +26,8 @@ from feddbn.core.designs.recordings import usable_runs
 from feddbn.core.designs.rows import design_rows, public_blocks
 from feddbn.core.designs.stacked import leading_axes
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.evident import evident_support
 from feddbn.core.orders.nongaussian import node_residuals
+from feddbn.core.orders.search import evident_support
 from feddbn.core.statistics.curvature import CurvatureSums
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.residual_checks import (
@@ -74,7 +74,7 @@ class ResidualChecksQuestion(RowsQuestion):
     """Sums over ``z @ coefficients - offset``: one residual per variable, each clipped to 20 standard deviations.
 
     Without coefficients each site takes those of the network near its personal one that its own moments prefer
-    (`core.orders.evident`), among the edges that are `allowed`, and standardises by itself. Of `silent` variables there are
+    (`core.orders.search`), among the edges that are `allowed`, and standardises by itself. Of `silent` variables there are
     no residuals then.
 
     `units` (2, d), origin and scale, adds products of the residuals with squares and cubes of the standardised variables.

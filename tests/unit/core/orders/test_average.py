@@ -5,13 +5,9 @@ import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
 from feddbn.core.orders import average as order_average
-from feddbn.core.orders import parent_tables
-from feddbn.core.orders.average import average_orders, average_within_order, median_graph
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.order_chain import OrderTotals
-from feddbn.core.orders.parent_tables import Hyper
+from feddbn.core.orders.average import Hyper, OrderTotals, average_orders, average_within_order, median_graph
 from feddbn.core.orders.parents import ParentRegressions
-from feddbn.core.orders.search import OrderSearch
+from feddbn.core.orders.search import Criterion, OrderSearch
 from support.simulated_moments import simulated
 
 
@@ -71,7 +67,7 @@ def test_probabilities_agree_with_enumeration_of_all_orders_and_parent_sets():
 @pytest.mark.parametrize("spread", [1.0, 300.0])
 def test_sums_over_subsets_agree_with_direct_sums(spread):
     log = np.random.default_rng(0).normal(size=32) * spread
-    sums = parent_tables.subset_sums(log)
+    sums = order_average.subset_sums(log)
     for mask in range(32):
         inside = [log[s] for s in range(32) if s & mask == s]
         assert sums[mask] == pytest.approx(np.logaddexp.reduce(inside))
@@ -82,7 +78,7 @@ def test_residuals_of_all_subsets_agree_with_least_squares(ridge):
     rng = np.random.default_rng(0)
     z = rng.standard_normal((50, 5)) @ rng.standard_normal((5, 5))
     R = np.corrcoef(z.T)
-    rss, log_det = parent_tables.subset_fits(R, [1, 2, 4], 0, ridge)
+    rss, log_det = order_average.subset_fits(R, [1, 2, 4], 0, ridge)
     added = np.diag(np.zeros(3) if ridge is None else ridge)
     for mask in range(8):
         bits = [b for b in range(3) if mask >> b & 1]
@@ -187,7 +183,7 @@ def test_a_chain_that_stays_in_a_worse_mode_is_left_out():
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_moments_of_a_normal_agree_with_quadrature(order):
     expected = even_moment(1.7, order) / even_moment(0.0, order)
-    assert parent_tables._EVEN_MOMENTS[order](1.7**2) == pytest.approx(expected)
+    assert order_average._EVEN_MOMENTS[order](1.7**2) == pytest.approx(expected)
 
 
 def test_a_certain_link_is_in_the_median_graph_though_its_direction_is_open():

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feddbn
-from feddbn.core.orders import fitted_prior
-from feddbn.core.orders.order_chain import OrderTotals
-from feddbn.core.orders.parent_sets import ParentSelection, columns_of
-from feddbn.core.orders.parents import Objective, ParentRegressions
+from feddbn.core.orders import average
+from feddbn.core.orders.average import OrderTotals
+from feddbn.core.orders.parents import Objective, ParentRegressions, ParentSelection, columns_of
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, DependentColumnsWarning
 
@@ -170,13 +169,13 @@ def test_the_variance_of_the_weights_is_bounded_though_its_evidence_rises_on(mon
     monkeypatch.setattr(OrderTotals, "evidence", lambda self, hyper, free: hyper.g)
     x = degenerate("shared", 4, seed=0)
     moments, seen = lagged_moments(x), []
-    plain = fitted_prior._fit_independent
+    plain = average._fit_independent
 
     def remembered(*args):
         seen.append(plain(*args))
         return seen[-1]
 
-    monkeypatch.setattr(fitted_prior, "_fit_independent", remembered)
+    monkeypatch.setattr(average, "_fit_independent", remembered)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         feddbn.OneShotDBN(noise_variance="equal", use_nongaussian=False).fit({"a": x})

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.evident import evident_support
+from feddbn.core.orders.search import evident_support
 from feddbn.core.statistics.moments import Moments
 
 D = 4

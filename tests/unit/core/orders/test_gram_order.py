@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.gram_order import order_by_variance
+from feddbn.core.orders.search import order_by_variance
 from feddbn.core.pfdbnl.stages import searched_order
 
 

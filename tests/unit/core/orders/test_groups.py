@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.groups import GroupRegressions, group_subset_fits
-from feddbn.core.orders.learn_groups import edge_prices, learn_groups
+from feddbn.core.orders.groups import GroupRegressions, edge_prices, group_subset_fits, learn_groups
 from feddbn.core.orders.parents import ParentRegressions
 from feddbn.core.statistics.moments import Moments
 

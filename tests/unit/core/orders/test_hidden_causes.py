@@ -7,10 +7,8 @@ import pytest
 from scipy import linalg, stats
 
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.factor_network import FactorModel, paths
-from feddbn.core.orders.hidden_causes import find_hidden_causes, score_with_exceptions
-from feddbn.core.orders.search import OrderResult
+from feddbn.core.orders.hidden import FactorModel, find_hidden_causes, paths, score_with_exceptions
+from feddbn.core.orders.search import Criterion, OrderResult
 from feddbn.core.statistics.moments import Moments
 
 D = 6

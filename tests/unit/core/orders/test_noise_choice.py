@@ -6,15 +6,14 @@ from scipy import stats
 
 import feddbn
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.noise_choice import (
+from feddbn.core.orders.learn import (
     CLEAR_ADVANTAGE,
     choose_noise,
     needed_advantage,
     price_of_free,
     variance_difference,
 )
-from feddbn.core.orders.search import OrderResult
+from feddbn.core.orders.search import Criterion, OrderResult
 from feddbn.core.statistics.moments import Moments
 
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.orientation import compelled_edges, settle_directions
-from feddbn.core.orders.search import OrderSearch
+from feddbn.core.orders.learn import compelled_edges, settle_directions
+from feddbn.core.orders.search import Criterion, OrderSearch
 from feddbn.core.statistics.moments import Moments
 from support.simulated_moments import simulated
 

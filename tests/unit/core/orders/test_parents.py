@@ -3,8 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from feddbn.core.orders.parent_sets import ParentSelection, columns_of
-from feddbn.core.orders.parents import Objective, ParentRegressions
+from feddbn.core.orders.parents import Objective, ParentRegressions, ParentSelection, columns_of
 
 EVERYTHING = (1 << 6) - 1
 

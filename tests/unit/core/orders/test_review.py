@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from feddbn.core.orders.orientation import EdgeOrientation
-from feddbn.core.orders.review import MOST_OPEN_OF_A_NODE, Review
+from feddbn.core.orders.groups import MOST_OPEN_OF_A_NODE, Review
+from feddbn.core.orders.learn import EdgeOrientation
 
 
 def network(d, *edges):

@@ -4,20 +4,19 @@ import numpy as np
 import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders import insertion, learn, ordered_network, orientation, screening
+from feddbn.core.orders import learn
+from feddbn.core.orders import parents as regression
 from feddbn.core.orders import search as searches
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.orientation import settle_directions
-from feddbn.core.orders.parents import ParentRegressions
-from feddbn.core.orders.screening import ScreenedRegressions, regressions_of
-from feddbn.core.orders.search import OrderSearch
+from feddbn.core.orders.learn import settle_directions
+from feddbn.core.orders.parents import ParentRegressions, ScreenedRegressions, regressions_of
+from feddbn.core.orders.search import Criterion, OrderSearch
 from feddbn.core.statistics.moments import Moments
 from support.simulated_moments import simulated
 
 
 @pytest.fixture
 def few_are_many(monkeypatch):
-    for module in (screening, ordered_network, orientation, insertion, searches):
+    for module in (regression, searches, learn):
         monkeypatch.setattr(module, "MANY_NODES", 4)
 
 
@@ -136,7 +135,7 @@ def test_a_parent_that_screening_left_out_is_taken_up(which, few_are_many):
     m, j = np.argwhere(truth)[5 * which]
     known = search.regressions
     known._columns[j] = np.setdiff1d(known._columns[j], [m])
-    known._places[j] = screening._places(known._columns[j])
+    known._places[j] = regression._places(known._columns[j])
     search.start_top_down(False)
     search._improve()
     assert not search.support_of(search.parents)[m, j]
@@ -151,7 +150,6 @@ def test_a_parent_that_screening_left_out_is_taken_up(which, few_are_many):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_network_of_many_is_learned_with_all_that_belongs_to_it(seed, few_are_many, monkeypatch):
-    monkeypatch.setattr(learn, "MANY_NODES", 4)
     moments, truth = simulated(8, 800, seed)
     limits, options = EdgeConstraints.none(8, 1), learn.LearnOptions(average=False)
     found = learn.learn_network(moments, 8, 1, limits, options, np.random.default_rng(0))
@@ -213,7 +211,7 @@ def test_who_could_use_whom_is_found_again_when_more_columns_are_looked_at(few_a
     m, j = np.argwhere(truth[:8])[0].tolist()
     known = search.regressions
     known._columns[j] = np.setdiff1d(known._columns[j], [m])
-    known._places[j] = screening._places(known._columns[j])
+    known._places[j] = regression._places(known._columns[j])
     search._place_all(range(8))
     search._neighbours.update(search.selection, search.parents)
     assert j not in search._neighbours.wanted_by[m]

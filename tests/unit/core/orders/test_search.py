@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints, has_cycle
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.search import OrderSearch, search_order
+from feddbn.core.orders.search import Criterion, OrderSearch, search_order
 from support.simulated_moments import simulated
 
 

@@ -2,10 +2,14 @@ import numpy as np
 import pytest
 
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.nongaussian import entropy_terms, node_residuals, residual_features
-from feddbn.core.orders.search import OrderSearch
-from feddbn.core.orders.shaped_scores import ShapedScores, without_one_edge
+from feddbn.core.orders.nongaussian import (
+    ShapedScores,
+    entropy_terms,
+    node_residuals,
+    residual_features,
+    without_one_edge,
+)
+from feddbn.core.orders.search import Criterion, OrderSearch
 from feddbn.core.statistics.moments import Moments
 
 NETWORK = ((), (0,), (0, 1, 4))

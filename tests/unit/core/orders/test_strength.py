@@ -1,12 +1,11 @@
-"""`core.orders.strength`: shares of explained variance, against regressions on rows."""
+"""`core.orders.learn`: shares of explained variance, against regressions on rows."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from feddbn.core.orders.learn import refit
-from feddbn.core.orders.strength import explained_shares
+from feddbn.core.orders.learn import explained_shares, refit
 from feddbn.core.statistics.moments import Moments
 
 

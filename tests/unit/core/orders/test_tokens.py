@@ -9,13 +9,19 @@ from scipy.special import logsumexp
 from feddbn.core.designs.curve_basis import CURVE, curve_features
 from feddbn.core.designs.design import Basis, Design
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.orders.criterion import Criterion
-from feddbn.core.orders.curved_design import curved_network, in_data_units, tokens_of
-from feddbn.core.orders.curved_search import CurvedSearch, token_price
+from feddbn.core.orders.curved import (
+    CurvedSearch,
+    TokenRegressions,
+    average_tokens,
+    curved_network,
+    in_data_units,
+    learn_curved,
+    token_price,
+    token_subset_fits,
+    tokens_of,
+)
 from feddbn.core.orders.learn import LearnOptions
-from feddbn.core.orders.learn_curved import learn_curved
-from feddbn.core.orders.token_tables import average_tokens, token_subset_fits
-from feddbn.core.orders.tokens import TokenRegressions
+from feddbn.core.orders.search import Criterion
 from feddbn.core.statistics.moments import Moments
 
 D = 3

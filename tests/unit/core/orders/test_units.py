@@ -1,6 +1,6 @@
 import numpy as np
 
-from feddbn.core.orders.units import varsortability
+from feddbn.core.orders.learn import varsortability
 
 
 def chain():
