@@ -88,7 +88,7 @@ def _value(text: str | None, option: str, dbn: DBN, source: str) -> float | str 
 
 def _change(dbn: DBN, source: str, at: float | str | None, by: float | str | None) -> str:
     """What is done to the source, in words."""
-    from feddbn.model.curved_effects import from_and_by
+    from feddbn.model.effects import from_and_by
     from feddbn.model.inputs import variable_index
 
     if not dbn.bends:
@@ -109,7 +109,7 @@ def _on_all(
     import numpy as np
     import pandas as pd
 
-    from feddbn.model.curved_effects import expected_changes
+    from feddbn.model.effects import expected_changes
     from feddbn.model.inputs import variable_index
     from feddbn.model.outcomes import outcome_columns
 

@@ -16,8 +16,7 @@ from feddbn.core.orders.groups import GroupLearned
 from feddbn.federation.programs.mixed import MixedOutcome
 from feddbn.methods.edge_table import edge_table
 from feddbn.methods.link_table import open_edges, orientation_table, with_links
-from feddbn.model.conditional_weights import weights_of
-from feddbn.model.conditionals import Conditional
+from feddbn.model.conditionals import Conditional, weights_of
 from feddbn.model.dbn import DBN
 
 __all__ = ["conditional_of", "report_mixed"]

@@ -1,29 +1,243 @@
-"""The distribution of one variable given its causes, for variables of any kind.
+"""What the arrays W, A, intercept and noise_variances of a network hold where its variables have distributions of their own.
 
-    eta = intercept + sum over parents of  code(x_parent) @ effects_parent
-
-    continuous    normal with mean eta and variance `dispersion`
-    positive      log x is normal with mean eta and variance `dispersion`
-    count         Poisson with mean exp(eta), or negative binomial with variance  mean + dispersion mean^2  if it is above 0
-    binary        P(1) = 1 / (1 + exp(-eta))
-    ordinal       P(x <= k) = 1 / (1 + exp(-(intercept_k - slope))),   slope = sum of effects alone, k = 0 .. L-2
-    categorical   P(k) proportional to exp(eta_k),   eta_0 = 0, k = 0 .. L-1
-
-Codes are those of `feddbn.core.kinds.Kind.encode`.
+A weight is the coefficient on the scale of the link where cause and variable have one column each; else it is the Euclidean
+norm of the matrix of effects, which has no sign. The intercept of L levels is 0 here (they have L-1), and the variance of
+a variable that has no such parameter is 1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy.special import (
+    betainc,
+    betaln,
+    gammaincinv,
+    gammaln,
+    log_expit,
+    log_softmax,
+    nbdtrik,
+    ndtr,
+    pdtr,
+    pdtrik,
+)
 
-from feddbn.core.arrays import FloatArray
+from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.kinds import Kind
 from feddbn.errors import ParameterError
-from feddbn.model.laws import Law, Levels, law_of
 
-__all__ = ["Conditional"]
+__all__ = [
+    "Conditional",
+    "Law",
+    "Levels",
+    "Weights",
+    "check_agreement",
+    "checked_conditionals",
+    "has_one_sign",
+    "law_of",
+    "weights_of",
+]
+
+_HIGHEST = 1.0 - 2.0**-53
+_LARGE = 1e7
+_LOG_ROOT_2_PI = 0.5 * np.log(2 * np.pi)
+
+
+class Law(Protocol):
+    """What every distribution can be asked."""
+
+    @property
+    def mean(self) -> FloatArray:
+        """(n,) expected values."""
+
+    @property
+    def variance(self) -> FloatArray:
+        """(n,) variances."""
+
+    def driven(self, z: FloatArray) -> FloatArray:
+        """(n,) values that standard normal numbers stand for."""
+
+    def log_density(self, x: FloatArray) -> FloatArray:
+        """(n,) log density, or log probability, of values."""
+
+    def below(self, x: FloatArray) -> FloatArray:
+        """(n,) probability of less than the values."""
+
+    def upto(self, x: FloatArray) -> FloatArray:
+        """(n,) probability of the values or less."""
+
+
+class _Normal:
+    def __init__(self, eta: FloatArray, dispersion: float) -> None:
+        self.eta, self.sd = eta, float(np.sqrt(dispersion))
+
+    @property
+    def mean(self) -> FloatArray:
+        return self.eta
+
+    @property
+    def variance(self) -> FloatArray:
+        return np.full(len(self.eta), self.sd**2)
+
+    def driven(self, z: FloatArray) -> FloatArray:
+        return self.eta + self.sd * z
+
+    def log_density(self, x: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(-_LOG_ROOT_2_PI - np.log(self.sd) - self._z(x) ** 2 / 2)
+
+    def below(self, x: FloatArray) -> FloatArray:
+        return self.upto(x)
+
+    def upto(self, x: FloatArray) -> FloatArray:
+        return np.asarray(ndtr(self._z(x)))
+
+    def _z(self, x: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray((x - self.eta) / self.sd)
+
+
+class _LogNormal:
+    def __init__(self, eta: FloatArray, dispersion: float) -> None:
+        self.log, self.dispersion = _Normal(eta, dispersion), dispersion
+
+    @property
+    def mean(self) -> FloatArray:
+        return np.asarray(np.exp(self.log.eta + self.dispersion / 2))
+
+    @property
+    def variance(self) -> FloatArray:
+        return np.asarray(np.expm1(self.dispersion) * self.mean**2)
+
+    def driven(self, z: FloatArray) -> FloatArray:
+        return np.asarray(np.exp(self.log.driven(z)))
+
+    def log_density(self, x: FloatArray) -> FloatArray:
+        return self.log.log_density(np.log(x)) - np.log(x)
+
+    def below(self, x: FloatArray) -> FloatArray:
+        return self.upto(x)
+
+    def upto(self, x: FloatArray) -> FloatArray:
+        return self.log.upto(np.log(x))
+
+
+class _Count:
+    def __init__(self, eta: FloatArray, dispersion: float) -> None:
+        self.eta, self.dispersion = eta, dispersion
+        self.mean: FloatArray = np.exp(eta)
+
+    @property
+    def variance(self) -> FloatArray:
+        return np.asarray(self.mean + self.dispersion * self.mean**2)
+
+    def driven(self, z: FloatArray) -> FloatArray:
+        q = np.minimum(ndtr(z), _HIGHEST)
+        if (self.mean > _LARGE).any():
+            is_large = self.mean > _LARGE
+            small = _Count(np.where(is_large, 0.0, self.eta), self.dispersion).driven(z)
+            return np.where(is_large, self._large(q), small)
+        a = self.dispersion
+        found = nbdtrik(q, 1 / a, self._share) if a else pdtrik(q, self.mean)
+        # Without a whole number at which the distribution function is exactly q, the next one.
+        up = np.ceil(np.where(np.isfinite(found), found, 0.0))
+        down = np.maximum(up - 1, 0.0)
+        return np.where(self.upto(down) >= q, down, np.where(self.upto(up) >= q, up, up + 1))
+
+    def _large(self, q: FloatArray) -> FloatArray:
+        """The same for large means, where gaps between numbers hardly matter: a gamma number of this mean and variance."""
+        spread = 1 + self.dispersion * self.mean
+        return np.rint(spread * gammaincinv(self.mean / spread, q))
+
+    def log_density(self, x: FloatArray) -> FloatArray:
+        a = self.dispersion
+        if not a:
+            return np.asarray(x * self.eta - self.mean - gammaln(x + 1))
+        some = np.maximum(x, 1.0)
+        # log of Gamma(x + r) / (Gamma(r) x!), without differences of large numbers; 0 at x = 0.
+        ways = np.where(x > 0, -betaln(some, 1 / a) - np.log(some), 0.0)
+        return np.asarray(ways - np.log1p(a * self.mean) * (1 / a + x) + x * (self.eta + np.log(a)))
+
+    def below(self, x: FloatArray) -> FloatArray:
+        return np.where(x > 0, self.upto(np.maximum(x - 1, 0.0)), 0.0)
+
+    def upto(self, x: FloatArray) -> FloatArray:
+        if not self.dispersion:
+            return np.asarray(pdtr(x, self.mean))
+        return np.asarray(betainc(1 / self.dispersion, x + 1, self._share))
+
+    @property
+    def _share(self) -> FloatArray:
+        return np.asarray(1 / (1 + self.dispersion * self.mean))
+
+
+class Levels:
+    """Levels 0 to L-1 with probabilities (n, L)."""
+
+    def __init__(self, log_probabilities: FloatArray) -> None:
+        self.log_probabilities = log_probabilities
+        self.probabilities: FloatArray = np.exp(log_probabilities)
+
+    @property
+    def mean(self) -> FloatArray:
+        """(n,) mean position."""
+        return np.asarray(self.probabilities @ np.arange(self.probabilities.shape[1]))
+
+    @property
+    def variance(self) -> FloatArray:
+        """(n,) variance of the position."""
+        return np.asarray(self.probabilities @ np.arange(self.probabilities.shape[1]) ** 2 - self.mean**2)
+
+    def driven(self, z: FloatArray) -> FloatArray:
+        """(n,) positions that standard normal numbers stand for."""
+        steps = np.cumsum(self.probabilities, axis=1)[:, :-1]
+        return np.asarray((ndtr(z)[:, None] > steps).sum(axis=1), dtype=np.float64)
+
+    def log_density(self, x: FloatArray) -> FloatArray:
+        """(n,) log of the probability of the levels at positions x."""
+        return np.asarray(np.take_along_axis(self.log_probabilities, _columns(x), axis=1)[:, 0])
+
+    def below(self, x: FloatArray) -> FloatArray:
+        """(n,) probability of a lower position."""
+        return self.upto(x) - np.exp(self.log_density(x))
+
+    def upto(self, x: FloatArray) -> FloatArray:
+        """(n,) probability of this position or a lower one."""
+        return np.asarray(
+            np.take_along_axis(np.cumsum(self.probabilities, axis=1), _columns(x), axis=1)[:, 0]
+        )
+
+
+def _columns(x: FloatArray) -> np.ndarray:
+    return np.asarray(x, dtype=np.intp)[:, None]
+
+
+def law_of(kind: str, intercept: FloatArray, slopes: FloatArray, dispersion: float) -> Law:
+    """The law of n rows from what causes add, `slopes` (n, k), and the intercept of a kind."""
+    if kind == "ordinal":
+        return Levels(_ordinal(intercept - slopes))
+    eta = intercept + slopes
+    if kind == "categorical":
+        return Levels(np.asarray(log_softmax(np.concatenate([np.zeros((len(eta), 1)), eta], axis=1), axis=1)))
+    if kind == "binary":
+        return Levels(np.asarray(np.concatenate([log_expit(-eta), log_expit(eta)], axis=1)))
+    laws: dict[str, type[_Normal | _LogNormal | _Count]] = {
+        "continuous": _Normal,
+        "positive": _LogNormal,
+        "count": _Count,
+    }
+    return laws[kind](eta[:, 0], dispersion)
+
+
+def _ordinal(thresholds: FloatArray) -> FloatArray:
+    """(n, L) log probabilities from (n, L-1) log odds of "this level or lower", ascending."""
+    upto, above = log_expit(thresholds), log_expit(-thresholds)
+    # P(k) = F(b) - F(a) = F(b) (1 - F(a)) (1 - exp(a - b)) for logistic F.
+    between = upto[:, 1:] + above[:, :-1] + np.log(-np.expm1(thresholds[:, :-1] - thresholds[:, 1:]))
+    return np.concatenate([upto[:, :1], between, above[:, -1:]], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +359,7 @@ class Conditional:
         return np.zeros((0, 0)) if self.covariance is None else self.covariance
 
     def law(self, codes: FloatArray) -> Law:
-        """The distribution in each of n rows (`feddbn.model.laws`)."""
+        """The distribution in each of n rows (`feddbn.model.conditionals`)."""
         x = np.asarray(codes, dtype=np.float64)
         slopes = self.slopes
         if x.ndim != 2 or x.shape[1] != len(slopes):
@@ -200,3 +414,73 @@ def _place(parent: tuple[int, int]) -> tuple[int, int]:
             f"parents must hold pairs (position of a variable, lag) of whole numbers from 0 on, got {parent!r}."
         )
     return variable, lag
+
+
+_WITH_VARIANCE = ("continuous", "positive")
+
+
+class Weights(NamedTuple):
+    """The arrays of a network."""
+
+    W: FloatArray
+    A: FloatArray
+    intercept: FloatArray
+    noise_variances: FloatArray
+
+
+def weights_of(conditionals: Sequence[Conditional], n_lags: int) -> Weights:
+    """The arrays that stand for distributions."""
+    d = len(conditionals)
+    stack, intercept, variances = np.zeros((n_lags + 1, d, d)), np.zeros(d), np.ones(d)
+    for j, node in enumerate(conditionals):
+        for (i, lag), effect in zip(node.parents, node.effects, strict=True):
+            stack[lag, i, j] = effect[0, 0] if effect.size == 1 else np.sqrt((effect**2).sum())
+        if node.n_intercepts == 1:
+            intercept[j] = node.intercept[0]
+        if node.kind.name in _WITH_VARIANCE:
+            variances[j] = node.dispersion
+    return Weights(stack[0], stack[1:], intercept, variances)
+
+
+def has_one_sign(conditionals: Sequence[Conditional], n_lags: int) -> BoolArray:
+    """(p+1, d, d) whether an effect goes one way: it is one coefficient."""
+    d = len(conditionals)
+    found = np.ones((n_lags + 1, d, d), dtype=bool)
+    for j, node in enumerate(conditionals):
+        for (i, lag), effect in zip(node.parents, node.effects, strict=True):
+            found[lag, i, j] = effect.size == 1
+    return found
+
+
+def checked_conditionals(given: Iterable[Conditional], d: int, n_lags: int) -> tuple[Conditional, ...]:
+    """The distributions, one for each of d variables or none; ParameterError if they do not belong together."""
+    nodes = tuple(given)
+    for node in nodes:
+        if not isinstance(node, Conditional):
+            raise ParameterError(
+                f"conditionals must hold objects of feddbn.model.conditionals.Conditional, got {node!r}."
+            )
+    if nodes and len(nodes) != d:
+        raise ParameterError(f"conditionals must be {d}, one for each variable, or none, got {len(nodes)}.")
+    for j, node in enumerate(nodes):
+        for (i, lag), effect in zip(node.parents, node.effects, strict=True):
+            where = f"conditionals[{j}] has the cause {i} at lag {lag}"
+            if i >= d or lag > n_lags:
+                raise ParameterError(f"{where}, but there are {d} variables and {n_lags} lags.")
+            if lag == 0 and i == j:
+                raise ParameterError(f"{where}, which is the variable itself; it needs a lag of at least 1.")
+            if len(effect) != nodes[i].kind.width:
+                raise ParameterError(
+                    f"{where} with {len(effect)} rows of effects, but a {nodes[i].kind.name} cause has"
+                    f" {nodes[i].kind.width} columns."
+                )
+    return nodes
+
+
+def check_agreement(found: Weights, given: Weights) -> None:
+    """Refuse arrays that are not those of the distributions."""
+    for name, ours, theirs in zip(Weights._fields, found, given, strict=True):
+        if not np.allclose(ours, theirs, rtol=1e-9, atol=1e-12):
+            raise ParameterError(
+                f"{name} is not what conditionals say; make the network by DBN.from_conditionals(conditionals, variables)."
+            )

@@ -2,46 +2,51 @@
 are added where effects are not straight (`feddbn.model.curves`).
 
 `feddbn.model.network.Network` holds the numbers; what they imply is computed by the other modules of this
-package, each of which can be read alone: dynamics, effects, forecast, residuals, graph, arrays, export.
+package, each of which can be read alone: dynamics, effects, forecast, residuals, graph, export.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
 from feddbn.model import (
-    curved_effects,
     dynamics,
-    edge_effects,
     effects,
     export,
     graph,
+    natural_effects,
     residuals,
     standardised,
 )
+from feddbn.model.conditionals import Conditional, checked_conditionals, weights_of
+from feddbn.model.csv_cells import guarded_frame
+from feddbn.model.effects import EdgeEffect
 from feddbn.model.forecast import Forecast, Held, IntervalMethod, forecast, sample_paths
 from feddbn.model.frames import Frames
+from feddbn.model.graph import stack_of_tigramite
 from feddbn.model.inputs import RandomState, Rows, positive_int, random_generator
-from feddbn.model.interchange import Interchange
 from feddbn.model.natural_effects import NaturalEffect, natural_effect
-from feddbn.model.network import same_parts
-from feddbn.model.noise import Noise
+from feddbn.model.network import Network, same_parts
+from feddbn.model.steps import Noise
 from feddbn.shown import Shown
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = ["DBN"]
 
 
-class DBN(Interchange, Shown):
+class DBN(Network, Shown):
     """A dynamic Bayesian network and what can be asked of it.
 
     `W`, `A`, `variables`, `intercept`, `noise_variances`, `open_edges`, `curves`, `products` and `conditionals` are
@@ -255,13 +260,13 @@ class DBN(Interchange, Shown):
 
         With curves and other kinds an effect depends on the value: horizon, at, by, total, error, cumulative of setting the
         source to ``at + by`` instead of `at` (of levels: to `by` instead of `at`, by name) for one moment, by `n_paths` pairs
-        of simulated paths. See `feddbn.model.curved_effects.expected_changes`.
+        of simulated paths. See `feddbn.model.effects.expected_changes`.
         """
         if not self.bends:
             return effects.effect_table(self, source, target, horizon, mediators, at=at, by=by)
         if mediators is not None:
             dynamics.require_linear(self, "what passes through mediators", "dbn.do with the mediators held")
-        changes = curved_effects.expected_changes(
+        changes = effects.expected_changes(
             self,
             source,
             horizon,
@@ -271,7 +276,7 @@ class DBN(Interchange, Shown):
             random_state=random_state,
             history=history,
         )
-        return curved_effects.changes_table(self, target, changes)
+        return effects.changes_table(self, target, changes)
 
     def standardised_weights(self, sd: ArrayLike | None = None) -> FloatArray:
         """(n_lags+1, d, d) ``weight * sd_from / sd_to``, W first: effects that can be compared whatever the units.
@@ -282,20 +287,18 @@ class DBN(Interchange, Shown):
 
     # What its curves are.
 
-    def effect(
-        self, source: str | int, target: str | int, lag: int
-    ) -> edge_effects.EdgeEffect | NaturalEffect:
+    def effect(self, source: str | int, target: str | int, lag: int) -> EdgeEffect | NaturalEffect:
         """What one edge does by value: ``dbn.effect("x", "y", 1).to_frame()`` or ``.at(values)``, ``.band(values)``."""
         if self.conditionals:
             return natural_effect(self, source, target, lag)
-        return edge_effects.edge_effect(self, source, target, lag)
+        return effects.edge_effect(self, source, target, lag)
 
     def curves_table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
         """Frame source, target, lag, value, effect, lower, upper, inside of all effects that are no straight lines.
 
         `inside` is False beyond the range in which the function was learned.
         """
-        return edge_effects.curves_table(self, n, level)
+        return effects.curves_table(self, n, level)
 
     def to_curves_csv(self, path: str | Path | None = None, n: int = 41, level: float = 0.95) -> str:
         """`curves_table` as CSV text, also written to `path` if given; safe in spreadsheets."""
@@ -325,3 +328,158 @@ class DBN(Interchange, Shown):
         also shape, and weights are average slopes.
         """
         return graph.edge_table(self, threshold)
+
+    # What its distributions tell, where variables have kinds.
+
+    @classmethod
+    def from_conditionals(
+        cls,
+        conditionals: Iterable[Conditional],
+        variables: Sequence[str] | None = None,
+        n_lags: int | None = None,
+        open_edges: Iterable[tuple[str, str]] = (),
+    ) -> Self:
+        """Network of one distribution per variable; W and A hold a weight for every effect (`Network`).
+
+        Without `n_lags` the largest lag of a cause is taken.
+        """
+        nodes = tuple(conditionals)
+        largest = max((lag for node in nodes for _, lag in getattr(node, "parents", ())), default=0)
+        p = largest if n_lags is None else int(n_lags)
+        checked = checked_conditionals(nodes, len(nodes), p)
+        weights = weights_of(checked, p)
+        return cls(weights.W, weights.A, variables, open_edges=open_edges, conditionals=checked)
+
+    def coefficients(self, level: float = 0.95) -> pd.DataFrame:
+        """Frame of every coefficient on the scale of its link, with its interval, `ratio` and `meaning` in words."""
+        self._require_conditionals("coefficients", "dbn.edges()")
+        return natural_effects.coefficient_table(self, level)
+
+    def to_coefficients_csv(self, path: str | Path | None = None, level: float = 0.95) -> str:
+        """`coefficients` as CSV text, also written to `path` if given; safe in spreadsheets."""
+        text = guarded_frame(self.coefficients(level)).to_csv(index=False, lineterminator="\n")
+        return export.write_text(str(text), path)
+
+    def average_effects(
+        self, over: Rows | None = None, *, by: str = "unit", level: float = 0.95
+    ) -> pd.DataFrame:
+        """Frame source, target, lag, from, to, outcome, change, lower, upper: what each edge does to the mean of its
+        target, or to the probabilities of its levels; see `feddbn.model.natural_effects.average_effects`.
+        """
+        self._require_conditionals("average_effects", "dbn.edges(), whose weights are such changes")
+        return natural_effects.average_effects(self, over, by=by, level=level)
+
+    def quantile_residuals(self, data: Rows | Sequence[Rows], random_state: RandomState = None) -> FloatArray:
+        """(n, d) residuals that are standard normal if the network holds, whatever the kinds; see
+        `feddbn.model.residuals.normal_segments`. Those of counts and levels are partly drawn (`random_state`).
+        """
+        return np.concatenate(residuals.normal_segments(self, data, random_generator(random_state)))
+
+    def calibration(self, data: Rows | Sequence[Rows], n_bins: int = 10) -> pd.DataFrame:
+        """Frame variable, level, low, high, predicted, seen, error, n: do predicted probabilities happen as often as they
+        say? Give rows that were not used for learning; see `feddbn.model.residuals.calibration_table`.
+        """
+        return residuals.calibration_table(self, data, n_bins)
+
+    def scores(self, data: Rows | Sequence[Rows]) -> pd.DataFrame:
+        """One row per variable: kind, n, log_score, brier, error; see `feddbn.model.residuals.prediction_scores`."""
+        return residuals.prediction_scores(self, data)
+
+    def _require_conditionals(self, what: str, instead: str) -> None:
+        if not self.conditionals:
+            raise ParameterError(
+                f"{what} is for variables of other kinds, and all of this network's are plain numbers; use {instead}."
+            )
+
+    # The forms in which others read and write it.
+
+    @classmethod
+    def from_edges(
+        cls, edges: pd.DataFrame, variables: Sequence[str] | None = None, n_lags: int | None = None
+    ) -> Self:
+        """Network of an edge list; name the `variables` if some have no edge."""
+        return cls(**graph.parts_of_edges(edges, variables, n_lags))
+
+    def to_networkx(self, kind: Literal["time-series", "summary"] = "time-series") -> nx.DiGraph:
+        """Graph with nodes ``{variable}_lag{l}``, or (``"summary"``) over the variables."""
+        if kind not in ("time-series", "summary"):
+            raise ParameterError(f"kind must be 'time-series' or 'summary', got {kind!r}.")
+        return graph.time_series_graph(self) if kind == "time-series" else graph.summary_graph(self)
+
+    @classmethod
+    def from_networkx(cls, time_series_graph: nx.DiGraph) -> Self:
+        """Inverse of `to_networkx` (``"time-series"``)."""
+        return cls(**graph.parts_of_graph(time_series_graph))
+
+    def to_lingam(self) -> FloatArray:
+        """(n_lags+1, d, d) in lingam's orientation [to, from]; it has no mark for an open direction."""
+        return graph.lingam_arrays(self)
+
+    @classmethod
+    def from_lingam(cls, adjacency_matrices: ArrayLike, variables: Sequence[str] | None = None) -> Self:
+        """Network of ``VARLiNGAM.adjacency_matrices_``."""
+        stack = graph.stack_of_lingam(adjacency_matrices)
+        return cls(stack[0], stack[1:], variables)
+
+    def to_tigramite(self) -> tuple[NDArray[np.str_], FloatArray]:
+        """(graph, val_matrix), both (d, d, n_lags+1), as tigramite's plotting wants them; open edges are 'o-o'."""
+        return graph.tigramite_arrays(self)
+
+    @classmethod
+    def from_tigramite(
+        cls, graph: Any, val_matrix: ArrayLike, variables: Sequence[str] | None = None
+    ) -> Self:
+        """Network of a fully directed tigramite graph with its values as weights."""
+        stack = stack_of_tigramite(graph, val_matrix)
+        return cls(stack[0], stack[1:], variables)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The stored form (docs/schema.md) as plain lists and text."""
+        return export.plain_dict(self)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """Inverse of `to_dict`."""
+        return cls(**export.parts_of_dict(stored))
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """JSON text of the stored form, also written to `path` if given."""
+        return export.write_text(export.json_text(self), path)
+
+    @classmethod
+    def from_json(cls, source: str | Path) -> Self:
+        """Inverse of `to_json`, from a path or from the text itself."""
+        return cls(**export.parts_of_json(source))
+
+    def to_npz(self, path: str | Path) -> None:
+        """Write the stored form as a numpy archive."""
+        export.write_npz(self, path)
+
+    @classmethod
+    def from_npz(cls, path: str | Path) -> Self:
+        """Inverse of `to_npz`."""
+        return cls(**export.parts_of_npz(path))
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Edge list as CSV text, also written to `path` if given; carries weights and open directions only."""
+        return export.write_text(export.csv_text(self), path)
+
+    @classmethod
+    def from_csv(
+        cls, source: str | Path, variables: Sequence[str] | None = None, n_lags: int | None = None
+    ) -> Self:
+        """Network of a CSV edge list (path or text)."""
+        return cls(**export.parts_of_csv(source, variables, n_lags))
+
+    def to_graphml(self, path: str | Path | None = None) -> str:
+        """GraphML text of the time-series graph, also written to `path` if given."""
+        return export.write_text(export.graphml_text(self), path)
+
+    @classmethod
+    def from_graphml(cls, source: str | Path) -> Self:
+        """Inverse of `to_graphml`, from a path or from the text itself."""
+        return cls(**export.parts_of_graphml(source))
+
+    def to_dot(self, path: str | Path | None = None) -> str:
+        """Graphviz DOT text of the time-series graph, also written to `path` if given."""
+        return export.write_text(export.dot_text(self), path)

@@ -8,18 +8,327 @@ variable of M strictly between its ends.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import ParameterError
-from feddbn.model.dynamics import impact, require_linear
-from feddbn.model.inputs import is_number, positive_int, variable_index
+from feddbn.core.kinds import Kind
+from feddbn.errors import CurvesWarning, ParameterError
+from feddbn.model.curves import Curve, Product
+from feddbn.model.dynamics import impact, require_linear, stationary_covariance, stationary_mean
+from feddbn.model.inputs import (
+    RandomState,
+    Rows,
+    interval_level,
+    is_number,
+    level_position,
+    positive_int,
+    random_generator,
+    rows_of,
+    variable_index,
+)
 from feddbn.model.network import Network
+from feddbn.model.outcomes import columns_of, indicators, outcome_columns
+from feddbn.model.paths import curved_paths, drawn_windows, ranges_seen, usual
+from feddbn.model.state import drawn_rows, last_state
+from feddbn.model.steps import draw_shocks
 
-__all__ = ["direct_effects", "effect_table", "mediated_effects", "total_effects"]
+__all__ = [
+    "Changes",
+    "EdgeEffect",
+    "changes_by_variable",
+    "changes_table",
+    "curves_table",
+    "direct_effects",
+    "edge_effect",
+    "effect_table",
+    "expected_changes",
+    "from_and_by",
+    "mediated_effects",
+    "origin_and_scale",
+    "total_effects",
+]
+
+_REACH = 2.4
+# How far beyond the range seen a table goes, so that it shows how the line goes on.
+_MARGIN = 1.25
+_COLUMNS = ["source", "target", "lag", "value", "effect", "lower", "upper", "inside"]
+
+
+@dataclass(frozen=True)
+class EdgeEffect:
+    """The effect of one edge as a function of its source.
+
+    Attributes
+    ----------
+    source, target, lag
+        Which edge.
+    weight
+        Its straight part: the average slope.
+    curve
+        Its curved part, or None.
+    squares
+        Products of the source with itself at this lag. Products with others are 0 where those are at their origin, and
+        are no part of this.
+    origin, scale
+        Where the effect is called 0, and what counts as one step away from there, in the units of the source.
+    """
+
+    source: str
+    target: str
+    lag: int
+    weight: float
+    curve: Curve | None
+    squares: tuple[Product, ...]
+    origin: float
+    scale: float
+
+    @property
+    def range_seen(self) -> tuple[float, float]:
+        """Between which values of the source the function is free; infinite for a straight line."""
+        ranges = [square.range_seen(0) for square in self.squares]
+        ranges += [self.curve.range_seen] if self.curve else []
+        return max((low for low, _ in ranges), default=-np.inf), min(
+            (high for _, high in ranges), default=np.inf
+        )
+
+    @property
+    def has_band(self) -> bool:
+        """Whether it is known how sure the effect is."""
+        return self.curve is not None and bool(self.curve.covariance) and not self.squares
+
+    def at(self, values: ArrayLike) -> FloatArray:
+        """What the target gains if the source has these values rather than its origin; same shape as `values`."""
+        x = np.asarray(values, dtype=np.float64)
+        effect = self.weight * (x - self.origin)
+        if self.curve is not None:
+            effect = effect + (self.curve.at(x) - self.curve.at(self.origin))
+        for square in self.squares:
+            effect = effect + (square.at(x, x) - square.at(self.origin, self.origin))
+        # Exactly so, also where sums are rounded in another order.
+        return np.where(x == self.origin, 0.0, effect)
+
+    def band(self, values: ArrayLike, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bound of the effect at each value, pointwise; NaN if it is not known how sure the weights are."""
+        level = interval_level(level, "level")
+        x = np.asarray(values, dtype=np.float64)
+        effect = self.at(x)
+        if not self.has_band or self.curve is None:
+            unknown = np.full(x.shape, np.nan)
+            return unknown, unknown.copy()
+        h = self.curve.features(x) - self.curve.features(self.origin)
+        columns = np.concatenate([(x - self.origin)[..., None], h], axis=-1)
+        variance = ((columns @ np.array(self.curve.covariance)) * columns).sum(axis=-1)
+        reach = ndtri(0.5 + level / 2) * np.sqrt(np.maximum(variance, 0.0))
+        return np.asarray(effect - reach), np.asarray(effect + reach)
+
+    def to_frame(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+        """Frame value, effect, lower, upper, inside over n values, a quarter further than the range seen.
+
+        `inside` is False beyond the range seen, where a straight line goes on.
+        """
+        n = positive_int(n, "n", 2)
+        low, high = self.range_seen
+        reach = _MARGIN * (
+            min(self.origin - low, high - self.origin) if np.isfinite(high) else _REACH * self.scale
+        )
+        values = np.linspace(self.origin - reach, self.origin + reach, n)
+        lower, upper = self.band(values, level)
+        inside = (values >= low) & (values <= high)
+        effect = self.at(values)
+        return pd.DataFrame(
+            {"value": values, "effect": effect, "lower": lower, "upper": upper, "inside": inside}
+        )
+
+    def table(self, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+        """The older name of `to_frame`."""
+        return self.to_frame(n, level)
+
+
+def edge_effect(dbn: Network, source: str | int, target: str | int, lag: int) -> EdgeEffect:
+    """Return the effect of the edge source -> target at `lag`; ParameterError if there is none."""
+    i = variable_index(source, dbn.variables, "source")
+    j = variable_index(target, dbn.variables, "target")
+    lag = positive_int(lag, "lag", 0)
+    names = dbn.variables
+    if lag > dbn.n_lags or not dbn.is_edge[lag, i, j]:
+        raise ParameterError(
+            f"there is no edge {names[i]} -> {names[j]} at lag={lag} in this network; dbn.edges() lists those there are."
+        )
+    place = (i, j, lag)
+    curve = next((c for c in dbn.curves if (c.source, c.target, c.lag) == place), None)
+    squares = tuple(p for p in dbn.products if p.first == p.second and (p.first, p.target, p.lag) == place)
+    origin, scale = (curve.origin, curve.scale) if curve else origin_and_scale(dbn, i)
+    weight = float(dbn.adjacency_matrices[lag, i, j])
+    return EdgeEffect(names[i], names[j], lag, weight, curve, squares, origin, scale)
+
+
+def curves_table(dbn: Network, n: int = 41, level: float = 0.95) -> pd.DataFrame:
+    """Frame source, target, lag, value, effect, lower, upper, inside of every effect that is no straight line."""
+    parts = []
+    places = {(c.lag, c.source, c.target) for c in dbn.curves}
+    places |= {(p.lag, p.first, p.target) for p in dbn.products if p.first == p.second}
+    for lag, i, j in sorted(places):
+        effect = edge_effect(dbn, i, j, lag)
+        part = effect.to_frame(n, level)
+        parts.append(part.assign(source=effect.source, target=effect.target, lag=lag)[_COLUMNS])
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=_COLUMNS)
+
+
+def origin_and_scale(dbn: Network, source: int) -> tuple[float, float]:
+    """Origin and scale of a variable: those of its functions; without any, its mean and standard deviation."""
+    for curve in dbn.curves:
+        if curve.source == source:
+            return curve.origin, curve.scale
+    for product in dbn.products:
+        if source in (product.first, product.second):
+            which = int(product.first != source)
+            return product.origins[which], product.scales[which]
+    try:
+        if dbn.conditionals:
+            # Of a categorical variable these are numbers without a meaning; nobody asks for them.
+            mean, variance = usual(dbn).mean[source], usual(dbn).covariance[source, source]
+        else:
+            mean, variance = stationary_mean(dbn)[source], stationary_covariance(dbn)[source, source]
+    except ParameterError:
+        return (1.0 if dbn.kinds[source].name == "positive" else 0.0), 1.0
+    return float(mean), float(np.sqrt(variance)) if variance > 0 else 1.0
+
+
+class Changes(NamedTuple):
+    """Expected changes (horizon+1, m) of all outcomes (`feddbn.model.outcomes`: all variables, if none has several levels),
+    their Monte-Carlo standard errors, and from where to where.
+    """
+
+    mean: FloatArray
+    error: FloatArray
+    at: float
+    by: float
+
+
+def expected_changes(
+    dbn: Network,
+    source: str | int,
+    horizon: int,
+    *,
+    at: float | str | None = None,
+    by: float | str | None = None,
+    n_paths: int = 2000,
+    random_state: RandomState = None,
+    history: Rows | None = None,
+) -> Changes:
+    """Return what setting `source` to ``at + by`` instead of `at`, for one moment, changes in every variable.
+
+    Parameters
+    ----------
+    at, by
+        In the units of the source; by default the origin and the scale of its functions. Levels may be named: from `at` (by
+        default the first) to `by` (by default the next); numbers are their positions in `dbn.kinds`. A count changes by 1
+        unless said otherwise.
+    history
+        Rows before that moment. Without them, pairs begin in states that the process visits by itself.
+    """
+    horizon = positive_int(horizon, "horizon", 0)
+    n = positive_int(n_paths, "n_paths", 2)
+    i = variable_index(source, dbn.variables, "source")
+    begin, step = from_and_by(dbn, i, at, by)
+    low, high = (bound[i] for bound in ranges_seen(dbn))
+    if not low <= begin <= high or not low <= begin + step <= high:
+        warnings.warn(
+            f"{dbn.variables[i]!r} from {begin:.4g} to {begin + step:.4g} is not within the range seen,"
+            f" {low:.4g} to {high:.4g}; the effect rests on straight lines drawn further.",
+            CurvesWarning,
+            stacklevel=4,
+        )
+    rng = random_generator(random_state)
+    start = _starts(dbn, history, n, rng)
+    shocks = draw_shocks(dbn, "gaussian", (n, horizon + 1), rng)
+    held = np.full((horizon + 1, dbn.d), np.nan)
+    held[0, i] = begin
+    before = indicators(dbn, curved_paths(dbn, start, held, shocks))
+    held[0, i] = begin + step
+    change = indicators(dbn, curved_paths(dbn, start, held, shocks)) - before
+    return Changes(change.mean(axis=0), change.std(axis=0) / np.sqrt(n), begin, step)
+
+
+def changes_table(dbn: Network, target: str | int, changes: Changes) -> pd.DataFrame:
+    """One row per horizon: at, by, total, error (Monte-Carlo standard error of the total) and cumulated total.
+
+    Of a target with several levels one for each level, too: what changes is the probability of the `level`.
+    """
+    here = columns_of(dbn, variable_index(target, dbn.variables, "target"))
+    mean, error = changes.mean[:, here], changes.error[:, here]
+    levels = [outcome.level for outcome in outcome_columns(dbn)[here]]
+    table = pd.DataFrame(
+        {
+            "horizon": np.repeat(np.arange(len(mean)), len(levels)),
+            "at": changes.at,
+            "by": changes.by,
+            "total": mean.ravel(),
+            "error": error.ravel(),
+            "cumulative": np.cumsum(mean, axis=0).ravel(),
+        }
+    )
+    if levels != [""]:
+        table.insert(1, "level", levels * len(mean))
+    return table
+
+
+def changes_by_variable(dbn: Network, changes: Changes) -> FloatArray:
+    """(horizon+1, d) one number per variable: the change of its value, of its mean position if it is ordinal; of a
+    categorical one how much probability moves from some levels to others, which has no sign.
+    """
+    found = []
+    for j, kind in enumerate(dbn.kinds):
+        part = changes.mean[:, columns_of(dbn, j)]
+        if kind.name == "categorical":
+            found.append(np.abs(part).sum(axis=1) / 2)
+        else:
+            found.append(part @ np.arange(part.shape[1]) if kind.name == "ordinal" else part[:, 0])
+    return np.stack(found, axis=1)
+
+
+def from_and_by(dbn: Network, i: int, at: float | str | None, by: float | str | None) -> tuple[float, float]:
+    """From which value a variable is changed, and by how much; levels may be named."""
+    kind, name = dbn.kinds[i], dbn.variables[i]
+    origin, scale = origin_and_scale(dbn, i) if not kind.levels else (0.0, 1.0)
+    if kind.name == "count":
+        origin, scale = float(round(origin)), 1.0
+    place, to = level_position(at, kind), level_position(by, kind)
+    begin = place if place is not None else origin if at is None else _finite(at, "at", kind)
+    step = to - begin if to is not None else scale if by is None else _finite(by, "by", kind)
+    if to is None and by is None and kind.levels and begin + step > kind.n_levels - 1:
+        step = -1.0
+    misfits = kind.misfits(np.array([begin, begin + step]))
+    if len(misfits):
+        choice = f"; its levels are {', '.join(kind.levels)}" if kind.levels else ""
+        raise ParameterError(
+            f"at={at!r} and by={by!r} set {name!r} to {misfits[0]:g}, which no {kind.name} variable can have{choice}."
+        )
+    return begin, step
+
+
+def _starts(dbn: Network, history: Rows | None, n: int, rng: np.random.Generator) -> FloatArray:
+    """(1 or n, p, d) rows before the moment in which the source is set."""
+    p = dbn.n_lags
+    if history is not None:
+        rows = rows_of(history, dbn.variables, "history", dbn.kinds)
+        return drawn_rows(dbn, last_state(dbn, rows), n, rng)
+    return drawn_windows(dbn, n, rng) if p else np.zeros((1, 0, dbn.d))
+
+
+def _finite(value: object, argument: str, kind: Kind) -> float:
+    if not is_number(value):
+        choice = f", one of its levels {', '.join(kind.levels)}" if kind.levels else ""
+        raise ParameterError(f"{argument} must be a finite number{choice} or None, got {value!r}.")
+    return float(value)  # type: ignore[arg-type]
 
 
 def total_effects(dbn: Network, horizon: int) -> FloatArray:

@@ -23,11 +23,17 @@ import pandas as pd
 from feddbn.core.arrays import BoolArray
 from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.model.csv_cells import guarded, guarded_frame, unguarded
-from feddbn.model.edge_effects import curves_table
+from feddbn.model.effects import curves_table
 from feddbn.model.graph import Parts, edge_table, parts_of_edges, parts_of_graph, time_series_graph
 from feddbn.model.network import Network
-from feddbn.model.stored_conditionals import conditionals_of, plain_conditionals
-from feddbn.model.stored_curves import curves_of, plain_curves, plain_products, products_of
+from feddbn.model.stored import (
+    conditionals_of,
+    curves_of,
+    plain_conditionals,
+    plain_curves,
+    plain_products,
+    products_of,
+)
 
 __all__ = [
     "FORMAT",

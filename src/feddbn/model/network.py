@@ -14,8 +14,7 @@ import numpy as np
 from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.kinds import CONTINUOUS, Kind
 from feddbn.errors import ParameterError
-from feddbn.model.conditional_weights import Weights, check_agreement, checked_conditionals, weights_of
-from feddbn.model.conditionals import Conditional
+from feddbn.model.conditionals import Conditional, Weights, check_agreement, checked_conditionals, weights_of
 from feddbn.model.curves import Curve, Product
 
 __all__ = ["Network", "check_network", "same_parts"]
@@ -45,7 +44,7 @@ class Network:
         What pairs of variables do together; empty for a linear network.
     conditionals
         The distribution of every variable given its causes, for variables of any kind; empty if all is linear or curved.
-        W and A then hold a weight for every effect (`feddbn.model.conditional_weights`), and nothing is computed from them.
+        W and A then hold a weight for every effect (`feddbn.model.conditionals`), and nothing is computed from them.
     """
 
     W: FloatArray

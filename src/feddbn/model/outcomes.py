@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.model.conditional_steps import ConditionalSteps
-from feddbn.model.laws import Law, Levels
+from feddbn.model.conditionals import Law, Levels
 from feddbn.model.network import Network
+from feddbn.model.steps import ConditionalSteps
 
 __all__ = ["Outcome", "Outlook", "columns_of", "indicators", "outcome_columns", "outlook"]
 

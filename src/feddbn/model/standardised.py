@@ -9,11 +9,10 @@ from numpy.typing import ArrayLike
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.conditional_strength import standardised_effects
 from feddbn.model.dynamics import innovation_covariance, spectral_radius, stationary_covariance
 from feddbn.model.network import Network
 from feddbn.model.paths import usual
-from feddbn.model.strength import effect_sizes
+from feddbn.model.strength import effect_sizes, standardised_effects
 
 __all__ = ["standard_deviations", "standardised_weights"]
 
@@ -52,7 +51,7 @@ def _of_kinds(dbn: Network) -> FloatArray:
 def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArray:
     """(p+1, d, d) ``weight * sd_from / sd_to``, W first; of a curved effect its own standard deviation over ``sd_to``
     (`feddbn.model.strength.effect_sizes`), negative where it falls; with variables of other kinds
-    `feddbn.model.conditional_strength.standardised_effects`.
+    `feddbn.model.strength.standardised_effects`.
 
     Parameters
     ----------

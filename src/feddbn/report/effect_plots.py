@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
-from feddbn.model.edge_effects import EdgeEffect
+from feddbn.model.effects import EdgeEffect
 from feddbn.model.network import check_network
 from feddbn.report.canvas import LINE_COLOURS, shortened
 from feddbn.report.panels import panel_grid, tidy_panel

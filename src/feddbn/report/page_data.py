@@ -11,8 +11,8 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
-from feddbn.model.curved_effects import changes_by_variable, expected_changes
 from feddbn.model.dbn import DBN
+from feddbn.model.effects import changes_by_variable, expected_changes
 from feddbn.model.graph import effect_shapes
 from feddbn.model.standardised import standard_deviations
 from feddbn.model.strength import has_sign

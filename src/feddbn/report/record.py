@@ -22,8 +22,14 @@ from feddbn.methods.base import FederatedEstimator
 from feddbn.methods.result import FORMAT, VERSION, Result
 from feddbn.model.dbn import DBN
 from feddbn.model.standardised import standard_deviations
-from feddbn.model.stored_conditionals import conditionals_of, plain_conditionals
-from feddbn.model.stored_curves import curves_of, plain_curves, plain_products, products_of
+from feddbn.model.stored import (
+    conditionals_of,
+    curves_of,
+    plain_conditionals,
+    plain_curves,
+    plain_products,
+    products_of,
+)
 from feddbn.report.graph_plots import time_series_edges
 
 __all__ = ["EDGE_COLUMNS", "ReportRecord", "read_record"]

@@ -10,7 +10,7 @@ import pytest
 from feddbn.errors import CurvesWarning, HistoryWarning, ParameterError
 from feddbn.model.curves import Curve
 from feddbn.model.dbn import DBN
-from feddbn.model.noise import draw_noise
+from feddbn.model.steps import draw_noise
 
 CurvedDBN = Callable[..., DBN]
 ORDER = (0, 1, 2, 3)

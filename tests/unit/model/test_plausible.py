@@ -10,7 +10,7 @@ import pytest
 
 from feddbn.errors import DataError, HistoryWarning
 from feddbn.model.dbn import DBN
-from feddbn.model.plausible import doubts
+from feddbn.model.forecast import doubts
 
 LEVEL = np.array([0.0, 0.0, 40.0])
 

@@ -10,7 +10,7 @@ import pytest
 
 from feddbn.errors import FileError, ParameterError
 from feddbn.model.dbn import DBN
-from feddbn.model.stored_curves import curves_of, plain_curves
+from feddbn.model.stored import curves_of, plain_curves
 from feddbn.privacy.audit import AuditChain
 from feddbn.report import render_report, time_series_edges, write_report
 from feddbn.report.page_data import HORIZON, page_data

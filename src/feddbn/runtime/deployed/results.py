@@ -16,8 +16,7 @@ from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.model.csv_cells import guarded
 from feddbn.model.dbn import DBN
 from feddbn.model.export import json_text
-from feddbn.model.stored_conditionals import conditionals_of
-from feddbn.model.stored_curves import curves_of, products_of
+from feddbn.model.stored import conditionals_of, curves_of, products_of
 
 __all__ = ["export_result", "read_outcome"]
 
