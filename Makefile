@@ -1,16 +1,13 @@
 # Everything a person or a machine does with this project. Needs Python 3.11+, make and a package index.
 PYTHON ?= python3
 VENV ?= .venv
-ENGINES := $(wildcard tests/integration/test_nvflare_*.py \
-  tests/integration/test_deployment_guide.py)
-# Two halves of about the same length: what has runtimes, pages and commands, and the rest.
-FAST_1 := tests/unit/runtime tests/unit/report tests/cli tests/docs
-FAST_2 := $(filter-out $(FAST_1) %__pycache__,$(wildcard tests/unit/*)) tests/contract tests/property tests/redteam
-HALF_1 := $(FAST_1) tests/redteam tests/scripts tests/parity $(filter-out $(ENGINES),$(wildcard tests/integration/test_*.py))
-HALF_2 := $(addprefix --ignore=,$(HALF_1) $(ENGINES))
+WORKERS ?= logical
+# What `make test` takes; pyproject.toml says what the marks mean.
+QUICK := smoke or not (slow or engine)
 LINTED := src tests benchmarks examples tools deploy docs/conf.py docs/_ext
 COVERED := feddbn.federation feddbn.privacy feddbn.core.designs
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # Small matrices: more BLAS threads than one cost several times what they gain.
 export OMP_NUM_THREADS ?= 1
@@ -22,20 +19,12 @@ ifneq ($(wildcard ../shared/data),)
 export FEDDBN_DATA ?= $(abspath ../shared/data)
 endif
 
-# Run groups of tests side by side, each with a name before its lines; fails if one of them does.
-SHELL := /bin/bash
-named = trap - INT; set -o pipefail; PYTHONUNBUFFERED=1 $(BIN)/python -m pytest $(2) 2>&1 | while IFS= read -r line; do printf '%s\n' "$(1) | $$line"; done
-side_by_side = @failed=0; ($(1)) & ids=$$!; ($(2)) & ids="$$ids $$!"; ($(or $(3),true)) & ids="$$ids $$!"; \
-  for id in $$ids; do wait $$id || failed=1; done; exit $$failed
-
-.PHONY: help demo try docs docs-test test test-fast coverage check format bench bench-quick lock sbom clean
+.PHONY: help demo try docs docs-test test test-all pool coverage check format bench bench-quick lock sbom clean
 help:
 	@echo "make demo         simulate ten sites, learn, compare, write demo/report.html"
 	@echo "make try          run a server, three sites and a masked study on this machine, and open the report"
-	@echo "make test         checks and all tests, those of the engines beside the others (up to 10 minutes)"
-	@echo "make test-fast    unit, contract, property, command and documentation tests (under 2 minutes); leaves out"
-	@echo "                  the checks, engines and other integration tests, comparisons with other packages and"
-	@echo "                  real data, browsers, benchmarks, examples, and what is marked slow"
+	@echo "make test         checks and the tests that guard a promise (up to 8 minutes on two cores)"
+	@echo "make test-all     that, then the rest: engines, R, containers, documentation, benchmarks, slow statistics"
 	@echo "make docs         build the documentation site, offline: out/docs/index.html"
 	@echo "make docs-test    run all tutorials and examples, build the site with warnings as errors, open it (some minutes)"
 	@echo "make coverage     how much of federation, privacy and the designs the tests of their parts run"
@@ -91,14 +80,21 @@ check: $(VENV)/.test-installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The engines are many processes with time limits of their own: their tests run one after another in one process, so that
-# they do not wait for one another and the running NVFlare federation is started once. They often wait, so all
-# other tests run beside them in two halves, also on two cores; what is in no group is in the second half.
-test: check
-	$(call side_by_side,$(call named,engines,-v $(ENGINES)),$(call named,1      ,$(HALF_1)),$(call named,2      ,$(HALF_2)))
+# The checks run beside the tests, and one pool of workers takes all tests (tests/conftest.py says which stay together).
+test: $(VENV)/.test-installed
+	@$(MAKE) --no-print-directory --keep-going -j2 check pool
 
-test-fast: $(VENV)/.test-installed
-	$(call side_by_side,$(call named,1,-m "not slow" $(FAST_1)),$(call named,2,-m "not slow" $(FAST_2)))
+pool: $(VENV)/.test-installed
+	$(PYTEST) -m "$(QUICK)"
+
+# What `make test` left out, and the laws again with ten times the examples.
+test-all: test
+	$(PYTEST) -m "not ($(QUICK)) or hypothesis" --hypothesis-profile=thorough
+	$(DOCTEST)
+
+# The examples in docstrings; those of other people's data only where the data are.
+DOCTEST = $(BIN)/python -m pytest -q -W ignore::feddbn.errors.ResultWarning --doctest-modules --doctest-ignore-import-errors \
+  $(if $(FEDDBN_DATA),,--ignore=src/feddbn/datasets) src/feddbn
 
 # Tutorials run when the site is built: by `docs` only those that changed, by `docs-test` all.
 SPHINX = FEDDBN_DOCS_CACHE=$(abspath out/docs-cache) $(BIN)/python -m sphinx -q -b html docs out/docs
@@ -107,9 +103,7 @@ docs: $(VENV)/.docs-installed
 	@echo "open out/docs/index.html"
 
 docs-test: $(VENV)/.docs-installed
-	$(if $(FEDDBN_DATA),,@echo "FEDDBN_DATA is not set: the examples of src/feddbn/datasets are left out.")
-	$(BIN)/python -m pytest -q -W ignore::feddbn.errors.ResultWarning --doctest-modules --doctest-ignore-import-errors \
-	  $(if $(FEDDBN_DATA),,--ignore=src/feddbn/datasets) src/feddbn
+	$(DOCTEST)
 	@rm -rf docs/api/generated out/docs
 	FEDDBN_DOCS_RUN=force $(SPHINX) -E --fail-on-warning --keep-going
 	$(BIN)/python tools/check_site.py out/docs --browser

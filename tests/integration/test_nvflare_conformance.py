@@ -7,12 +7,20 @@ from feddbn.federation.protocol.study_methods import StudyResult
 from support.conformance import PARAMETERS, assert_same, in_process, plans
 from support.trials import SITES
 
+pytestmark = pytest.mark.engine
+
+
+NAMES = [*(f"{m}{kind}" for m in PARAMETERS for kind in ("", "-masked")), "pfdbnl-sampled"]
+SMOKE = "pfdbnl-masked"
+
 
 @pytest.fixture(scope="module")
-def finished(federation, frames):
-    """All studies, run at the same time."""
+def finished(federation, frames, request):
+    """The studies that tests of this session look at, run at the same time."""
     variables = next(iter(frames.values())).columns
-    studies = plans(SITES, variables)
+    tests = [item for item in request.session.items if "finished" in getattr(item, "fixturenames", ())]
+    asked = {test.callspec.params["name"] for test in tests if hasattr(test, "callspec")}
+    studies = {name: study for name, study in plans(SITES, variables).items() if name in asked}
     console = federation.console
     jobs = {name: console.submit(study, f"conformance-{name}") for name, study in studies.items()}
     out = {}
@@ -23,10 +31,9 @@ def finished(federation, frames):
     return out
 
 
-NAMES = [*(f"{m}{kind}" for m in PARAMETERS for kind in ("", "-masked")), "pfdbnl-sampled"]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.smoke] * (name == SMOKE)) for name in NAMES]
+)
 def test_a_study_gives_the_same_network_as_in_process(finished, federation, name):
     study, status, folder = finished[name]
     assert status == "FINISHED:COMPLETED", (folder / "outcome.json").read_text()

@@ -20,6 +20,8 @@ from support.trials import (
     wait_for_sum,
 )
 
+pytestmark = pytest.mark.engine
+
 KILLED = {"job-1": "site-a", "job-2": "site-c"}
 
 
@@ -85,6 +87,7 @@ def test_killed_jobs_sites_and_servers_change_no_bit(federation):
         assert_nothing_executed_twice(federation, run)
 
 
+@pytest.mark.smoke
 def test_a_run_survives_the_process_its_jobs_are_forked_from(federation):
     study = make_study("warm")
     job = federation.console.submit(study, "warm")

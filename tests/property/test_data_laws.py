@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.core.designs.lagged import Block, lagged_rows
@@ -14,7 +14,6 @@ from feddbn.core.designs.recordings import SiteData
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites, summary
 
-LAWS = settings(deadline=None, max_examples=60)
 seeds = st.integers(0, 2**32 - 1)
 lags = st.integers(0, 4)
 
@@ -41,7 +40,6 @@ def all_rows(site: SiteData, p: int) -> np.ndarray:
     return np.concatenate(chunks) if chunks else np.empty((0, (p + 1) * d))
 
 
-@LAWS
 @given(seeds, lags, st.integers(1, 12), st.integers(1, 5))
 def test_dealing_segments_to_sites_and_recordings_never_changes_the_merged_moments(
     seed: int, p: int, n_segments: int, n_sites: int
@@ -60,7 +58,6 @@ def test_dealing_segments_to_sites_and_recordings_never_changes_the_merged_momen
     assert_close(Moments.from_sums(vectors, (p + 1) * 3), together)
 
 
-@LAWS
 @given(seeds, lags, st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 20))
 def test_cutting_a_segment_into_continuing_blocks_changes_nothing(
     seed: int, p: int, sizes: list[int], chunk_rows: int
@@ -74,7 +71,6 @@ def test_cutting_a_segment_into_continuing_blocks_changes_nothing(
     assert_close(Moments.of_chunks(lagged_rows(blocks, p, chunk_rows), 2 * (p + 1)), Moments.of_rows(z))
 
 
-@LAWS
 @given(seeds, lags)
 def test_no_lag_crosses_a_gap_a_recording_or_a_site(seed: int, p: int) -> None:
     rng = np.random.default_rng(seed)
@@ -100,7 +96,6 @@ def test_no_lag_crosses_a_gap_a_recording_or_a_site(seed: int, p: int) -> None:
     assert summary(sites, n_lags=p)["usable_rows"].sum() == expected
 
 
-@LAWS
 @given(seeds, lags, st.floats(0, 0.5))
 def test_dropping_missing_rows_equals_brute_force(seed: int, p: int, share: float) -> None:
     rng = np.random.default_rng(seed)
@@ -114,7 +109,6 @@ def test_dropping_missing_rows_equals_brute_force(seed: int, p: int, share: floa
     assert_close(site_moments(site, p), Moments.of_rows(brute))
 
 
-@LAWS
 @given(seeds, st.lists(st.integers(0, 8), min_size=3, max_size=3))
 def test_merge_is_associative_and_commutative(seed: int, sizes: list[int]) -> None:
     rng = np.random.default_rng(seed)
@@ -123,7 +117,6 @@ def test_merge_is_associative_and_commutative(seed: int, sizes: list[int]) -> No
     assert_close(a.merge(b), b.merge(a))
 
 
-@LAWS
 @given(seeds, st.integers(1, 60), st.floats(0, 1e4))
 def test_sums_round_trip_even_with_large_means(seed: int, n: int, level: float) -> None:
     rng = np.random.default_rng(seed)
@@ -136,7 +129,6 @@ def test_sums_round_trip_even_with_large_means(seed: int, n: int, level: float) 
     assert lost <= 1e-14 * n * max(level, 10.0) ** 2
 
 
-@LAWS
 @given(seeds, st.integers(2, 4))
 def test_order_of_columns_in_a_site_does_not_matter(seed: int, d: int) -> None:
     rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.model.curves import Curve, Product
@@ -68,7 +68,6 @@ def weights_only(dbn: DBN) -> DBN:
     return DBN(dbn.W, dbn.A, dbn.variables, open_edges=dbn.open_edges)
 
 
-@settings(deadline=None, max_examples=60)
 @given(networks())
 def test_json_dict_networkx_and_graphml_keep_everything(dbn: DBN) -> None:
     assert DBN.from_json(dbn.to_json()).equals(dbn)
@@ -77,7 +76,6 @@ def test_json_dict_networkx_and_graphml_keep_everything(dbn: DBN) -> None:
     assert DBN.from_graphml(dbn.to_graphml()).equals(dbn)
 
 
-@settings(deadline=None, max_examples=60)
 @given(curved_networks())
 def test_curves_and_products_are_kept_too(dbn: DBN) -> None:
     for again in (
@@ -92,7 +90,6 @@ def test_curves_and_products_are_kept_too(dbn: DBN) -> None:
         assert DBN.from_npz(Path(folder) / "network").equals(dbn)
 
 
-@settings(deadline=None, max_examples=60)
 @given(networks())
 def test_files_keep_everything(dbn: DBN) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -107,7 +104,6 @@ def test_files_keep_everything(dbn: DBN) -> None:
         assert DBN.from_csv(path, dbn.variables, dbn.n_lags).equals(weights_only(dbn))
 
 
-@settings(deadline=None, max_examples=60)
 @given(networks())
 def test_edge_lists_and_foreign_arrays_keep_the_weights(dbn: DBN) -> None:
     expected = weights_only(dbn)
@@ -118,7 +114,6 @@ def test_edge_lists_and_foreign_arrays_keep_the_weights(dbn: DBN) -> None:
     assert DBN.from_tigramite(*directed.to_tigramite(), dbn.variables).equals(directed)
 
 
-@settings(deadline=None, max_examples=40)
 @given(networks())
 def test_the_time_series_graph_is_acyclic_and_has_one_edge_per_weight(dbn: DBN) -> None:
     graph = dbn.to_networkx()

@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.core.designs.design import Basis, Design, Term
@@ -15,7 +15,6 @@ from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.nuisance import Nuisance
 from feddbn.data.memory import ArrayRecording
 
-LAWS = settings(deadline=None, max_examples=60)
 finite = st.floats(-1e6, 1e6)
 
 
@@ -50,7 +49,6 @@ def designs(draw, d: int | None = None) -> Design:
     return Design(tuple(names), (first, *more), draw(nuisances()), origin, scale)
 
 
-@LAWS
 @given(designs())
 def test_a_design_read_back_from_json_is_the_same_design(design: Design) -> None:
     back = Design.from_dict(json.loads(json.dumps(design.to_dict())))
@@ -59,14 +57,12 @@ def test_a_design_read_back_from_json_is_the_same_design(design: Design) -> None
     assert back.digest == design.digest
 
 
-@LAWS
 @given(designs(d=2), designs(d=2))
 def test_designs_are_equal_if_and_only_if_their_digests_are(one: Design, other: Design) -> None:
     assert (one == other) == (one.digest == other.digest)
     assert one != other or hash(one) == hash(other)
 
 
-@LAWS
 @given(designs())
 def test_every_column_is_in_at_most_one_group_and_targets_come_first(design: Design) -> None:
     columns = [column for group in design.groups for column in group.columns]
@@ -78,7 +74,6 @@ def test_every_column_is_in_at_most_one_group_and_targets_come_first(design: Des
         assert all(column >= design.d and column % design.d == target for column in design.own(target))
 
 
-@LAWS
 @given(designs(d=2), st.integers(0, 2**32 - 1), st.integers(1, 40), st.lists(st.integers(0, 40), max_size=5))
 def test_any_way_to_cut_a_segment_gives_the_same_gram(design: Design, seed: int, n: int, cuts) -> None:
     rng = np.random.default_rng(seed)
@@ -94,7 +89,6 @@ def test_any_way_to_cut_a_segment_gives_the_same_gram(design: Design, seed: int,
     np.testing.assert_allclose(cut.scatter, whole.scatter, atol=1e-9 * size)
 
 
-@LAWS
 @given(designs(d=2), st.integers(0, 2**32 - 1), st.lists(st.integers(0, 20), min_size=1, max_size=6))
 def test_sums_over_recordings_do_not_depend_on_who_holds_them(design: Design, seed: int, lengths) -> None:
     rng = np.random.default_rng(seed)

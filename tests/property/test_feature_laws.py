@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.core.designs.design import Basis, Design
@@ -11,7 +11,6 @@ from feddbn.core.designs.lagged import Block
 from feddbn.core.designs.rows import design_rows
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(1, 40),

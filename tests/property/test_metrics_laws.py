@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -29,7 +29,6 @@ def _shd_by_pairs(truth, estimate):
     return total
 
 
-@settings(deadline=None)
 @given(graph_pairs())
 def test_shd_is_symmetric_and_zero_only_for_equal_graphs(pair):
     first, second = pair
@@ -40,7 +39,6 @@ def test_shd_is_symmetric_and_zero_only_for_equal_graphs(pair):
     assert (scores.shd == 0) == np.array_equal(first, second)
 
 
-@settings(deadline=None)
 @given(graph_pairs(acyclic=True))
 def test_between_dags_the_two_distances_differ_by_the_reversals(pair):
     scores = edge_scores(*pair)
@@ -48,7 +46,6 @@ def test_between_dags_the_two_distances_differ_by_the_reversals(pair):
     assert skeleton_scores(*pair).shd == scores.shd - scores.n_reversed
 
 
-@settings(deadline=None)
 @given(graph_pairs())
 def test_rates_fit_together_and_stay_between_zero_and_one(pair):
     truth, estimate = pair
@@ -64,7 +61,6 @@ def test_rates_fit_together_and_stay_between_zero_and_one(pair):
         assert scores.f1 == pytest.approx(harmonic)
 
 
-@settings(deadline=None)
 @given(graph_pairs(), st.randoms(use_true_random=False))
 def test_scores_do_not_depend_on_the_labels_of_the_variables(pair, random):
     index = list(range(len(pair[0])))
@@ -74,7 +70,6 @@ def test_scores_do_not_depend_on_the_labels_of_the_variables(pair, random):
     assert skeleton_scores(*relabelled) == skeleton_scores(*pair)
 
 
-@settings(deadline=None)
 @given(graph_pairs(), st.booleans(), st.data())
 def test_auroc_is_the_share_of_rightly_ordered_pairs(pair, include_diagonal, data):
     truth = pair[0]

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.core.kinds import KINDS, Kind
@@ -50,7 +50,6 @@ def networks(draw: st.DrawFn) -> DBN:
     return DBN.from_conditionals(nodes, n_lags=p)
 
 
-@settings(deadline=None, max_examples=30)
 @given(networks())
 def test_all_forms_keep_everything(dbn: DBN) -> None:
     assert DBN.from_json(dbn.to_json()).equals(dbn)

@@ -22,7 +22,6 @@ finite = st.floats(-1e12, 1e12, allow_nan=False)
 
 
 @given(st.lists(st.lists(finite, min_size=3, max_size=3), min_size=1, max_size=12))
-@settings(deadline=None, max_examples=100)
 def test_sum_of_residues_is_the_sum_within_the_bound(rows):
     parts = np.array(rows)
     total = decode_fixed(sum_residues([encode_fixed(part, len(parts)) for part in parts], 3), len(parts))
@@ -38,13 +37,11 @@ def _fraction(x):
 
 
 @given(finite)
-@settings(deadline=None, max_examples=100)
 def test_one_number_survives_the_ring_within_a_step(x):
     assert abs(decode_fixed(encode_fixed(np.array([x]), 1), 1)[0] - x) <= 2.0**-64 + 2.0**-53 * abs(x)
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=60)
 def test_masked_sum_equals_plain_sum_for_every_drop_out_set_above_the_threshold(data):
     n_sites = data.draw(st.integers(3, 9), label="sites")
     names = [f"s{i}" for i in range(n_sites)]
@@ -76,7 +73,7 @@ def test_masked_sum_equals_plain_sum_for_every_drop_out_set_above_the_threshold(
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=settings.default.max_examples // 10)
 def test_sums_go_on_over_many_slots_and_epochs_with_the_sites_of_the_first(data):
     names = [f"s{i}" for i in range(6)]
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32), label="seed"))
@@ -107,7 +104,6 @@ def test_sums_go_on_over_many_slots_and_epochs_with_the_sites_of_the_first(data)
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=60)
 def test_any_threshold_many_shares_open_the_secret(data):
     n = data.draw(st.integers(1, 20))
     threshold = data.draw(st.integers(1, n))

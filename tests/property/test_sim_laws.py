@@ -1,5 +1,5 @@
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.core.graphs.constraints import has_cycle
@@ -24,7 +24,6 @@ FEDERATIONS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(arguments=FEDERATIONS, seed=st.integers(0, 2**31), clusters=st.integers(0, 3))
 def test_every_federation_is_acyclic_stable_finite_and_of_the_size_asked_for(arguments, seed, clusters):
     n_clusters = min(clusters, arguments["n_sites"]) or None

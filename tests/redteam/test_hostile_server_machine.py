@@ -275,17 +275,12 @@ class HostileServer(RuleBasedStateMachine):
             assert sum('"event":"sent"' in line for line in self.lines[name]) == self.executed[name]
 
 
-def test_ten_thousand_steps_of_a_hostile_server_break_no_law():
+@pytest.mark.hypothesis
+def test_many_steps_of_a_hostile_server_break_no_law():
+    """Fifty steps in each example: a thousand, or ten thousand in `make test-all`."""
     SEEN.clear()
-    how = settings(
-        max_examples=200,
-        stateful_step_count=50,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    how = settings(suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(HostileServer, settings=how)
     # The laws are not kept by refusing everything.
-    assert SEEN["opened"] > 100
-    assert SEEN["refused"] > 1000
+    assert SEEN["opened"] > how.max_examples / 2
+    assert SEEN["refused"] > 5 * how.max_examples

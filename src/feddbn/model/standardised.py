@@ -73,4 +73,6 @@ def standardised_weights(dbn: Network, sd: ArrayLike | None = None) -> FloatArra
     with np.errstate(over="ignore", under="ignore"):
         if dbn.bends:
             return np.asarray(effect_sizes(dbn, scale) / scale)
-        return np.asarray(dbn.adjacency_matrices * (scale[:, None] / scale))
+        # No weight stays none, also where the ratio of two scales overflows.
+        weights = dbn.adjacency_matrices
+        return np.multiply(weights, scale[:, None] / scale, out=np.zeros_like(weights), where=weights != 0)

@@ -8,7 +8,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -42,7 +42,6 @@ def test_round_trip_keeps_values_types_and_shapes() -> None:
     assert encode(*decode(SAMPLE)) == SAMPLE
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     array=hnp.arrays(
         st.sampled_from([np.float64, np.float32, np.int64, np.uint32, np.bool_, np.uint8]),
@@ -62,7 +61,6 @@ def test_big_endian_and_transposed_arrays_arrive_whole() -> None:
         np.testing.assert_array_equal(decode(encode({}, {"a": array}))[1]["a"], array)
 
 
-@settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_mutated_bytes_raise_nothing_but_protocol_errors(data: st.DataObject) -> None:
     message = bytearray(SAMPLE)
@@ -80,7 +78,6 @@ def test_mutated_bytes_raise_nothing_but_protocol_errors(data: st.DataObject) ->
             decode(bytes(message))
 
 
-@settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_mutated_bodies_with_a_right_checksum_decode_or_raise_protocol_errors(data: st.DataObject) -> None:
     body = bytearray(SAMPLE[40:])
@@ -101,7 +98,6 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     header=json_values
     | st.fixed_dictionaries({"meta": json_values, "arrays": json_values})
@@ -125,7 +121,6 @@ def test_any_header_decodes_or_raises_protocol_errors(header: object, payload: b
         return
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=100))
 def test_random_bytes_are_refused(message: bytes) -> None:
     with pytest.raises(ProtocolError):

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.errors import ParameterError
@@ -25,7 +25,6 @@ def test_being_on_a_grid_costs_less_than_a_millionth():
     assert SLACK == discretisation_cost(LONGEST, 2.0**SHARE_BITS, 255) < 3e-7
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 30),
     st.floats(1e-3, 1e6),

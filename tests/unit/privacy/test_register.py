@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.errors import AggregationError, ProtocolError
@@ -27,7 +27,6 @@ members = st.sets(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("12")), 
 
 
 @given(st.lists(members, min_size=1, max_size=5), st.integers(2, 4))
-@settings(deadline=None, max_examples=150)
 def test_what_is_shown_is_what_brute_force_finds(sets, min_sites):
     *known, new = sets
     whole = adds_something_small(new, known, min_sites)

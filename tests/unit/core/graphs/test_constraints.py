@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -81,7 +81,6 @@ def test_contradictions_are_refused() -> None:
     EdgeConstraints.from_edges(NAMES, 1, required=[("a", "b", 0), ("b", "a", 1), ("a", "a", 1)])
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.integers(1, 6).flatmap(lambda d: hnp.arrays(bool, (d, d))))
 def test_cycles_are_found_as_networkx_finds_them(adjacency: np.ndarray) -> None:
     graph = nx.from_numpy_array(adjacency.astype(int), create_using=nx.DiGraph)

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import feddbn
@@ -123,7 +123,6 @@ def test_variables_that_all_follow_from_one_are_refused():
         feddbn.OneShotDBN().fit({"a": x})
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     seed=st.integers(0, 1000),

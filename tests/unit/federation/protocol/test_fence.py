@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.errors import ProtocolError, StateError
@@ -59,7 +59,6 @@ def test_a_new_site_starts_from_nothing_even_late_in_a_run():
         decide(record(-1, -1, ""), 12, 11, "d12")
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(-1, 12)), max_size=40))
 def test_whatever_arrives_no_number_is_executed_twice(messages):
     now = SiteRecord("run", "a", "{}", "1")

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.core.encoding import encode
@@ -106,7 +106,6 @@ def test_a_refusal_carries_a_sentence_and_its_kind_and_hides_unexpected_errors()
     assert len(str(caught.value)) < 600
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.integers(0, 10_000), st.integers(1, 255))
 def test_a_changed_byte_is_always_noticed(position, change):
     message = bytearray(encode_request(task_request(TASK, "run-1", 4, 2)))
