@@ -151,7 +151,7 @@ def lorenz(size: Size) -> Iterator[Table]:
 
 def fit_large(d: int, n: int, seed: int) -> dict[str, float]:
     """One fit in this process: seconds of the sites' sums and of the server's search, megabytes of an answer, wrong edges."""
-    from feddbn.federation.programs import curved_moments, curved_oneshot
+    from feddbn.federation.programs import curved
     from feddbn.methods.treated import AS_THEY_ARE
 
     spent = {"sites": 0.0, "search": 0.0}
@@ -164,8 +164,8 @@ def fit_large(d: int, n: int, seed: int) -> dict[str, float]:
 
         return call
 
-    curved_oneshot.learn_curved = timed("search", curved_oneshot.learn_curved)
-    curved_moments.local_curved_moments = timed("sites", curved_moments.local_curved_moments)
+    curved.learn_curved = timed("search", curved.learn_curved)
+    curved.local_curved_moments = timed("sites", curved.local_curved_moments)
     fed = federation(d, 4, n, seed, mean_degree=2, lag_degree=1, effects="gp")
     model = feddbn.OneShotDBN(n_lags=1, features="spline", check_residuals=False, **AS_THEY_ARE)
     _, total = _timed(lambda: model.fit(fed.sites))

@@ -17,9 +17,8 @@ from scipy.stats import norm
 from feddbn.core.designs.lagged import Block, lagged_rows
 from feddbn.core.statistics.moments import Moments
 from feddbn.methods.simulation import simulate
-from feddbn.privacy.clipping import gram_weights
 from feddbn.privacy.gaussian import noise_multiplier
-from feddbn.privacy.noise_plan import ClipRule, NoisePlan
+from feddbn.privacy.noise_plan import ClipRule, NoisePlan, gram_weights
 
 DELTA, N_TRIALS, N_SITES = 1e-5, 1000, 5
 

@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import feddbn
-from feddbn.federation.protocol.exchange import Exchange
-from feddbn.federation.protocol.journal import read_journal
+from feddbn.federation.protocol.messages import Exchange, read_journal
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401 (the methods that a study can name)
 from feddbn.methods.treated import AS_THEY_ARE

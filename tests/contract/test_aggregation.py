@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from feddbn.errors import NotEnoughSites, ProtocolError, SiteRefused
-from feddbn.federation.protocol.question import Question, array, number
 from feddbn.federation.protocol.site import Guard, Site, SiteTask, one_by_one, register_site_task
-from feddbn.federation.protocol.task import Task, run_program
+from feddbn.federation.protocol.task import Question, Task, array, number, run_program
 from feddbn.runtime.masked import SecureFederation
 from feddbn.runtime.simulated.in_process import InProcessFederation
 from feddbn.runtime.simulated.secure import secure_federation

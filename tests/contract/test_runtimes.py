@@ -9,10 +9,9 @@ from feddbn import FDBNL, simulate
 from feddbn.data import read_sites
 from feddbn.errors import FederationError, ProtocolError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
-from feddbn.federation.protocol.question import Question
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.task import Question, Task
 from feddbn.privacy.keys import Identity, pinned_keys
 from feddbn.runtime.deployed.coordinator import Coordinator
 from feddbn.runtime.deployed.masking import site_masking

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feddbn.errors import AggregationError
-from feddbn.federation.protocol.question import whole
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.task import Task, whole
 from feddbn.privacy.fixed_point import absolute_error_bound, decode_fixed, encode_fixed, sum_residues
 from feddbn.privacy.secagg import default_threshold
 from feddbn.privacy.shamir import combine_shares, split_secret

@@ -7,11 +7,10 @@ import pytest
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation import programs  # noqa: F401 (registers the site programs)
-from feddbn.federation.programs.private_moments import private_moments_plan
+from feddbn.federation.programs.private_moments import UnitNormsQuestion, private_moments_plan
 from feddbn.federation.programs.statistics import MomentsQuestion
-from feddbn.federation.programs.unit_norms import UnitNormsQuestion
 from feddbn.federation.protocol.site import Here, site_task
-from feddbn.privacy.grid import Grid
+from feddbn.privacy.gaussian import Grid
 
 NAMES = ("u", "v")
 PLAN = private_moments_plan("moments", "row", 1.0, 1e-5)

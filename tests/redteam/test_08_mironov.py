@@ -8,7 +8,7 @@ from scipy import stats
 
 from feddbn.federation.programs.private_moments import private_moments_plan
 from feddbn.privacy.fixed_point import encode_fixed
-from feddbn.privacy.grid import Grid
+from feddbn.privacy.gaussian import Grid
 
 PLAN = private_moments_plan("moments", "recording", 1.0, 1e-5)
 N_BINS, N_RELEASES = 2000, 5

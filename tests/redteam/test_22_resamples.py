@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from feddbn.federation.guards.resample_guard import ResampleGuard, most_resamples
+from feddbn.federation.guards.disclosure import ResampleGuard, most_resamples
 from feddbn.federation.programs.bootstrap import resampling_plan
 from feddbn.federation.protocol.site import Here
 from feddbn.runtime.deployed.open_site import read_data

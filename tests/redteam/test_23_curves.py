@@ -5,7 +5,7 @@ import pytest
 
 from feddbn.core.designs.public_units import are_public_units, public_units
 from feddbn.errors import ProtocolError
-from feddbn.federation.programs.curved_moments import CurvedMomentsQuestion
+from feddbn.federation.programs.curved import CurvedMomentsQuestion
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.runtime.deployed.protection import default_policy_text
 from support.rig import Refused, Rig, Server, raw

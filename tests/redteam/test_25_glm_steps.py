@@ -5,7 +5,7 @@ import pytest
 
 from feddbn.data import read_sites
 from feddbn.errors import SiteRefused
-from feddbn.federation.programs.glm_step import MOST_STEPS, GlmStepQuestion
+from feddbn.federation.programs.mixed import MOST_STEPS, GlmStepQuestion
 from feddbn.federation.protocol.messages import WITHHELD
 from feddbn.federation.protocol.site import Here, answer_of_one, site_task
 from feddbn.runtime.deployed.protection import default_policy_text

@@ -7,9 +7,8 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import AggregationError, NotEnoughSites, ParameterError, ProtocolError
-from feddbn.federation.protocol.question import whole
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.task import Task, whole
 from feddbn.privacy.fixed_point import decode_fixed, encode_fixed
 from feddbn.privacy.register import Register
 from feddbn.privacy.secagg_server import SecAggServer

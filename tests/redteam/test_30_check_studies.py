@@ -9,9 +9,9 @@ from feddbn.core.statistics.survey import profile_length
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.study_scope import scope_of, tasks_of
 from feddbn.federation.programs.bootstrap import BootstrapQuestion
-from feddbn.federation.programs.pairs import PairsQuestion
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.programs.survey import AgreementQuestion, SpikesQuestion, SurveyQuestion, survey_length
+from feddbn.federation.programs.treatment import PairsQuestion
 from support.hostile import Server, Sites
 
 D = 3

@@ -15,14 +15,16 @@ from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import FeddbnError, NotEnoughSites
 from feddbn.federation.guards.noise import DpGuard
-from feddbn.federation.programs.private_moments import private_moments_plan, study_noise_plan
+from feddbn.federation.programs.private_moments import (
+    UnitNormsQuestion,
+    private_moments_plan,
+    study_noise_plan,
+)
 from feddbn.federation.programs.statistics import MomentsQuestion
-from feddbn.federation.programs.unit_norms import UnitNormsQuestion
 from feddbn.federation.protocol.messages import WITHHELD, Request, digest_of, encode_request
 from feddbn.federation.protocol.site import Site, answer_of_one, site_task
 from feddbn.federation.protocol.task import Task
-from feddbn.privacy.clipping import norm_edges
-from feddbn.privacy.noise_plan import ClipRule, NoisePlan
+from feddbn.privacy.noise_plan import ClipRule, NoisePlan, norm_edges
 from support.dp_tester import curve_violation, violation
 from support.noisy_sites import VARIABLES, NoisySites, make, noise_rows
 from support.questions import make_question

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from feddbn.federation.protocol.endpoint import SiteEndpoint
-from feddbn.federation.protocol.journal import read_journal
-from feddbn.federation.protocol.store_format import decode_record, encode_record
+from feddbn.federation.protocol.messages import decode_record, encode_record, read_journal
 
 __all__ = ["Fault", "FaultyExchange", "LocalExchange", "MemoryJournal", "MemoryStore"]
 

@@ -3,8 +3,8 @@
 from dataclasses import make_dataclass
 from typing import Any
 
-from feddbn.federation.protocol.question import Question
 from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
+from feddbn.federation.protocol.task import Question
 
 
 def make_question(name, answer=None, units=None, length=None, **fields):

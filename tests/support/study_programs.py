@@ -11,7 +11,6 @@ import numpy as np
 
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.statistics import MomentsQuestion
-from feddbn.federation.protocol.question import Question, array, number, text
 from feddbn.federation.protocol.site import SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.study_methods import (
     StudyMethod,
@@ -19,7 +18,7 @@ from feddbn.federation.protocol.study_methods import (
     register_personal_result,
     register_study_method,
 )
-from feddbn.federation.protocol.task import Task, run_program
+from feddbn.federation.protocol.task import Question, Task, array, number, run_program, text
 
 
 @dataclass(frozen=True, kw_only=True)

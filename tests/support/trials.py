@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 import support.study_programs  # noqa: F401
-from feddbn.federation.protocol.journal import read_journal
+from feddbn.federation.protocol.messages import read_journal
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult, study_method

@@ -17,7 +17,7 @@ from feddbn.errors import FileError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from feddbn.privacy.heads import Head
+    from feddbn.privacy.audit import Head
 
 __all__ = ["Json", "heads", "read_log", "verify"]
 
@@ -196,8 +196,7 @@ def _held(site: str, peers: Path | None, files: list[Path]) -> list[Head]:
 
 
 def _against(log: Path, held: list[Head]) -> str | None:
-    from feddbn.privacy.audit import parse_entries
-    from feddbn.privacy.heads import against_log
+    from feddbn.privacy.audit import against_log, parse_entries
     from feddbn.runtime.deployed.audit_files import SITE_LOG
 
     if not held:

@@ -59,7 +59,7 @@ def _read(path: Path) -> Study:
 def check_study(study: Study) -> None:
     """Refuse a study that no site could take part in: an unknown method, impossible parameters, noise or sites."""
     from feddbn.core.designs.features import feature_map_names
-    from feddbn.federation.guards.study_size import check_noise_size
+    from feddbn.federation.guards.study_scope import check_noise_size
     from feddbn.method_table import find_method
     from feddbn.runtime.deployed.rehearsal import rehearse
     from feddbn.runtime.deployed.settings import load_programs
@@ -106,8 +106,7 @@ def submit(
 
 def _tell_tasks(study: Study) -> None:
     """Say which tasks of the study the sites' owners have to allow by name, and what its noise costs."""
-    from feddbn.federation.guards.study_scope import tasks_of
-    from feddbn.federation.guards.study_size import costs_in_words, size_in_words
+    from feddbn.federation.guards.study_scope import costs_in_words, size_in_words, tasks_of
     from feddbn.privacy.policy import SitePolicy
 
     unusual = [task for task in tasks_of(study) if task not in SitePolicy().tasks]

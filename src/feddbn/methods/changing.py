@@ -15,11 +15,10 @@ from feddbn.core.orders.learn import LearnOptions
 from feddbn.core.orders.search import Criterion
 from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.changing import changing_program
+from feddbn.federation.programs.changing import changing_program, site_clocks_program
 from feddbn.federation.programs.oneshot import OneShotOptions
-from feddbn.federation.programs.site_clocks import site_clocks_program
 from feddbn.federation.programs.wishes import Wishes
-from feddbn.federation.protocol.block_wish import BlockWish
+from feddbn.federation.protocol.rows import BlockWish
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.changing_blocks import first_block

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.protocol.block_wish import CALENDAR, MOST_TIME_BLOCKS, BlockWish, period_numbers
+from feddbn.federation.protocol.rows import CALENDAR, MOST_TIME_BLOCKS, BlockWish, period_numbers
 
 __all__ = ["first_block"]
 

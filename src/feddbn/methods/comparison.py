@@ -14,8 +14,8 @@ from feddbn.core.arrays import BoolArray, FloatArray
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData, check_sites
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.folds import EarlierRows, make_fold
 from feddbn.federation.programs.held_out import Judge, Squares, Weights, judge_program
+from feddbn.federation.programs.statistics import EarlierRows, make_fold
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import Fold
 from feddbn.federation.protocol.task import Federation, Observer, Task, run_program

@@ -16,8 +16,8 @@ from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.data.preflight import Finding
 from feddbn.data.preflight.finding import SEVERITIES, named
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.first_look import FirstLook, first_look_program
 from feddbn.federation.programs.survey import Survey
+from feddbn.federation.programs.treatment import FirstLook, first_look_program
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, run_program
 

@@ -13,8 +13,7 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import SiteData
 from feddbn.errors import DataError
 from feddbn.federation.programs.fdbnl import ConsensusFit, check_summary, consensus_options
-from feddbn.federation.programs.scales import choose_scale
-from feddbn.federation.programs.statistics import Preparation, prepare, summary_of_moments
+from feddbn.federation.programs.statistics import Preparation, choose_scale, prepare, summary_of_moments
 from feddbn.federation.programs.tally import Tally
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram

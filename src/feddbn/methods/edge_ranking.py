@@ -15,12 +15,12 @@ from feddbn.core.designs.features import DEFAULT_KNOTS
 from feddbn.core.graphs.constraints import Edge, EdgeConstraints
 from feddbn.data import SiteData
 from feddbn.errors import DataError
-from feddbn.federation.programs.feature_statistics import pair_direction_program
-from feddbn.federation.programs.lagged_posterior import (
+from feddbn.federation.programs.feature_statistics import (
     LaggedOptions,
     LaggedPosterior,
     feature_candidates,
     lagged_posterior_program,
+    pair_direction_program,
 )
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task
 from feddbn.methods.base import FederatedEstimator, label_column

@@ -16,9 +16,8 @@ from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.fdbnl import ConsensusFit, ConsensusSettings, fdbnl_program
-from feddbn.federation.programs.network_checks import FittedNetwork, network_checks_program
-from feddbn.federation.programs.scales import SCALES, ScaleChoice
-from feddbn.federation.programs.statistics import Preparation
+from feddbn.federation.programs.residual_checks import FittedNetwork, network_checks_program
+from feddbn.federation.programs.statistics import SCALES, Preparation, ScaleChoice
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram

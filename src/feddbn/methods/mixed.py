@@ -12,8 +12,7 @@ from feddbn.core.graphs.constraints import Edge
 from feddbn.core.kinds import Kind, read_kinds
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.mixed import MixedOptions, mixed_program
-from feddbn.federation.programs.mixed_moments import FEWEST_OF_A_LEVEL
+from feddbn.federation.programs.mixed import FEWEST_OF_A_LEVEL, MixedOptions, mixed_program
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.mixed_report import report_mixed

@@ -20,7 +20,7 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.curved_moments import CurvedMoments
+from feddbn.federation.programs.curved import CurvedMoments
 from feddbn.federation.programs.oneshot import NonGaussianReport, OneShotOptions
 from feddbn.federation.programs.tally import Tally
 from feddbn.federation.programs.treatment import AskedMoments

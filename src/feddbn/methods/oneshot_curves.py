@@ -11,8 +11,7 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.features import callable_map, feature_map, register_feature_map
 from feddbn.errors import ParameterError, ResultWarning
-from feddbn.federation.programs.curved_moments import MAPS, features_of
-from feddbn.federation.programs.curved_oneshot import CurvedOutcome
+from feddbn.federation.programs.curved import MAPS, CurvedOutcome, features_of
 from feddbn.model.curves import Curve, Product
 
 __all__ = ["NO_SHAPES", "features_name", "named_features", "say_curves", "shapes_of"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from feddbn.core.graphs.status import Status
 from feddbn.errors import DataError
-from feddbn.federation.programs.lagged_posterior import (
+from feddbn.federation.programs.feature_statistics import (
     LaggedOptions,
     feature_candidates,
     lagged_posterior_program,

@@ -10,22 +10,22 @@ import numpy as np
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.checked_oneshot import checked_oneshot_program
-from feddbn.federation.programs.curved_moments import CurvedMoments
-from feddbn.federation.programs.curved_oneshot import (
+from feddbn.federation.programs.curved import (
+    CurvedMoments,
     CurvedOutcome,
     CurveOptions,
     auto_program,
     curved_program,
     learn_from_curved,
 )
-from feddbn.federation.programs.network_checks import ResidualReport
 from feddbn.federation.programs.oneshot import (
     OneShotOptions,
     OneShotOutcome,
+    checked_oneshot_program,
     learn_from_moments,
     oneshot_program,
 )
+from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.protocol.task import Federation, ServerProgram
 from feddbn.methods.oneshot_curves import named_features
 from feddbn.methods.residuals import are_looked_at

@@ -13,9 +13,9 @@ from feddbn.core.statistics.known_inputs import outputs_of
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.core.statistics.unit_roots import slow_warnings
 from feddbn.errors import UnitsWarning
-from feddbn.federation.programs.curved_oneshot import CurvedOutcome
-from feddbn.federation.programs.network_checks import ResidualReport
+from feddbn.federation.programs.curved import CurvedOutcome
 from feddbn.federation.programs.oneshot import OneShotOutcome
+from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.methods.edge_table import edge_table, path_table
 from feddbn.methods.hidden import say_hidden
 from feddbn.methods.link_table import open_edges, orientation_table, with_links

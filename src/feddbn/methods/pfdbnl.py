@@ -17,11 +17,10 @@ from feddbn.core.optimum.certified import PersonalCertificate
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data import SiteData, check_sites, read_sites
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.network_checks import own_checks_program
 from feddbn.federation.programs.pfdbnl.entries import Entries
 from feddbn.federation.programs.pfdbnl.rounds import PersonalFit, PersonalSettings, personal_program
 from feddbn.federation.programs.pfdbnl.site import personal_arrays
-from feddbn.federation.programs.residual_checks import ROWS_A_COLUMN
+from feddbn.federation.programs.residual_checks import ROWS_A_COLUMN, own_checks_program
 from feddbn.federation.programs.shared_edges import edge_counts_program
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram

@@ -7,8 +7,8 @@ from typing import Any
 
 from feddbn.core.statistics.moments import Moments
 from feddbn.federation.programs.bootstrap import ResampledMoments, bootstrap_program
-from feddbn.federation.programs.curved_moments import CurvedMoments
-from feddbn.federation.programs.network_checks import ResidualReport
+from feddbn.federation.programs.curved import CurvedMoments
+from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import Treatment, treated

@@ -12,7 +12,7 @@ import numpy as np
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.statistics.residual_checks import LEVEL
 from feddbn.errors import ResidualsWarning
-from feddbn.federation.programs.network_checks import FittedNetwork, ResidualReport
+from feddbn.federation.programs.residual_checks import FittedNetwork, ResidualReport
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.task import Federation

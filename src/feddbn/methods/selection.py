@@ -20,8 +20,8 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.core.statistics.standard_error_rule import choose
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.folds import make_fold, on_fold
 from feddbn.federation.programs.held_out import Judge, Weights, comparison_program, judge_program
+from feddbn.federation.programs.statistics import make_fold, on_fold
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, run_program
 from feddbn.method_table import METHODS, Method

@@ -16,8 +16,7 @@ import pandas as pd
 
 from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.errors import ParameterError, ResultWarning
-from feddbn.federation.protocol.goals import Confidence
-from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.study import Confidence, Study
 from feddbn.federation.protocol.study_methods import StudyMethod, StudyResult, Way, register_study_method
 from feddbn.federation.protocol.task import Federation
 from feddbn.method_table import METHODS, Method, find_method

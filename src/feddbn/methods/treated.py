@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from feddbn.federation.programs.deviation_shares import DeviationSharesQuestion
 from feddbn.federation.programs.private_moments import SPIKES_SHARE
+from feddbn.federation.programs.survey import DeviationSharesQuestion
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.site import notes_of

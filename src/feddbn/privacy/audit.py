@@ -15,9 +15,11 @@ Entries of version 1 have neither signatures nor study; they are still read, and
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
@@ -27,10 +29,22 @@ __all__ = [
     "GENESIS",
     "AuditChain",
     "AuditEntry",
+    "BookHead",
+    "BookIndex",
     "ChainReport",
+    "Head",
+    "Receipt",
     "Seal",
     "Signer",
+    "against_log",
+    "contradiction",
+    "index_key",
+    "is_signed",
     "parse_entries",
+    "read_head",
+    "read_receipt",
+    "signed_head",
+    "signed_receipt",
     "totals",
     "verify_chain",
 ]
@@ -310,3 +324,228 @@ def totals(entries: Sequence[AuditEntry]) -> dict[str, float]:
         "refused": float(sum(entry.event == "refused" for entry in entries)),
         "bytes": float(sum(entry.n_bytes for entry in sent)),
     }
+
+
+# Where all audit logs of a site stand, under the site's key: who deletes, cuts or edits a log is seen.
+#
+# A log's chain shows edits in the middle. A head says how many entries the log of a run had and the hash of the last
+# one; the index names all runs that have a log. Both carry a keyed hash (BLAKE2b). Each head is stored by itself, so
+# that an entry costs the same however many runs there were. A log may be ahead of its head (a process that was killed
+# between the two writes): what is too much in the books costs budget and hides nothing. A log that is behind, altered
+# or missing is not trusted, and with it the whole budget.
+
+_FORMAT = 2
+_PURPOSE = b"feddbn books 1"
+_HEAD_BYTES = 512
+
+
+def index_key(secret: bytes) -> bytes:
+    """Return the key of the index from a site's secret; without a secret the index shows accidents only."""
+    return hashlib.blake2b(_PURPOSE, key=hashlib.sha256(secret).digest(), digest_size=32).digest()
+
+
+@dataclass(frozen=True)
+class BookHead:
+    """Where the log of a run stands: number of entries and hash of the last."""
+
+    n_entries: int = 0
+    last_hash: str = ""
+
+    def to_bytes(self, run_id: str, key: bytes) -> bytes:
+        """Return it as it is stored: always as long, so that it can be written over the one before."""
+        return _sealed("head", [run_id, self.n_entries, self.last_hash], key).ljust(_HEAD_BYTES)
+
+    @classmethod
+    def from_bytes(cls, stored: bytes, run_id: str, key: bytes) -> BookHead | None:
+        """Return the stored head, or None if it is of another run or key, or was altered."""
+        body = _opened("head", stored, key)
+        return cls(int(body[1]), str(body[2])) if body is not None and body[0] == run_id else None
+
+    def problem(self, run_id: str, lines: Iterable[str] | None) -> str | None:
+        """Return what is wrong with the log of a run, as a sentence without its full stop; None if it can be trusted.
+
+        `lines` is None if there is no log.
+        """
+        if lines is None:
+            return f"the log of run {run_id!r} is missing" if self.n_entries else None
+        kept = [line for line in lines if line.strip()]
+        report = verify_chain(kept)
+        if report.problem is not None:
+            return f"the log of run {run_id!r} is not intact: {report.problem}"
+        if report.n_entries < self.n_entries:
+            lost = self.n_entries - report.n_entries
+            return f"the log of run {run_id!r} lacks its last {lost} entr{'y' if lost == 1 else 'ies'}"
+        if self.n_entries and _entry(kept, self.n_entries).hash != self.last_hash:
+            return f"the log of run {run_id!r} was written anew"
+        return None
+
+
+@dataclass(frozen=True)
+class BookIndex:
+    """All runs that have a log, and so a head."""
+
+    runs: frozenset[str] = frozenset()
+
+    def to_bytes(self, key: bytes) -> bytes:
+        """Return the index as it is stored."""
+        return _sealed("runs", sorted(self.runs), key)
+
+    @classmethod
+    def from_bytes(cls, stored: bytes, key: bytes) -> BookIndex | None:
+        """Return the stored index, or None if it was not written with this key or was altered."""
+        body = _opened("runs", stored, key)
+        return None if body is None else cls(frozenset(map(str, body)))
+
+
+def _sealed(what: str, body: list[Any], key: bytes) -> bytes:
+    return json.dumps({"format": _FORMAT, what: body, "mac": _mac(what, body, key)}).encode()
+
+
+def _opened(what: str, stored: bytes, key: bytes) -> list[Any] | None:
+    """The body of what was sealed with this key; None if it was not, or is something else."""
+    try:
+        values = json.loads(stored)
+        body, mac = list(values[what]), str(values["mac"])
+    except (ValueError, TypeError, KeyError):
+        return None
+    is_ours = values.get("format") == _FORMAT and hmac.compare_digest(mac, _mac(what, body, key))
+    return body if is_ours else None
+
+
+def _entry(lines: list[str], number: int) -> AuditEntry:
+    (entry,) = parse_entries(lines[number - 1 : number])
+    return entry
+
+
+def _mac(what: str, body: list[Any], key: bytes) -> str:
+    text = json.dumps([what, body], separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), key=key, digest_size=32).hexdigest()
+
+
+# Heads of audit logs, by which people see that a log was shortened or rewritten.
+#
+# A head says: "at this time my log had n entries, and this was the last one's hash", signed by the site. Sites give
+# their heads to each other. A log that does not reach a head that somebody holds, or reaches it with another hash, is
+# not the log it was. Who holds a head signs that too (a receipt), so that the site can show who could contradict it.
+#
+# A head tells others how many entries a log has; its hash tells nothing (audit.py).
+
+MOST_ENTRIES = 2**53
+_SHAPES = {
+    "site": r"[^\x00-\x1f\x7f]{1,200}",
+    "hash": r"[0-9a-f]{64}",
+    "time": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+    "signature": r"[0-9a-f]{128}",
+    "holder": r"[^\x00-\x1f\x7f]{1,200}",
+}
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where a site's log stood at a time, signed by the site."""
+
+    site: str
+    n_entries: int
+    hash: str
+    time: str
+    signature: str
+
+    def fields(self) -> dict[str, Any]:
+        """Return what travels and is stored."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """That `holder` holds a head of another site, signed by the holder."""
+
+    holder: str
+    head: Head
+    signature: str
+
+    def fields(self) -> dict[str, Any]:
+        """Return what travels and is stored."""
+        return {**vars(self), "head": self.head.fields()}
+
+
+def signed_head(identity: Signer, site: str, chain: AuditChain, time: str) -> Head:
+    """Return the head of a log."""
+    statement = _of_head(site, chain.n_entries, chain.last_hash, time)
+    return Head(site, chain.n_entries, chain.last_hash, time, identity.sign(statement).hex())
+
+
+def signed_receipt(identity: Signer, holder: str, head: Head) -> Receipt:
+    """Return the holder's word that it holds a head."""
+    return Receipt(holder, head, identity.sign(_of_receipt(holder, head)).hex())
+
+
+def is_signed(word: Head | Receipt, key: bytes) -> bool:
+    """Whether the owner of the public key signed this head or receipt."""
+    from feddbn.privacy.keys import verify_signature
+
+    if isinstance(word, Head):
+        statement = _of_head(word.site, word.n_entries, word.hash, word.time)
+    else:
+        statement = _of_receipt(word.holder, word.head)
+    return verify_signature(key, bytes.fromhex(word.signature), statement)
+
+
+def _of_head(site: str, n_entries: int, last_hash: str, time: str) -> bytes:
+    return b"head 1 " + json.dumps([site, n_entries, last_hash, time]).encode()
+
+
+def _of_receipt(holder: str, head: Head) -> bytes:
+    return b"receipt 1 " + json.dumps([holder, head.fields()], sort_keys=True).encode()
+
+
+def read_head(fields: object) -> Head:
+    """Return the head that travelled as `Head.fields`; anything else is refused."""
+    values = _checked(fields, {"site", "n_entries", "hash", "time", "signature"}, "head")
+    n = values["n_entries"]
+    if not isinstance(n, int) or isinstance(n, bool) or not 0 <= n <= MOST_ENTRIES:
+        raise FileError("this is not the head of an audit log: n_entries is not a number of entries.")
+    return Head(**values)
+
+
+def read_receipt(fields: object) -> Receipt:
+    """Return the receipt that travelled as `Receipt.fields`; anything else is refused."""
+    values = _checked(fields, {"holder", "head", "signature"}, "receipt")
+    return Receipt(values["holder"], read_head(values["head"]), values["signature"])
+
+
+def _checked(fields: object, names: set[str], what: str) -> Mapping[str, Any]:
+    if not isinstance(fields, Mapping) or set(fields) != names:
+        raise FileError(f"this is not the {what} of an audit log: it needs {', '.join(sorted(names))}.")
+    for name, shape in _SHAPES.items():
+        if name in names and not (isinstance(fields[name], str) and re.fullmatch(shape, fields[name])):
+            raise FileError(f"this is not the {what} of an audit log: its {name} is malformed.")
+    return fields
+
+
+def contradiction(held: Head, shown: Head) -> str | None:
+    """Return what is wrong if a site that gave the head `held` shows `shown` later, or None.
+
+    The end of a sentence. A head that is not later than the one held may have been sent again by somebody else; and a
+    longer log need not be a continuation, which only the log itself shows.
+    """
+    if shown.n_entries < held.n_entries and shown.time > held.time:
+        return (
+            f"the log of {shown.site} was shortened: it shows {shown.n_entries} entries, but had {held.n_entries} "
+            f"at {held.time}"
+        )
+    if shown.n_entries == held.n_entries and shown.hash != held.hash:
+        return (
+            f"the log of {shown.site} was rewritten: its entry {held.n_entries} is not the one of {held.time}"
+        )
+    return None
+
+
+def against_log(head: Head, entries: Sequence[AuditEntry]) -> str | None:
+    """Return what is wrong with a log that should reach `head`, as the end of a sentence, or None."""
+    if len(entries) < head.n_entries:
+        return (
+            f"it has {len(entries)} entries, but had {head.n_entries} at {head.time}: entries were taken away"
+        )
+    if head.n_entries and entries[head.n_entries - 1].hash != head.hash:
+        return f"its entry {head.n_entries} is not the one it had at {head.time}: it was rewritten"
+    return None

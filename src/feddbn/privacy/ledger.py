@@ -19,8 +19,7 @@ from typing import Literal
 
 from feddbn.errors import BudgetExceeded, MissingExtra, ParameterError
 from feddbn.privacy.audit import AuditEntry
-from feddbn.privacy.gaussian import gaussian_epsilon
-from feddbn.privacy.grid import SLACK
+from feddbn.privacy.gaussian import SLACK, gaussian_epsilon
 from feddbn.privacy.policy import Unit
 
 __all__ = ["Accountant", "GaussianRelease", "Ledger", "Release", "UnprotectedRelease", "entry_epsilon"]

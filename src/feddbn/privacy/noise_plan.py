@@ -10,15 +10,84 @@ from typing import Literal
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.core.statistics.moments import sums_length
-from feddbn.errors import ParameterError
-from feddbn.privacy.clipping import gram_weights
-from feddbn.privacy.discrete_gaussian import LARGEST_EPSILON, RandomBytes
-from feddbn.privacy.gaussian import noise_multiplier
-from feddbn.privacy.grid import LONGEST, SLACK, Grid
+from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.errors import DataError, ParameterError
+from feddbn.privacy.gaussian import LARGEST_EPSILON, LONGEST, SLACK, Grid, RandomBytes, noise_multiplier
 from feddbn.privacy.policy import Unit
 
-__all__ = ["ClipRule", "NoisePlan", "NoisyVector", "columns_of", "multiplier_for"]
+__all__ = [
+    "ClipRule",
+    "NoisePlan",
+    "NoisyMoments",
+    "NoisyVector",
+    "choose_clip",
+    "columns_of",
+    "effective_count",
+    "gram_weights",
+    "moments_of_noisy_sums",
+    "multiplier_for",
+    "norm_edges",
+    "norm_histogram",
+    "repair_psd",
+]
+
+
+# Which norm bounds a unit's vector, and which bound is worth its noise; `grid` clips and adds the noise.
+#
+# A vector's norm is ``|weights * v|``; the noise on coordinate i then has standard deviation ``sigma /
+# weights[i]``. For the sums of a Gram matrix (count, totals, upper triangle), `gram_weights` makes this the
+# Frobenius norm of the full symmetric matrix and the noise a symmetric Gaussian matrix: sigma on the diagonal,
+# sigma / sqrt(2) off it.
+
+
+def gram_weights(q: int, count: float = 1.0, total: float = 1.0) -> FloatArray:
+    """Return weights for a vector (count, q totals, upper triangle of q x q): Frobenius norm of the matrix.
+
+    `count` and `total` above 1 spend more of the bound on the number of rows and on the totals, and so make
+    their noise smaller; what they are worth depends on the units of the data.
+    """
+    rows, columns = np.triu_indices(q)
+    off = np.where(rows == columns, 1.0, np.sqrt(2.0))
+    return np.concatenate([[count], np.full(q, total), off])
+
+
+def norm_edges(low: float = 1e-6, high: float = 1e12, per_octave: int = 2) -> FloatArray:
+    """Return public, data-independent edges between norms, a constant ratio apart."""
+    n = int(np.ceil(np.log2(high / low) * per_octave)) + 1
+    return np.asarray(low * 2.0 ** (np.arange(n) / per_octave))
+
+
+def norm_histogram(
+    units: Iterable[FloatArray], edges: FloatArray, weights: FloatArray | None = None
+) -> list[FloatArray]:
+    """Return one indicator vector (len(edges),) for each unit: its norm is at most edges[i], more than
+    edges[i-1].
+    """
+    indicators = []
+    for vector in units:
+        norm = float(np.linalg.norm(vector if weights is None else weights * vector))
+        one = np.zeros(len(edges))
+        one[min(int(np.searchsorted(edges, norm)), len(edges) - 1)] = 1.0
+        indicators.append(one)
+    return indicators
+
+
+def choose_clip(histogram: FloatArray, edges: FloatArray, sigma: float, quantile: float = 0.9) -> float:
+    """Return the smallest edge below which about `quantile` of the units lie, from a noisy histogram.
+
+    Bins within three standard deviations of zero are read as empty, so that noise in empty bins does not add
+    up to units that are not there.
+    """
+    if not 0 < quantile <= 1:
+        raise ParameterError(f"quantile must lie in (0, 1], got {quantile}.")
+    counts = np.where(histogram > 3 * sigma, histogram, 0.0)
+    if not counts.any():
+        raise DataError(
+            "the noisy histogram of norms is empty at this noise level; use more recordings or a larger epsilon, or, for "
+            "straight lines, give the clipping bound instead."
+        )
+    cumulative = np.cumsum(counts)
+    return float(edges[int(np.searchsorted(cumulative, quantile * cumulative[-1]))])
 
 
 def multiplier_for(epsilon: float, delta: float, n_releases: int = 1) -> float:
@@ -234,3 +303,79 @@ class NoisePlan:
         # Both factors are exact, and so is their product.
         value = steps.astype(np.float64) * grid.step
         return NoisyVector(value, summed.n_units, summed.n_clipped, summed.n_left_out)
+
+
+# Statistics out of noisy sums: a positive definite matrix, and a sample size that admits the noise.
+#
+# Noise of standard deviation s in an entry of a cross-product matrix acts on the choice of edges as fewer rows
+# would. For variables i and j with precision matrix T (inverse covariance), the part of i and of j that the
+# others do not explain has coefficients ``T[i] / T[i, i]`` and variance ``1 / T[i, i]``. Its sample covariance
+# over n rows has variance ``1 / (n T_ii T_jj)``; the noise adds ``s^2 |T_i|^2 |T_j|^2 / (n^2 T_ii^2 T_jj^2)``.
+# Together they are the variance of
+#
+#     n_effective = n / (1 + s^2 / n * (|T_i|^2 / T_ii) (|T_j|^2 / T_jj))
+#
+# rows, averaged over pairs. Every criterion that trades fit for edges on `n_effective` rows therefore charges
+# noise as it charges chance: with much noise the answer becomes sparse, not wrong.
+
+
+@dataclass(frozen=True)
+class NoisyMoments:
+    """Moments that can be used like exact ones.
+
+    Attributes
+    ----------
+    moments
+        Mean and positive definite scatter; ``moments.n`` is the effective number of rows.
+    n_rows
+        The noisy number of rows itself.
+    n_repaired
+        How many eigenvalues were raised to make the scatter positive definite.
+    """
+
+    moments: Moments
+    n_rows: float
+    n_repaired: int
+
+
+def repair_psd(matrix: FloatArray, floor: float) -> tuple[FloatArray, int]:
+    """Return the nearest symmetric matrix (Frobenius) whose eigenvalues are at least `floor`, and how many
+    were not.
+    """
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    low = values < floor
+    repaired = (vectors * np.where(low, floor, values)) @ vectors.T
+    return (repaired + repaired.T) / 2, int(low.sum())
+
+
+def effective_count(covariance: FloatArray, n: float, sigma: float) -> float:
+    """Return the number of rows that would be as uncertain as n rows with noise `sigma` on each
+    cross-product.
+    """
+    precision = np.linalg.inv(covariance)
+    spread = np.sum(precision**2, axis=1) / np.diag(precision)
+    return float(n / (1.0 + sigma**2 / n * float(np.mean(spread)) ** 2))
+
+
+def moments_of_noisy_sums(vector: FloatArray, q: int, sigma: float, shrink: float = 1.0) -> NoisyMoments:
+    """Return usable moments from a noisy vector (count, q totals, upper triangle).
+
+    Parameters
+    ----------
+    sigma
+        Standard deviation of the noise on a diagonal entry; entries off the diagonal have sigma / sqrt(2).
+    shrink
+        Eigenvalues of the scatter are raised to at least ``shrink * sigma * sqrt(q / 2)``, half the radius
+        of the noise's own spectrum (Wigner's semicircle): nothing smaller can be told from noise.
+    """
+    n = float(vector[0])
+    if not n > 1:
+        raise DataError(
+            "the noise is larger than the number of rows; use more recordings or a larger epsilon."
+        )
+    noisy = Moments.from_sums(vector, q)
+    floor = max(shrink * sigma * np.sqrt(q / 2.0), 1e-9 * float(np.mean(np.abs(np.diag(noisy.scatter)))))
+    scatter, n_repaired = repair_psd(noisy.scatter, floor)
+    covariance = scatter / n
+    n_effective = effective_count(covariance, n, sigma / np.sqrt(2.0))
+    return NoisyMoments(Moments(n_effective, noisy.mean, covariance * n_effective), n, n_repaired)

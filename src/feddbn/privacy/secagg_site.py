@@ -7,8 +7,9 @@ and leaves the site as it was, except that a slot once used stays used.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import AggregationError, ProtocolError, StateError
 from feddbn.privacy.fixed_point import (
     DEFAULT_FRACTIONAL_BITS,
+    LIMBS,
     Residues,
     encode_fixed,
 )
@@ -24,6 +26,7 @@ from feddbn.privacy.keys import (
     TAG_BYTES,
     AgreementKey,
     Identity,
+    PairKeys,
     RandomBytes,
     commitment,
     keystream,
@@ -32,30 +35,131 @@ from feddbn.privacy.keys import (
     seal,
     verify_signature,
 )
-from feddbn.privacy.register import Entry, Register, member
+from feddbn.privacy.register import Entry, Register, check_data, member, read_entries
 from feddbn.privacy.secagg import (
     DEFAULT_MIN_SITES,
     KIND,
     SIGNATURE_BYTES,
     Advert,
+    Epoch,
     Message,
     Order,
     Roster,
     as_bytes,
     check_min_sites,
+    lowest_threshold,
     order_of,
     read_integer,
     read_names,
     refuse_below,
     require_everybody,
     rows_of,
+    slot_secrets,
     survivors_statement,
 )
-from feddbn.privacy.secagg_epoch import Epoch, slot_secrets
-from feddbn.privacy.secagg_roster import checked_roster
-from feddbn.privacy.shamir import split_secret
+from feddbn.privacy.shamir import MAX_SHARES, split_secret
 
-__all__ = ["SecAggSite"]
+__all__ = [
+    "SecAggSite",
+    "checked_roster",
+    "epoch_from",
+    "kept_epoch",
+    "mask_together",
+]
+
+
+# How a site checks the roster that a server proposes: whom it will be added up with, and what these have been part of.
+
+
+class Joining(Protocol):
+    """Who is asked to join: its name, run and study, and the fewest sites it takes, and how many the study has."""
+
+    name: str
+    run: str
+    study: str
+    min_sites: int
+    n_sites: int
+
+
+def checked_roster(
+    site: Joining,
+    epoch: Epoch,
+    pinned: Mapping[str, bytes],
+    meta: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+) -> Roster:
+    """Return the roster in a message: enough sites, a high threshold, every key signed for this run and study."""
+    listed = meta.get("names")
+    names = read_names(meta, "names")
+    if list(names) != listed:
+        raise ProtocolError("the roster is not sorted by name.")
+    n_sites = len(names)
+    publics = tuple(row.tobytes() for row in rows_of(arrays, "publics", (n_sites, KEY_BYTES)))
+    signatures = [row.tobytes() for row in rows_of(arrays, "signatures", (n_sites, SIGNATURE_BYTES))]
+    threshold = read_integer(meta, "threshold")
+    data, sets = meta.get("data"), meta.get("sets")
+    if not isinstance(data, list) or not isinstance(sets, list) or not len(data) == len(sets) == n_sites:
+        raise ProtocolError("the roster does not say what its sites have been part of.")
+    asked = [_fewest(value) for value in _listed(meta, "min_sites", n_sites)]
+    fewest = max(asked, default=2)
+    refuse_below(n_sites, max(fewest, site.min_sites), "this site does not join so small a roster")
+    # Of the study, not of the roster: a server that leaves honest sites out does not make colluding ones a third.
+    lowest = lowest_threshold(max(n_sites, site.n_sites), fewest)
+    if threshold < lowest:
+        raise AggregationError(
+            f"the threshold {threshold} is too low for {n_sites} sites; it must be {lowest}."
+        )
+    known: dict[frozenset[str], Entry] = {}
+    signers = {member(key, "")[:-1]: key for key in pinned.values()}
+    for at, (name, public) in enumerate(zip(names, publics, strict=True)):
+        if name not in pinned:
+            raise AggregationError(
+                f"site {name!r} is on the roster, but no identity key is pinned for it here."
+            )
+        told = read_entries(sets[at])
+        numbers = (epoch.number, epoch.n_slots, epoch.length)
+        advert = Advert(site.run, site.study, *numbers, name, public, check_data(data[at]), told, asked[at])
+        if not verify_signature(pinned[name], signatures[at], advert.statement):
+            raise AggregationError(
+                f"the key advertised for site {name!r} is not signed by its pinned identity for this study."
+            )
+        known |= {entry.members: entry for entry in told if _is_vouched_for(entry, signers, name)}
+    if site.name not in names or publics[names.index(site.name)] != epoch.key.public:
+        raise AggregationError("the roster does not carry the key this site has advertised.")
+    about = (tuple(map(str, data)), tuple(known.values()), fewest)
+    return Roster(site.run, epoch.number, epoch.n_slots, epoch.length, names, publics, threshold, *about)
+
+
+def _listed(meta: Mapping[str, Any], key: str, n: int) -> list[Any]:
+    value = meta.get(key)
+    if not isinstance(value, list) or len(value) != n:
+        raise ProtocolError(f"the roster lacks {key!r} of each of its sites.")
+    return value
+
+
+def _fewest(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 2 <= value <= MAX_SHARES:
+        raise ProtocolError("the roster names a number of fewest sites that is none.")
+    return value
+
+
+def _is_vouched_for(entry: Entry, signers: Mapping[str, bytes], teller: str) -> bool:
+    """Whether a sum that a site tells of was signed by one of its members; who that is may not be known here.
+
+    A made-up sum would keep honest sites from adding up their data: nobody can make one up for others.
+    """
+    key = signers.get(entry.signer)
+    if key is None:
+        return False
+    try:
+        signature = bytes.fromhex(entry.signature)
+    except ValueError:
+        signature = b""
+    is_member = any(one.startswith(f"{entry.signer}:") for one in entry.members)
+    if not is_member or not verify_signature(key, signature, entry.statement):
+        raise AggregationError(f"site {teller!r} tells of an earlier sum that its members have not signed.")
+    return True
+
 
 MAX_SLOTS = 4096
 MOST_AHEAD = 2**20
@@ -382,7 +486,7 @@ class SecAggSite:
         return self._epoch
 
     def hold(self, epoch: Epoch | None) -> None:
-        """Go on with what was kept over a restart (`privacy.secagg_kept`)."""
+        """Go on with what was kept over a restart (`privacy.secagg_site`)."""
         self._epoch = epoch
 
     def epoch(self, epoch: int) -> Epoch:
@@ -395,3 +499,154 @@ class SecAggSite:
 
     def _reply(self, phase: str, epoch: int) -> dict[str, Any]:
         return {"kind": KIND, "phase": phase, "run": self.run, "epoch": epoch, "site": self.name}
+
+
+# What a site knows of an epoch of secure aggregation as plain values, so that a site that was restarted can go on.
+#
+# It holds every secret of the epoch: whoever stores it seals it, and stores it before an answer that depends on it leaves.
+# Masks that were computed ahead are not part of it; they are computed again.
+
+Stream = Callable[[bytes, int, bool], bytes]
+
+
+def kept_epoch(epoch: Epoch) -> Message:
+    """Return everything of an epoch that cannot be computed again."""
+    meta: dict[str, Any] = {
+        "site": epoch.site,
+        "number": epoch.number,
+        "n_slots": epoch.n_slots,
+        "length": epoch.length,
+        "next_slot": epoch.next_slot,
+        "n_erased": epoch.n_erased,
+        "signed": None if epoch.signed is None else list(epoch.signed),
+        "admitted": None if epoch.admitted is None else sorted(epoch.admitted),
+        "own_share": epoch.own_share.hex(),
+    }
+    arrays = {"key": as_bytes([epoch.key.private.private_bytes_raw()])[0], "secrets": epoch.secrets}
+    if epoch.roster is not None:
+        meta["roster"] = _roster_fields(epoch.roster)
+    if epoch.masked is not None:
+        some = epoch.masked.participants
+        meta["masked"] = [epoch.masked.slot, epoch.masked.task_digest, None if some is None else list(some)]
+    if epoch.pairs:
+        meta["peers"] = sorted(epoch.pairs)
+        arrays["pairs"] = as_bytes([_joined(epoch.pairs[peer]) for peer in sorted(epoch.pairs)])
+    for name, array in (("shares", epoch.shares), ("expected", epoch.expected)):
+        if array is not None:
+            arrays[name] = array
+    return meta, arrays
+
+
+def epoch_from(message: Message, run: str, stream: Stream) -> Epoch:
+    """Inverse of `kept_epoch`."""
+    meta, arrays = message
+    try:
+        epoch = _read(meta, arrays, run, stream)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"the masks that were kept of run {run!r} cannot be read: {error!r}.") from None
+    return epoch
+
+
+def _read(meta: dict[str, Any], arrays: dict[str, np.ndarray], run: str, stream: Stream) -> Epoch:
+    seed = arrays["key"].tobytes()
+    epoch = Epoch(
+        str(meta["site"]),
+        int(meta["number"]),
+        int(meta["n_slots"]),
+        int(meta["length"]),
+        AgreementKey.fresh(lambda n: seed),
+        stream,
+    )
+    epoch.secrets = arrays["secrets"]
+    epoch.own_share = bytes.fromhex(meta["own_share"])
+    epoch.next_slot, epoch.n_erased = int(meta["next_slot"]), int(meta["n_erased"])
+    epoch.signed = None if meta["signed"] is None else tuple(meta["signed"])
+    epoch.admitted = None if meta["admitted"] is None else frozenset(meta["admitted"])
+    if "roster" in meta:
+        epoch.roster = _roster(meta["roster"], run, epoch)
+    if "masked" in meta:
+        slot, digest, some = meta["masked"]
+        epoch.masked = Order(epoch.number, int(slot), str(digest), None if some is None else tuple(some))
+    if "peers" in meta:
+        rows = zip(meta["peers"], arrays["pairs"], strict=True)
+        epoch.pairs = {str(peer): _pair(row.tobytes()) for peer, row in rows}
+    epoch.shares, epoch.expected = arrays.get("shares"), arrays.get("expected")
+    return epoch
+
+
+def _roster_fields(roster: Roster) -> dict[str, Any]:
+    return {
+        "names": list(roster.names),
+        "publics": [public.hex() for public in roster.publics],
+        "threshold": roster.threshold,
+        "data": list(roster.data),
+        "entries": [entry.listed() for entry in roster.entries],
+        "min_sites": roster.min_sites,
+    }
+
+
+def _roster(fields: dict[str, Any], run: str, epoch: Epoch) -> Roster:
+    return Roster(
+        run,
+        epoch.number,
+        epoch.n_slots,
+        epoch.length,
+        tuple(fields["names"]),
+        tuple(bytes.fromhex(public) for public in fields["publics"]),
+        int(fields["threshold"]),
+        tuple(fields["data"]),
+        # One by one: what many sites tell together may be more than one may tell.
+        tuple(entry for one in fields["entries"] for entry in read_entries([one])),
+        int(fields["min_sites"]),
+    )
+
+
+def _joined(pair: PairKeys) -> bytes:
+    return pair.seal_to_peer + pair.seal_from_peer + pair.seeds + pair.tags
+
+
+def _pair(joined: bytes) -> PairKeys:
+    quarter = len(joined) // 4
+    return PairKeys(*(joined[k * quarter : (k + 1) * quarter] for k in range(4)))
+
+
+# The sites of one process masked together, at the speed of a few large array operations.
+#
+# Only a simulation may do this. Every site spends its slot by its own rules, under its own keys; what leaves it
+# is bit for bit what it sends alone (`SecAggSite.masked`). What is shared is arithmetic: numbers of all sites
+# are encoded at once, and the tags of a pair, which both ends compute, are computed once.
+
+
+@lru_cache(maxsize=4)
+def _places(n_sites: int) -> np.ndarray:
+    """Where the two halves of each pair's tags belong in a table [from, to], flattened: (i, j), then (j, i)."""
+    first, second = np.triu_indices(n_sites, 1)
+    return np.column_stack([first * n_sites + second, second * n_sites + first]).ravel()
+
+
+def mask_together(sites: Sequence[SecAggSite], order: Order, vectors: FloatArray) -> dict[str, Message]:
+    """Return the replies of all sites of a roster, in its order, to one order; the slots are spent already.
+
+    Parameters
+    ----------
+    sites
+        Every site of the roster, sorted by name, each of which has spent `order`'s slot.
+    vectors
+        (K, n) what they send.
+    """
+    epochs = [site.epoch(order.epoch) for site in sites]
+    n_sites, n = vectors.shape
+    slot, context = order.slot, order.context
+    y = encode_fixed(vectors.ravel(), n_sites, sites[0].fractional_bits).reshape(LIMBS, n_sites, n)
+    digests: list[bytes] = []
+    for k, epoch in enumerate(epochs):
+        y[:, k] += epoch.mask(slot, n)
+        digests += pair_tags(epoch.tag_keys_of(slot, k + 1), context)
+    tags = np.zeros((n_sites * n_sites, TAG_BYTES), dtype=np.uint8)
+    tags[_places(n_sites)] = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, TAG_BYTES)
+    tags = tags.reshape(n_sites, n_sites, TAG_BYTES)
+    replies = {}
+    for k, (site, epoch) in enumerate(zip(sites, epochs, strict=True)):
+        epoch.expected = tags[:, k]
+        replies[site.name] = site.masked_reply(order, y[:, k], tags[k])
+    return replies

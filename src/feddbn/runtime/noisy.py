@@ -11,14 +11,14 @@ of a sum is spread: the threshold of secure aggregation, which is therefore fixe
 from __future__ import annotations
 
 from feddbn.errors import ParameterError
-from feddbn.federation.guards.study_size import check_noise_size
-from feddbn.federation.programs.deviation_shares import DeviationSharesQuestion, above_noise
+from feddbn.federation.guards.study_scope import check_noise_size
 from feddbn.federation.programs.private_moments import (
     PrivateMoments,
     guaranteed_sites,
     private_moments,
     study_noise_plan,
 )
+from feddbn.federation.programs.survey import DeviationSharesQuestion, above_noise
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import check_noise
 from feddbn.federation.protocol.task import Federation, Sum, Task

@@ -9,7 +9,7 @@ import numpy as np
 from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite
 from feddbn.data.segments import Segmenter
-from feddbn.federation.programs.folds import held_out_part, make_fold, training_part
+from feddbn.federation.programs.statistics import held_out_part, make_fold, training_part
 
 
 def _blocks(ticks: np.ndarray | None, values: np.ndarray, cuts: list[int], step: int | None) -> list[Block]:

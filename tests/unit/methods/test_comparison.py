@@ -8,8 +8,8 @@ import pytest
 from feddbn import DBN, simulate
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.folds import make_fold
 from feddbn.federation.programs.held_out import Judge
+from feddbn.federation.programs.statistics import make_fold
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.method_table import METHODS, available_methods, get_method
 from feddbn.methods.base import simulated

@@ -9,7 +9,7 @@ from feddbn import OneShotDBN, edge_confidence
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.curved_moments import CurvedMoments, CurvedMomentsQuestion
+from feddbn.federation.programs.curved import CurvedMoments, CurvedMomentsQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.confidence import COLUMNS, confidence_table
 from feddbn.model.curves import Curve, Product

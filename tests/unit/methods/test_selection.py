@@ -11,7 +11,7 @@ from feddbn import FDBNL, PFDBNL, Dynotears, LocalOnly, OneShotDBN, select, simu
 from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.folds import held_out_part, make_fold, training_part
+from feddbn.federation.programs.statistics import held_out_part, make_fold, training_part
 
 
 @pytest.fixture(scope="module")

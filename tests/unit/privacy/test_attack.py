@@ -5,9 +5,8 @@ import pytest
 from scipy.linalg import expm
 
 from feddbn.errors import ParameterError
-from feddbn.federation.protocol.question import array
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.task import Task, array
 from feddbn.privacy.attack import (
     ConsensusAttack,
     PersonalAttack,

@@ -3,13 +3,14 @@ import pytest
 
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, ParameterError
-from feddbn.privacy.clipping import (
+from feddbn.privacy.noise_plan import (
+    ClipRule,
+    NoisePlan,
     choose_clip,
     gram_weights,
     norm_edges,
     norm_histogram,
 )
-from feddbn.privacy.noise_plan import ClipRule, NoisePlan
 
 
 def test_gram_weights_make_the_frobenius_norm():

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from feddbn.errors import ParameterError
-from feddbn.privacy import discrete_gaussian as sampler
-from feddbn.privacy.discrete_gaussian import discrete_gaussian, discretisation_cost
+from feddbn.privacy import gaussian as sampler
+from feddbn.privacy.gaussian import discrete_gaussian, discretisation_cost
 
 
 def probabilities(variance, reach=None):

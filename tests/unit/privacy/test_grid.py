@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.errors import ParameterError
-from feddbn.privacy.clipping import gram_weights
-from feddbn.privacy.discrete_gaussian import discretisation_cost
 from feddbn.privacy.fixed_point import decode_fixed, encode_fixed
-from feddbn.privacy.grid import LONGEST, SHARE_BITS, SLACK, Grid
+from feddbn.privacy.gaussian import LONGEST, SHARE_BITS, SLACK, Grid, discretisation_cost
+from feddbn.privacy.noise_plan import gram_weights
 
 
 def test_step_follows_from_the_noise_and_the_noise_is_fine_on_it():

@@ -4,8 +4,8 @@ pytest.importorskip("cryptography")
 from dataclasses import replace
 
 from feddbn.errors import FileError
-from feddbn.privacy.audit import AuditChain
-from feddbn.privacy.heads import (
+from feddbn.privacy.audit import (
+    AuditChain,
     Head,
     against_log,
     contradiction,

@@ -6,8 +6,7 @@ import pytest
 
 from feddbn.errors import BudgetExceeded, ParameterError
 from feddbn.privacy.audit import AuditChain
-from feddbn.privacy.gaussian import gaussian_epsilon, noise_multiplier
-from feddbn.privacy.grid import SLACK
+from feddbn.privacy.gaussian import SLACK, gaussian_epsilon, noise_multiplier
 from feddbn.privacy.ledger import GaussianRelease, Ledger, Release, UnprotectedRelease
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from feddbn.errors import ProtocolError
-from feddbn.privacy.majority import odd_ones
+from feddbn.privacy.secagg import odd_ones
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@ import pytest
 
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError
-from feddbn.privacy.clipping import gram_weights
-from feddbn.privacy.noise_aware import effective_count, moments_of_noisy_sums, repair_psd
+from feddbn.privacy.noise_plan import effective_count, gram_weights, moments_of_noisy_sums, repair_psd
 
 
 def test_repair_raises_only_the_eigenvalues_below_the_floor():

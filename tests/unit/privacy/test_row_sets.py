@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feddbn.privacy.row_sets import too_few
+from feddbn.federation.guards.row_set_guard import too_few
 
 EVERY = np.arange(24)
 

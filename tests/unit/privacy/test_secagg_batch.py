@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 
-from feddbn.privacy.secagg_batch import mask_together
+from feddbn.privacy.secagg_site import mask_together
 from support.secagg_wire import Wire, assert_sum
 
 

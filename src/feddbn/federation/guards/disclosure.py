@@ -17,8 +17,11 @@ that no noise covers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
 
@@ -29,23 +32,38 @@ from feddbn.core.designs.recordings import Recording, SiteData
 from feddbn.core.statistics.moments import Moments
 from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.scope_guard import Asked
-from feddbn.federation.programs.block_checks import BlockChecksQuestion
-from feddbn.federation.programs.block_moments import local_block_moments
-from feddbn.federation.programs.curved_moments import CurvedMomentsQuestion, local_curved_moments
+from feddbn.federation.guards.study_scope import Asked
+from feddbn.federation.programs.bootstrap import BootstrapQuestion, unit_sizes
+from feddbn.federation.programs.curved import CurvedMomentsQuestion, local_curved_moments
 from feddbn.federation.programs.feature_statistics import FeatureMomentsQuestion, FeatureScaleQuestion
-from feddbn.federation.programs.folds import held_out_part, training_part
 from feddbn.federation.programs.held_out import HeldOutQuestion
-from feddbn.federation.programs.residual_features import ResidualsQuestion
-from feddbn.federation.programs.statistics import local_moments
-from feddbn.federation.programs.time_blocks import BlocksQuestion, rows_of_labels
+from feddbn.federation.programs.mixed import GlmStepQuestion, LevelCountsQuestion, model_terms
+from feddbn.federation.programs.oneshot import ResidualsQuestion
+from feddbn.federation.programs.statistics import held_out_part, local_moments, training_part
+from feddbn.federation.programs.time_blocks import (
+    BlockChecksQuestion,
+    BlocksQuestion,
+    local_block_moments,
+    rows_of_labels,
+)
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.site import Guard, Here
+from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.task import Task, task_digest
 from feddbn.privacy.policy import SitePolicy
 
-__all__ = ["MOST_SHIFT", "MOST_VARIANCE", "DisclosureGuard", "counted_rows"]
+__all__ = [
+    "CELLS_PER_NUMBER",
+    "MOST_SHIFT",
+    "MOST_SPREAD",
+    "MOST_VARIANCE",
+    "DisclosureGuard",
+    "MixedGuard",
+    "ResampleBook",
+    "ResampleGuard",
+    "counted_rows",
+    "most_resamples",
+]
 
 MOST_VARIANCE = 100.0
 MOST_SHIFT = 5.0
@@ -212,3 +230,196 @@ def counted_rows(recordings: Iterable[Recording], n_lags: int) -> tuple[int, int
 def _with_limits(question: RowsQuestion, data: SiteData) -> SiteData:
     """The site with the cells empty that are too far out for the question, in its own units."""
     return replace(question, log_scales=None).treated(data)
+
+
+# How many resamples a site answers, over all runs, before they tell its recordings or blocks apart.
+#
+# A resample is a sum of the site's units (recordings, or blocks of rows) with small whole numbers for weights. The
+# weights are the site's secret, but E sums of N units with E >= N span what the units span, and whole numbers can be
+# found by lattice methods. So sums are counted as if the weights were known. E equations in the N unknown units of s
+# sites can be combined so that E - 1 units vanish, and with them up to s - 1 more, because the weights of a site always
+# have the same sum. What is left must hold at least `min_rows` rows. Every site of a masked sum keeps to
+#
+#     E <= s (n - m) + 1,
+#
+# with its n units, any m of which hold `min_rows` rows, and s = `min_sites` (s = 1 in the clear). If s sites do not
+# work together with the server, they have N >= E - 1 + s m units in all, and s (m - 1) + 1 >= m of them are left.
+
+
+class ResampleBook(Protocol):
+    """How many resamples were answered from the present version of the data; `add` has happened when it returns."""
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Keep others from reading and writing meanwhile."""
+        ...
+
+    def answered(self) -> Mapping[str, int]:
+        """Return how many of each kind."""
+        ...
+
+    def add(self, kind: str, stop: int) -> None:
+        """Write down how many of a kind are answered now."""
+        ...
+
+
+def most_resamples(sizes: np.ndarray, min_rows: int, n_sites: int) -> int:
+    """Return how many sums of units of these sizes (in rows) may be answered, if `n_sites` sites keep to the rule."""
+    held = np.cumsum(np.sort(sizes))
+    n_few = int(np.searchsorted(held, min_rows)) + 1
+    return n_sites * (len(sizes) - n_few) + 1 if len(sizes) >= n_few else 0
+
+
+class ResampleGuard(Guard):
+    """Refuses resamples that would tell units apart.
+
+    Parameters
+    ----------
+    policy
+        The owner's rules.
+    book
+        How many resamples were answered before.
+    """
+
+    def __init__(self, policy: SitePolicy, book: ResampleBook) -> None:
+        self._policy = policy
+        self._book = book
+        self._n_sites = 1
+
+    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
+        """Remember whether only a sum over sites can be read."""
+        self._n_sites = self._policy.min_sites if channel.masked else 1
+
+    def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
+        """Count the resamples, and refuse too many."""
+        question = task.question
+        if not isinstance(question, BootstrapQuestion) or question.abstains(here.state):
+            return here, task
+        most = most_resamples(unit_sizes(here.data, question), self._policy.min_rows, self._n_sites)
+        kind = _kind(question)
+        with self._book.hold():
+            answered = {**self._book.answered()}
+            before = answered.get(kind, 0)
+            # The data themselves are one more sum.
+            answered[kind] = max(before, question.stop + 1)
+            if sum(answered.values()) > most:
+                raise SiteRefused(
+                    f"with these, {sum(answered.values())} sums of resamples would have been made of this site's data, and "
+                    f"it answers {most}: more would tell its recordings or blocks apart. Ask for fewer replicates, or "
+                    "shorter blocks."
+                )
+            if answered[kind] > before:
+                self._book.add(kind, answered[kind])
+        return here, task
+
+
+def _kind(question: BootstrapQuestion) -> str:
+    """A digest of everything but which replicates are asked for and about which origin: sums about another tell the same."""
+    params = {name: value for name, value in question.params.items() if name not in ("first", "stop")}
+    digest = hashlib.sha256(repr(sorted(params.items())).encode())
+    for name, values in sorted(question.arrays.items()):
+        if name != "origin":
+            digest.update(name.encode() + np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
+
+
+# What sums about variables of kinds may tell: no small count of a level, and no models that have few rows in view.
+#
+# Why these rules ---------------
+# - The server chooses the coefficients of ``glm-step``. Steep ones make a logistic curve a step: its gradient is then
+#   the sum of the rows on one side of a plane, and two planes that differ a little show the rows in between. So the
+#   linear predictors of this site must not spread more than those of a model can, and the rows that weigh in an answer
+#   must be many: their effective number ``(sum w)^2 / sum w^2`` is at least `min_rows` for every model, and for each of
+#   its levels.
+# - For every coefficient of a model there are `min_rows_per_parameter` rows, as DataSHIELD asks of a regression.
+# - Whatever the coefficients are, an answer is so many equations about this site's rows. Over all runs the numbers that
+#   steps have told stay below half the number of its cells. Under masks an equation is about the cells of `min_sites`
+#   sites or more, each of which keeps to ``told <= sites * own cells / 2``, so that this holds for all of their cells
+#   together. The same question again is no new equation.
+# - A count of levels is told in whole units; a unit below `min_rows` would tell small counts.
+
+CELLS_PER_NUMBER = 2
+"""Unknown cells for each number that steps of models tell about them."""
+MOST_SPREAD = 10.0
+"""Largest standard deviation of a site's linear predictors: from one end of it to the other, odds change by a factor of
+20,000.
+"""
+
+
+class MixedGuard(Guard):
+    """Refuses counts and models that would show few rows.
+
+    Parameters
+    ----------
+    policy
+        The owner's rules.
+    book
+        How many numbers steps have told before, by question.
+    """
+
+    def __init__(self, policy: SitePolicy, book: ResampleBook) -> None:
+        self._policy = policy
+        self._book = book
+        self._n_sites = 1
+
+    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
+        """Check the unit of counts, which needs no data; remember whether only a sum over sites can be read."""
+        self._n_sites = self._policy.min_sites if channel.masked else 1
+        question, least = task.question, self._policy.min_rows
+        if isinstance(question, LevelCountsQuestion) and question.unit < least:
+            raise SiteRefused(
+                f"task {question.name!r} asks for counts in units of {question.unit} rows; this site's policy asks for "
+                f"{least} (min_rows), so use level_rows = {least} or more."
+            )
+
+    def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
+        """Count what is told, and look at which rows weigh."""
+        question = task.question
+        if isinstance(question, GlmStepQuestion):
+            n_rows = self._check_weights(here, question)
+            self._policy.check_rows(n_rows, max(question.lengths))
+            self._check_told(task, question, n_rows)
+        return here, task
+
+    def _check_weights(self, here: Here, question: GlmStepQuestion) -> int:
+        sums: list[np.ndarray] = []
+        n_rows = 0
+        for terms in model_terms(here.data, question):
+            n_rows += len(terms[0].weight)
+            parts = [
+                np.concatenate([x.sum(axis=0) for x in (w, w**2, e, e**2)]).reshape(4, -1)
+                for w, e in ((one.weight, one.predictor) for one in terms)
+            ]
+            sums = [a + b for a, b in zip(sums, parts, strict=True)] if sums else parts
+        if not n_rows:
+            return 0
+        total, squares, mean, square = np.concatenate(sums, axis=1)
+        spread = np.sqrt(np.maximum(square / n_rows - (mean / n_rows) ** 2, 0.0))
+        if np.any(spread > MOST_SPREAD):
+            raise SiteRefused(
+                f"task {question.name!r}: linear predictors have a standard deviation of up to {spread.max():.3g} here, and "
+                f"this site answers up to {MOST_SPREAD:g}; steeper models tell which side of a plane rows are on."
+            )
+        effective = total**2 / np.maximum(squares, 1e-300)
+        least = self._policy.min_rows
+        if np.any(effective < least):
+            raise SiteRefused(
+                f"task {question.name!r}: as few as {effective.min():.1f} rows of this site would weigh in this sum; its "
+                f"policy asks for {least} (min_rows)."
+            )
+        return n_rows
+
+    def _check_told(self, task: Task, question: GlmStepQuestion, n_rows: int) -> None:
+        kind = hashlib.sha256(task_digest(task.fields(), task.arrays).encode()).hexdigest()
+        most = n_rows * sum(question.coded.widths) * self._n_sites
+        with self._book.hold():
+            answered = {**self._book.answered()}
+            is_new = kind not in answered
+            answered[kind] = question.n_told
+            told = sum(answered.values())
+            if told * CELLS_PER_NUMBER > most:
+                raise SiteRefused(
+                    f"with these, steps of models would have told {told} numbers about {most} cells of as many sites as a "
+                    f"sum has at least; this site asks for {CELLS_PER_NUMBER} cells for each."
+                )
+            if is_new:
+                self._book.add(kind, question.n_told)

@@ -17,7 +17,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import BudgetExceeded, ParameterError
 from feddbn.federation.protocol.site import Channel, Guard, Here, SiteState, SiteTask, answer_of_one
 from feddbn.federation.protocol.task import Task
-from feddbn.privacy.discrete_gaussian import RandomBytes
+from feddbn.privacy.gaussian import RandomBytes
 from feddbn.privacy.ledger import GaussianRelease, Ledger, Release, UnprotectedRelease
 from feddbn.privacy.noise_plan import NoisePlan, NoisyVector
 from feddbn.privacy.policy import Unit

@@ -6,20 +6,43 @@ read the same answer. A method that the method table does not have is bounded by
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
+from feddbn.core.designs.curve_basis import N_CURVES, N_SMOOTH
+from feddbn.core.orders.search import MOST_WITHOUT_SCREENING
+from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.core.statistics.cycles import MOST_CYCLES
-from feddbn.errors import SiteRefused
+from feddbn.core.statistics.moments import sums_length
+from feddbn.errors import ParameterError, SiteRefused
+from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
 from feddbn.federation.programs.pfdbnl.questions import MOST_PULLS
+from feddbn.federation.programs.private_moments import study_costs
+from feddbn.federation.programs.survey import SurveyQuestion, survey_length
 from feddbn.federation.programs.wishes import AUTO_DEGREES
-from feddbn.federation.protocol.goals import Compare
-from feddbn.federation.protocol.scope import Scope
-from feddbn.federation.protocol.study import Study
+from feddbn.federation.protocol.site import Channel, Guard, Here
+from feddbn.federation.protocol.study import Compare, Study
+from feddbn.federation.protocol.task import Scope, Task, task_digest
 from feddbn.method_table import find_method
+from feddbn.privacy.gaussian import LONGEST
 from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
 
-__all__ = ["MOST_CLUSTERS", "check_tasks", "lacking_tasks", "scope_of", "tasks_of"]
+__all__ = [
+    "MOST_CLUSTERS",
+    "MOST_REFUSED",
+    "Asked",
+    "ScopeGuard",
+    "check_noise_size",
+    "check_tasks",
+    "costs_in_words",
+    "lacking_tasks",
+    "largest_columns",
+    "scope_of",
+    "size_in_words",
+    "tasks_of",
+]
 
 # What a method asks for only if the data or its other settings call for it.
 _PERHAPS = ("agreement", "pairs", "residual-features", "spikes", "summary")
@@ -247,3 +270,198 @@ def _resampling(study: Study) -> dict[str, Any]:
         "unit": how.unit,
         "seed": how.seed,
     }
+
+
+# What a deployed site lets itself be asked: within the study, within its policy, and the same throughout a run.
+#
+# A server may make up every number of a question. What it can gain by that comes from questions that differ a little: two
+# treatments whose sums differ by the few rows that only one of them has. So what a run takes for granted
+# (`Question.constants`) is written down with the first question and may not change.
+
+MOST_REFUSED = 10
+"""After so many different questions of a run that were refused a site answers no more: refusals tell something, too."""
+_REFUSED = "questions that were refused"
+_ENDED = "questions that were refused after data were read"
+
+
+class Asked:
+    """What the questions of a run have taken for granted so far.
+
+    Parameters
+    ----------
+    known
+        (what, digest of its value, its size) that were written down before.
+    write
+        Writes one of these down; durable when it returns.
+    """
+
+    def __init__(
+        self,
+        known: Iterable[tuple[str, str, int]] = (),
+        write: Callable[[str, str, int], None] = lambda what, digest, size: None,
+    ) -> None:
+        self._sizes: dict[str, dict[str, int]] = {}
+        for what, digest, size in known:
+            self._sizes.setdefault(what, {})[digest] = size
+        self._write = write
+
+    def check_refusals(self) -> None:
+        """Refuse everything after many refusals, or after one that depended on data."""
+        if self.size_of(_ENDED):
+            raise SiteRefused(
+                "a question of this run was refused after data were read; this site answers no more of it."
+            )
+        if self.size_of(_REFUSED) >= MOST_REFUSED:
+            raise SiteRefused(
+                f"{MOST_REFUSED} questions of this run were refused; this site answers no more of it."
+            )
+
+    def refused(self, task: Task, has_read: bool) -> None:
+        """Take down that a question was refused; the same question again is no other.
+
+        `has_read`: data were read first, so that the refusal tells something about them. It is the last that a run hears:
+        a second one would halve what is left to guess.
+        """
+        digest = task_digest(task.fields(), task.arrays, task.participants)
+        self._keep(_REFUSED, digest, 1)
+        if has_read:
+            self._keep(_ENDED, digest, 1)
+
+    def size_of(self, what: str) -> int:
+        """Sizes of all values of something, added up."""
+        return sum(self._sizes.get(what, {}).values())
+
+    def check(self, task: Task) -> None:
+        """Refuse a question that takes something else for granted than those before it."""
+        constants = [(one, one.digest) for one in task.question.constants]
+        for one, digest in constants:
+            known = self._sizes.get(one.what, {})
+            if digest not in known and len(known) >= one.most:
+                raise SiteRefused(
+                    f"task {task.name!r} changes {one.what} within a run; sums that differ by it would show few rows."
+                )
+        # Also what is refused later on counts, so that refusals cannot be used to try values out.
+        for one, digest in constants:
+            self._keep(one.what, digest, one.size)
+
+    def _keep(self, what: str, digest: str, size: int) -> None:
+        known = self._sizes.setdefault(what, {})
+        if digest not in known:
+            self._write(what, digest, size)
+            known[digest] = size
+
+
+class ScopeGuard(Guard):
+    """Refuses every question that the study or the site's policy does not allow; reads no data.
+
+    Parameters
+    ----------
+    scope
+        What the study may ask.
+    policy
+        The owner's rules.
+    asked
+        What this run has taken for granted so far.
+    """
+
+    def __init__(self, scope: Scope, policy: SitePolicy, asked: Asked | None = None) -> None:
+        self._scope = scope
+        self._policy = policy
+        self._asked = asked or Asked()
+        self._read_for: Task | None = None
+
+    def before(self, task: Task, state: Mapping[str, np.ndarray], channel: Channel) -> None:
+        """Check task, participants, parameters and what must not change."""
+        self._read_for = None
+        self._asked.check_refusals()
+        self._scope.check_task(task.name)
+        self._scope.check_participants(task.name, task.participants)
+        task.question.check_scope(self._scope)
+        self._policy.check_transformations(task.question.transformations)
+        self._asked.check(task)
+
+    def reads(self, here: Here, task: Task) -> tuple[Here, Task]:
+        """Everything about the question alone has been checked: a refusal from here on depends on data."""
+        self._read_for = task
+        return here, task
+
+    def refused(self, task: Task, error: Exception, channel: Channel) -> None:
+        """Count it."""
+        self._asked.refused(task, self._read_for is task)
+
+
+# How large the largest answer of a study is and what its noise costs, told before it runs.
+
+_FUNCTIONS = {"spline": N_CURVES, "auto": N_CURVES, "quadratic": 1}
+
+
+def largest_columns(study: Study) -> int:
+    """Columns of a row in the largest sum of products that a study may ask for; functions of a user's own count as one."""
+    given, d = study.parameters, len(study.variables)
+    n_lags = _most_lags(study)
+    lines = d * (n_lags * study.lag_reach + 1)
+    if "mixed-moments" in tasks_of(study):
+        return lines + (n_lags + 1) * sum(kind.width - 1 for kind in study.kinds.values())
+    if "curved-moments" not in tasks_of(study):
+        return lines
+    features = str(given.get("features"))
+    n_functions = N_SMOOTH if features == "spline" and study.privacy.epsilon else _FUNCTIONS.get(features, 1)
+    columns = lines * (1 + n_functions)
+    if given.get("interactions") and d <= MOST_WITHOUT_SCREENING:
+        columns += n_lags * d * (d - 1) // 2
+    return columns
+
+
+def _most_lags(study: Study) -> int:
+    """Most lags that edges may have: those given, the most among which one is chosen, or as far as "auto" looks."""
+    tried = study.select.grid.get("n_lags", ()) if study.goal == "select" else ()
+    if tried:
+        return max(int(n) for n in tried)
+    for given in (study.parameters.get("n_lags", 1), study.parameters.get("max_lags", 3)):
+        if isinstance(given, int):
+            return given
+    return 3
+
+
+def size_in_words(study: Study, policy: SitePolicy | None = None) -> str:
+    """One sentence: numbers, megabytes, and how many rows a site needs by its policy; under noise rows are not counted."""
+    if study.goal == "check":
+        return _check_size(study)
+    columns = largest_columns(study)
+    numbers = sums_length(columns)
+    of = "the products"
+    if "bootstrap-moments" in tasks_of(study):
+        n_resamples = max(1, min(study.confidence.replicates + 1, FLOATS_PER_TASK // numbers))
+        numbers, of = numbers * n_resamples, f"for each of {n_resamples} resamples the products"
+    size = f"its largest answer has {numbers:,} numbers ({8 * numbers / 1e6:.1f} MB), {of} of {columns} columns of a row"
+    if study.privacy.epsilon is not None:
+        return size
+    rows = round((policy or SitePolicy()).min_rows_per_parameter * columns)
+    return f"{size}; a site needs {max(rows, 1):,} rows for it (min_rows_per_parameter)"
+
+
+def _check_size(study: Study) -> str:
+    n_lags = study.parameters.get("n_lags", 1)
+    compares = len(study.sites) >= FEWEST_SITES
+    question = SurveyQuestion(
+        n_lags=n_lags if isinstance(n_lags, int) else 1, variables=study.variables, profiles=compares
+    )
+    numbers = survey_length(question)
+    return f"its largest answer has {numbers:,} numbers ({8 * numbers / 1e6:.1f} MB): counts of cells, spectra, profiles"
+
+
+def costs_in_words(study: Study) -> str:
+    """One sentence: what each task of a study with noise costs by itself, and what all of them cost together."""
+    costs, privacy = study_costs(study), study.privacy
+    each = ", ".join(f"{epsilon:.2g} for {task}" for task, epsilon in costs.items())
+    return f"epsilon for each {privacy.unit}: {each}; together {privacy.epsilon:g}, less than their sum"
+
+
+def check_noise_size(study: Study) -> None:
+    """Refuse a study with noise whose largest answer is longer than what noise is added to."""
+    columns = largest_columns(study)
+    if study.privacy.epsilon is not None and sums_length(columns) > LONGEST:
+        raise ParameterError(
+            f"privacy.epsilon: noise is added to at most {LONGEST:,} numbers, but the products of {columns} columns of a row "
+            f"are {sums_length(columns):,}; name fewer variables or lags, use features = 'linear', or remove epsilon."
+        )

@@ -49,10 +49,8 @@ from feddbn.core.statistics.resampling import (
     resample_counts,
 )
 from feddbn.errors import MissingExtra, ProtocolError
-from feddbn.federation.programs.curved_moments import CurvedMomentsQuestion, curved_site
-from feddbn.federation.protocol.question import Constant, array, choice, text, whole, wholes
+from feddbn.federation.programs.curved import CurvedMomentsQuestion, curved_site
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import (
     Here,
     Recording,
@@ -62,7 +60,17 @@ from feddbn.federation.protocol.site import (
     one_by_one,
     register_site_task,
 )
-from feddbn.federation.protocol.task import ServerProgram, Task
+from feddbn.federation.protocol.task import (
+    Constant,
+    Scope,
+    ServerProgram,
+    Task,
+    array,
+    choice,
+    text,
+    whole,
+    wholes,
+)
 
 __all__ = [
     "BLOCK_LENGTHS",

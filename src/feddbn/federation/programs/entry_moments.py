@@ -12,11 +12,12 @@ from feddbn.core.statistics.completion import nearest_positive
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError
 from feddbn.federation.programs.pfdbnl.entries import Entries, PartialQuestion
-from feddbn.federation.programs.scales import ScaleChoice, choose_scale
 from feddbn.federation.programs.statistics import (
     Preparation,
+    ScaleChoice,
     Summary,
     autocorrelation,
+    choose_scale,
     local_moments,
     prepare,
 )

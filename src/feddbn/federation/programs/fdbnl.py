@@ -23,22 +23,21 @@ from feddbn.core.graphs.acyclicity import get_acyclicity
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
-from feddbn.federation.programs.scales import SCALES, ScaleChoice, choose_scale
 from feddbn.federation.programs.statistics import (
+    SCALES,
     Preparation,
+    ScaleChoice,
     asked_moments,
+    choose_scale,
     prepare,
     summary_of_moments,
     summary_program,
 )
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.programs.wishes import Wishes
-from feddbn.federation.protocol.question import Constant, array, choice, number, whole
-from feddbn.federation.protocol.record import Record
 from feddbn.federation.protocol.rows import RowsQuestion, treated
-from feddbn.federation.protocol.scope import Scope
-from feddbn.federation.protocol.site import Here, Memo, SiteState, SiteTask, register_site_task
-from feddbn.federation.protocol.task import ServerProgram, Task
+from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice, number, whole
 
 __all__ = [
     "MOST_ROUNDS",

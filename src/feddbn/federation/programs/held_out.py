@@ -20,12 +20,10 @@ import numpy as np
 from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, StateError
-from feddbn.federation.programs.folds import held_out_part
 from feddbn.federation.programs.pfdbnl.entries import Entries
-from feddbn.federation.programs.statistics import recording_moments
+from feddbn.federation.programs.statistics import held_out_part, recording_moments
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.programs.wishes import Wishes
-from feddbn.federation.protocol.question import Question, array, whole
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import (
     Here,
@@ -34,7 +32,7 @@ from feddbn.federation.protocol.site import (
     one_by_one,
     register_site_task,
 )
-from feddbn.federation.protocol.task import ServerProgram, Task
+from feddbn.federation.protocol.task import Question, ServerProgram, Task, array, whole
 
 MOST_CANDIDATES = 10_000
 

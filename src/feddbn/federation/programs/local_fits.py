@@ -21,20 +21,20 @@ from feddbn.core.fdbnl.dynotears import solve_dynotears
 from feddbn.core.graphs.acyclicity import ACYCLICITIES
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.federation.programs.fdbnl import WEIGHTINGS, ConsensusSettings, check_summary, consensus_options
-from feddbn.federation.programs.scales import SCALES, choose_scale
 from feddbn.federation.programs.statistics import (
     CENTERS,
+    SCALES,
     Preparation,
     Summary,
     asked_moments,
+    choose_scale,
     prepare,
     summary_of_moments,
 )
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
-from feddbn.federation.protocol.question import array, choice, flag, number, whole, wholes
 from feddbn.federation.protocol.rows import RowsQuestion, Treatment
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
-from feddbn.federation.protocol.task import ServerProgram, Task
+from feddbn.federation.protocol.task import ServerProgram, Task, array, choice, flag, number, whole, wholes
 
 __all__ = ["ANSWERS", "LocalFitQuestion", "LocalFits", "local_fit_of_state", "local_fits_program"]
 

@@ -7,27 +7,612 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import starmap
 
 import numpy as np
 
-from feddbn.core.arrays import BoolArray
-from feddbn.core.designs.coded import merged_kind
+from feddbn.core.arrays import BoolArray, FloatArray
+from feddbn.core.designs.coded import Coding, coding_of, merged_kind, merged_levels, read_coding
+from feddbn.core.designs.complete import CompleteSite
 from feddbn.core.designs.design import Design
-from feddbn.core.glm.families import family_of
-from feddbn.core.glm.models import NodeModel
-from feddbn.core.glm.standard import NodeEstimate
+from feddbn.core.designs.gram import recording_gram
+from feddbn.core.designs.rows import design_rows
+from feddbn.core.glm.families import FAMILIES, RowTerms, family_of
+from feddbn.core.glm.models import ModelSums, NodeModel, model_rows
+from feddbn.core.glm.newton import Climb
+from feddbn.core.glm.standard import (
+    NodeEstimate,
+    column_units,
+    in_code_units,
+    least_squares,
+    slopes_of,
+    starting_theta,
+)
 from feddbn.core.graphs.constraints import EdgeConstraints
-from feddbn.core.kinds import Kind
-from feddbn.core.orders.groups import GroupLearned, Review, Reviewed, learn_groups
-from feddbn.core.statistics.moments import Moments
-from feddbn.errors import DataError
-from feddbn.federation.programs.glm_refit import NORMAL, Refit, refit_program
-from feddbn.federation.programs.mixed_moments import LevelCounts, level_counts_program, mixed_moments_program
-from feddbn.federation.protocol.task import ServerProgram
+from feddbn.core.kinds import Kind, read_kinds
+from feddbn.core.orders.groups import MOST_OPEN_OF_A_NODE, GroupLearned, Review, Reviewed, learn_groups
+from feddbn.core.statistics.levels import evidence_for_nuisances
+from feddbn.core.statistics.moments import Moments, sums_length, symmetric, upper_triangle
+from feddbn.errors import DataError, ParameterError
+from feddbn.federation.programs.statistics import training_site
+from feddbn.federation.protocol.rows import RowsQuestion
+from feddbn.federation.protocol.site import (
+    Here,
+    Recording,
+    SiteData,
+    SiteState,
+    SiteTask,
+    one_by_one,
+    register_site_task,
+)
+from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, texts, whole, wholes
 
-__all__ = ["MixedOptions", "MixedOutcome", "mixed_program"]
+__all__ = [
+    "FEWEST_OF_A_LEVEL",
+    "MOST_MODEL_LISTS",
+    "MOST_STEPS",
+    "NORMAL",
+    "CodedQuestion",
+    "GlmStepQuestion",
+    "LevelCounts",
+    "LevelCountsQuestion",
+    "MixedMoments",
+    "MixedMomentsQuestion",
+    "MixedOptions",
+    "MixedOutcome",
+    "Refit",
+    "level_counts_program",
+    "mixed_moments_program",
+    "mixed_program",
+    "model_terms",
+    "model_text",
+    "refit_program",
+]
+
+
+# Sums for variables of any kind.
+#
+# ``level-counts``    how many rows have each level of each variable that has levels, every site's count rounded down
+# ``mixed-moments``   count, totals and cross-products of the columns that stand for values of their kinds, at lags 0..p; the
+#                     number of recordings, and the same cross-products about their own means
+#
+# Rows with empty cells are left out, and values are used as they are.
+
+FEWEST_OF_A_LEVEL = 10
+"""A site's count of a level is told in whole units of so many rows, and a level needs one such unit to stand alone."""
+_STILL = 1e-10
+"""Share of a column's variance within recordings below which it is constant there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodedQuestion(RowsQuestion):
+    """A question about rows of values that have kinds, one text for each variable (`Coding.text`)."""
+
+    kinds: tuple[str, ...] = texts()
+
+    def check(self) -> None:
+        """There is one kind for each variable, and rows are used as they are."""
+        super().check()
+        if len(self.kinds) != self.d:
+            raise self.wrong(f"'kinds' has {len(self.kinds)} entries for {self.d} variables")
+        try:
+            _ = self.coded
+        except ParameterError as error:
+            raise self.wrong(str(error).rstrip(".")) from None
+        if self.transformations:
+            raise self.wrong(
+                "values of kinds are used as they are: no means, trends, scales or models of rows"
+            )
+
+    def check_scope(self, scope: Scope) -> None:
+        """Kinds are the study's; rare levels may count as one."""
+        super().check_scope(scope)
+        said = scope.parameters.get("kinds")
+        declared = read_kinds(said if isinstance(said, dict) else None, scope.variables)
+        for variable, kind, text in zip(self.variables, declared, self.kinds, strict=True):
+            coding = read_coding(text)
+            same = coding.name == kind.name and len(coding.groups) == kind.n_levels
+            scope.require(
+                same, self.name, f"it reads {variable!r} as {text!r}, and the study says {kind.name!r}"
+            )
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Which levels count as one is settled once: sums by other levels would tell small counts."""
+        return *super().constants, Constant(self._what + self.place, self.kinds)
+
+    @property
+    def place(self) -> str:
+        """Which rows it is about: what is settled is settled for these."""
+        return f" (n_lags = {self.n_lags}, fold = {self.fold})"
+
+    def recordings(self, data: SiteData) -> Iterator[Recording]:
+        """The recordings of a site without rows that have empty cells or are held out."""
+        return iter(CompleteSite(training_site(data, self.fold)).recordings())
+
+    @property
+    def _what(self) -> str:
+        """What is settled by its kinds."""
+        return "which levels count as one"
+
+    @cached_property
+    def coded(self) -> Design:
+        """Its columns."""
+        return Design.coded(self.variables, self.n_lags, self.kinds)
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of a row."""
+        return self.coded.q
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelCountsQuestion(CodedQuestion):
+    """How many rows have each declared level, rounded down to whole units of `unit` rows at every site."""
+
+    name = "level-counts"
+    purpose = (
+        "how many rows have each level of a variable with levels, rounded down so that no small count is told"
+    )
+
+    unit: int = whole(1, 1_000_000)
+
+    def check_scope(self, scope: Scope) -> None:
+        """The unit is the study's."""
+        super().check_scope(scope)
+        asked = scope.parameters.get("level_rows", FEWEST_OF_A_LEVEL)
+        scope.require(self.unit == asked, self.name, f"'unit' is {self.unit}")
+
+    @property
+    def _what(self) -> str:
+        return "which levels are counted"
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Counts by other units would tell what rounding hides."""
+        return *super().constants, Constant("the unit of counts of levels" + self.place, (self.unit,))
+
+    @property
+    def n_columns(self) -> int:
+        """Counts are no products."""
+        return 0
+
+    @property
+    def n_counts(self) -> int:
+        """How many levels there are in all."""
+        return sum(len(coding.groups) for coding in self.coded.codings)
+
+
+@dataclass(frozen=True)
+class LevelCounts:
+    """What a sum of counts told: for each variable its (rounded) counts, and how levels count from now on."""
+
+    counts: tuple[tuple[float, ...], ...]
+    codings: tuple[Coding, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedMomentsQuestion(CodedQuestion):
+    """Cross-products of the columns that stand for values of their kinds."""
+
+    name = "mixed-moments"
+    purpose = "means and cross-products of all variables as columns of their kinds: logs, positions and indicators of levels"
+
+    @property
+    def n_sums(self) -> int:
+        """How many numbers an answer has."""
+        q = self.coded.q
+        return sums_length(q) + 1 + q * (q + 1) // 2
+
+
+@dataclass(frozen=True)
+class MixedMoments:
+    """What a sum over coded rows told.
+
+    Attributes
+    ----------
+    design
+        Which columns there are.
+    moments
+        Of all rows.
+    own
+        (q, q) products about the means of recordings.
+    n_recordings
+        How many recordings have rows.
+    """
+
+    design: Design
+    moments: Moments
+    own: FloatArray
+    n_recordings: float
+
+    @property
+    def evidence(self) -> float:
+        """For levels of recordings' own (`core.statistics.levels`)."""
+        n_now = sum(self.design.widths)
+        n, scatter = self.moments.n, self.moments.scatter
+        kept = np.tile(np.diag(self.own)[:n_now] > _STILL * np.diag(scatter)[:n_now], self.design.n_lags + 1)
+        index = np.flatnonzero(kept & (np.diag(scatter) > 0))
+        part = np.ix_(index, index)
+        m = int((index < n_now).sum())
+        return evidence_for_nuisances(scatter[part], self.own[part], n, self.n_recordings, m) if m else 0.0
+
+    @property
+    def within(self) -> Moments:
+        """The moments within recordings, of as many rows as are left without their means; what is constant there is 0."""
+        still = np.diag(self.own) <= _STILL * np.diag(self.moments.scatter)
+        scatter = self.own.copy()
+        scatter[still] = 0.0
+        scatter[:, still] = 0.0
+        return Moments(self.moments.n - self.n_recordings + 1, self.moments.mean, scatter)
+
+
+def level_counts_program(
+    variables: tuple[str, ...], n_lags: int, kinds: tuple[Kind, ...], fewest: int = FEWEST_OF_A_LEVEL
+) -> ServerProgram[LevelCounts]:
+    """Ask how frequent levels are, unless no variable has more than two, and put rare ones together."""
+    codings = tuple(map(coding_of, kinds))
+    if all(kind.n_levels <= 2 for kind in kinds):
+        return LevelCounts(((),) * len(kinds), codings)
+    texts_ = tuple(coding.text for coding in codings)
+    question = LevelCountsQuestion(n_lags=n_lags, variables=variables, kinds=texts_, unit=fewest)
+    total = (yield Task(question)).value
+    counts, merged, start = [], [], 0
+    for kind in kinds:
+        own = total[start : start + kind.n_levels]
+        start += kind.n_levels
+        counts.append(tuple(own.tolist()))
+        merged.append(merged_levels(kind, own.tolist(), fewest))
+    return LevelCounts(tuple(counts), tuple(merged))
+
+
+def mixed_moments_program(
+    variables: tuple[str, ...], n_lags: int, codings: tuple[Coding, ...]
+) -> ServerProgram[MixedMoments]:
+    """Ask for the moments of coded rows."""
+    kinds = tuple(coding.text for coding in codings)
+    question = MixedMomentsQuestion(n_lags=n_lags, variables=variables, kinds=kinds)
+    value, q = (yield Task(question)).value, question.coded.q
+    first = sums_length(q)
+    own = symmetric(value[first + 1 :], q)
+    return MixedMoments(question.coded, Moments.from_sums(value[:first], q), own, float(value[first]))
+
+
+def _counts(here: Here, question: LevelCountsQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    codings = question.coded.codings
+    counts = [np.zeros(len(coding.groups)) for coding in codings]
+    for recording in question.recordings(here.data):
+        for block in recording.blocks():
+            for j, coding in enumerate(codings):
+                if coding.groups:
+                    places = coding.values(block.values[:, j], question.variables[j]).astype(np.int64)
+                    counts[j] += np.bincount(places, minlength=len(counts[j]))
+    told = np.concatenate([np.zeros(0), *counts])
+    return here.state, np.floor(told / question.unit) * question.unit
+
+
+def _moments(here: Here, question: MixedMomentsQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    q = question.coded.q
+    total, own, n_recordings = Moments.empty(q), np.zeros((q, q)), 0
+    for recording in question.recordings(here.data):
+        found = recording_gram(question.coded, recording).moments
+        total, own = total.merge(found), own + found.scatter
+        n_recordings += found.n > 0
+    return here.state, np.concatenate([total.to_sums(), [n_recordings], upper_triangle(own)])
+
+
+register_site_task(
+    SiteTask(LevelCountsQuestion, one_by_one(_counts), length=lambda question: question.n_counts)
+)
+register_site_task(
+    SiteTask(MixedMomentsQuestion, one_by_one(_moments), length=lambda question: question.n_sums)
+)
+
+
+# One sum for generalised linear models of nodes: gradient, information and likelihood at given coefficients.
+#
+# ``glm-step``   of each of a list of models: log likelihood, gradient and information at theta
+#
+# Columns of parents are standardised by public numbers, so that coefficients have a natural size. A server climbs by Newton's
+# steps (`core.glm.newton`), 4 to 6 sums of all models together.
+
+MOST_STEPS = 16
+"""How many different coefficients a site answers for in a run."""
+MOST_OF_A_NODE = 2**MOST_OPEN_OF_A_NODE
+"""Models of one variable: one for each set of its neighbours whose direction is reviewed."""
+MOST_MODEL_LISTS = 2
+"""Lists of models in a run: those of the network, and the same with wider counts where the first fit shows them."""
+
+
+def model_text(model: NodeModel) -> str:
+    """A model as it travels: ``node:family:parents``."""
+    return f"{model.node}:{model.family}:{','.join(map(str, model.parents))}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlmStepQuestion(CodedQuestion):
+    """Terms of some models of nodes at `theta`, which holds the coefficients of one after the other.
+
+    `models` are all that a run fits, `asked` the places of those that have not arrived yet; `origin` and `scale` (columns
+    within a moment) standardise the columns of parents, at every lag.
+    """
+
+    name = "glm-step"
+    purpose = "likelihood, gradient and information of models of variables given others, at coefficients of the server's"
+
+    models: tuple[str, ...] = texts()
+    asked: tuple[int, ...] = wholes(0, 1_000_000)
+    theta: FloatArray = array("m")
+    origin: FloatArray = array("c")
+    scale: FloatArray = array("c")
+
+    def check(self) -> None:
+        """Models are of variables that have a family, on parents that come from elsewhere; theta has their length."""
+        super().check()
+        if len(self.origin) != sum(self.coded.widths) or not (self.scale > 0).all():
+            raise self.wrong(
+                "'origin' and 'scale' must be numbers for each column within a moment, scales above 0"
+            )
+        if not self.models:
+            raise self.wrong("'models' must name at least one model")
+        is_rising = list(self.asked) == sorted(set(self.asked))
+        if not self.asked or not is_rising or self.asked[-1] >= len(self.models):
+            raise self.wrong("'asked' must be places of models, ascending")
+        nodes = [self._model(text).node for text in self.models]
+        if len(set(self.models)) < len(nodes) or max(map(nodes.count, nodes)) > MOST_OF_A_NODE:
+            raise self.wrong(f"'models' must be different, at most {MOST_OF_A_NODE} of a variable")
+        if len(self.theta) != sum(self.lengths):
+            raise self.wrong(
+                f"'theta' has {len(self.theta)} numbers, but the models have {sum(self.lengths)}"
+            )
+
+    @cached_property
+    def node_models(self) -> tuple[NodeModel, ...]:
+        """The models that are asked about; anything that is none is refused."""
+        return tuple(self._model(self.models[k]) for k in self.asked)
+
+    def _model(self, text: str) -> NodeModel:
+        parts = text.split(":")
+        try:
+            node, family = int(parts[0]), parts[1]
+            parents = tuple(int(m) for m in parts[2].split(",") if m)
+            if not 0 <= node < self.d or len(parts) != 3:
+                raise ValueError(text)
+        except (ValueError, IndexError):
+            raise self.wrong(f"model {text[:60]!r} must be written 'node:family:parents'") from None
+        suits = {
+            "binary": ("logistic",),
+            "categorical": ("multinomial",),
+            "ordinal": ("cumulative",),
+            "count": ("poisson", "negative-binomial"),
+        }.get(self.coded.codings[node].name, ())
+        if family not in FAMILIES or family not in suits:
+            raise self.wrong(f"model {text[:60]!r} has a family that does not suit {self.variables[node]!r}")
+        groups = range(len(self.coded.groups))
+        if list(parents) != sorted(set(parents)) or any(m not in groups or m == node for m in parents):
+            raise self.wrong(f"model {text[:60]!r} must have other variables as parents, ascending")
+        return NodeModel(node, parents, family)
+
+    @cached_property
+    def lengths(self) -> tuple[int, ...]:
+        """How many coefficients each model has."""
+        return tuple(model.n_parameters(self.coded) for model in self.node_models)
+
+    @property
+    def thetas(self) -> list[FloatArray]:
+        """The coefficients of each model."""
+        return list(np.split(self.theta, np.cumsum(self.lengths)[:-1]))
+
+    @property
+    def n_told(self) -> int:
+        """How many numbers an answer has."""
+        return sum(starmap(ModelSums.length, self.forms))
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Units are settled once, models nearly so, and there are few steps."""
+        return (
+            *super().constants,
+            Constant("units of columns of models" + self.place, (self.origin, self.scale)),
+            Constant("models of variables" + self.place, self.models, MOST_MODEL_LISTS),
+            Constant("steps of models" + self.place, (self.asked, self.theta), MOST_STEPS, self.n_told),
+        )
+
+    def to_sums(self, sums: Sequence[ModelSums]) -> FloatArray:
+        """One vector that adds up."""
+        return np.concatenate([one.to_sums() for one in sums])
+
+    def from_sums(self, vector: FloatArray) -> list[ModelSums]:
+        """Inverse of `to_sums`."""
+        parts = np.split(vector, np.cumsum(list(starmap(ModelSums.length, self.forms)))[:-1])
+        return [ModelSums.from_sums(part, *form) for part, form in zip(parts, self.forms, strict=True)]
+
+    @property
+    def forms(self) -> list[tuple[int, bool]]:
+        """How many coefficients each model has, and whether it is asked how wide counts are."""
+        return [(m, one.family == "poisson") for m, one in zip(self.lengths, self.node_models, strict=True)]
+
+
+def model_terms(data: SiteData, question: GlmStepQuestion) -> Iterator[list[RowTerms]]:
+    """The terms of a site's rows, piece by piece, of each model."""
+    design, n_each = question.coded, question.n_lags + 1
+    origin, scale = np.tile(question.origin, n_each), np.tile(question.scale, n_each)
+    for recording in question.recordings(data):
+        for chunk in design_rows(design, recording.blocks()):
+            columns = (chunk.values - origin) / scale
+            yield [
+                model_rows(model, design, chunk.values, columns, theta)
+                for model, theta in zip(question.node_models, question.thetas, strict=True)
+            ]
+
+
+def _answer(here: Here, question: GlmStepQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    total = [ModelSums.empty(*form) for form in question.forms]
+    for terms in model_terms(here.data, question):
+        for one, more in zip(total, terms, strict=True):
+            one.add(more)
+    return here.state, question.to_sums(total)
+
+
+register_site_task(SiteTask(GlmStepQuestion, one_by_one(_answer), length=lambda question: question.n_told))
+
+
+# The refit of chosen parents: models of all nodes together, by a few sums of ``glm-step``.
+#
+# Nodes that are normal given their parents follow from the moments. Counts are Poisson; where the first fit shows that
+# they are wider than that (score test against BIC's price of one parameter), a negative binomial is fitted from there.
+
+NORMAL = "normal"
+"""Family of nodes that least squares fits."""
+_LEAST_WIDTH = 1e-3
+
+
+@dataclass(frozen=True)
+class Refit:
+    """What a refit ends with.
+
+    Attributes
+    ----------
+    estimates
+        One for each model that was chosen.
+    n_sums
+        Number of sums.
+    is_exact
+        Whether every one of them arrived.
+    """
+
+    estimates: tuple[NodeEstimate, ...]
+    n_sums: int
+    is_exact: bool
+
+
+def refit_program(
+    moments: Moments,
+    design: Design,
+    models: Sequence[NodeModel],
+    counts: Sequence[Sequence[float]],
+    constant: BoolArray,
+    choose: Callable[[Sequence[NodeEstimate]], Sequence[int]] | None = None,
+) -> ServerProgram[Refit]:
+    """Fit models.
+
+    Parameters
+    ----------
+    counts
+        The known numbers of rows with each level of each variable.
+    constant
+        (d,) which variables do not vary: their largest likelihood lies at infinity, so they keep what moments say.
+    choose
+        Which models to keep, once all are near their largest likelihood; the others are not asked about any further.
+    """
+    climber = _Climber(moments, design, models, counts, constant)
+    yield from climber.ask(lambda climb: climb.is_near)
+    climber.widen()
+    yield from climber.ask(lambda climb: climb.is_near)
+    kept = range(len(models)) if choose is None else choose([climber.estimate(k) for k in range(len(models))])
+    climber.keep(kept)
+    yield from climber.ask(lambda climb: climb.is_done)
+    estimates = tuple(climber.estimate(k) for k in kept)
+    return Refit(estimates, climber.n_sums, all(climb.is_done for climb in climber.climbs.values()))
+
+
+class _Climber:
+    """All models on their way together."""
+
+    def __init__(
+        self,
+        moments: Moments,
+        design: Design,
+        models: Sequence[NodeModel],
+        counts: Sequence[Sequence[float]],
+        constant: BoolArray,
+    ) -> None:
+        self._moments, self._design = moments, design
+        self._origin, self._scale = column_units(moments, design)
+        self._settled: dict[int, NodeEstimate] = {}
+        self._models: dict[int, NodeModel] = {}
+        self.climbs: dict[int, Climb] = {}
+        self.n_sums = 0
+        for k, model in enumerate(models):
+            if model.family == NORMAL:
+                self._settled[k] = least_squares(model, design, moments)
+                continue
+            theta = starting_theta(model, design, moments, self._scale, counts[model.node])
+            if constant[model.node]:
+                unknown = np.zeros((len(theta), len(theta)))
+                dispersion = 0.0 if model.family == "poisson" else 1.0
+                self._settled[k] = NodeEstimate(model, theta, unknown, dispersion, 0.0, len(theta))
+                continue
+            self._models[k] = model
+            self.climbs[k] = self._climb(model, theta)
+
+    def _climb(self, model: NodeModel, theta: FloatArray) -> Climb:
+        kind = self._design.codings[model.node].kind
+        n_thresholds = kind.n_levels - 1 if kind.name == "ordinal" else 0
+        return Climb(theta, slopes_of(model, self._design), n_thresholds)
+
+    def ask(self, has_arrived: Callable[[Climb], bool]) -> ServerProgram[None]:
+        """Take steps until every model has arrived, or there are no more steps."""
+        places = {k: place for place, k in enumerate(self._models)}
+        while self.n_sums < MOST_STEPS:
+            on_the_way = [k for k, climb in self.climbs.items() if not has_arrived(climb)]
+            if not on_the_way:
+                return
+            question = GlmStepQuestion(
+                n_lags=self._design.n_lags,
+                variables=self._design.variables,
+                kinds=self._design.kinds,
+                models=tuple(model_text(model) for model in self._models.values()),
+                asked=tuple(places[k] for k in on_the_way),
+                theta=np.concatenate([self.climbs[k].theta for k in on_the_way]),
+                origin=self._origin,
+                scale=self._scale,
+            )
+            answer = yield Task(question, note={"step": float(self.n_sums)})
+            self.n_sums += 1
+            for k, sums in zip(on_the_way, question.from_sums(answer.value), strict=True):
+                self.climbs[k].take(sums)
+
+    def widen(self) -> None:
+        """Let counts be negative binomial where they are wider than Poisson ones."""
+        for k, model in self._models.items():
+            width = _width(self.climbs[k], self._moments.n) if model.family == "poisson" else 0.0
+            if width > 0:
+                self._models[k] = replace(model, family="negative-binomial")
+                self.climbs[k] = self._climb(self._models[k], np.append(self.climbs[k].theta, np.log(width)))
+
+    def keep(self, kept: Sequence[int]) -> None:
+        """Go on with these only; what a run fits stays listed."""
+        self.climbs = {k: climb for k, climb in self.climbs.items() if k in kept}
+
+    def estimate(self, k: int) -> NodeEstimate:
+        """What a model has come to."""
+        if k in self._settled:
+            return self._settled[k]
+        model, climb = self._models[k], self.climbs[k]
+        theta, covariance = in_code_units(
+            model, self._design, climb.theta, climb.covariance, self._origin, self._scale
+        )
+        dispersion = {"poisson": 0.0, "negative-binomial": float(np.exp(climb.theta[-1]))}.get(
+            model.family, 1.0
+        )
+        value, m = climb.log_likelihood, len(climb.theta)
+        return NodeEstimate(model, theta, covariance, dispersion, value, m, climb.has_ridge)
+
+
+def _width(climb: Climb, n: float) -> float:
+    """How much wider than Poisson counts are; 0 unless the evidence is for it."""
+    excess, squares = climb.dispersion
+    if excess <= 0 or excess**2 / (2 * squares) < np.log(n):
+        return 0.0
+    return max(float(excess / squares), _LEAST_WIDTH)
+
 
 _FEWEST_ROWS = 5
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import StateError
-from feddbn.federation.protocol.question import Question, array, names
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
-from feddbn.federation.protocol.task import ServerProgram, Task
+from feddbn.federation.protocol.task import Question, ServerProgram, Task, array, names
 
 __all__ = ["EdgeCounts", "edge_counts_program"]
 

@@ -13,8 +13,9 @@ A site reads its rows once per design; the moments stay in its state.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,19 +24,22 @@ from feddbn.core.backend.device import HOST, Device
 from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.gram import nuisance_basis, recording_gram, tried_grams, whole_rows
-from feddbn.core.designs.nuisance import ONE_MEAN
+from feddbn.core.designs.lagged import Block
+from feddbn.core.designs.nuisance import ONE_MEAN, Nuisance
 from feddbn.core.designs.rows import design_rows
 from feddbn.core.designs.stacked import leading_axes, side_by_side
 from feddbn.core.orders.nongaussian import shape_sums
+from feddbn.core.statistics.comparable import (
+    DIFFERENT_NETWORKS_FACTOR,
+    NOISE_FACTOR,
+    Spread,
+    noise_spread,
+)
+from feddbn.core.statistics.known_inputs import output_columns, outputs_of
 from feddbn.core.statistics.missing import expected_moments, known_pairs
 from feddbn.core.statistics.moments import Moments, sums_length, upper_triangle
 from feddbn.errors import DataError, ParameterError
-from feddbn.federation.programs.folds import training_site
-from feddbn.federation.programs.separate_units import require_separate_units
-from feddbn.federation.programs.trying import TryingQuestion
-from feddbn.federation.protocol.question import Constant, array, flag, number
-from feddbn.federation.protocol.rows import UNTREATED, RowsQuestion, Treatment
-from feddbn.federation.protocol.scope import Scope
+from feddbn.federation.protocol.rows import MOST_BLOCKS, UNTREATED, Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import (
     Here,
     Recording,
@@ -44,28 +48,308 @@ from feddbn.federation.protocol.site import (
     SiteTask,
     one_by_one,
     register_site_task,
+    stacked,
 )
-from feddbn.federation.protocol.stacking import stacked
-from feddbn.federation.protocol.task import ServerProgram, Task
+from feddbn.federation.protocol.task import (
+    Constant,
+    Federation,
+    Question,
+    Scope,
+    ServerProgram,
+    Sum,
+    Task,
+    array,
+    asking,
+    flag,
+    number,
+    numbers,
+    wholes,
+)
 
 __all__ = [
     "CENTERS",
     "FAR_FROM_ZERO",
+    "SCALES",
+    "EarlierRows",
     "MomentsQuestion",
     "Preparation",
+    "ScaleChoice",
     "Summary",
     "SummaryQuestion",
+    "TryingQuestion",
     "asked_moments",
     "autocorrelation",
+    "choose_scale",
+    "held_out_part",
     "local_moments",
+    "make_fold",
     "moments_key",
+    "on_fold",
     "prepare",
     "recording_moments",
+    "require_separate_units",
     "row_sums",
     "summary_of_moments",
     "summary_program",
+    "training_part",
     "training_parts",
+    "training_site",
 ]
+
+
+# Later time blocks of every recording, held out one after the other.
+#
+# Fold b of B trains on the rows before block b of the last `share` of a recording and tests on block b: the future is
+# never used to predict the past. A question with ``fold = (b, B, share in thousandths)`` is answered from training rows
+# only, so every server program that asks about rows can be run on a fold without knowing about it.
+#
+# Two folds differ by the rows of a block. Where a site has no row in it the difference is about the other sites alone,
+# and with many small blocks about one: so there are few blocks, and a site that has none of the rows does not answer.
+
+T = TypeVar("T")
+
+
+def make_fold(block: int, n_blocks: int, share: float) -> Fold:
+    """Return the fold of a question; `share` of each recording is tested on in `n_blocks` blocks."""
+    if not 0.0 < share < 1.0:
+        raise ParameterError(f"share={share!r} of the rows to test on must lie between 0 and 1.")
+    if not 1 <= n_blocks <= MOST_BLOCKS or not 0 <= block < n_blocks:
+        raise ParameterError(f"n_blocks={n_blocks!r} must be between 1 and {MOST_BLOCKS}.")
+    return block, n_blocks, min(max(round(1000 * share), 1), 999)
+
+
+def on_fold(program: ServerProgram[T], fold: Fold) -> ServerProgram[T]:
+    """Run a server program on the training rows of a fold."""
+    return asking(program, lambda question: _folded(question, fold))
+
+
+def _folded(question: Question, fold: Fold) -> Question:
+    if not isinstance(question, RowsQuestion):
+        if question.reads_rows:
+            raise ParameterError(
+                f"the task {question.name!r} cannot be asked about earlier rows only, so what needs it (features, smoothing, "
+                "center_by, noise) cannot be judged on held-out rows; leave that out."
+            )
+        return question
+    if question.fold:
+        raise ParameterError(
+            "a parameter is 'auto', which is chosen on held-out rows itself; give a number, `feddbn select` finds one."
+        )
+    return replace(question, fold=fold)
+
+
+@dataclass(frozen=True)
+class EarlierRows:
+    """A federation whose sites answer from the training rows of a fold: what is fitted on it does not learn from the others.
+
+    What is looked for first (cycles, far cells, scales of sites) is looked for in all rows, alike for all that is fitted.
+    """
+
+    federation: Federation
+    fold: Fold
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return self.federation.sites
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of what they measure."""
+        return self.federation.variables
+
+    @property
+    def answered_tasks(self) -> frozenset[str] | None:
+        """Names of the tasks they answer."""
+        return self.federation.answered_tasks
+
+    def state_of(self, site: str) -> Mapping[str, np.ndarray] | None:
+        """Return the state of a site of this process."""
+        return self.federation.state_of(site)
+
+    def sum(self, task: Task) -> Sum:
+        """Return the sum over the training rows."""
+        return self.federation.sum(replace(task, question=_folded(task.question, self.fold)))
+
+
+@dataclass(frozen=True)
+class _EarlierSite:
+    """A site with the training rows of a fold."""
+
+    data: SiteData
+    fold: tuple[int, ...]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.data.variables
+
+    def recordings(self) -> Iterator[Recording]:
+        return (training_part(recording, self.fold) for recording in self.data.recordings())
+
+
+def training_site(data: SiteData, fold: tuple[int, ...]) -> SiteData:
+    """Return a site with its rows before the held-out block; as it is without a fold. A site without a row in it refuses."""
+    if not fold:
+        return data
+    _require_rows(data, fold)
+    return _EarlierSite(data, fold)
+
+
+def _require_rows(data: SiteData, fold: tuple[int, ...]) -> None:
+    """Refuse where this site has no row of some block: sums with and without that block would leave the site out."""
+    edges = [_edges(recording, fold) for recording in data.recordings()]
+    if not all(any(own[b] < own[b + 1] for own in edges) for b in range(fold[1])):
+        raise DataError(
+            f"this site has too few rows to hold out {fold[2] / 10:g} % of them in n_blocks={fold[1]} blocks; test on a "
+            "larger share, in fewer blocks, or leave the site out."
+        )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows start <= t < stop of a recording."""
+
+    recording: Recording
+    start: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        return self.recording.name
+
+    def blocks(self) -> Iterator[Block]:
+        offset, is_first = 0, True
+        for block in self.recording.blocks():
+            low, high = max(self.start - offset, 0), min(self.stop - offset, len(block.values))
+            offset += len(block.values)
+            if low < high:
+                labels = None if block.labels is None else block.labels[low:high]
+                time = None if block.time is None else block.time + low
+                yield Block(block.values[low:high], is_first or block.starts_segment or low > 0, labels, time)
+                is_first = False
+
+
+def _edges(recording: Recording, fold: tuple[int, ...]) -> list[int]:
+    """Where the blocks begin, and where the last one ends."""
+    _, n_blocks, thousandths = fold
+    n = sum(len(b.values) for b in recording.blocks())
+    first = n - round(n * thousandths / 1000)
+    return [first + round((n - first) * i / n_blocks) for i in range(n_blocks + 1)]
+
+
+def _bounds(recording: Recording, fold: tuple[int, ...]) -> tuple[int, int]:
+    edges = _edges(recording, fold)
+    return edges[fold[0]], edges[fold[0] + 1]
+
+
+def training_part(recording: Recording, fold: tuple[int, ...]) -> Recording:
+    """Return the rows before the held-out block; all of them without a fold."""
+    return _Part(recording, 0, _bounds(recording, fold)[0]) if fold else recording
+
+
+def held_out_part(recording: Recording, fold: tuple[int, ...], n_lags: int) -> Recording:
+    """Return the held-out block, with the `n_lags` rows before it that only serve as lags."""
+    start, stop = _bounds(recording, fold)
+    return _Part(recording, max(start - n_lags, 0), stop)
+
+
+# Questions about rows that also try nuisances of recordings: what most first sums of a run have in common.
+
+
+@dataclass(frozen=True, kw_only=True)
+class TryingQuestion(RowsQuestion):
+    """A question that also asks for products off nuisances of every recording's own.
+
+    Attributes
+    ----------
+    try_degrees, try_cycles
+        For each nuisance to try, the degree of its polynomial in time (0: a mean), and how many of the `try_periods` it has.
+    """
+
+    try_degrees: tuple[int, ...] = wholes(0, 12, default=())
+    try_cycles: tuple[int, ...] = wholes(0, 12, default=())
+    try_periods: tuple[float, ...] = numbers(2.0, 1e9, default=())
+
+    def check(self) -> None:
+        """There is a number of cycles for each degree."""
+        super().check()
+        if len(self.try_degrees) != len(self.try_cycles) or max(self.try_cycles, default=0) > len(
+            self.try_periods
+        ):
+            raise self.wrong(
+                "'try_degrees' and 'try_cycles' must be of one length, and of cycles that are named"
+            )
+
+    def check_scope(self, scope: Scope) -> None:
+        """What is tried is what the study leaves open."""
+        super().check_scope(scope)
+        n, most = len(self.try_degrees), len(scope.degrees) * (scope.most_cycles + 1)
+        scope.require(n <= most, self.name, f"it tries {n} nuisances")
+        scope.require(
+            set(self.try_degrees) <= {*scope.degrees}, self.name, f"'try_degrees' is {self.try_degrees}"
+        )
+        n = len(self.try_periods)
+        scope.require(n <= scope.most_cycles, self.name, f"it tries {n} cycles")
+
+    @property
+    def transformations(self) -> tuple[str, ...]:
+        """Also what is tried."""
+        tried = {
+            "means": bool(self.try_degrees),
+            "trends": max(self.try_degrees, default=0) > 0,
+            "cycles": max(self.try_cycles, default=0) > 0,
+        }
+        found = (*super().transformations, *(what for what, is_tried in tried.items() if is_tried))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Also what is tried."""
+        if not self.try_degrees:
+            return super().constants
+        what = f"nuisances to try (n_lags = {self.n_lags}, fold = {self.fold})"
+        return *super().constants, Constant(what, (self.try_degrees, self.try_cycles, self.try_periods))
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether something is to be decided by the answer: nuisances of recordings, or gains of sites."""
+        return bool(self.try_degrees) or self.log_scales is not None
+
+    @property
+    def tried(self) -> tuple[Nuisance, ...]:
+        """The nuisances to try."""
+        pairs = zip(self.try_degrees, self.try_cycles, strict=True)
+        return tuple(Nuisance("recording", degree, self.try_periods[:n]) for degree, n in pairs)
+
+
+# Whether a unit's vector in an answer depends on that unit alone: what noise that protects one unit takes for granted.
+
+
+def require_separate_units(question: RowsQuestion, unit: str) -> None:
+    """Refuse, by what is asked and never by what is there, all that would let one unit change another's vector."""
+    if unit not in ("recording", "row"):
+        raise ParameterError(f"unit={unit!r} is not known; choose 'recording' or 'row'.")
+    if question.log_scales is not None or (question.limits is not None and question.own_limits):
+        raise ParameterError(
+            "scales of a site's own: one recording would change the rows of others, and noise is fitted to one alone; use "
+            "gains='none' and common limits."
+        )
+    is_mixing = {
+        "row_model": question.row_model is not None,
+        "abstain": question.abstain,
+        # A site without rows in a block would refuse, which tells something about them.
+        "fold": bool(question.fold),
+    }
+    if any(is_mixing.values()):
+        mixing = next(name for name, is_given in is_mixing.items() if is_given)
+        raise ParameterError(f"{mixing}: noise protects units of rows as they are; leave it out.")
+    if unit == "recording":
+        return
+    if question.limits is not None:
+        raise ParameterError("limits: what is far is told by the rows around it; protect unit='recording'.")
+    if question.nuisance.scope != "all":
+        raise ParameterError("center='recording' mixes the rows of a recording; protect unit='recording'.")
+
 
 CENTERS = ("auto", "none", "federated", "recording")
 # Beyond this ratio of mean to standard deviation, sums of squares about zero lose too many digits.
@@ -392,3 +676,64 @@ def prepare(summary: Summary, d: int, center: str, scale: str) -> Preparation:
     middle = np.zeros(q) if rule == "none" else summary.mean
     factor = np.tile(np.sqrt(summary.variance[:d]), q // d) if scale == "federated" else np.ones(q)
     return Preparation(middle, factor, rule, summary)
+
+
+# Whether penalties and thresholds act on scaled variables, decided from a sum of moments.
+
+SCALES = ("auto", "none", "federated")
+
+
+@dataclass(frozen=True)
+class ScaleChoice:
+    """Which units penalties and thresholds act on.
+
+    Attributes
+    ----------
+    rule
+        "none": those of the data; "federated": every variable scaled to unit variance over all sites.
+    spread
+        How far the noise of variables differs, where that was looked at.
+    one_network
+        Whether all sites have one network, so that the spread is a bound.
+    """
+
+    rule: str
+    spread: Spread | None = None
+    one_network: bool = True
+
+    def sentence(self, variables: Sequence[str]) -> str | None:
+        """Say what was decided and why; None where nothing was, or the data stay as they are."""
+        if self.spread is None or self.rule == "none":
+            return None
+        large, small, factor = variables[self.spread.large], variables[self.spread.small], self.spread.factor
+        why = (
+            f"whatever the network is, the noise of {large} is at least {factor:.3g} times as large as that of {small}"
+            if self.one_network
+            else f"the noise of {large} is about {factor:.3g} times as large as that of {small}, more than different "
+            "networks explain"
+        )
+        return (
+            f"penalties and thresholds act on variables scaled to unit variance (scale='auto'): {why} (standard "
+            "deviations), so one penalty in the units of the data cannot serve both. Weights are in the units of the "
+            "data; directions within a moment rest on less, since scales no longer tell them. scale='none' keeps the "
+            "units, as in the paper."
+        )
+
+
+def choose_scale(
+    scale: str, d: int, moments: Moments, *, one_network: bool = True, inputs: Sequence[int] = ()
+) -> ScaleChoice:
+    """Decide about ``scale="auto"`` by how far noise must differ; `one_network` says whether sites share one.
+
+    `inputs` are positions of variables that only act on others, and have no noise.
+    """
+    if scale != "auto":
+        return ScaleChoice(scale, one_network=one_network)
+    scatter, m = output_columns(moments.scatter, d, inputs)
+    spread = noise_spread(scatter, moments.n, m)
+    if spread is not None and inputs:
+        outputs = outputs_of(d, inputs)
+        spread = replace(spread, large=outputs[spread.large], small=outputs[spread.small])
+    limit = NOISE_FACTOR if one_network else DIFFERENT_NETWORKS_FACTOR
+    rule = "federated" if spread is not None and spread.factor > limit else "none"
+    return ScaleChoice(rule, spread, one_network)

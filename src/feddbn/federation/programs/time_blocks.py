@@ -8,33 +8,71 @@ with empty cells are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from feddbn.core.arrays import FloatArray, IntArray
+from feddbn.core.arrays import BoolArray, FloatArray, IntArray
 from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.nuisance import ONE_MEAN
+from feddbn.core.designs.public_units import are_public_units, public_units
 from feddbn.core.designs.recordings import Recording, SiteData, usable_runs
 from feddbn.core.designs.rows import design_rows
+from feddbn.core.statistics.curvature import CurvatureSums
+from feddbn.core.statistics.moments import Moments, sums_length
+from feddbn.core.statistics.residual_checks import (
+    ResidualSums,
+    check_residuals,
+    echo_weights,
+    residual_sums,
+    violations,
+)
+from feddbn.core.statistics.residual_checks import (
+    sums_length as check_sums_length,
+)
+from feddbn.core.statistics.scaling import safe_roots
 from feddbn.errors import DataError
-from feddbn.federation.programs.residual_checks import own_nuisances
+from feddbn.federation.programs.residual_checks import (
+    ResidualReport,
+    curvature_of,
+    own_nuisances,
+    share_of_means,
+)
 from feddbn.federation.programs.statistics import training_parts
-from feddbn.federation.protocol.block_wish import (
+from feddbn.federation.protocol.rows import (
     CALENDAR,
     MOST_TIME_BLOCKS,
     BlockWish,
+    RowsQuestion,
     is_block_length,
     period_numbers,
 )
-from feddbn.federation.protocol.question import Constant, choice, whole
-from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.scope import Scope
+from feddbn.federation.protocol.site import (
+    Here,
+    SiteState,
+    SiteTask,
+    one_by_one,
+    register_site_task,
+)
+from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice, whole, wholes
 
-__all__ = ["BlockPiece", "BlocksQuestion", "block_pieces", "rows_of_blocks", "rows_of_labels"]
+__all__ = [
+    "BlockChecksQuestion",
+    "BlockMomentsQuestion",
+    "BlockPiece",
+    "BlocksQuestion",
+    "SegmentNetwork",
+    "block_checks_program",
+    "block_moments_program",
+    "block_pieces",
+    "local_block_moments",
+    "rows_of_blocks",
+    "rows_of_labels",
+]
 
 _FAR = 10**12
 
@@ -168,3 +206,265 @@ def _numbers(data: SiteData, question: BlocksQuestion, *, by_label: bool) -> Ite
         for part in stretches(CompleteRows(recording).blocks(), p):
             times = part.time + np.arange(len(part.values) - p)
             yield question.label_numbers(part.labels) if by_label else question.block_of(times, part.labels)
+
+
+# One sum for networks that change: the moments of consecutive blocks of rows, one after the other in one vector.
+#
+# ``block-moments``   count, totals and cross-products of the lagged rows of each block (`time_blocks` says which these are)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockMomentsQuestion(BlocksQuestion):
+    """Counts, totals and cross-products about an origin, of each block."""
+
+    name = "block-moments"
+    purpose = "lagged means and cross-products of all variables in each of a few blocks of rows, by their place in time"
+
+    origin: FloatArray | None = array("q", default=None)
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """Also the origin, and the lags."""
+        return *super().constants, Constant("blocks of rows about an origin", (self.n_lags, self.origin))
+
+
+def block_moments_program(question: BlockMomentsQuestion) -> ServerProgram[tuple[Moments, ...]]:
+    """Ask for the moments of blocks; those that nobody has rows in are empty."""
+    total = (yield Task(question)).value
+    parts = total.reshape(question.n_blocks, sums_length(question.q))
+    return tuple(Moments.from_sums(part, question.q, question.origin) for part in parts)
+
+
+def local_block_moments(data: SiteData, question: BlocksQuestion) -> list[Moments]:
+    """The moments of each block of one site."""
+    total = [Moments.empty(question.q)] * question.n_blocks
+    for recording in training_parts(data, question):
+        for piece in block_pieces(question, recording):
+            for b in np.unique(piece.blocks).tolist():
+                total[b] = total[b].merge(Moments.of_rows(piece.values[piece.blocks == b]))
+    return total
+
+
+def _moments_answer(here: Here, question: BlockMomentsQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    if question.abstains(here.state):
+        return here.state, np.zeros(question.n_blocks * sums_length(question.q))
+    found = local_block_moments(here.data, question)
+    return here.state, np.concatenate([one.to_sums(question.origin) for one in found])
+
+
+register_site_task(
+    SiteTask(
+        BlockMomentsQuestion,
+        one_by_one(_moments_answer),
+        length=lambda question: question.n_blocks * sums_length(question.q),
+    )
+)
+
+
+# Residual checks of a network that changes: every row has the residuals of its own segment's network.
+#
+# ``block-checks``   sums of products and squares of standardised residuals and of their predecessors, as `residual-checks`
+#                    has them, segment by segment, added up over the segments
+#
+# A segment is some consecutive blocks. No product reaches from one segment into the next: by networks that are zero in one
+# of two segments, such a product would be that of the one row at their border.
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockChecksQuestion(BlocksQuestion):
+    """Sums over ``z @ coefficients - offset`` of each row's segment, one residual per variable.
+
+    Attributes
+    ----------
+    cuts
+        First blocks of the second, third, ... segment.
+    coefficients, offsets
+        Those of all segments, one below the other.
+    units
+        (2, d), origin and scale: also products of the residuals with squares and cubes of the standardised variables.
+    """
+
+    name = "block-checks"
+    purpose = (
+        "products and fourth-order products of standardised residuals, and of their predecessors, of a network that "
+        "changes from one of a few blocks of rows to another, and products with squares and cubes of the variables"
+    )
+
+    cuts: tuple[int, ...] = wholes(1, 1_000_000, default=())
+    coefficients: FloatArray = array("q of all segments", "d")
+    offsets: FloatArray = array("segments", "d")
+    units: FloatArray = array("origin and scale", "d")
+
+    def sizes(self) -> Mapping[str, int]:
+        """Also segments."""
+        n = len(self.cuts) + 1
+        return {**super().sizes(), "segments": n, "q of all segments": n * self.q, "origin and scale": 2}
+
+    def check(self) -> None:
+        """Cuts are between blocks, and a lag of at least 1 keeps segments of recordings apart in time."""
+        super().check()
+        if self.n_lags < 1:
+            raise self.wrong(f"'n_lags' is {self.n_lags}, but it must be at least 1")
+        if any(a >= b for a, b in pairwise((*self.cuts, self.n_blocks))):
+            raise self.wrong(f"'cuts' is {self.cuts}, but they must grow and be fewer than {self.n_blocks}")
+        if not are_public_units(*self.units):
+            raise self.wrong("'units' must be on the public grid")
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """One network that changes a run."""
+        network = (self.cuts, self.coefficients, self.offsets, self.units)
+        return *super().constants, Constant("residuals of blocks that are checked", network)
+
+    @property
+    def function_units(self) -> tuple[FloatArray, FloatArray]:
+        """Those of squares and cubes."""
+        return self.units[0], self.units[1]
+
+    @property
+    def n_back(self) -> int:
+        """How many rows back residuals are compared: one more than a row reaches."""
+        return self.n_lags + 1
+
+    def segment_of(self, blocks: IntArray) -> IntArray:
+        """In which segment blocks are."""
+        return np.searchsorted(np.array(self.cuts, dtype=np.int64), blocks, side="right")
+
+    def residuals_of(self, s: int) -> tuple[FloatArray, FloatArray]:
+        """Coefficients and offset of a segment."""
+        return self.coefficients[s * self.q : (s + 1) * self.q], self.offsets[s]
+
+
+@dataclass(frozen=True)
+class SegmentNetwork:
+    """The network of one segment in the units of the rows.
+
+    Attributes
+    ----------
+    weights
+        (q, d).
+    levels, variances
+        (d,) intercepts and noise variances.
+    n
+        Rows.
+    """
+
+    weights: FloatArray
+    levels: FloatArray
+    variances: FloatArray
+    n: float
+
+    def residuals(self, varies: BoolArray) -> tuple[FloatArray, FloatArray]:
+        """Coefficients and offset of the standardised residuals; none of variables that follow from their causes."""
+        d = len(self.levels)
+        full = -self.weights
+        full[:d] += np.eye(d)
+        root = np.where(varies, np.sqrt(np.where(varies, self.variances, 1.0)), np.inf)
+        return full / root, self.levels / root
+
+
+def block_checks_program(
+    blocks: BlocksQuestion,
+    cuts: Sequence[int],
+    networks: Sequence[SegmentNetwork],
+    order: Sequence[int],
+    moments: Moments,
+    own_share: float | None,
+) -> ServerProgram[ResidualReport]:
+    """Ask about the residuals of a network that changes.
+
+    Parameters
+    ----------
+    blocks
+        What was asked about the blocks.
+    cuts, networks, order
+        What was learned from the answer.
+    moments
+        Of all rows.
+    own_share
+        Number of nuisance parameters of recordings per row; None: that of their means, if these were taken off.
+    """
+    d = blocks.d
+    sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
+    # A network without lags is looked at with one.
+    missing = np.zeros((d, d)) if not blocks.n_lags else np.zeros((0, d))
+    found = [one.residuals(one.variances > 1e-8 * sd**2) for one in networks]
+    names = ("variables", "center", "block_rows", "n_blocks", "unit", "first")
+    question = BlockChecksQuestion(
+        **{name: getattr(blocks, name) for name in names},
+        n_lags=max(blocks.n_lags, 1),
+        cuts=tuple(cuts),
+        coefficients=np.concatenate([part for one, _ in found for part in (one, missing)]),
+        offsets=np.stack([offset for _, offset in found]),
+        units=np.stack(public_units(moments.mean[:d], sd)),
+    )
+    answer = (yield Task(question)).value
+    stop = check_sums_length(d, question.n_back)
+    sums = ResidualSums.from_vector(answer[:stop], d, question.n_back)
+    share = share_of_means(sums, blocks.center) if own_share is None else own_share
+    checks = check_residuals(sums, _echoes(networks, blocks.n_lags, d), share)
+    support = np.any([one.weights != 0 for one in networks], axis=0)
+    bends = curvature_of(CurvatureSums.from_vector(answer[stop:], d), support, order, range(d))
+    checks = replace(checks, curvature_p=bends)
+    violated = violations(checks)
+    factor = checks.inflation if "volatility" in violated else 1.0
+    return ResidualReport(checks, violated, violated, n_effective=checks.n / factor, looked_only=True)
+
+
+def _echoes(networks: Sequence[SegmentNetwork], n_lags: int, d: int) -> FloatArray:
+    """Mean over rows of what shocks of earlier rows do along lagged edges."""
+    total, n = np.zeros((n_lags + 1, d, d)), sum(one.n for one in networks)
+    for one in networks:
+        A = one.weights[d:].reshape(n_lags, d, d)
+        total += one.n / n * echo_weights(one.weights[:d], A, one.variances, n_lags + 1)
+    return total
+
+
+def _residuals(
+    question: BlockChecksQuestion, recording: Recording, s: int
+) -> Iterator[tuple[int, FloatArray, FloatArray]]:
+    """Yield (time of the first row, rows, residuals) of a segment, run by run."""
+    coefficients, offset = question.residuals_of(s)
+    for piece in block_pieces(question, recording):
+        for time, rows in piece.of(question.segment_of(piece.blocks) == s):
+            yield time, rows, rows @ coefficients - offset
+
+
+def _spans(question: BlockChecksQuestion, recording: Recording) -> dict[int, tuple[int, int]]:
+    """First and last time of each segment of which a recording has rows."""
+    spans: dict[int, tuple[int, int]] = {}
+    for piece in block_pieces(question, recording):
+        segments = question.segment_of(piece.blocks)
+        for s in np.unique(segments).tolist():
+            here = piece.time + np.flatnonzero(segments == s)
+            spans[s] = (spans.get(s, (int(here[0]), 0))[0], int(here[-1]))
+    return spans
+
+
+def _checks_answer(here: Here, question: BlockChecksQuestion) -> tuple[SiteState, FloatArray]:
+    question.require_variables(here.data)
+    d, n_back = question.d, question.n_back
+    stop = check_sums_length(d, n_back)
+    total = np.zeros(_length(question))
+    if question.abstains(here.state):
+        return here.state, total
+    origin = np.zeros(d) if question.center == "recording" else question.units[0]
+    origin, scale = (np.tile(one, question.n_lags + 1) for one in (origin, question.units[1]))
+
+    def watched(recording: Recording, s: int) -> Iterator[tuple[int, FloatArray]]:
+        for time, rows, u in _residuals(question, recording, s):
+            total[stop:] += CurvatureSums.of_rows((rows - origin) / scale, u).to_vector()
+            yield time, u
+
+    for recording in training_parts(here.data, question):
+        for s, span in _spans(question, recording).items():
+            total[:stop] += residual_sums(watched(recording, s), span, d, n_back).to_vector()
+    return here.state, total
+
+
+def _length(question: BlockChecksQuestion) -> int:
+    return check_sums_length(question.d, question.n_back) + CurvatureSums.length(question.q, question.d)
+
+
+register_site_task(SiteTask(BlockChecksQuestion, one_by_one(_checks_answer), length=_length))

@@ -8,30 +8,45 @@ for people at the server and does not travel.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from feddbn import errors
+from feddbn.core.arrays import FloatArray
 from feddbn.core.encoding import decode, encode, own_meta
-from feddbn.errors import ProtocolError
-from feddbn.federation.protocol.site import task_from_fields
-from feddbn.federation.protocol.task import Task, task_digest
+from feddbn.errors import ProtocolError, StateError
+from feddbn.federation.protocol.site import SiteState, task_from_fields
+from feddbn.federation.protocol.task import Sum, Task, task_digest
 
 __all__ = [
     "MAX_MESSAGE_BYTES",
     "NEVER",
     "WITHHELD",
+    "Entry",
+    "Exchange",
+    "Header",
+    "Journal",
+    "RecordStore",
     "Reply",
     "Request",
+    "SiteRecord",
+    "Snapshot",
     "check_run_id",
+    "decode_record",
     "digest_of",
+    "encode_record",
     "encode_reply",
     "encode_request",
+    "framed",
+    "frames",
     "raise_refusal",
+    "read_journal",
     "read_reply",
     "read_request",
     "refusal",
@@ -187,3 +202,237 @@ def _open(message: bytes, kind: str, max_bytes: int) -> tuple[dict[str, Any], di
     if envelope.get("type") != kind or "kind" not in envelope or not isinstance(envelope.get("meta"), dict):
         raise ProtocolError(f"this message is not a {kind}.")
     return envelope, arrays
+
+
+# What carries messages between the server and its sites: the only thing an engine has to provide.
+
+Exchange = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
+"""Sends one message to each named site and returns one reply from each that answered in time.
+
+Who is missing from the replies has dropped out; a silent site raises nothing.
+"""
+
+
+# Records one after the other in a file that only grows, each behind its length.
+
+
+def framed(record: bytes) -> bytes:
+    """Return a record as it is written."""
+    return struct.pack("<Q", len(record)) + record
+
+
+def frames(stored: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield where each record begins and the record; one that is cut short at the end is left out."""
+    offset = 0
+    while offset + 8 <= len(stored):
+        (length,) = struct.unpack_from("<Q", stored, offset)
+        end = offset + 8 + length
+        if end > len(stored):
+            return
+        yield offset, stored[offset + 8 : end]
+        offset = end
+
+
+# What a site stores for a run, as one self-checking byte string, and the place that keeps it.
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a site after task `seq` (NEVER: before the first).
+
+    `history` is a digest of all tasks that led to it: states with another history are not added up under masks.
+    """
+
+    seq: int = NEVER
+    state: SiteState = field(default_factory=dict)
+    history: str = ""
+
+    def __post_init__(self) -> None:
+        # A site program is a pure function; one that writes into the state it was given would spoil a repeat.
+        for array in self.state.values():
+            array.setflags(write=False)
+
+
+@dataclass(frozen=True)
+class SiteRecord:
+    """Everything a site must remember of one run.
+
+    Attributes
+    ----------
+    run_id, site
+        Whose record this is; a record of another run or site is refused.
+    study, version
+        The study this run was opened with, as canonical text, and the package version it began with.
+    previous, current
+        The last counted state and the state after the last executed task.
+    digest, vector
+        The last executed task and the answer to it, after every guard: a repeat sends the same bytes,
+        so noise is never drawn twice for one release.
+    opened
+        The sites for whose masked sum of the last task this site has helped to open the masks, or may: those of the
+        sum before. It helps for no others.
+    n_guaranteed
+        Fewest sites in any sum that the answer may be part of: what its noise was made for.
+    """
+
+    run_id: str
+    site: str
+    study: str
+    version: str
+    previous: Snapshot = field(default_factory=Snapshot)
+    current: Snapshot = field(default_factory=Snapshot)
+    digest: str = ""
+    vector: FloatArray | None = None
+    opened: tuple[str, ...] = ()
+    n_guaranteed: int = 1
+
+
+def encode_record(record: SiteRecord) -> bytes:
+    """Return the bytes of a record."""
+    arrays: dict[str, np.ndarray] = {f"previous/{k}": v for k, v in record.previous.state.items()}
+    arrays.update({f"current/{k}": v for k, v in record.current.state.items()})
+    if record.vector is not None:
+        arrays["vector"] = record.vector
+    meta = {"type": "site-record", "run": record.run_id, "site": record.site}
+    begun = {"study": record.study, "version": record.version}
+    numbers = {"previous": record.previous.seq, "current": record.current.seq, "digest": record.digest}
+    histories = [record.previous.history, record.current.history]
+    masks = {"opened": list(record.opened), "n_guaranteed": record.n_guaranteed, "histories": histories}
+    return encode({**meta, **begun, **numbers, **masks}, arrays)
+
+
+def decode_record(message: bytes, run_id: str, site: str) -> SiteRecord:
+    """Inverse of `encode_record`; damage or a record of another run or site raises `StateError`."""
+    try:
+        meta, arrays = decode(message)
+    except ProtocolError as error:
+        raise StateError(
+            f"the stored state of run {run_id!r} at site {site!r} cannot be read: {error}"
+        ) from None
+    if meta.get("type") != "site-record" or meta.get("run") != run_id or meta.get("site") != site:
+        raise StateError(
+            f"the stored state found for run {run_id!r} at site {site!r} belongs to another run or site."
+        )
+    states: dict[str, SiteState] = {"previous": {}, "current": {}}
+    for key, array in arrays.items():
+        part, _, name = key.partition("/")
+        if part in states:
+            states[part][name] = array
+    # Records of earlier versions have no histories; a run goes on with the version it began with.
+    before, now = meta.get("histories", ("", ""))
+    return SiteRecord(
+        run_id,
+        site,
+        str(meta["study"]),
+        str(meta["version"]),
+        Snapshot(int(meta["previous"]), states["previous"], str(before)),
+        Snapshot(int(meta["current"]), states["current"], str(now)),
+        str(meta["digest"]),
+        arrays.get("vector"),
+        tuple(meta["opened"]),
+        int(meta.get("n_guaranteed", 1)),
+    )
+
+
+class RecordStore(Protocol):
+    """A place that keeps one site's records; `save` has happened when it returns."""
+
+    def load(self, run_id: str) -> SiteRecord | None:
+        """Return the record of a run, or None if this site never took part."""
+        ...
+
+    def save(self, record: SiteRecord) -> None:
+        """Replace the record of the run, all or nothing."""
+        ...
+
+
+# The server's checkpoint: an append-only journal of sums; resuming is replaying.
+#
+# A server program is deterministic. Its journal therefore needs no program state: a header (run, study,
+# version, sites) and one record per sum (number, task digest, contributors, value) are enough. Resuming runs
+# the program again, feeds it the recorded sums after checking that it asked the same questions, and goes on
+# live where the journal ends: bit-identical by construction.
+#
+# Layout: records one after the other, each an 8-byte length and a self-checking message that names the digest
+# of the record before it. The last record may be torn (the machine died while writing it): it is dropped.
+# Damage anywhere else raises `StateError`.
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a run is: it never changes after the first record."""
+
+    run_id: str
+    study: str
+    study_digest: str
+    version: str
+    sites: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One sum that was counted."""
+
+    seq: int
+    digest: str
+    answer: Sum
+
+
+class Journal:
+    """The records of a run; `header_bytes` and `add` return what must reach the disk before going on."""
+
+    def __init__(self, header: Header) -> None:
+        self.header = header
+        self.entries: list[Entry] = []
+        self.last = ""
+
+    def header_bytes(self) -> bytes:
+        """Return the first record."""
+        head = self.header
+        meta = {"type": "journal", "run": head.run_id, "study": head.study, "study_digest": head.study_digest}
+        return self._frame({**meta, "version": head.version, "sites": list(head.sites)}, {})
+
+    def add(self, digest: str, answer: Sum) -> bytes:
+        """Append a sum and return its record."""
+        entry = Entry(len(self.entries), digest, answer)
+        meta = {"type": "sum", "seq": entry.seq, "digest": digest, "sites": list(answer.contributors)}
+        frame = self._frame(meta, {"value": answer.value})
+        self.entries.append(entry)
+        return frame
+
+    def _frame(self, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+        record = encode({**meta, "before": self.last}, arrays)
+        self.last = hashlib.sha256(record).hexdigest()
+        return framed(record)
+
+
+def read_journal(stored: bytes) -> tuple[Journal | None, int]:
+    """Return the journal and how many bytes of `stored` are whole records; (None, 0) without a header."""
+    journal: Journal | None = None
+    last, whole = "", 0
+    for offset, record in frames(stored):
+        end = offset + len(framed(record))
+        try:
+            meta, arrays = decode(record)
+        except ProtocolError as error:
+            if end == len(stored):
+                break
+            raise StateError(f"the journal is damaged at byte {offset}: {error}") from None
+        if meta.get("before") != last:
+            raise StateError(
+                f"the journal is damaged at byte {offset}: a record before it was changed or removed."
+            )
+        last = hashlib.sha256(record).hexdigest()
+        if journal is not None:
+            answer = Sum(arrays["value"], tuple(meta["sites"]))
+            journal.entries.append(Entry(int(meta["seq"]), str(meta["digest"]), answer))
+        elif meta.get("type") == "journal":
+            run_id, study, digest, version = (
+                str(meta[k]) for k in ("run", "study", "study_digest", "version")
+            )
+            journal = Journal(Header(run_id, study, digest, version, tuple(meta["sites"])))
+        else:
+            raise StateError("the journal does not begin with a header.")
+        journal.last = last
+        whole = end
+    return journal, whole

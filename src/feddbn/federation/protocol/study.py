@@ -10,26 +10,159 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from feddbn.core.kinds import Kind, read_kinds
 from feddbn.errors import ParameterError
-from feddbn.federation.protocol.goals import CHOSEN_BY_ROWS, GOALS, Compare, Confidence, Goal, Select
-from feddbn.federation.protocol.terms import Attendance, Privacy, Strict
+from feddbn.federation.protocol.rows import MOST_BLOCKS
 from feddbn.method_table import find_method
 from feddbn.privacy.secagg import usual_threshold
 
 __all__ = [
+    "CHOSEN_BY_ROWS",
+    "GOALS",
     "Attendance",
+    "Compare",
+    "Confidence",
+    "Goal",
     "Privacy",
+    "Select",
+    "Strict",
     "Study",
     "check_sites",
     "parse_study",
     "study_from_json",
     "wrong_entry",
 ]
+
+
+# What a study settles besides its question: how sums are protected, and what happens when a site is missing.
+
+
+class Strict(BaseModel):
+    """A table of a study's file; what it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Privacy(Strict):
+    """How the sums are protected; `min_sites` is the smallest number of sites whose sum may be opened.
+
+    With `epsilon`, what leaves is (epsilon, delta)-differentially private for each `unit`. `clip` bounds the
+    unit's vector; without it the bound is chosen from a noisy histogram, for a tenth of the budget. The noise is enough
+    even if `n_colluding` sites tell their own share of it; each site knows its own, so there is always one.
+
+    `max_norm` is the largest Euclidean norm of any answer: each site keeps a longer one at home, and a sum that is longer
+    than its sites can make it ends the run.
+    """
+
+    secure_aggregation: bool = False
+    min_sites: int = Field(default=3, ge=2)
+    epsilon: float | None = Field(default=None, gt=0)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    unit: Literal["recording", "row"] = "recording"
+    clip: float | None = Field(default=None, gt=0)
+    n_colluding: int = Field(default=1, ge=1)
+    max_norm: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _norms_without_noise(self) -> Privacy:
+        if self.max_norm is not None and self.epsilon is not None:
+            raise ValueError(
+                "max_norm cannot be combined with epsilon, because whether a site refuses would tell what no noise covers; "
+                "use clip, which bounds every unit, or remove one of them"
+            )
+        return self
+
+
+class Attendance(Strict):
+    """What happens when a site does not answer in time.
+
+    `when_missing`: "wait" asks again until `max_wait_s` has passed; "continue" goes on with at least
+    `min_sites`; "abort" stops at once. A stopped run can be resumed.
+
+    "collect" is for sites that are never there together: each message waits `window_h` hours for every site to come
+    and answer it. If then not all have, the run stops, unless `enough` have: it goes on without the others.
+    """
+
+    timeout_s: float = Field(default=60.0, gt=0)
+    when_missing: Literal["wait", "continue", "abort", "collect"] = "wait"
+    min_sites: int = Field(default=1, ge=1)
+    max_wait_s: float = Field(default=600.0, ge=0)
+    window_h: float = Field(default=168.0, gt=0, le=8784, allow_inf_nan=False)
+    enough: int | None = Field(default=None, ge=1)
+
+    @property
+    def collects(self) -> bool:
+        """Whether messages wait for sites that come when they can."""
+        return self.when_missing == "collect"
+
+    @model_validator(mode="after")
+    def _windows_of_collections(self) -> Attendance:
+        for name in ("window_h", "enough"):
+            if not self.collects and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f'{name} is read only with when_missing = "collect"; set that, or remove {name}'
+                )
+        return self
+
+
+# What a study may want beside, or instead of, a network: one table of its file for each goal.
+
+CHOSEN_BY_ROWS = ("n_lags", "lambda_w", "lambda_a", "mu", "n_clusters")
+"""Parameters that are chosen on held-out rows where they are "auto"."""
+Goal = Literal["network", "confidence", "select", "compare", "check"]
+# In steps of five per cent: by studies of different shares, recordings of twenty rows differ by a row, too.
+Share = Annotated[float, Field(ge=0.05, le=0.5, multiple_of=0.05)]
+Number = int | Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Confidence(Strict):
+    """How edges are tried out where a study's goal is "confidence": as the arguments of ``edge_confidence``."""
+
+    replicates: int = Field(default=100, ge=2, le=10_000)
+    resampling: Literal["bootstrap", "stability"] = "bootstrap"
+    block_length: int | Literal["auto", "politis-white"] = "auto"
+    unit: Literal["auto", "recordings", "blocks"] = "auto"
+    level: float = Field(default=0.9, gt=0, lt=1)
+    seed: int = Field(default=0, ge=0)
+
+
+class Select(Strict):
+    """How parameters are chosen where a study's goal is "select": as the arguments of ``feddbn.select``.
+
+    Without a `grid`, what the method chooses by default is tried.
+    """
+
+    grid: dict[str, tuple[Number, ...]] = Field(default_factory=dict)
+    n_blocks: int = Field(default=2, ge=1, le=MOST_BLOCKS)
+    share: Share = 0.3
+    rule: Literal["one-standard-error", "best"] = "one-standard-error"
+
+
+class Compare(Strict):
+    """What the study's method is compared with where the goal is "compare", on the last `share` of every recording."""
+
+    against: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = ()
+    share: Share = 0.2
+
+
+GOALS: tuple[tuple[str, type[Strict]], ...] = (
+    ("confidence", Confidence),
+    ("select", Select),
+    ("compare", Compare),
+)
+"""Goals that have a table of their own, and its type."""
 
 Value = bool | int | float | str | list[Any] | dict[str, Any] | None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from feddbn.errors import ParameterError
 from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Federation
-from feddbn.federation.protocol.update_rules import check_update
 from feddbn.method_table import METHODS, find_method
+
+if TYPE_CHECKING:
+    from feddbn.federation.protocol.study import Study
 
 __all__ = [
     "StudyMethod",
@@ -25,6 +27,7 @@ __all__ = [
     "check_goal",
     "check_name",
     "check_noise",
+    "check_update",
     "personal_result",
     "register_personal_result",
     "register_study_method",
@@ -208,4 +211,26 @@ def check_noise(study: Study) -> None:
         raise ParameterError(
             "privacy.unit: it is 'row', but spikes = 'remove' tells what is far by the rows around it; use unit = "
             "'recording', or spikes = 'keep'."
+        )
+
+
+# Which studies can be updates of earlier runs.
+
+
+def check_update(study: Study, able: Sequence[str]) -> None:
+    """Refuse an update that is not of sums without noise over all sites of a run; `able` are the methods that can."""
+    what = f"update_of = {study.update_of!r}"
+    if study.goal != "network" or study.method not in able:
+        raise ParameterError(
+            f"{what}: new rows are added to networks that were learned from summed moments; use goal = 'network' and "
+            f"method = {' or '.join(repr(name) for name in able)}."
+        )
+    if study.privacy.epsilon is not None:
+        raise ParameterError(
+            f"{what}: sums with noise are not added up over runs; remove epsilon, or ask about all rows in a study of its "
+            "own."
+        )
+    if study.attendance.when_missing == "continue" or study.attendance.enough is not None:
+        raise ParameterError(
+            f"{what} needs all sites of that run; use when_missing = 'wait', 'abort' or 'collect', without enough."
         )

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from feddbn.errors import FederationError, PrivacyError, ProtocolError, SiteRefused, StateError
-from feddbn.federation.protocol.exchange import Exchange
-from feddbn.federation.protocol.messages import Reply, read_reply
+from feddbn.federation.protocol.messages import Exchange, Reply, read_reply
 
 __all__ = ["Line", "ServerEvent", "Tell"]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feddbn.errors import FileError
-from feddbn.privacy.audit import AuditEntry, ChainReport, parse_entries, verify_chain
-from feddbn.privacy.heads import Head, against_log
+from feddbn.privacy.audit import AuditEntry, ChainReport, Head, against_log, parse_entries, verify_chain
 from feddbn.runtime.deployed.audit_files import SITE_LOG, whole_lines
 
 __all__ = ["LogReport", "check_logs"]

@@ -18,8 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feddbn.errors import FileError
-from feddbn.privacy.audit import GENESIS, AuditChain, AuditEntry, parse_entries, verify_chain
-from feddbn.privacy.heads import Head, signed_head
+from feddbn.privacy.audit import (
+    GENESIS,
+    AuditChain,
+    AuditEntry,
+    Head,
+    parse_entries,
+    signed_head,
+    verify_chain,
+)
 from feddbn.runtime.deployed.lines import append_lines, for_owner, whole_part
 from feddbn.runtime.deployed.store import AUDIT, iso_time
 

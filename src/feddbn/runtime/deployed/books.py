@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from feddbn.errors import FileError
-from feddbn.privacy.audit import AuditEntry, parse_entries, verify_chain
-from feddbn.privacy.book_index import BookIndex, Head, index_key
+from feddbn.privacy.audit import AuditEntry, BookHead, BookIndex, index_key, parse_entries, verify_chain
 from feddbn.privacy.ledger import Ledger
 from feddbn.privacy.policy import SitePolicy, Unit
 from feddbn.runtime.deployed.lines import append_lines, whole_part
@@ -125,9 +124,9 @@ class Books:
                 self._enter(run_id)
             append_lines(self._path(run_id), line)
             if run_id in self._indexed:
-                self._move(run_id, Head(entry.index + 1, entry.hash))
+                self._move(run_id, BookHead(entry.index + 1, entry.hash))
 
-    def _move(self, run_id: str, head: Head) -> None:
+    def _move(self, run_id: str, head: BookHead) -> None:
         """Write a head over the one before; where that fails, the log is ahead, and nothing else is wrong."""
         try:
             file = os.open(self._head(run_id), os.O_WRONLY | os.O_CREAT, 0o600)
@@ -145,7 +144,7 @@ class Books:
             # Without an index nobody can tell whether the logs are all, and a new one would hide that.
             return
         if run_id not in index.runs:
-            write_atomically(self._head(run_id), Head().to_bytes(run_id, self._key))
+            write_atomically(self._head(run_id), BookHead().to_bytes(run_id, self._key))
             self._store(BookIndex(index.runs | {run_id}))
         self._indexed.add(run_id)
 
@@ -178,7 +177,7 @@ class Books:
                 report = verify_chain(self._lines(run_id))
                 if report.problem is not None:
                     raise FileError(f"the log of run {run_id!r} is not intact: {report.problem}.")
-                heads[run_id] = Head(report.n_entries, report.last_hash)
+                heads[run_id] = BookHead(report.n_entries, report.last_hash)
             for run_id, head in heads.items():
                 write_atomically(self._head(run_id), head.to_bytes(run_id, self._key))
             self._store(BookIndex(frozenset(heads)))
@@ -186,10 +185,10 @@ class Books:
 
     def _problem(self, run_id: str, lines: Sequence[str] | None, index: BookIndex) -> str | None:
         """What is wrong with the log of a run, as a sentence without its full stop."""
-        head: Head | None = Head()
+        head: BookHead | None = BookHead()
         if run_id in index.runs:
             try:
-                head = Head.from_bytes(self._head(run_id).read_bytes(), run_id, self._key)
+                head = BookHead.from_bytes(self._head(run_id).read_bytes(), run_id, self._key)
             except FileNotFoundError:
                 head = None
         if head is None:

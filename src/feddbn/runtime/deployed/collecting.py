@@ -23,10 +23,9 @@ from collections.abc import Callable, Collection, Mapping
 
 from feddbn.core.encoding import decode
 from feddbn.errors import FeddbnError, NotEnoughSites, StateError, StillCollecting
-from feddbn.federation.protocol.exchange import Exchange
-from feddbn.federation.protocol.messages import read_reply, read_request
+from feddbn.federation.protocol.messages import Exchange, read_reply, read_request
 from feddbn.federation.protocol.secure_site import read_secure_reply
-from feddbn.federation.protocol.terms import Attendance
+from feddbn.federation.protocol.study import Attendance
 from feddbn.runtime.deployed.asking import ServerEvent, Tell
 from feddbn.runtime.deployed.store import iso_time
 from feddbn.runtime.deployed.visit_book import Visit, VisitBook, visit_name

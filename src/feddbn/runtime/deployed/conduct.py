@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from feddbn.errors import FeddbnError, StillCollecting
-from feddbn.federation.protocol.exchange import Exchange
+from feddbn.federation.protocol.messages import Exchange
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.runtime.deployed.absences import absences_in

@@ -5,7 +5,7 @@ Theory of operation
 `Coordinator` is a `Federation`. For each task it first looks into the journal (`replay`): a recorded sum is returned
 after its task digest was checked (resume). Otherwise it has the sum made (`sums`, `masked_sums`), holds who is in it
 against the study's rule (`attendance`), writes it to the journal and only then returns it. The fence at the sites
-(federation/protocol/fence.py) makes asking again (`asking`) harmless.
+(federation/protocol/endpoint.py) makes asking again (`asking`) harmless.
 
 A silent site is a drop-out. "wait" asks again until `max_wait_s`, "continue" goes on with at least `min_sites`,
 "abort" stops. "collect" is the exchange's business (`collecting`): here all its sites seem to be there at once.
@@ -21,8 +21,7 @@ import numpy as np
 
 from feddbn._version import __version__
 from feddbn.errors import ProtocolError, StateError
-from feddbn.federation.protocol.exchange import Exchange
-from feddbn.federation.protocol.messages import NEVER, Reply, Request, digest_of, encode_request
+from feddbn.federation.protocol.messages import NEVER, Exchange, Reply, Request, digest_of, encode_request
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import StudyResult, study_method
 from feddbn.federation.protocol.task import Federation, Sum, Task

@@ -30,7 +30,7 @@ from feddbn.federation.protocol.messages import refused_in
 from feddbn.federation.protocol.secure_site import SecureSite
 from feddbn.privacy.keys import Identity, open_sealed, seal
 from feddbn.privacy.register import Register
-from feddbn.privacy.secagg_kept import epoch_from, kept_epoch
+from feddbn.privacy.secagg_site import epoch_from, kept_epoch
 from feddbn.runtime.deployed.store import OwnFile
 
 __all__ = ["KeptMasks", "SealedFile"]

@@ -13,9 +13,14 @@ from feddbn.data.levels import declared_kinds
 from feddbn.data.read import read_sites
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_scope import check_tasks, scope_of
-from feddbn.federation.protocol.block_wish import BlockWish
-from feddbn.federation.protocol.endpoint import SiteEndpoint, SiteEvent, StudyCheck
-from feddbn.federation.protocol.greeting import kind_differences, unit_differences
+from feddbn.federation.protocol.endpoint import (
+    SiteEndpoint,
+    SiteEvent,
+    StudyCheck,
+    kind_differences,
+    unit_differences,
+)
+from feddbn.federation.protocol.rows import BlockWish
 from feddbn.federation.protocol.site import Site, SiteData
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.policy import SitePolicy

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from feddbn.errors import FileError
-from feddbn.privacy.heads import (
+from feddbn.privacy.audit import (
     Head,
     Receipt,
     against_log,

@@ -18,16 +18,11 @@ from pathlib import Path
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.errors import FileError, SiteRefused
-from feddbn.federation.guards.block_set_guard import BlockSetGuard
-from feddbn.federation.guards.bounds import BoundsGuard
-from feddbn.federation.guards.disclosure import DisclosureGuard
-from feddbn.federation.guards.mixed_guard import MixedGuard
+from feddbn.federation.guards.disclosure import DisclosureGuard, MixedGuard, ResampleGuard
 from feddbn.federation.guards.noise import DpGuard, Promise
-from feddbn.federation.guards.resample_guard import ResampleGuard
-from feddbn.federation.guards.row_set_guard import RowSetGuard
-from feddbn.federation.guards.scope_guard import Asked, ScopeGuard
-from feddbn.federation.guards.site_guards import About, AuditGuard, HeldOutGuard, PolicyGuard
-from feddbn.federation.guards.study_scope import scope_of
+from feddbn.federation.guards.row_set_guard import BlockSetGuard, RowSetGuard
+from feddbn.federation.guards.site_guards import About, AuditGuard, BoundsGuard, HeldOutGuard, PolicyGuard
+from feddbn.federation.guards.study_scope import Asked, ScopeGuard, scope_of
 from feddbn.federation.programs.private_moments import study_noise_plan
 from feddbn.federation.protocol.site import Guard
 from feddbn.federation.protocol.study import Study

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from feddbn._version import __version__
 from feddbn.errors import StateError
-from feddbn.federation.protocol.journal import Header, Journal
+from feddbn.federation.protocol.messages import Header, Journal
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Sum
 from feddbn.runtime.deployed.store import JournalFile

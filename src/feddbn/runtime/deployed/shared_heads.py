@@ -7,7 +7,7 @@ from typing import Any
 
 from feddbn.errors import FileError
 from feddbn.federation.protocol.messages import NEVER, Reply, Request, encode_request
-from feddbn.privacy.heads import Head, Receipt, read_head, read_receipt
+from feddbn.privacy.audit import Head, Receipt, read_head, read_receipt
 from feddbn.runtime.deployed.asking import Line
 
 __all__ = ["share_heads"]

@@ -24,9 +24,14 @@ import numpy as np
 
 from feddbn.core.encoding import encode
 from feddbn.errors import FileError, StateError
-from feddbn.federation.protocol.journal import Journal, read_journal
-from feddbn.federation.protocol.messages import check_run_id
-from feddbn.federation.protocol.store_format import SiteRecord, decode_record, encode_record
+from feddbn.federation.protocol.messages import (
+    Journal,
+    SiteRecord,
+    check_run_id,
+    decode_record,
+    encode_record,
+    read_journal,
+)
 from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.runtime.deployed.lines import flush_directory, for_owner, whole_length, whole_part
 

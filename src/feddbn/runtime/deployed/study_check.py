@@ -9,7 +9,7 @@ from feddbn.data.checks import check_sites, summary
 from feddbn.errors import FeddbnError, SiteRefused
 from feddbn.federation.guards.disclosure import counted_rows
 from feddbn.federation.guards.study_scope import lacking_tasks, scope_of
-from feddbn.federation.protocol.greeting import agree, chosen_variables
+from feddbn.federation.protocol.endpoint import agree, chosen_variables
 from feddbn.federation.protocol.study import Study
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.books import account_of

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from feddbn.data.checks import summary
 from feddbn.errors import FeddbnError
-from feddbn.federation.guards.study_scope import tasks_of
-from feddbn.federation.guards.study_size import costs_in_words, size_in_words
-from feddbn.federation.protocol.greeting import chosen_variables
+from feddbn.federation.guards.study_scope import costs_in_words, size_in_words, tasks_of
+from feddbn.federation.protocol.endpoint import chosen_variables
 from feddbn.federation.protocol.site import site_task
 from feddbn.federation.protocol.study import Attendance, Privacy, Study
 from feddbn.method_table import find_method

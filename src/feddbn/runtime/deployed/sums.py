@@ -11,7 +11,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.federation.protocol.messages import NEVER, Reply, encode_request, task_request
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Sum, Task
-from feddbn.privacy.majority import odd_ones
+from feddbn.privacy.secagg import odd_ones
 from feddbn.runtime.deployed.asking import Line
 from feddbn.runtime.deployed.attendance import Roll
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from feddbn.core.encoding import decode, encode
 from feddbn.errors import ProtocolError, StateError
-from feddbn.federation.protocol.frames import framed, frames
+from feddbn.federation.protocol.messages import framed, frames
 from feddbn.runtime.deployed.lines import for_owner
 
 __all__ = ["Visit", "VisitBook", "visit_name"]

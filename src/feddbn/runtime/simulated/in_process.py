@@ -13,8 +13,15 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray
 from feddbn.errors import NotEnoughSites, ProtocolError
-from feddbn.federation.protocol.record import TOGETHER
-from feddbn.federation.protocol.site import Here, Memo, Site, answer_of_one, answer_together, site_task
+from feddbn.federation.protocol.site import (
+    TOGETHER,
+    Here,
+    Memo,
+    Site,
+    answer_of_one,
+    answer_together,
+    site_task,
+)
 from feddbn.federation.protocol.task import Sum, Task
 
 __all__ = ["InProcessFederation"]

@@ -9,10 +9,9 @@ import pytest
 from feddbn.data import read_sites
 from feddbn.data.memory import AlignedSite
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.block_set_guard import MOST_CUTS, BlockSetGuard
-from feddbn.federation.guards.row_set_guard import RowSetGuard
-from feddbn.federation.programs.block_moments import BlockMomentsQuestion
+from feddbn.federation.guards.row_set_guard import MOST_CUTS, BlockSetGuard, RowSetGuard
 from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.time_blocks import BlockMomentsQuestion
 from feddbn.federation.protocol.site import Here
 from feddbn.federation.protocol.task import Task
 

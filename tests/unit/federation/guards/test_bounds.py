@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from feddbn.errors import SiteRefused
-from feddbn.federation.guards.bounds import BoundsGuard
+from feddbn.federation.guards.site_guards import BoundsGuard
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.site import PLAIN, Channel
 from feddbn.federation.protocol.task import Task

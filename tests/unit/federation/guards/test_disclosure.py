@@ -5,7 +5,7 @@ from feddbn.core.designs.lagged import Block
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.disclosure import DisclosureGuard, counted_rows
-from feddbn.federation.guards.scope_guard import Asked
+from feddbn.federation.guards.study_scope import Asked
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study

@@ -9,16 +9,17 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import BudgetExceeded, ParameterError, ProtocolError
 from feddbn.federation.guards.noise import DpGuard
 from feddbn.federation.guards.site_guards import AuditGuard
-from feddbn.federation.programs.private_moments import private_moments, private_moments_plan
-from feddbn.federation.programs.unit_norms import UnitNormsQuestion
-from feddbn.federation.protocol.question import number, whole
+from feddbn.federation.programs.private_moments import (
+    UnitNormsQuestion,
+    private_moments,
+    private_moments_plan,
+)
 from feddbn.federation.protocol.site import PLAIN, Channel, Here, Site
-from feddbn.federation.protocol.task import Task, run_program
+from feddbn.federation.protocol.task import Task, number, run_program, whole
 from feddbn.privacy.audit import parse_entries
-from feddbn.privacy.clipping import norm_edges
 from feddbn.privacy.gaussian import noise_multiplier
 from feddbn.privacy.ledger import GaussianRelease, Ledger, UnprotectedRelease
-from feddbn.privacy.noise_plan import ClipRule, NoisePlan
+from feddbn.privacy.noise_plan import ClipRule, NoisePlan, norm_edges
 from feddbn.runtime.simulated.secure import secure_federation
 from support.questions import make_question
 

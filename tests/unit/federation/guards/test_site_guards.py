@@ -3,9 +3,8 @@ import pytest
 
 from feddbn.errors import SiteRefused
 from feddbn.federation.guards.site_guards import AuditGuard, PolicyGuard
-from feddbn.federation.protocol.question import texts
 from feddbn.federation.protocol.site import PLAIN, Channel, Site
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.task import Task, texts
 from feddbn.privacy.audit import parse_entries, verify_chain
 from feddbn.privacy.policy import SitePolicy
 from support.questions import Values, make_question

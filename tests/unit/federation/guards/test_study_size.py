@@ -4,7 +4,7 @@ import pytest
 from feddbn.core.designs.lagged import Block
 from feddbn.core.statistics.moments import sums_length
 from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.federation.guards.study_size import largest_columns, size_in_words
+from feddbn.federation.guards.study_scope import largest_columns, size_in_words
 from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
 from feddbn.federation.programs.survey import SurveyQuestion
 from feddbn.federation.protocol.site import Site

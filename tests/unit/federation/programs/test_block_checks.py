@@ -6,8 +6,8 @@ import pytest
 from feddbn.core.designs.public_units import public_units
 from feddbn.data import read_sites
 from feddbn.errors import ProtocolError
-from feddbn.federation.programs.block_checks import BlockChecksQuestion
 from feddbn.federation.programs.residual_checks import ResidualChecksQuestion
+from feddbn.federation.programs.time_blocks import BlockChecksQuestion
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task
 from feddbn.runtime.simulated.in_process import InProcessFederation

@@ -6,8 +6,8 @@ import pytest
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ProtocolError
-from feddbn.federation.programs.block_moments import BlockMomentsQuestion, block_moments_program
 from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.time_blocks import BlockMomentsQuestion, block_moments_program
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation

@@ -4,8 +4,7 @@ import pytest
 from feddbn.core.designs.lagged import Block
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data.memory import ArrayRecording, MemorySite
-from feddbn.federation.programs.checked_oneshot import checked_oneshot_program
-from feddbn.federation.programs.oneshot import OneShotOptions, oneshot_program
+from feddbn.federation.programs.oneshot import OneShotOptions, checked_oneshot_program, oneshot_program
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
@@ -125,7 +124,7 @@ def test_changing_variances_count_fewer_rows():
 
 
 def test_forbidden_edges_stay_forbidden_at_a_lag_more():
-    from feddbn.federation.programs.checked_oneshot import _limits
+    from feddbn.federation.programs.oneshot import _limits
 
     constraints = EdgeConstraints.from_edges(("a", "b"), 1, [("a", "b", 1)], None)
     longer = _limits(constraints, 2, 2)

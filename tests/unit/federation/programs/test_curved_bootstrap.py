@@ -11,11 +11,10 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import ProtocolError, SiteRefused
 from feddbn.federation.programs import bootstrap
 from feddbn.federation.programs.bootstrap import BootstrapQuestion, bootstrap_program, resampling_plan
-from feddbn.federation.programs.curved_moments import CurvedMomentsQuestion, curved_moments_program
+from feddbn.federation.programs.curved import CurvedMomentsQuestion, curved_moments_program
 from feddbn.federation.protocol.rows import Treatment, treated
-from feddbn.federation.protocol.scope import Scope
 from feddbn.federation.protocol.site import Site
-from feddbn.federation.protocol.task import Task, run_program
+from feddbn.federation.protocol.task import Scope, Task, run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
 NAMES = ("a", "b")

@@ -5,7 +5,7 @@ import pytest
 
 from feddbn import OneShotDBN
 from feddbn.errors import ResultWarning
-from feddbn.federation.programs import curved_oneshot
+from feddbn.federation.programs import curved
 
 
 def bent(rng, n=400):
@@ -20,7 +20,7 @@ def test_of_too_many_variables_curves_are_reported_and_not_asked_for(monkeypatch
     rng = np.random.default_rng(0)
     sites = {f"s{k}": bent(rng) for k in range(4)}
     assert OneShotDBN(n_lags=1).fit(sites).features_ == "spline"
-    monkeypatch.setattr(curved_oneshot, "MANY_NODES", 2)
+    monkeypatch.setattr(curved, "MANY_NODES", 2)
     with pytest.warns(ResultWarning, match="effects are not straight lines"):
         model = OneShotDBN(n_lags=1).fit(sites)
     assert model.features_ == "linear"

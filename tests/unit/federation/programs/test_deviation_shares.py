@@ -1,4 +1,4 @@
-"""feddbn.federation.programs.deviation_shares: scales under noise, and far cells left out by them."""
+"""feddbn.federation.programs.survey: scales under noise, and far cells left out by them."""
 
 import numpy as np
 import pandas as pd
@@ -9,9 +9,9 @@ from feddbn.core.statistics.survey import N_BINS
 from feddbn.data import read_sites
 from feddbn.errors import BudgetExceeded, ParameterError
 from feddbn.federation.guards.noise import DpGuard
-from feddbn.federation.programs.deviation_shares import DeviationSharesQuestion, above_noise, scales_program
 from feddbn.federation.programs.private_moments import SPIKES_SHARE, private_moments_plan
 from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.survey import DeviationSharesQuestion, above_noise, scales_program
 from feddbn.federation.protocol.site import Here, Site, site_task
 from feddbn.federation.protocol.task import Sum, Task, run_program
 from feddbn.methods.oneshot import OneShotDBN

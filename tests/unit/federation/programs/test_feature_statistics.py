@@ -21,7 +21,7 @@ from feddbn.federation.programs.feature_statistics import (
     feature_statistics_program,
     pair_direction_program,
 )
-from feddbn.federation.programs.unit_norms import UnitNormsQuestion
+from feddbn.federation.programs.private_moments import UnitNormsQuestion
 from feddbn.federation.protocol.site import Site, site_task, task_from_fields
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.privacy.policy import SitePolicy

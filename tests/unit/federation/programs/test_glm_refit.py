@@ -12,9 +12,7 @@ from feddbn.core.designs.coded import coding_of
 from feddbn.core.glm.models import NodeModel
 from feddbn.core.kinds import Kind
 from feddbn.data import read_sites
-from feddbn.federation.programs.glm_refit import NORMAL, refit_program
-from feddbn.federation.programs.glm_step import MOST_STEPS
-from feddbn.federation.programs.mixed_moments import mixed_moments_program
+from feddbn.federation.programs.mixed import MOST_STEPS, NORMAL, mixed_moments_program, refit_program
 from feddbn.federation.protocol.task import run_program
 from feddbn.methods.base import simulated
 

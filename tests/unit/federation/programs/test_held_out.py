@@ -12,9 +12,8 @@ from feddbn.core.designs.lagged import Block
 from feddbn.data import ArrayRecording, MemorySite, read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.programs.feature_statistics import FeatureScaleQuestion
-from feddbn.federation.programs.folds import EarlierRows, make_fold
 from feddbn.federation.programs.held_out import Judge, Weights, judge_program
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.statistics import EarlierRows, MomentsQuestion, make_fold
 from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.site import Site

@@ -13,11 +13,11 @@ from feddbn.federation.programs.feature_statistics import (
     FeatureMomentsQuestion,
     FeatureScaleQuestion,
 )
-from feddbn.federation.programs.folds import held_out_part, make_fold, training_part
 from feddbn.federation.programs.held_out import HeldOutQuestion
-from feddbn.federation.programs.residual_features import ResidualsQuestion
-from feddbn.federation.protocol.question import Question
+from feddbn.federation.programs.oneshot import ResidualsQuestion
+from feddbn.federation.programs.statistics import held_out_part, make_fold, training_part
 from feddbn.federation.protocol.site import Here, SiteData, site_task
+from feddbn.federation.protocol.task import Question
 
 D, P = 3, 1
 NAMES = ("x0", "x1", "x2")

@@ -10,8 +10,7 @@ from feddbn.core.orders.nongaussian import shape_sums
 from feddbn.core.statistics.moments import Moments
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import DataError, ParameterError, ProtocolError
-from feddbn.federation.programs.oneshot import OneShotOptions, oneshot_program
-from feddbn.federation.programs.residual_features import ResidualsQuestion
+from feddbn.federation.programs.oneshot import OneShotOptions, ResidualsQuestion, oneshot_program
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.protocol.site import Site, answer_of_one, site_task
 from feddbn.federation.protocol.task import Task, run_program

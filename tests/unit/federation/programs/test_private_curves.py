@@ -9,18 +9,17 @@ import pytest
 from feddbn.data import read_sites
 from feddbn.errors import BudgetExceeded, ParameterError, ResultWarning, SiteRefused
 from feddbn.federation.guards.noise import DpGuard
-from feddbn.federation.guards.study_scope import scope_of
-from feddbn.federation.guards.study_size import check_noise_size, costs_in_words, size_in_words
-from feddbn.federation.programs.curved_moments import CurvedMomentsQuestion
+from feddbn.federation.guards.study_scope import check_noise_size, costs_in_words, scope_of, size_in_words
+from feddbn.federation.programs.curved import CurvedMomentsQuestion
 from feddbn.federation.programs.private_moments import (
     CURVES_SHARE,
     SPIKES_SHARE,
+    UnitNormsQuestion,
     private_moments_plan,
     study_costs,
     study_noise_plan,
 )
 from feddbn.federation.programs.statistics import MomentsQuestion
-from feddbn.federation.programs.unit_norms import UnitNormsQuestion
 from feddbn.federation.protocol.site import Here, Site, site_task
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.study_methods import check_noise

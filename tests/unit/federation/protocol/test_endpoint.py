@@ -9,10 +9,9 @@ from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.errors import ProtocolError, SiteRefused, StateError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.messages import WITHHELD, Request, encode_request, read_reply, task_request
-from feddbn.federation.protocol.question import Question
 from feddbn.federation.protocol.site import Site, SiteTask, register_site_task
 from feddbn.federation.protocol.study import Study
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.task import Question, Task
 from support.faults import MemoryStore
 from support.study_programs import WalkQuestion
 

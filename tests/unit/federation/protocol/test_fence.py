@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feddbn.errors import ProtocolError, StateError
-from feddbn.federation.protocol.fence import Step, decide
-from feddbn.federation.protocol.store_format import (
+from feddbn.federation.protocol.endpoint import Step, decide
+from feddbn.federation.protocol.messages import (
     SiteRecord,
     Snapshot,
     decode_record,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from feddbn.errors import StateError
-from feddbn.federation.protocol.journal import Header, Journal, read_journal
+from feddbn.federation.protocol.messages import Header, Journal, read_journal
 from feddbn.federation.protocol.task import Sum
 
 

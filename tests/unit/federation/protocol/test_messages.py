@@ -20,8 +20,7 @@ from feddbn.federation.protocol.messages import (
     task_from,
     task_request,
 )
-from feddbn.federation.protocol.question import array, names, number, whole
-from feddbn.federation.protocol.task import Task
+from feddbn.federation.protocol.task import Task, array, names, number, whole
 from support.questions import give_values, make_question
 
 FIELDS = {"rho": number(), "k": whole(default=3), "names": names(default=())}

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddbn.core.arrays import FloatArray
-from feddbn.federation.protocol import record
-from feddbn.federation.protocol.record import TOGETHER, Record
+from feddbn.federation.protocol import site
+from feddbn.federation.protocol.site import TOGETHER, Record
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def test_a_memo_keeps_the_last_record_of_each_part_and_none_beyond_its_room(monk
         for first in ("a", "b"):
             states = Notes(np.full((1, 3), turn)).kept([{}], None, memo, first)
     assert len(memo[TOGETHER]) == 2
-    monkeypatch.setattr(record, "_ROOM", 40)
+    monkeypatch.setattr(site, "_ROOM", 40)
     states = Notes(np.ones((1, 3))).kept([{}], None, memo, "b")
     assert len(memo[TOGETHER]) == 1
     assert np.array_equal(Notes.read(states, memo, "b").C, np.ones((1, 3)))

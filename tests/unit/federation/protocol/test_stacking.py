@@ -110,7 +110,7 @@ def test_rows_that_a_site_must_treat_by_itself_are_never_read_together(
     def refuse(*_: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("feddbn.federation.protocol.stacking.stacks", refuse)
+    monkeypatch.setattr("feddbn.federation.protocol.site.stacks", refuse)
     with pytest.raises(AssertionError):
         site_task("moments").answer(hears(), moments(), {})
     whole = [here for here in hears() if here.data.one_array is not None]

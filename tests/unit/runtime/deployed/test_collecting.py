@@ -8,8 +8,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import NotEnoughSites, ParameterError, StateError, StillCollecting
-from feddbn.federation.protocol.journal import read_journal
-from feddbn.federation.protocol.messages import read_request
+from feddbn.federation.protocol.messages import read_journal, read_request
 from feddbn.federation.protocol.study import Study, check_sites, study_from_json
 from feddbn.runtime.deployed.collecting import Collecting
 from feddbn.runtime.deployed.conduct import Progress, conduct

@@ -16,9 +16,8 @@ from feddbn.cli.main import app
 from feddbn.data import read_sites
 from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
 from feddbn.federation.guards.study_scope import tasks_of
-from feddbn.federation.programs.folds import make_fold
 from feddbn.federation.programs.held_out import HeldOutSumsQuestion
-from feddbn.federation.programs.statistics import MomentsQuestion
+from feddbn.federation.programs.statistics import MomentsQuestion, make_fold
 from feddbn.federation.protocol.messages import WITHHELD, encode_request, read_reply, task_request
 from feddbn.federation.protocol.study import Privacy, parse_study
 from feddbn.federation.protocol.study_methods import check_goal

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.errors import FileError
-from feddbn.privacy.heads import read_head, signed_head, signed_receipt
+from feddbn.privacy.audit import read_head, signed_head, signed_receipt
 from feddbn.privacy.keys import Identity
 from feddbn.runtime.deployed.audit_files import SiteAudit
 from feddbn.runtime.deployed.peer_heads import PeerHeads, compare, export_heads, read_export

@@ -2,8 +2,7 @@ import pytest
 
 pytest.importorskip("cryptography")
 from feddbn.federation.protocol.messages import Reply, encode_reply, read_request
-from feddbn.privacy.audit import AuditChain
-from feddbn.privacy.heads import read_head, signed_head, signed_receipt
+from feddbn.privacy.audit import AuditChain, read_head, signed_head, signed_receipt
 from feddbn.privacy.keys import Identity
 from feddbn.runtime.deployed.asking import Line
 from feddbn.runtime.deployed.shared_heads import share_heads

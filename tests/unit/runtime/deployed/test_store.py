@@ -6,8 +6,7 @@ import pytest
 
 from feddbn.core.encoding import decode
 from feddbn.errors import FileError, ParameterError, ProtocolError, StateError
-from feddbn.federation.protocol.journal import Header, Journal
-from feddbn.federation.protocol.store_format import SiteRecord, Snapshot
+from feddbn.federation.protocol.messages import Header, Journal, SiteRecord, Snapshot
 from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.federation.protocol.task import Sum
 from feddbn.model.dbn import DBN

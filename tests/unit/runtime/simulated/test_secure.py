@@ -5,10 +5,9 @@ import pytest
 
 from feddbn.core.encoding import encode
 from feddbn.errors import AggregationError, NotEnoughSites, ProtocolError, SiteRefused, StateError
-from feddbn.federation.protocol.question import array, names, number, whole
 from feddbn.federation.protocol.secure_site import SecureSite, read_secure_reply
 from feddbn.federation.protocol.site import Site, task_from_fields
-from feddbn.federation.protocol.task import Task, task_digest
+from feddbn.federation.protocol.task import Task, array, names, number, task_digest, whole
 from feddbn.privacy.keys import Identity
 from feddbn.privacy.secagg_site import SecAggSite
 from feddbn.runtime.masked import SecureFederation

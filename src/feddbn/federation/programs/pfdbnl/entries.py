@@ -9,9 +9,8 @@ import numpy as np
 
 from feddbn.core.arrays import FloatArray, IntArray
 from feddbn.errors import ProtocolError
-from feddbn.federation.protocol.question import MOST_LAGS, names, wholes
 from feddbn.federation.protocol.rows import RowsQuestion
-from feddbn.federation.protocol.scope import Scope
+from feddbn.federation.protocol.task import MOST_LAGS, Scope, names, wholes
 
 __all__ = ["Entries", "PartialQuestion"]
 

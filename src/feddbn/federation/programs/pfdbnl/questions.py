@@ -16,8 +16,7 @@ from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.core.pfdbnl.step import PersonalRound
 from feddbn.federation.programs.fdbnl import MOST_ROUNDS, WEIGHTINGS
 from feddbn.federation.programs.pfdbnl.entries import PartialQuestion
-from feddbn.federation.protocol.question import Constant, array, choice, flag, number, whole, wholes
-from feddbn.federation.protocol.scope import Scope
+from feddbn.federation.protocol.task import Constant, Scope, array, choice, flag, number, whole, wholes
 
 __all__ = ["AVERAGES", "MOST_PULLS", "ClusterQuestion", "FinishQuestion", "FitQuestion", "StepQuestion"]
 

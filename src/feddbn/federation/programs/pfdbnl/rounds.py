@@ -27,8 +27,7 @@ from feddbn.federation.programs.entry_moments import entry_moments_program
 from feddbn.federation.programs.fdbnl import ConsensusSettings, check_summary, prepared_program, run_options
 from feddbn.federation.programs.pfdbnl.clusters import cluster_program
 from feddbn.federation.programs.pfdbnl.questions import AVERAGES, FinishQuestion, StepQuestion
-from feddbn.federation.programs.scales import ScaleChoice
-from feddbn.federation.programs.statistics import Preparation
+from feddbn.federation.programs.statistics import Preparation, ScaleChoice
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.rows import treated
 from feddbn.federation.protocol.task import ServerProgram, Task

@@ -38,8 +38,7 @@ from feddbn.federation.programs.pfdbnl.questions import (
     StepQuestion,
 )
 from feddbn.federation.programs.statistics import local_moments
-from feddbn.federation.protocol.record import Record
-from feddbn.federation.protocol.site import Here, Memo, SiteState, SiteTask, register_site_task
+from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteTask, register_site_task
 from feddbn.federation.protocol.study_methods import register_personal_result
 
 __all__ = ["Personal", "own_gram", "personal_arrays"]
