@@ -22,7 +22,7 @@ MEANINGS: Mapping[str, str] = {
     "<->": "neither causes the other: a hidden cause of both",
     "o->": "a cause of it, a hidden cause of both, or both",
     "o-o": "one causes the other, or a hidden cause of both",
-    "---": "each causes the other, which cannot be within a moment: the data contradict themselves",
+    "---": "each causes the other, which cannot be within a time step: the data contradict themselves",
     "--o": "a cause of it; whether it is caused by it as well is not known",
 }
 """What the mark of an edge says of its source and its target."""
@@ -37,7 +37,8 @@ class AncestralGraph(Shown):
     Attributes
     ----------
     marks
-        (d, d, p+1) strings: ``marks[i, j, l]`` is the edge from i, l moments ago, to j now, "" for none. Within a moment
+        (d, d, p+1) strings: ``marks[i, j, l]`` is the edge from i, l time steps ago, to j now, "" for none.
+        Within a time step
         ``marks[i, j, 0]`` and ``marks[j, i, 0]`` are the same edge read from its two ends.
     variables
         Names.
@@ -79,7 +80,7 @@ class AncestralGraph(Shown):
         backward = [str(mark) for mark in np.unique(marks[:, :, 1:]) if mark and mark[2] != ">"]
         if backward:
             raise ParameterError(
-                f"marks contains {backward[0]!r} across moments; nothing causes its past, so such an edge ends in '>'."
+                f"marks contains {backward[0]!r} across time steps; nothing causes its past, so such an edge ends in '>'."
             )
         now = marks[:, :, 0]
         if any(now[j, i] != _turned(str(now[i, j])) for i in range(d) for j in range(d)):
@@ -177,7 +178,7 @@ def _turned(mark: str) -> str:
 
 
 def _reads_forward(mark: str, i: int, j: int) -> bool:
-    """Whether an edge within a moment is listed from i to j: its arrowhead last, else the smaller number first."""
+    """Whether a contemporaneous edge is listed from i to j: its arrowhead last, else the smaller number first."""
     turned = _turned(mark)
     if mark == turned:
         return i < j

@@ -251,7 +251,7 @@ class Conditional:
     kind
         Of the variable.
     parents
-        (variable, lag) of each cause, lag 0 within the moment.
+        (variable, lag) of each cause, lag 0 within the time step.
     intercept
         (m,) one number; for L levels L-1 thresholds (ordinal, ascending) or log odds against level 0 (categorical).
     effects

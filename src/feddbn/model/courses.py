@@ -2,7 +2,7 @@
 
 A network that was learned off means, trends and cycles of recordings says how rows move about these. To forecast one
 recording its own course is fitted by least squares over its present cells, what is left of the rows is forecast, and the
-course of the coming moments is added.
+course of the coming time steps is added.
 
 Rules of the file
 -----------------

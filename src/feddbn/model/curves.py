@@ -130,7 +130,7 @@ class Product:
     Attributes
     ----------
     first, second, target, lag
-        Positions, ``first <= second`` (equal: a square), and how many moments before the target both are.
+        Positions, ``first <= second`` (equal: a square), and how many time steps before the target both are.
     weight
         In the units of the target.
     origins, scales

@@ -128,7 +128,7 @@ class DBN(Network, Shown):
         n_paths: int = 2000,
         noise: Noise = "gaussian",
     ) -> Forecast:
-        """Mean and, with ``interval=0.9``, bounds of the next `steps` moments after `history` (at least
+        """Mean and, with ``interval=0.9``, bounds of the next `steps` time steps after `history` (at least
         n_lags rows).
 
         ``method="analytic"`` is exact for Gaussian noise; ``"simulation"`` takes quantiles of `n_paths`
@@ -153,7 +153,7 @@ class DBN(Network, Shown):
         """What would follow `history` if variables were held: ``do({"x3": 1.0}, history, steps=5)``.
 
         A value is one number, or one number per step with NaN where the variable is left free. Incoming
-        edges of a held variable are cut; its effects, within the moment and later, propagate.
+        edges of a held variable are cut; its effects, within the time step and later, propagate.
         """
         return forecast(
             self,
@@ -213,7 +213,7 @@ class DBN(Network, Shown):
         return dynamics.stationary_mean(self)
 
     def stationary_covariance(self) -> FloatArray:
-        """(d, d) long-run covariance within a moment; with curves that of simulated rows."""
+        """(d, d) long-run contemporaneous covariance; with curves that of simulated rows."""
         return dynamics.stationary_covariance(self)
 
     def impulse_responses(
@@ -232,7 +232,7 @@ class DBN(Network, Shown):
         return Frames(self)
 
     def total_effects(self, horizon: int) -> FloatArray:
-        """(horizon+1, d, d) effects [h, from, to] of raising a variable by 1 for one moment, over every path."""
+        """(horizon+1, d, d) effects [h, from, to] of raising a variable by 1 for one time step, over every path."""
         return effects.total_effects(self, horizon)
 
     def direct_effects(self, horizon: int) -> FloatArray:
@@ -259,8 +259,8 @@ class DBN(Network, Shown):
         """Frame horizon, total, direct, mediated, cumulative for one pair of variables.
 
         With curves and other kinds an effect depends on the value: horizon, at, by, total, error, cumulative of setting the
-        source to ``at + by`` instead of `at` (of levels: to `by` instead of `at`, by name) for one moment, by `n_paths` pairs
-        of simulated paths. See `feddbn.model.effects.expected_changes`.
+        source to ``at + by`` instead of `at` (of levels: to `by` instead of `at`, by name) for one time step, by
+        `n_paths` pairs of simulated paths. See `feddbn.model.effects.expected_changes`.
         """
         if not self.bends:
             return effects.effect_table(self, source, target, horizon, mediators, at=at, by=by)

@@ -224,7 +224,7 @@ def expected_changes(
     random_state: RandomState = None,
     history: Rows | None = None,
 ) -> Changes:
-    """Return what setting `source` to ``at + by`` instead of `at`, for one moment, changes in every variable.
+    """Return what setting `source` to ``at + by`` instead of `at`, for one time step, changes in every variable.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def expected_changes(
         default the first) to `by` (by default the next); numbers are their positions in `dbn.kinds`. A count changes by 1
         unless said otherwise.
     history
-        Rows before that moment. Without them, pairs begin in states that the process visits by itself.
+        Rows before that time step. Without them, pairs begin in states that the process visits by itself.
     """
     horizon = positive_int(horizon, "horizon", 0)
     n = positive_int(n_paths, "n_paths", 2)
@@ -316,7 +316,7 @@ def from_and_by(dbn: Network, i: int, at: float | str | None, by: float | str | 
 
 
 def _starts(dbn: Network, history: Rows | None, n: int, rng: np.random.Generator) -> FloatArray:
-    """(1 or n, p, d) rows before the moment in which the source is set."""
+    """(1 or n, p, d) rows before the time step in which the source is set."""
     p = dbn.n_lags
     if history is not None:
         rows = rows_of(history, dbn.variables, "history", dbn.kinds)

@@ -1,7 +1,7 @@
 """What comes next and what if: forecasts, interventions and sampled paths, by one recursion.
 
 An intervention is graph surgery, moment by moment: where a variable is held, its incoming edges and its
-noise are cut and its constant is the held value; what it does to others, in the same moment and later,
+noise are cut and its constant is the held value; what it does to others, in the same time step and later,
 stays. A forecast is the case in which nothing is held. Means and covariances are propagated exactly
 through the companion form; those of networks with curves are taken from simulated paths.
 """
@@ -275,7 +275,7 @@ def forecast(
     ----------
     history
         At least n_lags rows, oldest first; None starts from the mean of a stationary process. Cells may be
-        missing (NaN), also whole rows: step 1 is the moment after the last row, whether or not that has values.
+        missing (NaN), also whole rows: step 1 is the time step after the last row, whether or not that has values.
         Rows in other units, of another level or in another order than the network describes are warned of
         (`HistoryWarning`).
     held

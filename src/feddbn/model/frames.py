@@ -1,6 +1,6 @@
 """What a network implies, as tidy frames: `dbn.frames` has the names and arguments of the methods that return arrays.
 
-One spelling everywhere: `source`, `target` and `variable` are names, `step` counts moments ahead, and there is one row for
+One spelling everywhere: `source`, `target` and `variable` are names, `step` counts time steps ahead, and there is one row for
 each number.
 """
 

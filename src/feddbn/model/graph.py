@@ -133,7 +133,7 @@ def edge_table(dbn: Network, threshold: float = 0.0) -> pd.DataFrame:
     source, target.
 
     `standardised` is the weight in standard deviations (`feddbn.model.standardised`); `oriented` is False where the
-    direction within a moment is open. With curves, `weight` is the average slope, the size of an effect (standard deviation
+    contemporaneous direction is open. With curves, `weight` is the average slope, the size of an effect (standard deviation
     of the effect over that of its source) is compared with the threshold, and a column `shape` says linear, curved or
     product (the source acts together with another, whether or not it has a curve of its own). With variables of other
     kinds, `weight` is a coefficient on the `scale` of the target (value, log value, log rate, log odds) or, for levels, the
@@ -276,7 +276,7 @@ def summary_graph(dbn: Network) -> nx.DiGraph:
     """Graph over the d variables: an edge for every pair linked at some lag, with lags, weights and strength.
 
     `lags` and `weights` are lists in order of lag; `strength` is the weight of largest absolute value,
-    with its sign; `oriented` is False where the edge within the moment has an open direction.
+    with its sign; `oriented` is False where the contemporaneous edge has an open direction.
     """
     import networkx as nx
 

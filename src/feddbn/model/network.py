@@ -27,7 +27,7 @@ class Network:
     Attributes
     ----------
     W
-        (d, d); ``W[i, j]`` is the effect i -> j within a moment.
+        (d, d); ``W[i, j]`` is the effect i -> j within a time step.
     A
         (p, d, d); ``A[l-1][i, j]`` is the effect of i at t-l on j at t.
     variables
@@ -115,7 +115,7 @@ class Network:
         within = self.is_edge[0]
         if self.bends and not _is_acyclic(within):
             raise ParameterError(
-                "curves, products and conditionals need effects within a moment without a cycle; W has one."
+                "curves, products and conditionals need contemporaneous effects without a cycle; W has one."
             )
         object.__setattr__(self, "open_edges", _open_edges(open_edges, within, names))
 
@@ -123,7 +123,7 @@ class Network:
         is_edge = self.is_edge
         n_within, n_lagged = np.count_nonzero(is_edge[0]), np.count_nonzero(is_edge[1:])
         size = f"{self.d} variables, {self.n_lags} lags"
-        return f"<{type(self).__name__}: {size}, {n_within} edges within and {n_lagged} across moments>"
+        return f"<{type(self).__name__}: {size}, {n_within} contemporaneous and {n_lagged} lagged edges>"
 
     @property
     def d(self) -> int:
@@ -173,7 +173,7 @@ class Network:
 
     @property
     def is_oriented(self) -> BoolArray:
-        """(p+1, d, d) which edges have a known direction: all across moments, and within one those not in `open_edges`."""
+        """(p+1, d, d) which edges have a known direction: all across time steps, and within one those not in `open_edges`."""
         known = self.is_edge
         place = {name: k for k, name in enumerate(self.variables)}
         for source, target in self.open_edges:
@@ -236,7 +236,7 @@ def _check_place(what: str, sources: tuple[int, ...], target: int, lag: int, d: 
     if lag > n_lags:
         raise ParameterError(f"{what} at lag {lag}, but the network has {n_lags} lags.")
     if lag == 0 and target in sources:
-        raise ParameterError(f"{what} of {target} on itself within a moment; it needs a lag of at least 1.")
+        raise ParameterError(f"{what} of {target} on itself within a time step; it needs a lag of at least 1.")
 
 
 def _is_acyclic(edges: BoolArray) -> bool:
@@ -252,13 +252,13 @@ def _is_acyclic(edges: BoolArray) -> bool:
 def _open_edges(
     given: Iterable[tuple[str, str]], is_edge: BoolArray, names: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """The pairs in the order of the variables, each once; ParameterError if one is no edge within a moment."""
+    """The pairs in the order of the variables, each once; ParameterError if one is no contemporaneous edge."""
     place = {name: k for k, name in enumerate(names)}
     pairs = {(str(source), str(target)) for source, target in given}
     for source, target in sorted(pairs):
         if source not in place or target not in place or not is_edge[place[source], place[target]]:
             raise ParameterError(
-                f"open_edges names {source} -> {target}, which is no edge within a moment of this network; leave it out."
+                f"open_edges names {source} -> {target}, which is no contemporaneous edge of this network; leave it out."
             )
     return tuple(sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]])))
 

@@ -21,7 +21,7 @@ def standard_deviations(dbn: Network) -> FloatArray:
     """(d,) standard deviations that the network itself implies; 1 for a variable that does not vary.
 
     They are those of the stationary process, with curves of simulated rows. Where there is none (shocks do not die out),
-    those of one moment given the past; where W has a cycle without a solution or curves, those of the noise.
+    those of one time step given the past; where W has a cycle without a solution or curves, those of the noise.
     """
     variances = dbn.noise_variances
     if dbn.conditionals:

@@ -1,4 +1,4 @@
-"""From one moment of a network to the next, for many rows at once: what simulated paths and particles need of it.
+"""From one time step of a network to the next, for many rows at once: what simulated paths and particles need of it.
 
 Networks with curves add noise to what causes say; variables of other kinds draw from distributions
 (`feddbn.model.steps`).
@@ -109,7 +109,7 @@ class _Products(NamedTuple):
 
 
 class Additive(NamedTuple):
-    """Curves and products in groups, and the layers of a moment."""
+    """Curves and products in groups, and the layers of a time step."""
 
     d: int
     n_lags: int
@@ -134,7 +134,7 @@ class Additive(NamedTuple):
         return total
 
     def within(self, x: FloatArray, W: FloatArray) -> FloatArray:
-        """(n, d) what the moment x (n, d) adds to its own variables."""
+        """(n, d) what the time step x (n, d) adds to its own variables."""
         total = x @ W
         for group in self.groups:
             if group.lag == 0:
@@ -142,7 +142,7 @@ class Additive(NamedTuple):
         return np.asarray(total)
 
     def moment(self, known: FloatArray, W: FloatArray, free: NDArray[np.bool_]) -> FloatArray:
-        """(n, d) a moment: `known` (n, d) and, for free variables, what arrives within the moment."""
+        """(n, d) a time step: `known` (n, d) and, for free variables, what arrives within the time step."""
         x = known.copy()
         for layer in self.layers:
             now = layer & free
@@ -192,7 +192,7 @@ def _grouped(lag: int, products: list[Product]) -> _Products:
 
 
 def _layers(dbn: Network) -> tuple[NDArray[np.bool_], ...]:
-    """Masks (d,) of variables whose causes within a moment lie in earlier layers; the first has none."""
+    """Masks (d,) of variables whose contemporaneous causes lie in earlier layers; the first has none."""
     edges, done, layers = dbn.is_edge[0], np.zeros(dbn.d, dtype=bool), []
     while not done.all():
         now = ~done & ~edges[~done].any(axis=0)
@@ -227,7 +227,7 @@ class ConditionalSteps:
         return self._codes(len(rows), lambda i, lag: rows[:, lag * self._d + i])(target)
 
     def moment(self, past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
-        """(n, d) the moment after `past` (n, p, d), oldest first; `held` (d,) is NaN where a variable is free."""
+        """(n, d) the time step after `past` (n, p, d), oldest first; `held` (d,) is NaN where a variable is free."""
         x = np.tile(held, (len(past), 1))
         codes = self._codes(len(x), lambda i, lag: past[:, self._n_lags - lag, i] if lag else x[:, i])
         with np.errstate(over="ignore"):
@@ -237,7 +237,7 @@ class ConditionalSteps:
         return x
 
     def log_weights(self, past: FloatArray, x: FloatArray, seen: BoolArray) -> FloatArray:
-        """(n,) log density of the cells `seen` (d,) of the moment x (n, d) after `past`."""
+        """(n,) log density of the cells `seen` (d,) of the time step x (n, d) after `past`."""
         codes = self._codes(len(x), lambda i, lag: past[:, self._n_lags - lag, i] if lag else x[:, i])
         total = np.zeros(len(x))
         for j in np.flatnonzero(seen):
@@ -272,7 +272,7 @@ class ConditionalSteps:
 
 
 def _causes_first(edges: BoolArray) -> list[int]:
-    """The variables in an order in which every cause within a moment comes before its effects."""
+    """The variables in an order in which every contemporaneous cause comes before its effects."""
     order: list[int] = []
     left = np.arange(len(edges))
     while len(left):
@@ -286,10 +286,10 @@ class Steps(Protocol):
     """How a network goes on."""
 
     def moment(self, past: FloatArray, shocks: FloatArray, held: FloatArray) -> FloatArray:
-        """(n, d) the moment after `past` (n, p, d), oldest first, with shocks (n, d); `held` (d,) is NaN where free."""
+        """(n, d) the time step after `past` (n, p, d), oldest first, with shocks (n, d); `held` (d,) is NaN where free."""
 
     def log_weights(self, past: FloatArray, x: FloatArray, seen: BoolArray) -> FloatArray:
-        """(n,) log density, up to a constant, of the cells `seen` (d,) of the moment x (n, d) after `past`."""
+        """(n,) log density, up to a constant, of the cells `seen` (d,) of the time step x (n, d) after `past`."""
 
 
 class _CurvedSteps:

@@ -65,27 +65,27 @@ def test_usual_starts_and_the_same_seed_give_the_same_bits(curved_dbn: CurvedDBN
 
 
 def test_values_beyond_the_range_seen_are_warned_of() -> None:
-    with pytest.warns(CurvesWarning, match="'a' from 1 to 9 is not within the range seen, -3.8 to 5.8"):
+    with pytest.warns(CurvesWarning, match="'a'.*1.*9.*-3.8.*5.8"):
         chain().effects("a", "b", 0, by=8.0, random_state=0)
 
 
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda m: m.effects("a", "c", 3, at="low"), "at must be a finite number or None, got 'low'."),
-        (lambda m: m.effects("a", "c", 3, ["b"]), "what passes through mediators is only defined for linear"),
+        (lambda m: m.effects("a", "c", 3, at="low"), "'low'"),
+        (lambda m: m.effects("a", "c", 3, ["b"]), "mediators"),
         (
             lambda m: m.total_effects(3),
-            "total_effects is only defined for linear networks, and this one has curves",
+            "total_effects",
         ),
-        (lambda m: m.mediated_effects(None, 3), "mediated_effects is only defined for linear networks"),
-        (lambda m: m.impulse_responses(3), r"impulse_responses is only defined .* use dbn\.effects\(source"),
-        (lambda m: m.fevd(3), "fevd is only defined for linear networks"),
-        (lambda m: m.spectral_radius, "the spectral radius is only defined for linear networks"),
-        (lambda m: m.is_stationary, "the spectral radius is only defined for linear networks"),
-        (lambda m: m.reduced_intercept, "the reduced form is only defined for linear networks"),
-        (lambda m: m.to_lingam(), r"lingam's form is only defined for linear networks.* use dbn\.to_json"),
-        (lambda m: m.to_tigramite(), "tigramite's form is only defined for linear networks"),
+        (lambda m: m.mediated_effects(None, 3), "mediated_effects"),
+        (lambda m: m.impulse_responses(3), "effects"),
+        (lambda m: m.fevd(3), "linear"),
+        (lambda m: m.spectral_radius, "spectral"),
+        (lambda m: m.is_stationary, "spectral"),
+        (lambda m: m.reduced_intercept, "reduced"),
+        (lambda m: m.to_lingam(), r"dbn\.to_json"),
+        (lambda m: m.to_tigramite(), "tigramite"),
     ],
 )
 def test_what_only_linear_networks_have_is_refused(call: Callable[[DBN], object], sentence: str) -> None:
@@ -94,5 +94,5 @@ def test_what_only_linear_networks_have_is_refused(call: Callable[[DBN], object]
 
 
 def test_a_linear_network_refuses_values_that_are_no_numbers(random_dbn: Callable[..., DBN]) -> None:
-    with pytest.raises(ParameterError, match="by must be a finite number or None, got nan"):
+    with pytest.raises(ParameterError, match="finite"):
         random_dbn(0).effects("v0", "v1", 3, by=float("nan"))

@@ -54,7 +54,7 @@ def test_graphs_name_nodes_by_variable_and_lag_and_summarise_over_lags(small: DB
     assert set(summary.nodes) == set(small.variables)
     expected = {"lags": [1, 2], "weights": [0.5, -1.5], "strength": -1.5, "oriented": True}
     assert summary.edges["c", "a"] == expected
-    with pytest.raises(ParameterError, match="kind must be 'time-series' or 'summary', got 'process'"):
+    with pytest.raises(ParameterError, match="kind.*'time-series'.*'summary'.*'process'"):
         small.to_networkx("process")  # type: ignore[arg-type]
 
 
@@ -62,11 +62,11 @@ def test_a_foreign_graph_needs_only_the_node_names() -> None:
     graph = nx.DiGraph([("p_lag1", "q_lag0"), ("p_lag0", "q_lag0")])
     dbn = DBN.from_networkx(graph)
     assert dbn.edges().iloc[:, :4].values.tolist() == [["p", "q", 0, 1.0], ["p", "q", 1, 1.0]]
-    with pytest.raises(ParameterError, match=r"the node 'p' is not named \{variable\}_lag\{l\}"):
+    with pytest.raises(ParameterError, match=r"'p'.*\{variable\}_lag\{l\}"):
         DBN.from_networkx(nx.DiGraph([("p", "q")]))
-    with pytest.raises(ParameterError, match="the edge p_lag1 -> q_lag1 does not end at lag 0"):
+    with pytest.raises(ParameterError, match="p_lag1.*->.*q_lag1.*0"):
         DBN.from_networkx(nx.DiGraph([("p_lag1", "q_lag1")]))
-    with pytest.raises(ParameterError, match="must be a directed graph"):
+    with pytest.raises(ParameterError, match="directed"):
         DBN.from_networkx(nx.Graph())
 
 
@@ -95,23 +95,23 @@ def broken(**changes: object) -> str:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (broken(version=5), "this text has version 5, but this package reads up to 4; update feddbn."),
-        (broken(open_edges=[["x0"]]), "'open_edges' is not a list of pairs of variables."),
-        (broken(open_edges=[["x0", "y"]]), "'open_edges' is not a list of pairs of variables."),
-        (broken(open_edges=[["x0", "x1"]]), "'open_edges' names a pair that is no edge of W."),
-        (broken(version="1"), "this text has the version '1', which is not a positive whole number."),
-        (broken(format="other"), 'this text is not a stored network; it lacks "format": "feddbn-dbn".'),
-        (broken(W="drop"), "this text is damaged: it lacks 'W'."),
-        (broken(W=[[0.0]]), r"this text is damaged: 'W' has shape \(1, 1\), expected \(2, 2\)."),
-        (broken(W=[[0.0, 1.0], [0.0]]), r"'W' is not an array of numbers of shape \(2, 2\)."),
-        (broken(W=[["a", "b"], ["c", "d"]]), r"'W' is not an array of numbers of shape \(2, 2\)."),
+        (broken(version=5), "5.*4"),
+        (broken(open_edges=[["x0"]]), "'open_edges'"),
+        (broken(open_edges=[["x0", "y"]]), "'open_edges'"),
+        (broken(open_edges=[["x0", "x1"]]), "'open_edges'"),
+        (broken(version="1"), "'1'"),
+        (broken(format="other"), "stored"),
+        (broken(W="drop"), "'W'"),
+        (broken(W=[[0.0]]), "'W'.*1.*1.*2.*2"),
+        (broken(W=[[0.0, 1.0], [0.0]]), "'W'.*2.*2"),
+        (broken(W=[["a", "b"], ["c", "d"]]), "'W'.*2.*2"),
         (broken(intercept=[float("nan"), 0.0]), "'intercept' contains NaN or infinity."),
-        (broken(noise_variances=[-1.0, 0.0]), "'noise_variances' contains a negative number."),
-        (broken(variables=["a", "a"]), "'variables' contains the same name twice."),
-        (broken(variables="ab"), "'variables' is not a list of names."),
-        (broken(n_lags=-1), "'n_lags' is -1, not a whole number of at least 0."),
-        (broken()[:-9], "this text is not readable JSON; it may be damaged or cut off."),
-        ('{"a":' * 100_000, "this text is not readable JSON"),
+        (broken(noise_variances=[-1.0, 0.0]), "'noise_variances'"),
+        (broken(variables=["a", "a"]), "'variables'"),
+        (broken(variables="ab"), "'variables'"),
+        (broken(n_lags=-1), "'n_lags'.*-1.*0"),
+        (broken()[:-9], "JSON"),
+        ('{"a":' * 100_000, "JSON"),
     ],
 )
 def test_future_or_corrupt_json_is_refused_with_a_sentence(text: str, sentence: str) -> None:
@@ -125,7 +125,7 @@ def test_unknown_keys_of_the_same_version_are_ignored() -> None:
 
 @pytest.mark.parametrize("reader", [DBN.from_json, DBN.from_npz, DBN.from_graphml, DBN.from_csv])
 def test_unreadable_files_are_refused_with_a_sentence(reader: Callable[[Path], DBN], tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="cannot be read"):
+    with pytest.raises(FileError, match="read"):
         reader(tmp_path / "missing")
     (tmp_path / "noise").write_bytes(b"\x93NUMPY\xff\xfe garbage \x00\x80")
     with pytest.raises(FileError, match="noise"):
@@ -137,47 +137,47 @@ def test_unreadable_files_are_refused_with_a_sentence(reader: Callable[[Path], D
 
 def test_npz_of_something_else_or_cut_off_is_refused(small: DBN, tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", W=np.zeros((2, 2)))
-    with pytest.raises(FileError, match="is not a stored network"):
+    with pytest.raises(FileError, match="stored"):
         DBN.from_npz(tmp_path / "other.npz")
     np.save(tmp_path / "plain.npy", np.zeros(3))
-    with pytest.raises(FileError, match="is not an npz archive"):
+    with pytest.raises(FileError, match="archive"):
         DBN.from_npz(tmp_path / "plain.npy")
     small.to_npz(tmp_path / "good.npz")
     (tmp_path / "cut.npz").write_bytes((tmp_path / "good.npz").read_bytes()[:-40])
-    with pytest.raises(FileError, match=r"cut\.npz is not a readable npz archive"):
+    with pytest.raises(FileError, match=r"cut\.npz"):
         DBN.from_npz(tmp_path / "cut.npz")
     np.savez(tmp_path / "pickled.npz", W=np.array([{}], dtype=object))
-    with pytest.raises(FileError, match=r"pickled\.npz is not a readable npz archive"):
+    with pytest.raises(FileError, match=r"pickled\.npz"):
         DBN.from_npz(tmp_path / "pickled.npz")
 
 
 def test_writing_into_a_missing_folder_is_refused(small: DBN, tmp_path: Path) -> None:
     for write in (small.to_json, small.to_npz, small.to_csv, small.to_graphml, small.to_dot):
-        with pytest.raises(FileError, match="cannot be written: the folder"):
+        with pytest.raises(FileError, match="written"):
             write(tmp_path / "no" / "file")
-    with pytest.raises(FileError, match="cannot be written: it is a folder"):
+    with pytest.raises(FileError, match="written"):
         small.to_json(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("edges", "sentence"),
     [
-        ({"source": ["a"], "target": ["b"]}, "the edge list lacks the column 'lag'"),
+        ({"source": ["a"], "target": ["b"]}, "'lag'"),
         (
             {"source": ["a"], "target": ["b"], "lag": [-1]},
-            "a lag must be a whole number of at least 0, got -1.",
+            "0.*-1",
         ),
         (
             {"source": ["a"], "target": ["b"], "lag": [0.5]},
-            "a lag must be a whole number of at least 0, got 0.5.",
+            "0.*0.5",
         ),
         (
             {"source": ["a"] * 2, "target": ["b"] * 2, "lag": [1, 1]},
-            "the edge a -> b at lag 1 is listed twice.",
+            "->.*1",
         ),
         (
             {"source": ["a"], "target": ["b"], "lag": [1], "weight": ["x"]},
-            "has a weight that is not a finite",
+            "weight",
         ),
     ],
 )
@@ -188,23 +188,23 @@ def test_bad_edge_lists_are_refused_with_a_sentence(edges: dict[str, list[object
 
 def test_edge_lists_are_checked_against_the_given_variables_and_lags() -> None:
     edges = pd.DataFrame({"source": ["a"], "target": ["b"], "lag": [2]})
-    with pytest.raises(DataError, match="names 'b', which is not among the given variables"):
+    with pytest.raises(DataError, match="names.*'b'"):
         DBN.from_edges(edges, variables=["a"])
-    with pytest.raises(DataError, match="the edge a -> b has lag 2, which is beyond n_lags=1"):
+    with pytest.raises(DataError, match="->.*2.*n_lags=1"):
         DBN.from_edges(edges, n_lags=1)
     with pytest.raises(
-        FileError, match="is not an edge list; it needs the columns source, target, lag, weight"
+        FileError, match="columns"
     ):
         DBN.from_csv("x,y\n1,2\n")
-    with pytest.raises(FileError, match="is not a usable edge list: the edge a -> b has lag 2"):
+    with pytest.raises(FileError, match="->.*2"):
         DBN.from_csv("source,target,lag\na,b,2\n", n_lags=1)
 
 
 @pytest.mark.parametrize(
     ("marks", "sentence"),
     [
-        ([["", "x-x"], ["x-x", ""]], "graph has the link 'x-x'; only directed links"),
-        ([["", "o-o"], ["o-o", ""]], r"graph\[0, 1\] has the link 'o-o', whose direction is open"),
+        ([["", "x-x"], ["x-x", ""]], "graph.*'x-x'"),
+        ([["", "o-o"], ["o-o", ""]], r"graph\[0, 1\] .*'o-o'"),
         ([["", "-->"], ["", ""]], r"graph\[i, j, 0\] = '-->' requires graph\[j, i, 0\] = '<--'"),
     ],
 )
@@ -217,14 +217,14 @@ def test_undirected_or_inconsistent_tigramite_graphs_are_refused(
 
 
 def test_arrays_that_cannot_be_exchanged_are_refused() -> None:
-    with pytest.raises(ParameterError, match="points back in time"):
+    with pytest.raises(ParameterError, match="points"):
         DBN.from_tigramite(np.array([[["", "<--"]]]), np.zeros((1, 1, 2)))
-    with pytest.raises(ParameterError, match=r"must both be \(d, d, tau_max\+1\)"):
+    with pytest.raises(ParameterError, match=r"tau_max\+1"):
         DBN.from_tigramite(np.array([[["", ""]]]), np.zeros((1, 1, 1)))
-    with pytest.raises(ParameterError, match="lingam's adjacency matrices must have shape"):
+    with pytest.raises(ParameterError, match="adjacency"):
         DBN.from_lingam(np.zeros((2, 2)))
     cyclic = DBN(np.array([[0.0, 0.5], [0.5, 0.0]]), np.zeros((0, 2, 2)))
-    with pytest.raises(ParameterError, match="W has a two-cycle or a self-loop"):
+    with pytest.raises(ParameterError, match="cycle"):
         cyclic.to_tigramite()
 
 

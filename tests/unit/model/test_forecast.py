@@ -153,52 +153,52 @@ def test_forecast_continues_the_times_of_the_history_and_matches_columns_by_name
         (
             lambda m: m.forecast(np.zeros((1, 3)), 2),
             DataError,
-            "history needs at least n_lags=2 rows, got 1.",
+            "history.*n_lags=2.*1",
         ),
         (
             lambda m: m.forecast(np.zeros((5, 2)), 2),
             DataError,
-            r"history must have shape \(n, 3\), got \(5, 2\).",
+            "history.*3.*5.*2",
         ),
         (
             lambda m: m.forecast(np.full((5, 3), np.nan), 2),
             DataError,
-            "history has no value at all",
+            "history",
         ),
-        (lambda m: m.forecast(pd.DataFrame({"v0": [1.0]}), 2), DataError, "history lacks the column 'v1'"),
+        (lambda m: m.forecast(pd.DataFrame({"v0": [1.0]}), 2), DataError, "history.*'v1'"),
         (
             lambda m: m.forecast(np.zeros((5, 3)), 0),
             ParameterError,
-            "steps must be a whole number of at least 1, got 0.",
+            "steps.*1.*0",
         ),
         (
             lambda m: m.forecast(np.zeros((5, 3)), 1, interval=90),
             ParameterError,
-            "interval must be None or a number",
+            "interval",
         ),
         (
             lambda m: m.forecast(np.zeros((5, 3)), 1, method="exact"),
             ParameterError,
-            "method must be 'auto', 'analytic' or",
+            "method.*'auto'.*'analytic'",
         ),
         (
             lambda m: m.do({"zz": 1.0}, np.zeros((5, 3)), 1),
             ParameterError,
-            "names 'zz', which is not a variable",
+            "names.*'zz'",
         ),
         (
             lambda m: m.do({"v0": [1.0]}, np.zeros((5, 3)), 2),
             ParameterError,
-            "on 'v0' must be one finite number or 2 of",
+            "'v0'.*2",
         ),
         (
             lambda m: m.do({"v0": "hi"}, np.zeros((5, 3)), 2),
             ParameterError,
-            "on 'v0' must be one finite number or 2 of",
+            "'v0'.*2",
         ),
         (lambda m: m.simulate(5, random_state=-1), ParameterError, "random_state must be None"),
-        (lambda m: m.simulate(5, noise="cauchy"), ParameterError, "noise must be 'gaussian'"),
-        (lambda m: m.simulate(5, interventions={"v0": 1.0}), ParameterError, "interventions need a history"),
+        (lambda m: m.simulate(5, noise="cauchy"), ParameterError, "noise.*'gaussian'"),
+        (lambda m: m.simulate(5, interventions={"v0": 1.0}), ParameterError, "interventions"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(call, error, sentence, random_dbn) -> None:  # type: ignore[no-untyped-def]
@@ -210,5 +210,5 @@ def test_an_unstable_network_forecasts_from_a_history_but_has_no_stationary_star
     dbn = DBN(np.zeros((1, 1)), np.full((1, 1, 1), 1.5))
     assert not dbn.is_stationary
     assert dbn.forecast(np.ones((1, 1)), 2).mean.iloc[1, 0] == pytest.approx(2.25)
-    with pytest.raises(ParameterError, match=r"its spectral radius is 1\.500; pass a history"):
+    with pytest.raises(ParameterError, match=r"1\.500"):
         dbn.simulate(5)

@@ -38,7 +38,7 @@ def test_pairs_are_sorted_and_kept_once() -> None:
 
 @pytest.mark.parametrize("pair", [("b", "a"), ("a", "z"), ("a", "c")])
 def test_only_an_edge_within_a_moment_can_be_open(partly: DBN, pair: tuple[str, str]) -> None:
-    with pytest.raises(ParameterError, match=f"open_edges names {pair[0]} -> {pair[1]}, which is no edge"):
+    with pytest.raises(ParameterError, match=f"open_edges.*{pair[0]} -> {pair[1]}"):
         DBN(partly.W, partly.A, partly.variables, open_edges=[pair])
 
 
@@ -82,7 +82,7 @@ def test_drawings_and_neighbours_mark_it(partly: DBN) -> None:
     assert graph[0, 1, 0] == graph[1, 0, 0] == "o-o"
     assert (graph[1, 2, 0], graph[2, 1, 0]) == ("-->", "<--")
     assert values[0, 1, 0] == values[1, 0, 0] == 0.5
-    with pytest.raises(ParameterError, match=r"graph\[0, 1\] has the link 'o-o'.*choose '-->' or '<--'"):
+    with pytest.raises(ParameterError, match=r"graph\[0, 1\] .*'o-o'.*'-->'.*'<--'"):
         DBN.from_tigramite(graph, values)
     assert partly.to_networkx("summary").edges["a", "b"]["oriented"] is False
     assert "false" in partly.to_csv().splitlines()[1]
@@ -92,7 +92,7 @@ def test_a_word_that_is_neither_true_nor_false_is_refused() -> None:
     frame = pd.DataFrame(
         {"source": ["a"], "target": ["b"], "lag": [0], "weight": [1.0], "oriented": ["maybe"]}
     )
-    with pytest.raises(DataError, match="oriented must be True or False for every edge, got 'maybe'"):
+    with pytest.raises(DataError, match="oriented.*'maybe'"):
         DBN.from_edges(frame)
 
 
@@ -145,5 +145,5 @@ def test_a_variable_without_variance_has_unit_one() -> None:
 
 @pytest.mark.parametrize("sd", [[1.0, 1.0], [1.0, 0.0, 1.0], [1.0, np.nan, 1.0]])
 def test_bad_standard_deviations_are_refused(partly: DBN, sd: list[float]) -> None:
-    with pytest.raises(ParameterError, match="sd must be 3 positive numbers"):
+    with pytest.raises(ParameterError, match="sd.*3"):
         partly.standardised_weights(sd)

@@ -74,7 +74,7 @@ def test_cells_that_hardly_any_path_explains_are_warned_of(curved_dbn: CurvedDBN
     history[-2:, 0] = np.nan
     history[-2:, 1] = 60.0
     with (
-        pytest.warns(CurvesWarning, match="few simulated rows agree with the present cells of the history"),
-        pytest.warns(CurvesWarning, match="beyond the range"),
+        pytest.warns(CurvesWarning, match="few"),
+        pytest.warns(CurvesWarning, match="beyond"),
     ):
         dbn.forecast(history, 1, random_state=0)

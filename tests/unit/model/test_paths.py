@@ -142,7 +142,7 @@ def test_paths_beyond_the_range_seen_are_counted_and_warned_of(curved_dbn: Curve
     assert usual.beyond is not None
     assert 0 < usual.beyond.to_numpy().max() < 0.2
     with pytest.warns(
-        CurvesWarning, match="from step 1 on, up to 100% of the simulated paths have 'a' beyond"
+        CurvesWarning, match="1.*100%.*'a'"
     ):
         far = dbn.do({"a": 40.0}, history, 3, random_state=0)
     assert far.beyond is not None
@@ -151,11 +151,11 @@ def test_paths_beyond_the_range_seen_are_counted_and_warned_of(curved_dbn: Curve
 
 def test_analytic_is_answered_by_simulation_and_says_so(curved_dbn: CurvedDBN) -> None:
     dbn, history = curved_dbn(), np.zeros((2, 4))
-    with pytest.warns(CurvesWarning, match="method='analytic' holds for linear networks only"):
+    with pytest.warns(CurvesWarning, match="method='analytic'"):
         ours = dbn.forecast(history, 2, 0.9, "analytic", random_state=0)
     pd.testing.assert_frame_equal(ours.mean, dbn.forecast(history, 2, 0.9, random_state=0).mean)
     with pytest.raises(
-        ParameterError, match="method must be 'auto', 'analytic' or 'simulation', got 'exact'"
+        ParameterError, match="method.*'auto'.*'analytic'.*'simulation'.*'exact'"
     ):
         dbn.forecast(history, 2, 0.9, "exact")  # type: ignore[arg-type]
 
@@ -168,13 +168,13 @@ def explosive() -> DBN:
 
 def test_explosive_paths_are_refused_and_never_infinite() -> None:
     dbn = explosive()
-    with pytest.warns(CurvesWarning, match="beyond the range"):
+    with pytest.warns(CurvesWarning, match="beyond"):
         short = dbn.forecast(np.ones((1, 2)), 20, random_state=0)
     assert np.isfinite(short.mean.to_numpy()).all()
     assert np.isfinite(short.sd.to_numpy()).all()
-    with pytest.raises(ParameterError, match="simulated paths of 'x0' leave all bounds at step"):
+    with pytest.raises(ParameterError, match="simulated.*'x0'"):
         dbn.forecast(np.ones((1, 2)), 1000, random_state=0)
-    with pytest.raises(ParameterError, match="this network has no usual level"):
+    with pytest.raises(ParameterError, match="usual"):
         dbn.stationary_mean()
 
 
@@ -182,7 +182,7 @@ def test_a_drifting_process_has_no_usual_level() -> None:
     A = np.zeros((1, 2, 2))
     A[0, 0, 0] = 1.0
     dbn = DBN(np.zeros((2, 2)), A, intercept=np.array([1.0, 0.0]), curves=[Curve(0, 1, 1, 0.0, 1.0, (1.0,))])
-    with pytest.raises(ParameterError, match="no usual level: simulated paths of 'x0' still move away"):
+    with pytest.raises(ParameterError, match="'x0'"):
         dbn.stationary_covariance()
 
 
@@ -207,7 +207,7 @@ def test_a_history_in_other_units_is_warned_of(curved_dbn: CurvedDBN) -> None:
         warnings.simplefilter("error")
         dbn.forecast(rows, 2, random_state=0)
     with (
-        pytest.warns(HistoryWarning, match="times as far from what the network expects"),
-        pytest.warns(CurvesWarning, match="beyond the range"),
+        pytest.warns(HistoryWarning, match="times"),
+        pytest.warns(CurvesWarning, match="beyond"),
     ):
         dbn.forecast(rows * 100, 2, random_state=0)
