@@ -101,7 +101,7 @@ def test_few_cells_have_a_mean_and_none_are_refused():
     x[:, 1] = np.nan
     with pytest.raises(DataError, match="'1'"):
         fit_course(x, 1)
-    with pytest.raises(ParameterError, match="times.*60"):
+    with pytest.raises(ParameterError, match=r"times.*60"):
         fit_course(recording(60, 2), times=np.zeros(60))
     with pytest.raises(ParameterError, match="a, b, c"):
         forecast_along(network(), fit_course(recording(60, 2)), recording(60, 2), 3)

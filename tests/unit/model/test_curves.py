@@ -238,9 +238,7 @@ def test_the_band_covers_the_truth_in_nineteen_of_twenty_regressions() -> None:
 
 
 def test_an_edge_that_is_not_there_is_named(curved_dbn: CurvedDBN) -> None:
-    with pytest.raises(
-        ParameterError, match="there.*->.*lag=1.*dbn.edges"
-    ):
+    with pytest.raises(ParameterError, match=r"there.*->.*lag=1.*dbn.edges"):
         curved_dbn().effect("c", "b", 1)
     with pytest.raises(ParameterError, match=r"level.*0.*1.*0\.9.*95"):
         curved_dbn().effect("a", "b", 0).band([1.0], level=95)

@@ -86,11 +86,9 @@ def test_a_noiseless_network_has_no_likelihood_and_constant_residuals_no_normali
 
 def test_bad_noise_interventions_and_names_are_refused() -> None:
     dbn = DBN(W, A)
-    with pytest.raises(ParameterError, match="noise.*2"):
+    with pytest.raises(ParameterError, match=r"noise.*2"):
         dbn.simulate(3, noise=np.zeros((4, 3)))
-    with pytest.raises(
-        ParameterError, match="interventions"
-    ):
+    with pytest.raises(ParameterError, match="interventions"):
         dbn.do(["x0"], None, 3)  # type: ignore[arg-type]
     irregular = pd.DataFrame(
         np.zeros((3, 2)),
@@ -107,7 +105,7 @@ def test_a_graph_with_a_weight_that_is_no_number_is_refused(tmp_path) -> None:  
     with pytest.raises(ParameterError, match="'strong'"):
         DBN.from_networkx(graph)
     graph.nodes["x0_lag0"]["lag"] = "zero"
-    with pytest.raises(DataError, match="0.*'zero'"):
+    with pytest.raises(DataError, match=r"0.*'zero'"):
         DBN.from_networkx(graph)
     with pytest.raises(FileError, match="'n0'"):
         DBN.from_graphml(

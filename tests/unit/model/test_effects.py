@@ -91,7 +91,7 @@ def test_network_from_moments_has_the_intercept_and_variances_of_the_residuals(r
     residuals = fitted.residuals(data)
     np.testing.assert_allclose(residuals.mean(axis=0), 0.0, atol=1e-10)
     np.testing.assert_allclose(residuals.var(axis=0), fitted.noise_variances, rtol=1e-10)
-    with pytest.raises(ParameterError, match="moments.*9.*4.*n=0"):
+    with pytest.raises(ParameterError, match=r"moments.*9.*4.*n=0"):
         DBN.from_moments(dbn.W, dbn.A, Moments.empty(4))
 
 
@@ -101,9 +101,7 @@ def test_likelihood_and_residuals_respect_the_borders_of_stretches(random_dbn: R
     assert dbn.residuals([one, two]).shape == (38 + 28, 3)
     assert dbn.log_likelihood([one, two]) == pytest.approx(dbn.log_likelihood(one) + dbn.log_likelihood(two))
     assert dbn.log_likelihood([one, two.iloc[:2]]) == pytest.approx(dbn.log_likelihood(one))
-    with pytest.raises(
-        DataError, match="data.*n_lags=2.*2"
-    ):
+    with pytest.raises(DataError, match=r"data.*n_lags=2.*2"):
         dbn.log_likelihood([two.iloc[:2]])
     with pytest.raises(DataError, match="data contains NaN or infinity"):
         dbn.residuals(one.mask(one > one.max().min() - 1e-9))

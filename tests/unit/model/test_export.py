@@ -54,7 +54,7 @@ def test_graphs_name_nodes_by_variable_and_lag_and_summarise_over_lags(small: DB
     assert set(summary.nodes) == set(small.variables)
     expected = {"lags": [1, 2], "weights": [0.5, -1.5], "strength": -1.5, "oriented": True}
     assert summary.edges["c", "a"] == expected
-    with pytest.raises(ParameterError, match="kind.*'time-series'.*'summary'.*'process'"):
+    with pytest.raises(ParameterError, match=r"kind.*'time-series'.*'summary'.*'process'"):
         small.to_networkx("process")  # type: ignore[arg-type]
 
 
@@ -64,7 +64,7 @@ def test_a_foreign_graph_needs_only_the_node_names() -> None:
     assert dbn.edges().iloc[:, :4].values.tolist() == [["p", "q", 0, 1.0], ["p", "q", 1, 1.0]]
     with pytest.raises(ParameterError, match=r"'p'.*\{variable\}_lag\{l\}"):
         DBN.from_networkx(nx.DiGraph([("p", "q")]))
-    with pytest.raises(ParameterError, match="p_lag1.*->.*q_lag1.*0"):
+    with pytest.raises(ParameterError, match=r"p_lag1.*->.*q_lag1.*0"):
         DBN.from_networkx(nx.DiGraph([("p_lag1", "q_lag1")]))
     with pytest.raises(ParameterError, match="directed"):
         DBN.from_networkx(nx.Graph())
@@ -188,15 +188,13 @@ def test_bad_edge_lists_are_refused_with_a_sentence(edges: dict[str, list[object
 
 def test_edge_lists_are_checked_against_the_given_variables_and_lags() -> None:
     edges = pd.DataFrame({"source": ["a"], "target": ["b"], "lag": [2]})
-    with pytest.raises(DataError, match="names.*'b'"):
+    with pytest.raises(DataError, match=r"names.*'b'"):
         DBN.from_edges(edges, variables=["a"])
-    with pytest.raises(DataError, match="->.*2.*n_lags=1"):
+    with pytest.raises(DataError, match=r"->.*2.*n_lags=1"):
         DBN.from_edges(edges, n_lags=1)
-    with pytest.raises(
-        FileError, match="columns"
-    ):
+    with pytest.raises(FileError, match="columns"):
         DBN.from_csv("x,y\n1,2\n")
-    with pytest.raises(FileError, match="->.*2"):
+    with pytest.raises(FileError, match=r"->.*2"):
         DBN.from_csv("source,target,lag\na,b,2\n", n_lags=1)
 
 

@@ -187,9 +187,7 @@ def test_levels_are_held_by_name(dbn, rows):
     wanted = 0.2 + 0.5 * last["temp"] + 0.8 + 0.6 * code[0] - 0.7 * code[1]
     assert one.mean["temp"].iloc[0] == pytest.approx(wanted, rel=1e-9)
     assert 0 < one.mean["alarm"].iloc[1] < 1
-    with pytest.raises(
-        ParameterError, match="'ward'.*7"
-    ):
+    with pytest.raises(ParameterError, match=r"'ward'.*7"):
         dbn.do({"ward": 7}, rows, 1)
     with pytest.raises(ParameterError, match="levels"):
         dbn.do({"ward": "nort"}, rows, 1)
@@ -231,11 +229,11 @@ def test_histories_may_name_levels(dbn, rows):
     pd.testing.assert_frame_equal(
         dbn.forecast(named, 1, random_state=0).mean, dbn.forecast(rows, 1, random_state=0).mean
     )
-    with pytest.raises(DataError, match="history.*'east'.*'ward'"):
+    with pytest.raises(DataError, match=r"history.*'east'.*'ward'"):
         dbn.forecast(named.assign(ward="east"), 1)
-    with pytest.raises(DataError, match="history.*-3.*'visits'"):
+    with pytest.raises(DataError, match=r"history.*-3.*'visits'"):
         dbn.forecast(rows.assign(visits=-3), 1)
-    with pytest.raises(DataError, match="data.*3.*'ward'.*3"):
+    with pytest.raises(DataError, match=r"data.*3.*'ward'.*3"):
         dbn.log_likelihood(rows.assign(ward=3))
 
 
@@ -375,7 +373,7 @@ def test_levels_that_hardly_change_have_no_usual_value():
         Kind("binary"), ((0, 1),), -np.log(999.0), (effect((np.log(999.0) + np.log(1999.0),)),)
     )
     dbn = DBN.from_conditionals([node], ["sex"])
-    with pytest.raises(ParameterError, match="'sex'.*200"):
+    with pytest.raises(ParameterError, match=r"'sex'.*200"):
         dbn.forecast(None, 1)
     with pytest.raises(ParameterError, match="rows"):
         dbn.average_effects()

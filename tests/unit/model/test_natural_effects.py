@@ -133,7 +133,7 @@ def test_a_higher_slope_means_a_higher_level():
 
 
 def test_bad_requests(dbn):
-    with pytest.raises(ParameterError, match="->.*lag=1"):
+    with pytest.raises(ParameterError, match=r"->.*lag=1"):
         dbn.effect("ward", "dose", 1)
     with pytest.raises(ParameterError, match="levels"):
         dbn.effect("ward", "temp", 1).change_by(1.0)

@@ -92,7 +92,7 @@ def test_a_word_that_is_neither_true_nor_false_is_refused() -> None:
     frame = pd.DataFrame(
         {"source": ["a"], "target": ["b"], "lag": [0], "weight": [1.0], "oriented": ["maybe"]}
     )
-    with pytest.raises(DataError, match="oriented.*'maybe'"):
+    with pytest.raises(DataError, match=r"oriented.*'maybe'"):
         DBN.from_edges(frame)
 
 
@@ -145,5 +145,5 @@ def test_a_variable_without_variance_has_unit_one() -> None:
 
 @pytest.mark.parametrize("sd", [[1.0, 1.0], [1.0, 0.0, 1.0], [1.0, np.nan, 1.0]])
 def test_bad_standard_deviations_are_refused(partly: DBN, sd: list[float]) -> None:
-    with pytest.raises(ParameterError, match="sd.*3"):
+    with pytest.raises(ParameterError, match=r"sd.*3"):
         partly.standardised_weights(sd)

@@ -73,12 +73,12 @@ def test_a_forecast_warns_and_refuses() -> None:
         warnings.simplefilter("error")
         network().forecast(x, 2)
     dates = pd.date_range("2024-01-01", periods=100, freq="h")
-    with pytest.raises(DataError, match="times.*index.*sort_index"):
+    with pytest.raises(DataError, match=r"times.*index.*sort_index"):
         network().forecast(x.set_axis(dates[::-1]), 2)
     with pytest.raises(DataError, match="twice"):
         network().forecast(x.set_axis(dates.repeat(2)[:100]), 2)
     both = pd.MultiIndex.from_product([["a", "b"], range(50)])
-    with pytest.raises(DataError, match="index.*2"):
+    with pytest.raises(DataError, match=r"index.*2"):
         network().forecast(x.set_axis(both), 2)
 
 

@@ -97,7 +97,7 @@ def test_parts_that_are_no_lists_and_graphs_that_are_damaged_are_refused(curved_
         DBN.from_dict({**dbn.to_dict(), "curves": {"a": 1}})
     graph = dbn.to_networkx()
     graph.graph["curves"] = "[{"
-    with pytest.raises(FileError, match="'curves'.*JSON"):
+    with pytest.raises(FileError, match=r"'curves'.*JSON"):
         DBN.from_networkx(graph)
 
 
@@ -119,7 +119,7 @@ def test_the_csv_of_curves_reads_back_and_its_names_are_guarded(
         np.zeros((2, 2)), np.zeros((1, 2, 2)), ["=1+1", "b"], curves=[Curve(0, 1, 1, 0.0, 1.0, (1.0,))]
     )
     assert formula.to_curves_csv().splitlines()[1].startswith("'=1+1,b,1,")
-    with pytest.raises(ParameterError, match="2.*1"):
+    with pytest.raises(ParameterError, match=r"2.*1"):
         dbn.to_curves_csv(n=1)
 
 

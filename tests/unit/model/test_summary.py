@@ -52,7 +52,7 @@ def test_made_up_rows_have_its_moments_and_are_no_rows(found, pooled):
         np.testing.assert_allclose(rows.mean(axis=0), found.moments.mean, atol=1e-12)
         np.testing.assert_allclose(np.cov(rows.T, bias=True), found.covariance(), atol=1e-12)
     assert len(found.rows_like()) == len(pooled)
-    with pytest.raises(ParameterError, match="n_rows=12.*13"):
+    with pytest.raises(ParameterError, match=r"n_rows=12.*13"):
         found.rows_like(12)
 
 
