@@ -236,7 +236,9 @@ def _check_place(what: str, sources: tuple[int, ...], target: int, lag: int, d: 
     if lag > n_lags:
         raise ParameterError(f"{what} at lag {lag}, but the network has {n_lags} lags.")
     if lag == 0 and target in sources:
-        raise ParameterError(f"{what} of {target} on itself within a time step; it needs a lag of at least 1.")
+        raise ParameterError(
+            f"{what} of {target} on itself within a time step; it needs a lag of at least 1."
+        )
 
 
 def _is_acyclic(edges: BoolArray) -> bool:
