@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from feddbn.cli import collection, submit
-from feddbn.cli.collection import MOST_CUT_OFF, Awaited, wait_for_one
 from feddbn.cli.main import app
+from feddbn.cli.submit import MOST_CUT_OFF, Awaited, wait_for_one
 from feddbn.errors import FederationError, StateError
 
 STUDY = """

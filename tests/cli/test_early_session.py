@@ -5,7 +5,7 @@ from threading import Event
 import pytest
 
 from feddbn.cli import early_session
-from feddbn.cli.early_session import EarlySession
+from feddbn.cli.submit import EarlySession
 from feddbn.errors import FederationError
 
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from feddbn.cli.kinds import give_kinds
 from feddbn.cli.options import (
     Data,
     Json,
     Params,
     either,
+    give_kinds,
     parse_n_lags,
     parse_params,
     reads_data,

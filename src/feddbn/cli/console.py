@@ -13,7 +13,7 @@ from feddbn.cli.terminal import remark, say
 if TYPE_CHECKING:
     from feddbn.console.gate import Keys
 
-__all__ = ["lead_console", "site_console"]
+__all__ = ["lead_app", "lead_console", "site_console"]
 
 DEFAULT_PORT = 8764
 
@@ -76,3 +76,14 @@ def _serve(make: Callable[[Keys], Any], host: str, port: int) -> None:
         serve(make, host, port, tell)
     except KeyboardInterrupt:
         remark("the console is closed.")
+
+
+lead_app = typer.Typer(help="Watch the studies that you lead.", no_args_is_help=True)
+
+
+@lead_app.callback()
+def _group() -> None:
+    """Watch the studies that you lead."""
+
+
+lead_app.command("console")(lead_console)

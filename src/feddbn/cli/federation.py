@@ -13,7 +13,7 @@ from feddbn.cli.federation_try import try_it
 from feddbn.runtime.engines.registry import DEFAULT_ENGINE, engine_names
 from feddbn.runtime.engines.registry import engine as find_engine
 
-__all__ = ["federation_app"]
+__all__ = ["federation_app", "server_app"]
 
 federation_app = typer.Typer(help="Set up a federation of sites on their own machines.", no_args_is_help=True)
 
@@ -54,3 +54,23 @@ def init(
 
 
 federation_app.command("try")(try_it)
+
+
+server_app = typer.Typer(
+    help="Run the server of a federation; it sees sums, never data.", no_args_is_help=True
+)
+
+
+@server_app.callback()
+def _server_group() -> None:
+    """Run the server of a federation; it sees sums, never data."""
+
+
+@server_app.command("start")
+def start(
+    kit: Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The server's kit.")],
+) -> None:
+    """Run the server in the foreground until it is stopped; systemd restarts it."""
+    from feddbn.runtime.engines.registry import engine_of
+
+    engine_of(kit).server_process(kit).become()

@@ -76,10 +76,10 @@ def try_it(
 
 
 def _try(root: Path, seed: int, open_page: bool, console: bool, is_kept: bool) -> None:
+    from feddbn.cli.compare import score
     from feddbn.cli.demo import simulate_demo
     from feddbn.cli.fit import print_result
     from feddbn.cli.report import report
-    from feddbn.cli.score import score
     from feddbn.cli.submit import submit
     from feddbn.methods.result import Result
     from feddbn.methods.truth import write_truth
@@ -208,7 +208,7 @@ def _write_study(path: Path, lead: str, variables: tuple[str, ...]) -> Path:
 
 def _approve(study: Path, federation: LocalFederation) -> None:
     """The first owner reads the study aloud; the others approve the same text."""
-    from feddbn.cli.site_approvals import approve, owner_of
+    from feddbn.cli.site import approve, owner_of
     from feddbn.cli.submit import read_study
 
     first, *others = federation.plan.sites

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from feddbn.cli.changes import print_changes
-from feddbn.cli.kinds import give_kinds
 from feddbn.cli.options import (
     Data,
     Json,
     Params,
     complete_method,
+    give_kinds,
     parse_n_lags,
     parse_params,
     reads_data,
 )
-from feddbn.cli.shared_edges import print_shared_edges
+from feddbn.cli.printed import print_changes, print_shared_edges
 from feddbn.cli.terminal import number, print_json, print_table, progress, remark, say, short
 from feddbn.cli.wording import as_options
 from feddbn.errors import ParameterError, ResultWarning
@@ -28,7 +27,7 @@ from feddbn.method_table import METHODS, default_method, get_method
 if TYPE_CHECKING:
     from feddbn.methods.result import Result
 
-__all__ = ["fit", "print_result"]
+__all__ = ["fit", "print_result", "update"]
 
 _MOST_EDGES = 20
 
@@ -192,3 +191,57 @@ def _print_edges(result: Result) -> None:
         say(f"... and {len(edges) - len(table)} weaker edges, in the result file.")
     if is_open:
         say(f"{_count(len(is_open), 'link')} (--) with a direction that the data do not tell.")
+
+
+@reads_data
+def update(
+    result: Annotated[Path, typer.Argument(help="A result of `feddbn fit --keep-sums`.", show_default=False)],
+    data: Data,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Where to write the new result; by default over the old one."),
+    ] = None,
+    as_json: Json = False,
+    *,
+    read: dict[str, Any],
+) -> None:
+    """Add new rows to a stored result and learn the network again from all sums; the old rows are not needed.
+
+    A lag does not reach from new rows to old ones. Where a recording goes on, begin its new file with its last rows,
+    as many as there are lags.
+    """
+    import pandas as pd
+
+    from feddbn.methods.registry import make_estimator
+    from feddbn.methods.result import Result
+
+    stored = Result.load(result)
+    if stored.sums is None:
+        raise ParameterError(
+            f"RESULT {str(result)!r} has kept no sums, so new rows cannot be added; fit all rows again, with --keep-sums."
+        )
+    method = next((name for name, row in METHODS.items() if row.cls == stored.method), stored.method)
+    if read.pop("kinds", None) is not None:
+        raise ParameterError(
+            "--kinds has no meaning here: methods that can be updated treat all as numbers; leave it out."
+        )
+    named = read.pop("variables", None)
+    if named is not None and list(named) != list(stored.dbn.variables):
+        raise ParameterError(
+            f"--variables must be those of the result ({', '.join(stored.dbn.variables)}); leave it out."
+        )
+    with progress(method) as (watch, _), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResultWarning)
+        estimator = make_estimator(method, stored.parameters)
+        if not hasattr(estimator, "take_up"):
+            raise ParameterError(f"RESULT {str(result)!r} is of {stored.method}, which cannot be updated.")
+        sites = pd.DataFrame(stored.sites).set_index("name") if stored.sites else pd.DataFrame()
+        estimator.take_up(stored.sums, sites, stored.n_rounds or 0, f"file {str(result)!r}")
+        estimator.update(data, observer=watch, **read)
+    found = Result.from_estimator(estimator, truth=stored.truth, keep_sums=True)
+    path = found.save(out or result)
+    if as_json:
+        print_json({"result": str(path), **found.to_dict()})
+        return
+    print_result(found)
+    say(f"Result: {path}")

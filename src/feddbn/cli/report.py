@@ -36,11 +36,11 @@ def report(
     from feddbn.methods.result import Result
     from feddbn.methods.truth import read_network
     from feddbn.report import write_report
-    from feddbn.report.edge_file import read_edges
+    from feddbn.report.record import read_edges
 
     stored = Result.load(result).to_dict()
     if check is not None:
-        from feddbn.cli.findings import read_findings
+        from feddbn.cli.check import read_findings
 
         stored["diagnostics"] = {
             **(stored.get("diagnostics") or {}),
@@ -63,7 +63,7 @@ def report(
 def _audit_rows(path: Path) -> list[dict[str, Any]]:
     from dataclasses import asdict
 
-    from feddbn.cli.audit_verify import read_log
+    from feddbn.cli.audit import read_log
     from feddbn.privacy.audit import parse_entries
 
     return [asdict(entry) for entry in parse_entries(read_log(path))]

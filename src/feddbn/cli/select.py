@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from feddbn.cli.held_out import print_selection
-from feddbn.cli.kinds import give_kinds
 from feddbn.cli.options import (
     Data,
     Json,
     Params,
     either,
+    give_kinds,
     parse_params,
     reads_data,
 )
+from feddbn.cli.printed import print_selection
 from feddbn.cli.terminal import print_json, progress, say
 from feddbn.errors import ParameterError
 from feddbn.method_table import METHODS, get_method

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from feddbn.cli.kinds import parse_kinds
-from feddbn.cli.options import Json
+from feddbn.cli.options import Json, parse_kinds
 from feddbn.cli.terminal import print_json, say
 
 if TYPE_CHECKING:

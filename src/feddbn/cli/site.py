@@ -3,18 +3,204 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console as Terminal
 from rich.table import Table
 
 from feddbn.cli.console import site_console
-from feddbn.cli.site_approvals import Kit, approvals, approve, refuse, revoke, waiting
-from feddbn.cli.site_log import log
+from feddbn.cli.terminal import print_table, remark, say
+from feddbn.errors import ParameterError
 
-__all__ = ["site_app"]
+if TYPE_CHECKING:
+    from feddbn.runtime.deployed.owner import Owner
+    from feddbn.runtime.deployed.settings import SiteSettings
+
+__all__ = [
+    "Json",
+    "Kit",
+    "approvals",
+    "approve",
+    "log",
+    "owner_of",
+    "printable",
+    "refuse",
+    "revoke",
+    "settings_of",
+    "site_app",
+    "waiting",
+]
+
+Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The site's kit.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def settings_of(kit: Path) -> SiteSettings:
+    """Return the settings in a site's kit."""
+    from feddbn.runtime.deployed.settings import read_site_settings
+    from feddbn.runtime.engines.registry import engine_of
+
+    return read_site_settings(engine_of(kit).site_settings(kit))
+
+
+def owner_of(kit: Path) -> Owner:
+    """Return what the owner of a site's kit signs and reads."""
+    from feddbn.runtime.deployed.owner import Owner
+
+    return Owner(settings_of(kit), remark)
+
+
+def approve(
+    study: Annotated[Path, typer.Argument(help="The study file (TOML), as its lead wrote it.")],
+    kit: Kit,
+    days: Annotated[float, typer.Option(help="For how many days.")] = 30.0,
+    runs: Annotated[int, typer.Option(help="How many runs; one that is resumed is the same run.")] = 1,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="What all runs together may cost; by default what the study promises for each."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Read a study in plain words and approve it, signed with the site's key; nothing leaves the site."""
+    from feddbn.cli.submit import read_study
+    from feddbn.runtime.deployed.open_site import read_data
+    from feddbn.runtime.deployed.owner import Owner
+    from feddbn.runtime.deployed.protection import read_policy
+    from feddbn.runtime.deployed.study_check import why_refused
+    from feddbn.runtime.deployed.study_words import study_in_words
+
+    plan = read_study(study)
+    settings = settings_of(kit)
+    if settings.name not in plan.sites:
+        raise ParameterError(
+            f"the study {plan.name!r} does not name the site {settings.name!r}; it names {', '.join(plan.sites)}."
+        )
+    owner = Owner(settings, remark)
+    policy = read_policy(settings.policy)
+    if not as_json:
+        words = [(what, printable(said)) for what, said in study_in_words(plan, settings)]
+        print_table(("what", f"the study {plan.name} says"), words, n_text=2)
+    for reason in why_refused(settings, policy, tuple(read_data(settings).variables), plan):
+        remark(f"note: as things are, this site would refuse the study all the same: {reason}")
+    if policy.approve_by_rule:
+        remark("note: this site's policy has approve_by_rule = true: it answers any study within its rules.")
+    if not yes:
+        how_often = "1 run" if runs == 1 else f"{runs} runs"
+        typer.confirm(f"Approve this study for {how_often} within {days:g} days?", abort=True, err=True)
+    given = owner.approve(plan, days, runs, epsilon)
+    if as_json:
+        say(json.dumps(asdict(given)))
+    else:
+        say(f"approved until {given.expires}; `feddbn site revoke {given.study}` takes it back.")
+
+
+def approvals(kit: Kit, as_json: Json = False) -> None:
+    """List the studies that were approved at a site."""
+    found = owner_of(kit).approvals
+    listed = found.all()
+    if as_json:
+        say(json.dumps([{**asdict(approval), "state": state} for approval, state in listed]))
+    elif listed:
+        rows = []
+        for one, state in listed:
+            cost = "-" if one.epsilon is None else f"{one.epsilon:g}"
+            left = f"{len(one.used)} of {one.runs}"
+            rows.append(
+                (one.study, one.digest[:12], printable(one.lead) or "-", state, one.expires[:10], left, cost)
+            )
+        print_table(("study", "digest", "lead", "state", "until", "runs", "epsilon"), rows, n_text=5)
+    else:
+        say("no study has been approved at this site.")
+    for path in found.damaged():
+        remark(f"note: {path} is damaged or was not signed by this site's key; it approves nothing.")
+
+
+def waiting(kit: Kit, as_json: Json = False) -> None:
+    """List the studies that came to a site and that its owner has not decided on."""
+    found = owner_of(kit).waiting()
+    if as_json:
+        rows = [{"study": json.loads(one.study.to_json()), "digest": one.study.digest} for one in found]
+        say(json.dumps([{**row, "came": one.came} for row, one in zip(rows, found, strict=True)]))
+    elif found:
+        lines = [
+            (
+                one.study.name,
+                one.study.digest[:12],
+                printable(one.study.lead) or "-",
+                one.study.method,
+                one.came,
+            )
+            for one in found
+        ]
+        print_table(("study", "digest", "lead", "method", "came"), lines, n_text=5)
+        remark(
+            "`feddbn site console` shows them in plain words; `feddbn site approve` takes the lead's file."
+        )
+    else:
+        say("no study waits for a decision at this site.")
+
+
+def refuse(
+    study: Annotated[str, typer.Argument(help="The study's name, or the beginning of its digest.")], kit: Kit
+) -> None:
+    """Put a study that waits aside, and take that down; without an approval it does not run anyway."""
+    owner = owner_of(kit)
+    found = owner.offered.named(study).study
+    owner.refuse(found)
+    say(f"the study {found.name} ({found.digest[:12]}) was refused; it does not wait any more.")
+
+
+def revoke(
+    study: Annotated[str, typer.Argument(help="The study's name, or the beginning of its digest.")], kit: Kit
+) -> None:
+    """Take an approval back; a run under way is refused from its next message on."""
+    taken = owner_of(kit).revoke(study)
+    say(f"the approval of {taken.study} ({taken.digest[:12]}) was revoked.")
+
+
+def printable(text: str) -> str:
+    """A study's words come from elsewhere and must not steer a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def log(
+    kit: Kit,
+    run: Annotated[str, typer.Option(help="Only this run.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show who asked what of a site, for which study, and what left; greetings, refusals and approvals too."""
+    from feddbn.privacy.audit import totals
+    from feddbn.runtime.deployed.site_log import logs_of
+    from feddbn.runtime.deployed.store import AUDIT
+
+    directory = settings_of(kit).state / AUDIT
+    logs = logs_of(directory, run)
+    if run and not logs:
+        raise ParameterError(f"--run {run}: nothing is logged about this run at this site.")
+    entries = [entry for one in logs for entry in one.entries]
+    if as_json:
+        say(json.dumps([{**asdict(entry), "run": one.run} for one in logs for entry in one.entries]))
+        return
+    for one in logs:
+        lines = list(one.lines())
+        has_noise = any(line.epsilon != "-" for line in lines)
+        rows = []
+        for line in lines:
+            asked = line.asked if line.times == 1 else f"{line.times} times {line.asked}"
+            time = line.time.replace("T", " ").rstrip("Z")
+            cost = (line.epsilon, line.left) if has_noise else ()
+            rows.append([printable(word) for word in (time, line.outcome, asked, *cost)])
+        columns = ("time (UTC)", "outcome", "asked", *(("epsilon so far", "left") if has_noise else ()))
+        print_table(columns, rows, title=printable(one.title), n_text=len(columns))
+    count = totals(entries)
+    sent, refused, n_bytes = (int(count[name]) for name in ("sent", "refused", "bytes"))
+    say(f"{sent} answers left this site ({n_bytes} bytes of numbers); {refused} refusals.")
+    remark(f"`feddbn audit verify {directory}` says whether these logs are intact.")
+
 
 site_app = typer.Typer(help="Run a site on the machine that holds its data.", no_args_is_help=True)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,9 +18,7 @@ from rich.console import Console as Terminal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from feddbn.cli.collection import MOST_CUT_OFF, still_awaited, wait_for_one
-from feddbn.cli.early_session import EarlySession
-from feddbn.cli.held_out import print_held_out
+from feddbn.cli.printed import print_held_out
 from feddbn.cli.terminal import remark
 from feddbn.errors import FederationError, FileError, StateError
 from feddbn.federation.protocol.study import Study, check_sites, parse_study
@@ -26,7 +28,138 @@ from feddbn.runtime.deployed.run_words import run_in_words
 if TYPE_CHECKING:
     from feddbn.runtime.engines.interface import Session
 
-__all__ = ["check_study", "read_study", "results", "resume", "status", "stop", "submit"]
+__all__ = [
+    "MOST_CUT_OFF",
+    "Awaited",
+    "EarlySession",
+    "check_study",
+    "read_study",
+    "results",
+    "resume",
+    "status",
+    "still_awaited",
+    "stop",
+    "submit",
+    "wait_for_one",
+]
+
+MOST_CUT_OFF = 5
+"""Jobs of a collection in a row that the engine may cut off before it is left alone."""
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """The sites that have not come, until when they may, and a sentence about it."""
+
+    sites: frozenset[str]
+    until: float
+    sentence: str
+    was_cut_off: bool = False
+
+
+_CUT_OFF = Awaited(
+    frozenset(),
+    float("inf"),
+    "the engine has cut a job of this collection off; it goes on.",
+    was_cut_off=True,
+)
+
+
+def still_awaited(session: Session, run_id: str, job: str, out: Path) -> Awaited | None:
+    """Return who is awaited when a job has ended; None if the run has ended with it, or was stopped."""
+    from feddbn.runtime.deployed.results import read_outcome
+
+    if session.job_of(run_id).was_stopped:
+        return None
+    try:
+        outcome = read_outcome(session.fetch(job, out))
+    except StateError:
+        # A site's process was killed, and the engine ended the job before it could say anything.
+        return _CUT_OFF
+    if outcome.get("state") == "failed":
+        return _CUT_OFF
+    if outcome.get("state") != "collecting":
+        return None
+    return Awaited(frozenset(outcome["awaited"]), float(outcome["until"]), str(outcome["sentence"]))
+
+
+def wait_for_one(
+    session: Session,
+    awaited: Awaited,
+    run_id: str,
+    clock: Callable[[], float] = time.time,
+    wait: Callable[[float], None] = time.sleep,
+) -> None:
+    """Return when an awaited site is connected, or the window has closed: the server then says so.
+
+    A site that is there and refuses is asked ever more rarely. A server that cannot be reached is tried again.
+    """
+    pause = FIRST_PAUSE_S
+    while True:
+        wait(max(min(pause, awaited.until - clock()), 0.0))
+        here: set[str] = set()
+        with contextlib.suppress(FederationError), session:
+            here = set(session.sites())
+        if clock() >= awaited.until:
+            if not here:
+                raise FederationError(
+                    f"run {run_id!r}: {awaited.sentence} That time has passed, and no site is connected; `feddbn resume "
+                    f"{run_id}` goes on when one is."
+                )
+            return
+        if here & (awaited.sites or here):
+            return
+        pause = min(1.5 * pause, LONGEST_PAUSE_S)
+
+
+# A server that is there has answered by then; of one that is not there is nothing to close.
+_LINGER_S = 2.0
+
+
+class EarlySession:
+    """A context manager that is entered once; what goes wrong while the session is opened is told then.
+
+    Parameters
+    ----------
+    session
+        Not yet connected. It is being opened when this returns.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._opened: Future[Session] = Future()
+        Thread(target=self._open, daemon=True).start()
+
+    def __enter__(self) -> Session:
+        try:
+            return self._opened.result()
+        except KeyboardInterrupt:
+            self.give_up()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        self._session.__exit__(*error)
+
+    def give_up(self) -> None:
+        """Close the session without having used it.
+
+        Where the server is not there, an engine's own threads may keep the process until their time to connect is over.
+        """
+        wait((self._opened,), timeout=_LINGER_S)
+        self._opened.add_done_callback(self._close)
+
+    def _open(self) -> None:
+        try:
+            self._opened.set_result(self._session.__enter__())
+        except BaseException as error:
+            self._opened.set_exception(error)
+
+    def _close(self, opened: Future[Session]) -> None:
+        if opened.exception() is None:
+            self._session.__exit__(None, None, None)
+
 
 Kit = Annotated[Path, typer.Option("--kit", envvar="FEDDBN_KIT", help="The lead's kit.")]
 Wait = Annotated[
@@ -258,7 +391,7 @@ def _fetch(session: Session, job: str, run_id: str, out: Path | None, as_json: b
         summary = outcome.get("summary", {})
         print_held_out(summary)
         if "findings" in summary:
-            from feddbn.cli.findings import findings_of, print_findings
+            from feddbn.cli.check import findings_of, print_findings
 
             found = findings_of(summary["findings"], f"the result of run {run_id!r}")
             print_findings(found, of_study=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ast import literal_eval
 
-from feddbn.cli.kinds import kinds_as_options
+from feddbn.cli.options import kinds_as_options
 
 __all__ = ["as_options", "as_parameters"]
 

@@ -50,7 +50,7 @@ class LeadResults:
         """Return the report of a run as HTML; what draws it is imported now, since the first page does not need it."""
         from feddbn.methods.result import Result
         from feddbn.report import render_report
-        from feddbn.report.edge_file import read_edges
+        from feddbn.report.record import read_edges
 
         place = self.place(run)
         if not self.has_report(run):

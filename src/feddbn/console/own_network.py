@@ -151,7 +151,7 @@ def _place(settings: SiteSettings, run: str) -> Path:
 
 
 def _compared(shared: DBN, own: DBN, name: str, origin: str) -> Comparison:
-    from feddbn.report.site_plots import site_differences
+    from feddbn.report.matrix_plots import site_differences
 
     if any((shared.conditionals, own.conditionals, shared.bends, own.bends)):
         return Comparison(

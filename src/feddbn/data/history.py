@@ -12,16 +12,13 @@ import pandas as pd
 
 from feddbn.core.arrays import FloatArray
 from feddbn.core.designs.recordings import Recording
-from feddbn.data.clock import Clock
-from feddbn.data.grid import Grid
 from feddbn.data.layout import Layout, tidy_frame
 from feddbn.data.memory import Remark
-from feddbn.data.preflight.keys import check_keys
-from feddbn.data.preflight.profile import profile_sites
-from feddbn.data.preflight.raw import chunks
+from feddbn.data.preflight.profile import chunks, profile_sites
+from feddbn.data.preflight.roles import check_keys
 from feddbn.data.read import STREAM_BYTES, _Reader
 from feddbn.data.tables import open_table
-from feddbn.data.times import DECIMAL, order_of, parse_times
+from feddbn.data.times import DECIMAL, Clock, Grid, order_of, parse_times
 from feddbn.errors import DataError
 
 __all__ = ["History", "read_history"]

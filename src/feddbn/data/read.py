@@ -14,15 +14,20 @@ from scipy.sparse import issparse
 
 from feddbn.core.designs.recordings import SiteData
 from feddbn.core.kinds import read_kinds
-from feddbn.data.clock import Clock, Freq, StepCounter
-from feddbn.data.grid import Grid
-from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels, tidy_frame, unnamed
-from feddbn.data.levels import declared_kinds
+from feddbn.data.layout import (
+    Layout,
+    declared_kinds,
+    frame_values,
+    names_of_keys,
+    row_labels,
+    tidy_frame,
+    unnamed,
+)
 from feddbn.data.memory import AlignedSite, ArrayRecording, MemorySite, Remark
 from feddbn.data.segments import Segmenter
 from feddbn.data.streaming import CsvSite, FileSite, ParquetSite, index_files, uneven_times
 from feddbn.data.tables import ParquetTable, data_files, open_table, stem
-from feddbn.data.times import order_of
+from feddbn.data.times import Clock, Freq, Grid, StepCounter, order_of
 from feddbn.errors import DataError, FileError, ParameterError
 
 __all__ = ["STREAM_BYTES", "read_sites"]

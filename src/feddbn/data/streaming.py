@@ -26,13 +26,11 @@ import numpy as np
 
 from feddbn.core.designs.lagged import Block
 from feddbn.core.kinds import read_kinds
-from feddbn.data.clock import Clock, Freq, StepCounter
-from feddbn.data.grid import Grid
-from feddbn.data.layout import Layout, frame_values, names_of_keys, row_labels
-from feddbn.data.levels import declared_kinds
+from feddbn.data.layout import Layout, declared_kinds, frame_values, names_of_keys, row_labels
 from feddbn.data.memory import Remark
 from feddbn.data.segments import Segmenter
 from feddbn.data.tables import CsvTable, Cursor, JoinedTable, ParquetTable, StreamedTable, Table, stem
+from feddbn.data.times import Clock, Freq, Grid, StepCounter
 from feddbn.errors import DataError, FileError, ParameterError
 
 __all__ = [

@@ -8,15 +8,33 @@ file in which no day is above 12 would be read wrongly without a sign of it.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from feddbn.core.arrays import FloatArray
-from feddbn.errors import DataError
+from feddbn.errors import DataError, ParameterError
 
-__all__ = ["DECIMAL", "IntArray", "Times", "decimal_ticks", "instants", "order_of", "parse_times"]
+__all__ = [
+    "DECIMAL",
+    "DEFAULT_JITTER",
+    "Clock",
+    "Freq",
+    "Grid",
+    "IntArray",
+    "StepCounter",
+    "Times",
+    "check_jitter",
+    "decimal_ticks",
+    "instants",
+    "order_of",
+    "parse_freq",
+    "parse_times",
+]
 
 IntArray = NDArray[np.int64]
 Times = IntArray | FloatArray | pd.DatetimeIndex
@@ -149,3 +167,262 @@ def _from_numeric_dates(column: pd.Series, where: str, day_first: bool | None) -
 def _year(text: str) -> str:
     """Two digits are the years 1970 to 2069."""
     return text if len(text) == 4 else f"{'20' if int(text) < 70 else '19'}{text}"
+
+
+Freq = str | int | float | pd.Timedelta | pd.DateOffset | np.timedelta64 | None
+
+_DAY = 86_400 * 10**9
+_MONTHS = {"MonthBegin": 1, "MonthEnd": 1, "QuarterBegin": 3, "QuarterEnd": 3, "YearBegin": 12, "YearEnd": 12}
+_MOST_STEPS = 20_000
+_NUMBERS = ("integer", "decimal")
+# Differences that rounding leaves are not worth a word.
+_EXACT = 1e-4
+_ALIKE = 0.01
+_NEAR = 1e-3
+_INSTANTS = (_DAY, 3600 * 10**9, 60 * 10**9, 10**9, 10**8, 10**7, 10**6)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How to count time: `step` in `unit`: integer, decimal (billionths), instant (ns), wall (local ns), month or business.
+
+    `is_exact` is False where the step is a mean of differences that vary; `day_first` says how dates are written.
+    """
+
+    unit: str
+    step: int | None
+    is_exact: bool = True
+    day_first: bool | None = None
+
+    def ticks(self, column: pd.Series, where: str) -> IntArray:
+        """(n,) whole numbers that grow by `step` from one row to the next where no row is missing."""
+        times = parse_times(column, where, self.day_first)
+        if self.unit in _NUMBERS:
+            if isinstance(times, pd.DatetimeIndex):
+                raise DataError(
+                    f"{where} has dates in time column {column.name!r}, but freq= or another recording "
+                    "speaks of numbers; give freq as text such as '1h', 'D' or 'MS'."
+                )
+            return times if self.unit == "integer" else decimal_ticks(times, column.name, where)  # type: ignore[return-value]
+        if not isinstance(times, pd.DatetimeIndex):
+            raise DataError(
+                f"{where} has numbers in time column {column.name!r}, but freq= or another recording "
+                "speaks of dates; convert the column with pandas.to_datetime."
+            )
+        if self.unit == "instant":
+            return instants(times)
+        local = times.tz_localize(None)
+        if self.unit == "wall":
+            return instants(local)
+        if self.unit == "month":
+            return np.asarray(local.year * 12 + local.month, dtype=np.int64)
+        return np.asarray(
+            np.busday_count("1970-01-01", local.to_numpy().astype("datetime64[D]")), dtype=np.int64
+        )
+
+    def is_like(self, other: Clock) -> bool:
+        """Whether a lag means the same on both; steps that are means of varying ones may differ by a hundredth."""
+        if self.step is None or other.step is None:
+            return True
+        if (self.unit in _NUMBERS) != (other.unit in _NUMBERS):
+            return False
+        mine, its = (
+            c.step * (DECIMAL if c.unit == "integer" else 1) for c in (self, other) if c.step is not None
+        )
+        if self.is_exact and other.is_exact:
+            return mine == its
+        return abs(mine - its) <= _ALIKE * max(mine, its)
+
+    def describe(self) -> str:
+        """Return the step in words."""
+        if self.step is None:
+            return "an unknown step"
+        if self.unit in ("instant", "wall"):
+            return str(pd.Timedelta(self.step, unit="ns"))
+        if self.unit == "decimal":
+            return f"{self.step / DECIMAL:.6g} units"
+        noun = {"integer": "unit", "month": "month", "business": "working day"}[self.unit]
+        return f"{self.step} {noun}{'' if self.step == 1 else 's'}"
+
+
+def parse_freq(freq: Freq) -> Clock | None:
+    """Return the clock that `freq` names, or None if the data should decide."""
+    if freq is None:
+        return None
+    if isinstance(freq, np.timedelta64):
+        # numpy counts a duration among its integers.
+        freq = pd.Timedelta(freq)
+    if isinstance(freq, (int, float, np.integer, np.floating)):
+        if isinstance(freq, bool) or not 1 / DECIMAL <= freq < np.inf:
+            raise ParameterError(
+                f"freq={freq!r} is not a step; give a positive number, or text such as '1h', 'D' or 'MS'."
+            )
+        return Clock("integer", int(freq)) if freq == int(freq) else Clock("decimal", round(freq * DECIMAL))
+    try:
+        offset: Any = pd.tseries.frequencies.to_offset(freq)
+    except (ValueError, TypeError):
+        raise ParameterError(
+            f"freq={freq!r} is not a step; give a positive number, or text such as '1h', 'D' or 'MS'."
+        ) from None
+    kind, n = type(offset).__name__, int(offset.n)
+    clock: Clock | None = None
+    if kind in _MONTHS:
+        clock = Clock("month", _MONTHS[kind] * n)
+    elif kind in ("Day", "Week"):
+        clock = Clock("wall", _DAY * n * (7 if kind == "Week" else 1))
+    elif kind == "BusinessDay":
+        clock = Clock("business", n)
+    elif isinstance(offset, pd.offsets.Tick):
+        clock = Clock("wall" if offset.nanos % _DAY == 0 else "instant", int(offset.nanos))
+    if clock is None or clock.step is None or clock.step < 1:
+        raise ParameterError(
+            f"freq={freq!r} is not a supported step; use multiples of 'ns'..'h', 'D', 'W', 'B', 'MS', 'QS' "
+            "or 'YS'."
+        )
+    return clock
+
+
+class StepCounter:
+    """Finds a site's clock from the differences of neighbouring times; memory stays bounded."""
+
+    def __init__(self, day_first: bool | None = None) -> None:
+        self._day_first = day_first
+        self._counts: Counter[int] = Counter()
+        self._unit: str | None = None
+        self._has_zone = False
+        self._recording: object = None
+        self._last: int | None = None
+
+    def feed(self, recording: object, column: pd.Series, where: str) -> None:
+        """Count the steps of the next rows of a recording."""
+        ticks = self._ticks(column, where)
+        if recording != self._recording:
+            self._recording, self._last = recording, None
+        if self._last is not None:
+            ticks = np.concatenate([np.array([self._last], dtype=np.int64), ticks])
+        if len(ticks) == 0:
+            return
+        self._last = int(ticks[-1])
+        steps, counts = np.unique(np.diff(ticks), return_counts=True)
+        self._counts.update(dict(zip(steps[steps > 0].tolist(), counts[steps > 0].tolist(), strict=True)))
+        if len(self._counts) > _MOST_STEPS:
+            self._counts = Counter(dict(self._counts.most_common(_MOST_STEPS // 2)))
+
+    def _ticks(self, column: pd.Series, where: str) -> IntArray:
+        times = parse_times(column, where, self._day_first)
+        if isinstance(times, pd.DatetimeIndex):
+            unit, self._has_zone = "instant", self._has_zone or times.tz is not None
+        else:
+            unit = "integer" if times.dtype == np.int64 else "decimal"
+        if self._unit is not None and (unit in _NUMBERS) != (self._unit in _NUMBERS):
+            raise DataError(
+                f"{where} has numbers in time column {column.name!r} where others have dates; use one kind."
+            )
+        if isinstance(times, pd.DatetimeIndex):
+            self._unit = unit
+            return instants(times)
+        if unit == "decimal" and self._unit == "integer":
+            # The first fraction: what was counted before is counted in billionths from now on.
+            self._counts = Counter({step * DECIMAL: count for step, count in self._counts.items()})
+            self._last = None if self._last is None else self._last * DECIMAL
+        self._unit = "decimal" if "decimal" in (unit, self._unit) else unit
+        return np.asarray(times) if self._unit == "integer" else decimal_ticks(times, column.name, where)
+
+    def clock(self, jitter: float = 0.0, declared: Clock | None = None) -> Clock:
+        """Return the clock of these times; a `declared` step of whole numbers also counts numbers with a fraction."""
+        unit = self._unit or "integer"
+        if declared is not None:
+            if declared.unit == "integer" and unit == "decimal":
+                return Clock("decimal", (declared.step or 1) * DECIMAL, True, declared.day_first)
+            return declared
+        if not self._counts:
+            return Clock(unit, None, True, self._day_first)
+        step, is_exact = self._step(jitter)
+        if unit == "instant" and self._has_zone and step % _DAY == 0:
+            unit = "wall"
+        return Clock(unit, step, is_exact, self._day_first)
+
+    def _step(self, jitter: float) -> tuple[int, bool]:
+        steps = np.array(sorted(self._counts), dtype=np.int64)
+        counts = np.array([self._counts[s] for s in steps.tolist()])
+        common = int(steps[np.argmax(counts)])
+        if jitter == 0 or 2 * counts.max() >= counts.sum():
+            return common, True
+        middle = int(steps[np.searchsorted(np.cumsum(counts), counts.sum() / 2)])
+        near = [np.abs(steps - anchor) <= jitter * anchor for anchor in (common, middle)]
+        chosen = near[int(counts[near[1]].sum() > counts[near[0]].sum())]
+        if chosen.sum() == 1:
+            return int(steps[chosen][0]), True
+        return _plain(float(np.average(steps[chosen], weights=counts[chosen])), self._unit), False
+
+    def unevenness(self, clock: Clock, jitter: float) -> tuple[float, float] | None:
+        """Return the share of the rows that are off their grid but within the tolerance, and by how much of the step.
+
+        None if there are none, or where time is counted by the calendar.
+        """
+        if (
+            clock.step is None
+            or not self._counts
+            or clock.unit not in ("integer", "decimal", "instant", "wall")
+        ):
+            return None
+        steps = np.array(list(self._counts), dtype=np.float64)
+        if clock.unit == "decimal" and self._unit == "integer":
+            steps *= DECIMAL
+        counts = np.array(list(self._counts.values()))
+        off = np.abs(steps / clock.step - 1)
+        uneven = (off > _EXACT) & (off <= jitter)
+        if not uneven.any():
+            return None
+        return float(counts[uneven].sum() / counts.sum()), float(off[uneven].max())
+
+
+def _plain(step: float, unit: str | None) -> int:
+    """Return the number that people would name for a mean of varying steps: 3600 s for 3599.97 s."""
+    digits = 10.0 ** (np.floor(np.log10(step)) - 2)
+    coarser = _INSTANTS if unit == "instant" else (10 * digits, digits)
+    for size in coarser:
+        nearest = round(step / size) * size
+        if nearest > 0 and abs(nearest - step) <= _NEAR * step:
+            return round(nearest)
+    return round(step)
+
+
+DEFAULT_JITTER = 0.05
+
+
+def check_jitter(jitter: float | None) -> float:
+    """Return the share of the step by which a distance may be off; None is the default."""
+    if jitter is None:
+        return DEFAULT_JITTER
+    is_number = isinstance(jitter, (int, float, np.integer, np.floating)) and not isinstance(jitter, bool)
+    if not is_number or not 0 <= jitter < 0.5:
+        raise ParameterError(
+            f"jitter={jitter!r} must be a share of the step of at least 0 and less than 0.5, such as 0.1."
+        )
+    return float(jitter)
+
+
+class Grid:
+    """Moves the times of one recording to whole multiples of `step` after its first row."""
+
+    def __init__(self, step: int | None, jitter: float) -> None:
+        self._step = step
+        self._jitter = jitter
+        self._raw: int | None = None
+        self._snapped = 0
+
+    def snap(self, ticks: IntArray) -> IntArray:
+        """Return the next times; what is too close, equal or earlier stays so and is refused later."""
+        step = self._step
+        if step is None or self._jitter == 0 or len(ticks) == 0:
+            return ticks
+        if self._raw is None:
+            self._raw = self._snapped = int(ticks[0])
+        steps = np.diff(np.concatenate([np.array([self._raw], dtype=np.int64), ticks]))
+        near = np.abs(steps - step) <= self._jitter * step
+        later = np.maximum(np.rint(steps / step), 2).astype(np.int64) * step
+        moved = np.where(near, step, np.where(steps > step, later, steps))
+        snapped = self._snapped + np.cumsum(moved)
+        self._raw, self._snapped = int(ticks[-1]), int(snapped[-1])
+        return np.asarray(snapped)

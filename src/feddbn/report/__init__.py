@@ -14,18 +14,21 @@ from feddbn.report.curve_plots import (
     plot_responses,
     strongest_responses,
 )
-from feddbn.report.effect_plots import curve_panels, plot_curves
+from feddbn.report.effect_plots import curve_panels, effect_panels, plot_curves, plot_effects, plot_outlook
 from feddbn.report.graph_plots import (
     plot_process_graph,
     plot_time_series_graph,
     process_graph,
     time_series_edges,
 )
-from feddbn.report.kind_plots import effect_panels, plot_effects, plot_outlook
 from feddbn.report.mark_plots import plot_marks
-from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
+from feddbn.report.matrix_plots import (
+    plot_site_differences,
+    plot_truth_and_estimate,
+    plot_weights,
+    site_differences,
+)
 from feddbn.report.page import render_report, write_report
-from feddbn.report.site_plots import plot_site_differences, site_differences
 
 __all__ = [
     "curve_panels",

@@ -9,8 +9,13 @@ qualitative palette of Okabe and Ito (2008) are distinguishable under the common
 
 from __future__ import annotations
 
+import io
+import math
+import re
+from collections.abc import Callable
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
@@ -20,6 +25,7 @@ from matplotlib.colorbar import Colorbar
 from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from feddbn.errors import ParameterError
@@ -29,11 +35,14 @@ __all__ = [
     "HEAT_COLOURS",
     "LINE_COLOURS",
     "cell_grid",
+    "inline_svg",
     "new_axes",
+    "panel_grid",
     "shortened",
     "strength_bar",
     "symmetric_scale",
     "thinned",
+    "tidy_panel",
     "weight_name",
 ]
 
@@ -120,3 +129,72 @@ def shortened(name: object, at_most: int) -> str:
         return text
     tail = min(4, (at_most - 1) // 2)
     return f"{text[: at_most - 1 - tail]}…{text[-tail:]}"
+
+
+# Inches: the inside of a panel, and the room for its labels.
+_WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 1.75, 1.25, 0.72, 0.7, 0.28
+_COLUMNS = 4
+
+
+def panel_grid(ax: Axes | None, n: int) -> tuple[Axes, list[tuple[Axes, bool]]]:
+    """The axes that hold n panels, up to four in a row, and each panel with whether it begins a row."""
+    n_columns = min(_COLUMNS, n)
+    n_rows = math.ceil(n / n_columns)
+    width, height = n_columns * (_WIDTH + _LEFT), n_rows * (_HEIGHT + _BELOW)
+    ax = new_axes(ax, width + 0.2, height + 0.35)
+    ax.set_axis_off()
+    panels = []
+    for k in range(n):
+        row, column = divmod(k, n_columns)
+        left = column * (_WIDTH + _LEFT) + _LEFT / 2
+        bottom = height - row * (_HEIGHT + _BELOW) - _ABOVE - _HEIGHT
+        inset = ax.inset_axes((left / width, bottom / height, _WIDTH / width, _HEIGHT / height))
+        panels.append((inset, column == 0))
+    return ax, panels
+
+
+def tidy_panel(ax: Axes, title: str, below: str) -> None:
+    """Small letters, few ticks, and no frame above and at the right."""
+    ax.set_title(title, fontsize=8.5, loc="left", pad=3)
+    ax.set_xlabel(below, fontsize=8, labelpad=1.5)
+    ax.tick_params(labelsize=7.5, length=2.5, pad=2)
+    ax.yaxis.set_major_locator(MaxNLocator(4))
+    ax.spines["top"].set_visible(False)
+    ax.spines["right"].set_visible(False)
+
+
+# Ink that must turn light on a dark page. Numbers inside heat-map cells are darker (#222222) and stay as
+# they are.
+_INK = re.compile(r"#(?:000000|010203|333333|444444|555555|777777|999999)\b")
+_GRID = re.compile(r"(stroke): #(?:e6e6e6|dddddd)\b")
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    **dict.fromkeys(
+        ("text.color", "axes.labelcolor", "xtick.color", "ytick.color", "axes.edgecolor"), "#010203"
+    ),
+}
+
+
+def inline_svg(draw: Callable[[], Axes], name: str, description: str) -> str:
+    """The picture `draw` makes, as one ``<svg role="img">`` element; the same picture gives the same text."""
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
+        figure = draw().figure
+        assert isinstance(figure, Figure), "a page shows whole figures, not parts of one"
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r'href="#', f'href="#{name}-', text)
+    text = text.replace("url(#", f"url(#{name}-")
+    text = _INK.sub("currentColor", text)
+    text = _GRID.sub(r"\1: currentColor; stroke-opacity: 0.15", text)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    label = description.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    width = re.search(r'viewBox="0 0 ([\d.]+)', text)
+    size = f"max-width:{float(width.group(1)) * 1.25:.0f}px" if width else ""
+    return text.replace("<svg", f'<svg role="img" aria-label="{label}" style="{size}"', 1)

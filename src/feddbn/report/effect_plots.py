@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +12,27 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
 
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.model.effects import EdgeEffect
+from feddbn.model.forecast import Forecast
+from feddbn.model.natural_effects import NaturalEffect, natural_effect
 from feddbn.model.network import check_network
-from feddbn.report.canvas import LINE_COLOURS, shortened
-from feddbn.report.panels import panel_grid, tidy_panel
+from feddbn.report.canvas import LINE_COLOURS, new_axes, panel_grid, shortened, tidy_panel
+from feddbn.report.curve_plots import plot_forecast
 
-__all__ = ["CurvePanel", "curve_panels", "plot_curves"]
+__all__ = [
+    "CurvePanel",
+    "EffectPanel",
+    "curve_panels",
+    "effect_panels",
+    "plot_curves",
+    "plot_effects",
+    "plot_outlook",
+]
 
 _EFFECT, _TRUTH = LINE_COLOURS[0], LINE_COLOURS[1]
 _STRAIGHT, _BEYOND = "#777777", "#999999"
@@ -104,7 +117,7 @@ def plot_curves(
     ax, insets = panel_grid(ax, len(panels))
     limits = _limits(panels, truth)
     for k, (panel, (inset, is_first)) in enumerate(zip(panels, insets, strict=True)):
-        _draw(inset, panel, truth)
+        _draw_curve(inset, panel, truth)
         if is_first or panels[k - 1].effect.target != panel.effect.target:
             inset.set_ylabel(f"change of {shortened(panel.effect.target, 12)}", fontsize=8, labelpad=2)
         inset.set_ylim(limits[panel.effect.target])
@@ -113,7 +126,7 @@ def plot_curves(
     return ax
 
 
-def _draw(ax: Axes, panel: CurvePanel, truth: DBN | None) -> None:
+def _draw_curve(ax: Axes, panel: CurvePanel, truth: DBN | None) -> None:
     effect, table = panel.effect, panel.table
     x, y, inside = table["value"].to_numpy(), table["effect"].to_numpy(), table["inside"].to_numpy()
     low, high = effect.range_seen
@@ -189,3 +202,293 @@ def _legend(ax: Axes, panels: list[CurvePanel], truth: DBN | None, level: float,
 def _n_curved(dbn: DBN) -> int:
     places = {(c.source, c.target, c.lag) for c in dbn.curves}
     return len(places | {(p.first, p.target, p.lag) for p in dbn.products if p.first == p.second})
+
+
+_MOST_LEVELS = 6
+
+
+@dataclass(frozen=True)
+class EffectPanel:
+    """One panel: the effect, its table (value, outcome, expected, lower, upper), and how strong it is."""
+
+    effect: NaturalEffect
+    table: pd.DataFrame
+    strength: float
+
+
+def effect_panels(dbn: DBN, *, at_most: int = 24, level: float = 0.95, n: int = 41) -> list[EffectPanel]:
+    """Return the `at_most` strongest effects of a network with `conditionals`, those on the same target together.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import effect_panels
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, kinds={"x2": "count"}, random_state=0)
+    >>> len(effect_panels(data.truth)) == int(data.truth.is_edge.sum())
+    True
+    """
+    check_network(dbn, "dbn")
+    if isinstance(at_most, bool) or not isinstance(at_most, int) or at_most < 1:
+        raise ParameterError(f"at_most must be a whole number of at least 1, got {at_most!r}.")
+    if not dbn.conditionals:
+        return []
+    edges = dbn.edges()
+    order = np.argsort(-edges["standardised"].abs().to_numpy(), kind="stable")[:at_most]
+    place = {name: k for k, name in enumerate(dbn.variables)}
+    panels = []
+    for row in edges.iloc[order].to_dict("records"):
+        effect = natural_effect(dbn, row["source"], row["target"], row["lag"])
+        panels.append(EffectPanel(effect, effect.table(n, level), abs(float(row["standardised"]))))
+    return sorted(panels, key=lambda panel: (place[panel.effect.target], -panel.strength))
+
+
+def plot_effects(dbn: DBN, *, at_most: int = 24, level: float = 0.95, ax: Axes | None = None) -> Axes:
+    """The axes with one panel per effect: the mean of the target, or the probabilities of its levels, against the cause.
+
+    All other causes are as they usually are (`feddbn.model.natural_effects`). A binary target has one line, the
+    probability of its second level.
+
+    Parameters
+    ----------
+    dbn
+        A network with `conditionals`.
+    at_most
+        How many effects to draw, the strongest ones; those on the same target are together.
+    level
+        Coverage of the bands, pointwise; there is none where a network does not know how sure it is.
+    ax
+        Where to draw; a new figure if None.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_effects
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, kinds={"x2": "count"}, random_state=0)
+    >>> plot_effects(data.truth).figure is not None
+    True
+    """
+    panels = effect_panels(dbn, at_most=at_most, level=level)
+    if not panels:
+        raise ParameterError(
+            "dbn has no effects on variables of other kinds to draw; plot_weights shows straight ones."
+        )
+    ax, insets = panel_grid(ax, len(panels))
+    for k, (panel, (inset, is_first)) in enumerate(zip(panels, insets, strict=True)):
+        _draw(inset, panel)
+        if is_first or panels[k - 1].effect.target != panel.effect.target:
+            inset.set_ylabel(_label(panel.effect), fontsize=8, labelpad=2)
+    hidden = int(dbn.is_edge.sum()) - len(panels)
+    bands = " with 95% bands" if level == 0.95 else f" with {level:.0%} bands"
+    known = any(panel.table["lower"].notna().any() for panel in panels)
+    words = f"expected value or probability{bands if known else ''}, other causes as usual"
+    ax.annotate(
+        words + (f"; {hidden} weaker not shown" if hidden else ""), (0.0, 1.0), xytext=(2, 4), fontsize=8,
+        xycoords="axes fraction", textcoords="offset points", va="bottom", color="#444444",
+    )  # fmt: skip
+    return ax
+
+
+def _label(effect: NaturalEffect) -> str:
+    name = shortened(effect.target, 12)
+    if effect.kind.name == "binary":
+        return f"P({name}={shortened(effect.kind.levels[1], 6)})"
+    return f"P({name})" if effect.kind.levels else f"mean of {name}"
+
+
+def _draw(ax: Axes, panel: EffectPanel) -> None:
+    effect, table = panel.effect, panel.table
+    outcomes = effect.outcomes[:_MOST_LEVELS]
+    by_level = bool(effect.cause.levels)
+    for k, outcome in enumerate(outcomes):
+        part = table[table["outcome"] == outcome]
+        colour = LINE_COLOURS[k % len(LINE_COLOURS)]
+        y, low, high = (part[name].to_numpy(dtype=float) for name in ("expected", "lower", "upper"))
+        x = np.arange(len(part), dtype=float) if by_level else part["value"].to_numpy(dtype=float)
+        if by_level:
+            beside = x + 0.08 * (k - (len(outcomes) - 1) / 2)
+            ax.vlines(beside, low, high, color=colour, linewidth=1.2, alpha=0.6)
+            ax.plot(beside, y, color=colour, marker="o", markersize=3.5, linewidth=0.8, linestyle=(0, (1, 2)))
+        else:
+            ax.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+            ax.plot(x, y, color=colour, linewidth=1.6)
+    if by_level:
+        _name_levels(ax, effect.cause.levels)
+    lag = "" if effect.lag == 0 else f", lag {effect.lag}"
+    tidy_panel(
+        ax,
+        f"{shortened(effect.source, 12)} → {shortened(effect.target, 12)}{lag}",
+        shortened(effect.source, 24),
+    )
+    if not by_level:
+        ax.xaxis.set_major_locator(MaxNLocator(4, integer=effect.cause.name == "count"))
+    if effect.kind.levels:
+        # Room above 1 for the names of levels.
+        ax.set_ylim(-0.03, 1.03 + 0.15 * math.ceil((len(outcomes) - 1) / 3))
+        ax.set_yticks([0.0, 0.5, 1.0])
+    if len(outcomes) > 1:
+        _name_outcomes(ax, outcomes, len(effect.outcomes) - len(outcomes))
+
+
+def _name_levels(ax: Axes, levels: tuple[str, ...]) -> None:
+    step = max(1, -(-len(levels) // 6))
+    places = list(range(0, len(levels), step))
+    ax.set_xticks(places, [shortened(levels[k], 9) for k in places])
+    ax.set_xlim(-0.4, len(levels) - 0.6)
+
+
+def _name_outcomes(ax: Axes, outcomes: tuple[str, ...], n_hidden: int) -> None:
+    """The levels of the target in their colours, three in a row at the top of the panel."""
+    for k, outcome in enumerate(outcomes):
+        row, column = divmod(k, 3)
+        name = shortened(outcome.removeprefix("P(").removesuffix(")"), 9)
+        ax.text(
+            0.02 + 0.34 * column, 0.99 - 0.11 * row, name, transform=ax.transAxes, fontsize=6.5, va="top",
+            color=LINE_COLOURS[k % len(LINE_COLOURS)],
+        )  # fmt: skip
+    if n_hidden:
+        ax.text(0.98, 0.02, f"{n_hidden} levels not shown", transform=ax.transAxes, fontsize=6, ha="right")
+
+
+def plot_outlook(
+    forecast: Forecast,
+    variable: str,
+    *,
+    history: ArrayLike | None = None,
+    name: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The axes with the past of one variable of any kind and its forecast.
+
+    Of a variable with levels the forecast is the probability of each (of the second, if it is binary); of others
+    the mean, with the interval if one was asked for; counts have bars that end at whole numbers.
+
+    Parameters
+    ----------
+    forecast
+        What `DBN.forecast` or `DBN.do` returned.
+    variable
+        Its name.
+    history
+        (n,) observed values before the forecast; positions of levels.
+    name
+        What the axis is called; the variable if None.
+    ax
+        Where to draw; a new figure if None.
+
+    Examples
+    --------
+    >>> import feddbn
+    >>> from feddbn.report import plot_outlook
+    >>> data = feddbn.simulate(d=3, n_sites=2, n_samples=200, kinds={"x2": "count"}, random_state=0)
+    >>> ahead = data.truth.forecast(None, steps=3, interval=0.9, n_paths=50, random_state=0)
+    >>> plot_outlook(ahead, "x2").figure is not None
+    True
+    """
+    columns = [k for k, o in enumerate(forecast.outcomes) if o.variable == variable]
+    if not forecast.outcomes and variable in forecast.mean.columns:
+        columns = [list(forecast.mean.columns).index(variable)]
+    if not columns:
+        known = list(dict.fromkeys(o.variable for o in forecast.outcomes)) or list(forecast.mean.columns)
+        raise ParameterError(
+            f"variable={variable!r} is not in this forecast, which has {', '.join(map(str, known[:10]))}."
+        )
+    mean = forecast.mean.to_numpy()[:, columns]
+    label = variable if name is None else name
+    past = np.asarray([] if history is None else history, dtype=np.float64)
+    if len(columns) > 1:
+        levels = [forecast.outcomes[k].level for k in columns]
+        return _plot_levels(mean, levels, past, label, ax)
+    bounds = [None if b is None else b.to_numpy()[:, columns[0]] for b in (forecast.lower, forecast.upper)]
+    low, high = bounds
+    if low is None or high is None or np.isnan(low).any():
+        return _plot_probability(mean[:, 0], past, label, ax, bool(forecast.outcomes))
+    level = forecast.interval or 0.9
+    if forecast.outcomes and np.array_equal(low, np.floor(low)) and np.array_equal(high, np.floor(high)):
+        return _plot_counts(mean[:, 0], low, high, past, label, level, ax)
+    return plot_forecast(mean[:, 0], low=low, high=high, history=past, levels=(level,), name=label, ax=ax)
+
+
+def _plot_levels(mean: FloatArray, levels: list[str], past: FloatArray, name: str, ax: Axes | None) -> Axes:
+    """Stacked shares of levels at every step; the level that was there before."""
+    ax = new_axes(ax, 6.4, 3.2)
+    before = (past[:, None] == np.arange(len(levels))) * 1.0
+    shares = np.concatenate([before, mean])
+    x = np.arange(1 - len(past), len(mean) + 1)
+    bottom = np.zeros(len(shares))
+    for k, level in enumerate(levels):
+        for here, alpha, label in ((x > 0, 0.9, shortened(level, 16)), (x <= 0, 0.35, None)):
+            ax.bar(
+                x[here], shares[here, k], bottom=bottom[here], width=0.9, color=LINE_COLOURS[k % len(LINE_COLOURS)],
+                linewidth=0, alpha=alpha, label=label,
+            )  # fmt: skip
+        bottom += shares[:, k]
+    ax.set_ylim(0, 1)
+    return _finish(ax, f"P({name})", len(past) > 0)
+
+
+def _plot_probability(
+    mean: FloatArray, past: FloatArray, name: str, ax: Axes | None, is_probability: bool
+) -> Axes:
+    ax = new_axes(ax, 6.4, 3.2)
+    if past.size:
+        ax.plot(
+            np.arange(1 - past.size, 1),
+            past,
+            color="#333333",
+            marker="o",
+            markersize=3,
+            linestyle="",
+            label="observed",
+        )
+    ax.plot(
+        np.arange(1, len(mean) + 1), mean, color=LINE_COLOURS[0], marker="o", markersize=4, linewidth=1.4,
+        label="probability of the second level" if is_probability else "forecast",
+    )  # fmt: skip
+    if is_probability and mean.size and mean.min() >= 0 and mean.max() <= 1 and set(past) <= {0.0, 1.0}:
+        ax.set_ylim(-0.05, 1.05)
+    return _finish(ax, name, past.size > 0)
+
+
+def _plot_counts(
+    mean: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    past: FloatArray,
+    name: str,
+    level: float,
+    ax: Axes | None,
+) -> Axes:
+    ax = new_axes(ax, 6.4, 3.2)
+    steps = np.arange(1, len(mean) + 1)
+    if past.size:
+        ax.step(
+            np.arange(1 - past.size, 1), past, where="mid", color="#333333", linewidth=1.3, label="observed"
+        )
+    ax.bar(
+        steps, high - low + 1, bottom=low - 0.5, width=0.7, color=LINE_COLOURS[0], alpha=0.2, linewidth=0,
+        label=f"{level:.0%} interval",
+    )  # fmt: skip
+    ax.plot(
+        steps,
+        mean,
+        color=LINE_COLOURS[0],
+        marker="_",
+        markersize=9,
+        linestyle="",
+        markeredgewidth=2,
+        label="mean",
+    )
+    ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+    return _finish(ax, name, past.size > 0)
+
+
+def _finish(ax: Axes, name: str, has_past: bool) -> Axes:
+    if has_past:
+        ax.axvline(0.5, color="#999999", linewidth=0.8, linestyle=(0, (2, 2)))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlabel("steps from the last observation")
+    ax.set_ylabel(name)
+    ax.spines["top"].set_visible(False)
+    ax.spines["right"].set_visible(False)
+    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return ax

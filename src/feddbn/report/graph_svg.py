@@ -17,8 +17,7 @@ from markupsafe import Markup, escape
 from feddbn.model.dbn import DBN
 from feddbn.model.strength import has_sign
 from feddbn.report.canvas import shortened
-from feddbn.report.graph_plots import process_graph
-from feddbn.report.layout import CIRCLE_LIMIT, bend_of, control_of, named_nodes, on_arc
+from feddbn.report.graph_plots import CIRCLE_LIMIT, bend_of, control_of, named_nodes, on_arc, process_graph
 
 __all__ = ["BOTH", "NEGATIVE", "POSITIVE", "graph_svg"]
 

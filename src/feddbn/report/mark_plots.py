@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, PathPatch
@@ -10,9 +13,9 @@ from matplotlib.path import Path
 
 from feddbn.core.arrays import FloatArray
 from feddbn.model.ancestral import AncestralGraph
-from feddbn.report.canvas import LINE_COLOURS, new_axes, shortened
+from feddbn.report.canvas import LINE_COLOURS, inline_svg, new_axes, shortened
 
-__all__ = ["plot_marks"]
+__all__ = ["mark_svg", "plot_marks"]
 
 _CAUSE, _HIDDEN, _OPEN = LINE_COLOURS[0], LINE_COLOURS[1], "#777777"
 _LEGEND = (("a cause", _CAUSE), ("a hidden cause of both", _HIDDEN), ("not known which", _OPEN))
@@ -94,3 +97,11 @@ def _draw(axes: Axes, mark: str, start: tuple[int, int], stop: tuple[int, int]) 
 def _at(first: FloatArray, middle: FloatArray, last: FloatArray, t: float) -> FloatArray:
     """A point of the curve from first to last that is drawn towards middle."""
     return np.asarray((1 - t) ** 2 * first + 2 * t * (1 - t) * middle + t**2 * last)
+
+
+def mark_svg(graph: AncestralGraph) -> Markup:
+    """One ``<svg>`` element; its identifiers are those of this graph alone, so two of them fit into one page."""
+    words = "\n".join((*graph.variables, *graph.marks.ravel().tolist()))
+    name = f"marks-{sha256(words.encode()).hexdigest()[:10]}"
+    text = f"Edges with marks among {len(graph.variables)} variables"
+    return Markup(inline_svg(lambda: plot_marks(graph), name, text))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +22,42 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from feddbn._version import __version__
+from feddbn.core.arrays import FloatArray
 from feddbn.errors import FileError, ParameterError
 from feddbn.method_table import find_method
+from feddbn.methods.stored_changes import StoredChanges, stored_changes
 from feddbn.model.dbn import DBN
-from feddbn.report.changes_section import changes_section
+from feddbn.model.effects import changes_by_variable, expected_changes
+from feddbn.model.graph import effect_shapes
+from feddbn.model.paths import usual
+from feddbn.model.standardised import standard_deviations
+from feddbn.model.strength import has_sign
+from feddbn.report.canvas import inline_svg
+from feddbn.report.change_plots import plot_changes, plot_drift
 from feddbn.report.curve_plots import plot_convergence
-from feddbn.report.effect_plots import curve_panels, plot_curves
-from feddbn.report.figures import inline_svg
-from feddbn.report.findings_table import findings_tables
-from feddbn.report.held_out_table import held_out_tables
-from feddbn.report.kind_plots import plot_effects
-from feddbn.report.kind_tables import coefficient_rows, kind_rows
-from feddbn.report.matrix_plots import plot_truth_and_estimate, plot_weights
-from feddbn.report.page_data import page_data
-from feddbn.report.record import ReportRecord, read_record
-from feddbn.report.site_plots import plot_site_differences, site_differences
-from feddbn.report.treatment_words import treatment_rows
-from feddbn.report.verdicts import verdicts
+from feddbn.report.effect_plots import curve_panels, plot_curves, plot_effects
+from feddbn.report.graph_plots import graph_positions, time_series_edges
+from feddbn.report.matrix_plots import (
+    plot_site_differences,
+    plot_truth_and_estimate,
+    plot_weights,
+    site_differences,
+)
+from feddbn.report.record import EDGE_COLUMNS, ReportRecord, read_record
+from feddbn.report.verdicts import number, sentence, treatment_rows, verdicts
 
-__all__ = ["render_report", "summary_sentence", "write_report"]
+__all__ = [
+    "PageTable",
+    "changes_section",
+    "coefficient_rows",
+    "findings_tables",
+    "held_out_tables",
+    "kind_rows",
+    "page_data",
+    "render_report",
+    "summary_sentence",
+    "write_report",
+]
 
 
 def write_report(
@@ -362,3 +380,355 @@ def _whole(value: object) -> int | None:
 
 def _thousands(value: object) -> str:
     return "–" if value is None else f"{value:,}"
+
+
+HORIZON = 12
+EFFECTS_PER_VARIABLE = 6
+# Above this many (network, variable) pairs only the shared network carries effects, to keep the file small.
+EFFECTS_BUDGET = 1200
+# Simulated paths of all variables together; pairs with the same noise need few.
+_N_PATHS = 8000
+
+
+def page_data(record: ReportRecord) -> dict[str, Any]:
+    """A JSON-able mapping: variables, positions, lags, and per network its edges and effects.
+
+    An edge is ``[source, target, lag, weight, probability, ci_low, ci_high, truth, standardised, oriented, presence,
+    direction, robustness, could_be_hidden]`` with positions instead of names and null for what is unknown; in a network with
+    curves the shape and whether the effect goes one way follow. Effects are
+    ``{source: [[target, peak, step, [responses]], ...]}``.
+    """
+    networks: list[dict[str, Any]] = [
+        {"name": "shared" if record.personal else "learned", "edges": _edge_rows(record.edges, record.dbn)}
+    ]
+    networks[0]["effects"] = _effects(record.dbn)
+    in_budget = (len(record.personal) + 1) * record.dbn.d <= EFFECTS_BUDGET
+    for site, dbn in record.personal.items():
+        columns = [*EDGE_COLUMNS, "standardised", "oriented"]
+        table = time_series_edges(dbn).iloc[::-1].reindex(columns=columns).reset_index(drop=True)
+        networks.append(
+            {"name": site, "edges": _edge_rows(table, dbn), "effects": _effects(dbn) if in_budget else {}}
+        )
+    edges = record.edges
+    return {
+        "variables": list(record.dbn.variables),
+        "positions": [[round(float(x), 4), round(1 - float(y), 4)] for x, y in graph_positions(record.dbn)],
+        "n_lags": int(max([record.dbn.n_lags, *edges["lag"]])),
+        "has_probability": bool(edges["probability"].notna().any()),
+        "has_interval": bool(edges["ci_low"].notna().any()),
+        "has_presence": bool(edges["presence"].notna().any()),
+        "has_hidden": bool(edges["could_be_hidden"].notna().any()),
+        "has_open": any(dbn.open_edges for dbn in [record.dbn, *record.personal.values()]),
+        "has_truth": "truth" in edges,
+        "is_linear": all(dbn.is_linear for dbn in [record.dbn, *record.personal.values()]),
+        "kinds": [kind.name for kind in record.dbn.kinds] if record.dbn.conditionals else [],
+        "horizon": HORIZON,
+        "networks": networks,
+    }
+
+
+def _effects(dbn: DBN) -> dict[str, list[list[Any]]]:
+    """Responses to a shock of one standard deviation, in standard deviations: comparable whatever the units."""
+    scale = standard_deviations(dbn)
+    try:
+        if not dbn.bends:
+            responses = dbn.impulse_responses(HORIZON) * (scale[:, None] / scale)
+        else:
+            responses = _simulated_responses(dbn) / scale
+    except ParameterError:
+        # An average of graphs may hold a cycle of weight 1: shocks then have no finite effect to show. Nor have paths
+        # of curved effects that leave all bounds.
+        return {}
+    if not np.all(np.isfinite(responses)):
+        return {}
+    peak_step = np.abs(responses).argmax(axis=0)
+    peak = np.take_along_axis(responses, peak_step[None], axis=0)[0]
+    effects: dict[str, list[list[Any]]] = {}
+    for i in range(dbn.d):
+        strength = np.abs(peak[i]).copy()
+        strength[i] = 0.0
+        best = [
+            int(j) for j in np.argsort(-strength, kind="stable")[:EFFECTS_PER_VARIABLE] if strength[j] > 0.005
+        ]
+        if best:
+            effects[str(i)] = [
+                [j, _rounded(peak[i, j]), int(peak_step[i, j]), [_rounded(v) for v in responses[:, i, j]]]
+                for j in best
+            ]
+    return effects
+
+
+def _simulated_responses(dbn: DBN) -> FloatArray:
+    """(horizon+1, d, d) what setting a variable one scale above its origin changes; the same in every report."""
+    n = max(_N_PATHS // dbn.d, 50)
+    found = [expected_changes(dbn, i, HORIZON, n_paths=n, random_state=0) for i in range(dbn.d)]
+    return np.stack([changes_by_variable(dbn, changes) for changes in found], axis=1)
+
+
+def _edge_rows(table: pd.DataFrame, dbn: DBN) -> list[list[Any]]:
+    place = {name: i for i, name in enumerate(dbn.variables)}
+    truth = table["truth"] if "truth" in table else [None] * len(table)
+    numbers = zip(
+        table["weight"], table["probability"], table["ci_low"], table["ci_high"], truth,
+        table["source"], table["target"], table["lag"], table["standardised"], table["oriented"],
+        table["presence"], table["direction"], table["robustness"], table["could_be_hidden"], strict=True,
+    )  # fmt: skip
+    shapes, signs = effect_shapes(dbn), has_sign(dbn)
+
+    def shape(lag: int, i: int, j: int) -> list[Any]:
+        return [] if not dbn.bends or lag > dbn.n_lags else [str(shapes[lag, i, j]), int(signs[lag, i, j])]
+
+    return [
+        [place[s], place[t], int(lag), _rounded(w), _rounded(prob), _rounded(low), _rounded(high), mark,
+         _rounded(share), int(oriented), _rounded(presence), _rounded(direction), _rounded(robust),
+         _rounded(hidden), *shape(lag, place[s], place[t])]
+        for w, prob, low, high, mark, s, t, lag, share, oriented, presence, direction, robust, hidden in numbers
+    ]  # fmt: skip
+
+
+def _rounded(value: float) -> float | None:
+    number = float(value)
+    return float(f"{number:.4g}") if np.isfinite(number) else None
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """One table: a title, a sentence on how to read it, heads, rows of cells, and remarks."""
+
+    title: str
+    note: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    remarks: tuple[str, ...] = ()
+
+
+def held_out_tables(record: ReportRecord) -> list[PageTable]:
+    """The tables of a result; none if it does not tell of held-out rows."""
+    chosen, compared = record.diagnostics.get("selection"), record.diagnostics.get("comparison")
+    found = []
+    if isinstance(chosen, Mapping) and isinstance(chosen.get("candidates"), list):
+        found.append(_selection(chosen))
+    if isinstance(compared, Mapping) and isinstance(compared.get("methods"), list):
+        found.append(_comparison(compared))
+    return found
+
+
+def _selection(facts: Mapping[str, Any]) -> PageTable:
+    names = tuple(str(name) for name in facts.get("chosen") or {})
+    rows = tuple(
+        (
+            *(_shown_value(row.get(name), 4) for name in names),
+            _shown_value(row.get("loss"), 5),
+            _shown_value(row.get("standard_error"), 3),
+            "chosen" if row.get("chosen") else "",
+        )
+        for row in facts["candidates"]
+    )
+    rule = (
+        "The candidate with the lowest loss was taken."
+        if facts.get("rule") == "best"
+        else "The simplest candidate was taken that is within one standard error of the lowest loss."
+    )
+    remarks = tuple(sentence(str(text)) for text in facts.get("remarks") or ())
+    note = f"Loss per row, {_where(facts.get('share'))}. {'' if remarks else rule}".strip()
+    heads = (*names, "Held-out loss", "Standard error of the difference to the lowest", "")
+    return PageTable("How parameters were chosen", note, heads, rows, remarks)
+
+
+def _comparison(facts: Mapping[str, Any]) -> PageTable:
+    keys = (("held_out_log_likelihood", 5), ("edges_w", 4), ("edges_a", 4), ("rounds", 4))
+    rows = tuple(
+        (str(row.get("label")), *(_shown_value(row.get(key), digits) for key, digits in keys))
+        for row in facts["methods"]
+    )
+    heads = ("Method", "Log-likelihood of a row", "Edges within a moment", "Lagged edges", "Rounds")
+    note = (
+        f"Mean log-likelihood, {_where(facts.get('held_out_share'))}; higher is better. "
+        "It says how well a method predicts, not whether its arrows are right."
+    )
+    unfinished = tuple(
+        f"{row.get('label')} stopped before it had converged."
+        for row in facts["methods"]
+        if row.get("converged") is False
+    )
+    return PageTable("How well methods predict", note, heads, rows, unfinished)
+
+
+def _where(share: object) -> str:
+    known = number(share)
+    part = "later rows" if known is None else f"the last {known:.0%} of every recording"
+    return f"on {part}, which the fits did not learn from"
+
+
+def _shown_value(value: object, digits: int) -> str:
+    known = number(value)
+    return "–" if known is None else f"{known:.{digits}g}"
+
+
+_NOTE = (
+    "What the data of all sites showed before anything was learned from them. An error makes a network wrong, a warning may, "
+    "a note is good to know."
+)
+
+
+def findings_tables(record: ReportRecord) -> list[PageTable]:
+    """The table of a check that is told beside the result; none if there was none."""
+    found = record.diagnostics.get("check")
+    if not isinstance(found, list):
+        return []
+    rows = tuple(
+        (
+            str(one.get("severity", "")),
+            "all" if one.get("site") is None else str(one["site"]),
+            str(one.get("sentence", "")),
+            sentence(str(one.get("cure", ""))),
+        )
+        for one in found
+        if isinstance(one, Mapping)
+    )
+    if not rows:
+        rows = (("note", "all", "Nothing was found that would make a network wrong.", ""),)
+    return [PageTable("What a check of the data found", _NOTE, ("Level", "Site", "Finding", "Cure"), rows)]
+
+
+_MOST_ROWS = 200
+_MOST_LEVELS = 8
+_DISTRIBUTIONS = {
+    "continuous": "normal",
+    "positive": "log-normal",
+    "count": "Poisson",
+    "binary": "logistic",
+    "ordinal": "cumulative logistic",
+    "categorical": "multinomial logistic",
+}
+
+
+def kind_rows(dbn: DBN) -> list[dict[str, str]]:
+    """Variable, kind, distribution and usual values of each; empty without variables of other kinds."""
+    if not dbn.conditionals:
+        return []
+    try:
+        rows = usual(dbn).rows.reshape(-1, dbn.d)
+    except ParameterError:
+        rows = np.zeros((0, dbn.d))
+    found = []
+    for j, (name, node) in enumerate(zip(dbn.variables, dbn.conditionals, strict=True)):
+        law = _DISTRIBUTIONS[node.kind.name]
+        if node.kind.name == "count" and node.dispersion > 0:
+            law = f"negative binomial (overdispersion {node.dispersion:.3g})"
+        values = _usual_values(rows[:, j], node.kind.levels)
+        found.append({"variable": name, "kind": node.kind.name, "law": law, "usual": values})
+    return found
+
+
+def _usual_values(x: np.ndarray, levels: tuple[str, ...]) -> str:
+    if not len(x):
+        return "no usual level"
+    if levels:
+        shares = [f"{level} {np.mean(x == k):.0%}" for k, level in enumerate(levels[:_MOST_LEVELS])]
+        return ", ".join(shares) + (", …" if len(levels) > _MOST_LEVELS else "")
+    low, middle, high = np.quantile(x, [0.05, 0.5, 0.95])
+    return f"{low:.3g} to {high:.3g}, median {middle:.3g}"
+
+
+def coefficient_rows(dbn: DBN) -> list[dict[str, Any]]:
+    """Every coefficient with its interval and meaning, by target, as text."""
+    if not dbn.conditionals:
+        return []
+    table = dbn.coefficients()
+    return [
+        {
+            "cause": _named(row["source"], row["source_level"]),
+            "effect": _named(row["target"], row["target_level"]),
+            "lag": int(row["lag"]),
+            "coefficient": f"{row['coefficient']:.3g}",
+            "interval": "–" if pd.isna(row["lower"]) else f"{row['lower']:.3g} to {row['upper']:.3g}",
+            "ratio": "–" if pd.isna(row["ratio"]) else f"{row['ratio']:.3g}",
+            "meaning": row["meaning"],
+        }
+        for row in table.head(_MOST_ROWS).to_dict("records")
+    ]
+
+
+def _named(variable: str, level: str) -> str:
+    return f"{variable} = {level}" if level else variable
+
+
+def changes_section(record: ReportRecord) -> dict[str, Any] | None:
+    """Return what the section shows; None for a result without segments."""
+    found = stored_changes(record.diagnostics, record.parameters)
+    if found is None:
+        return None
+    figure = drift = ""
+    if found.changes:
+        text = "Edges that change: where each is there, and with which weight"
+        figure = inline_svg(
+            lambda: plot_changes(found.networks, found.segments, unit=found.unit), "changes", text
+        )
+    if len(found.courses):
+        text = "Weights that drift, over time"
+        drift = inline_svg(lambda: plot_drift(found.courses, unit=found.unit), "drift", text)
+    tables = [make(found) for make in (_edges, _variances, _drift, _sites)]
+    return {
+        "sentence": found.sentence,
+        "segments": _segments(found),
+        "figure": Markup(figure),
+        "drift": Markup(drift),
+        "tables": [table for table in tables if table["rows"]],
+    }
+
+
+def _segments(found: StoredChanges) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": k + 1,
+            "start": found.place(row["start"]),
+            "stop": found.place(row["stop"]),
+            "rows": row["rows"],
+            "edges": int(dbn.is_edge.sum()),
+        }
+        for k, (row, dbn) in enumerate(zip(found.segments.to_dict("records"), found.networks, strict=True))
+    ]
+
+
+def _edges(found: StoredChanges) -> dict[str, Any]:
+    rows = [
+        [row["source"], row["target"], row["lag"], found.place(row["row"]), *_numbers(row)]
+        for row in found.changes
+    ]
+    heads = ["Cause", "Effect", "Lag", "At", "Weight before", "Weight after", "Probability"]
+    return {"title": "Edges that change", "heads": heads, "rows": rows}
+
+
+def _variances(found: StoredChanges) -> dict[str, Any]:
+    rows = [[row["target"], row["what"], found.place(row["row"]), *_numbers(row)] for row in found.variances]
+    heads = ["Variable", "What", "At", "Before", "After", "Probability"]
+    return {"title": "Noise variances and levels that change", "heads": heads, "rows": rows}
+
+
+def _drift(found: StoredChanges) -> dict[str, Any]:
+    rows = [
+        [
+            row["source"] or "(level)",
+            row["target"],
+            row["lag"],
+            *(f"{row[place]:.4g}" for place in ("start", "middle", "end")),
+            f"{row['probability']:.3f}",
+        ]
+        for row in found.drift
+    ]
+    heads = ["Cause", "Effect", "Lag", "At first", "In the middle", "At last", "Probability"]
+    return {"title": "Weights and levels that drift", "heads": heads, "rows": rows}
+
+
+def _sites(found: StoredChanges) -> dict[str, Any]:
+    rows = [[row["site"], row["row"], row["before"], row["after"]] for row in found.sites]
+    return {
+        "title": "When each site changes",
+        "heads": ["Site", "At", "From regime", "To regime"],
+        "rows": rows,
+    }
+
+
+def _numbers(row: dict[str, Any]) -> list[str]:
+    return [f"{row['before']:.4g}", f"{row['after']:.4g}", f"{row['probability']:.3f}"]

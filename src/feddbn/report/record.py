@@ -20,6 +20,7 @@ from feddbn.core.arrays import FloatArray
 from feddbn.errors import FileError, InputError, ParameterError
 from feddbn.methods.base import FederatedEstimator
 from feddbn.methods.result import FORMAT, VERSION, Result
+from feddbn.model.csv_cells import unguarded
 from feddbn.model.dbn import DBN
 from feddbn.model.standardised import standard_deviations
 from feddbn.model.stored import (
@@ -32,7 +33,25 @@ from feddbn.model.stored import (
 )
 from feddbn.report.graph_plots import time_series_edges
 
-__all__ = ["EDGE_COLUMNS", "ReportRecord", "read_record"]
+__all__ = ["EDGE_COLUMNS", "ReportRecord", "read_edges", "read_record"]
+
+_WANTED = ("source", "target", "lag", "weight", "probability")
+
+
+def read_edges(path: Path) -> pd.DataFrame:
+    """The edge table in a CSV file, with names as they were before a spreadsheet was kept from running them."""
+    try:
+        table = pd.read_csv(path, converters={"source": unguarded, "target": unguarded})
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not CSV"
+        raise FileError(f"the edge table {str(path)!r} cannot be read: {reason}.") from None
+    missing = [name for name in _WANTED if name not in table]
+    if missing:
+        raise FileError(
+            f"the edge table {str(path)!r} lacks the column {missing[0]!r}; write it with feddbn confidence."
+        )
+    return table
+
 
 EDGE_COLUMNS = (
     "source", "target", "lag", "weight", "probability", "ci_low", "ci_high", "presence", "direction", "robustness",

@@ -11,8 +11,8 @@ import pytest
 import feddbn
 from feddbn.core.designs.recordings import SiteData
 from feddbn.data import read_sites
-from feddbn.data.grid import Grid
 from feddbn.data.preflight import preflight
+from feddbn.data.times import Grid
 from feddbn.errors import DataError, ParameterError
 
 

@@ -13,7 +13,7 @@ from feddbn.cli.terminal import write_csv
 from feddbn.federation.protocol.study_methods import StudyResult
 from feddbn.model.csv_cells import guarded, guarded_frame, unguarded
 from feddbn.model.dbn import DBN
-from feddbn.report.edge_file import read_edges
+from feddbn.report.record import read_edges
 from feddbn.runtime.deployed.results import export_result
 
 NAMES = ("=cmd|' /C calc'!A0", "+1", "-2", "@SUM(1)", "\tx", "'=y", "''-z", "＝wide", "plain", "o'hara", "5")

@@ -20,7 +20,7 @@ from feddbn.model.curves import Curve
 from feddbn.model.dbn import DBN
 from feddbn.report.graph_svg import BOTH, NEGATIVE, POSITIVE, graph_svg
 from feddbn.report.notebook import html_of
-from feddbn.report.verdict import Verdict
+from feddbn.report.verdicts import Verdict
 from support.mixed_networks import mixed_network
 from support.report_results import curved_dbn, random_dbn
 

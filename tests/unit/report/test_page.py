@@ -13,7 +13,7 @@ from feddbn.model.dbn import DBN
 from feddbn.model.stored import curves_of, plain_curves
 from feddbn.privacy.audit import AuditChain
 from feddbn.report import render_report, time_series_edges, write_report
-from feddbn.report.page_data import HORIZON, page_data
+from feddbn.report.page import HORIZON, page_data
 from feddbn.report.record import read_record
 from support.report_results import curved_dbn, example_result, random_dbn, stored
 

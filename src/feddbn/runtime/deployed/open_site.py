@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from feddbn.core.backend.device import open_device
 from feddbn.core.kinds import Kind
 from feddbn.data.checks import summary
-from feddbn.data.layout import ROW_TIMES
-from feddbn.data.levels import declared_kinds
+from feddbn.data.layout import ROW_TIMES, declared_kinds
 from feddbn.data.read import read_sites
 from feddbn.errors import FeddbnError, FileError, SiteRefused
 from feddbn.federation.guards.study_scope import check_tasks, scope_of

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from feddbn.data.levels import declared_kinds
+from feddbn.data.layout import declared_kinds
 from feddbn.errors import FileError, ParameterError
 from feddbn.federation.protocol.study import wrong_entry
 

@@ -1,3 +1,5 @@
+"""Several modules: the part of the data-quality check that every fit runs."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -244,8 +244,8 @@ def test_streamed_files_give_the_findings_of_files_in_memory(tmp_path: Path, mon
         frame.to_csv(tmp_path / f"ward-{k}.csv", index=False)
     whole = preflight(tmp_path)
     assert {finding.what for finding in whole} == {"trend", "sentinel"}
-    monkeypatch.setattr("feddbn.data.preflight.raw.STREAM_BYTES", 100)
-    monkeypatch.setattr("feddbn.data.preflight.raw._BATCH_ROWS", 37)
+    monkeypatch.setattr("feddbn.data.preflight.profile.STREAM_BYTES", 100)
+    monkeypatch.setattr("feddbn.data.preflight.profile._BATCH_ROWS", 37)
     assert preflight(tmp_path) == whole
 
 

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from feddbn import FDBNL, PFDBNL, select, simulate
-from feddbn.cli.held_out import print_held_out
 from feddbn.cli.main import app
+from feddbn.cli.printed import print_held_out
 from feddbn.data import read_sites
 from feddbn.errors import NotEnoughSites, ParameterError, SiteRefused
 from feddbn.federation.guards.study_scope import tasks_of

@@ -4,7 +4,7 @@ import pytest
 from feddbn import DBN
 from feddbn.methods.result import Result
 from feddbn.report import render_report
-from feddbn.report.held_out_table import held_out_tables
+from feddbn.report.page import held_out_tables
 from feddbn.report.record import read_record
 
 CHOSEN = {

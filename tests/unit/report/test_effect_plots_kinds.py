@@ -16,8 +16,7 @@ from feddbn.report import (
     plot_process_graph,
     render_report,
 )
-from feddbn.report.kind_tables import coefficient_rows, kind_rows
-from feddbn.report.page_data import page_data
+from feddbn.report.page import coefficient_rows, kind_rows, page_data
 from feddbn.report.record import read_record
 from support.mixed_networks import VARIABLES, effect, mixed_network
 

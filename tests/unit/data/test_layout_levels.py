@@ -8,7 +8,7 @@ import pytest
 
 from feddbn.core.kinds import Kind
 from feddbn.data import CsvSite, read_sites
-from feddbn.data.levels import level_values, positions
+from feddbn.data.layout import level_values, positions
 from feddbn.errors import DataError, ParameterError
 
 WARD = Kind("categorical", ("north", "south", "west"))

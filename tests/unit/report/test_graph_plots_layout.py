@@ -6,7 +6,7 @@ import pytest
 from feddbn.errors import ParameterError
 from feddbn.model.dbn import DBN
 from feddbn.report.canvas import shortened, symmetric_scale, thinned
-from feddbn.report.layout import CIRCLE_LIMIT, cluster_order, graph_positions, link_strengths
+from feddbn.report.graph_plots import CIRCLE_LIMIT, cluster_order, graph_positions, link_strengths
 from support.report_results import random_dbn
 
 

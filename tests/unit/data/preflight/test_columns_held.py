@@ -1,4 +1,4 @@
-"""`data.preflight.held`: columns that are read less often than rows are written."""
+"""`data.preflight.columns`: columns that are read less often than rows are written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from feddbn.data.preflight import preflight
-from feddbn.data.preflight.held import rows_held
+from feddbn.data.preflight.columns import rows_held
 
 
 def held_every(k: int, n: int = 300, seed: int = 0) -> np.ndarray:

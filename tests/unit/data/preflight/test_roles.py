@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from feddbn.data.preflight import preflight
-from feddbn.data.preflight.keys import check_index, role
+from feddbn.data.preflight.roles import check_index, role
 from support.wards import ward
 
 N = 120

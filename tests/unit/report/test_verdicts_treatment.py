@@ -8,7 +8,7 @@ import pytest
 import feddbn
 from feddbn.report.page import render_report
 from feddbn.report.record import read_record
-from feddbn.report.treatment_words import agreement_verdict, treatment_rows
+from feddbn.report.verdicts import agreement_verdict, treatment_rows
 
 DONE = {
     "center": "recording",
