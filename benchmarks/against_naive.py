@@ -11,7 +11,7 @@ from timing import Size, Table, cpu_seconds
 
 import feddbn
 from feddbn import FDBNL
-from feddbn.methods.treated import AS_THEY_ARE
+from feddbn import AS_THEY_ARE
 
 LAMBDA = 0.05
 FITS = {

@@ -46,7 +46,7 @@ def fitted(estimator: Any, sites: Any) -> tuple[Any, float]:
 
 def without_a_look() -> dict[str, Any]:
     """Arguments that leave out every look at the data."""
-    from feddbn.methods.treated import AS_THEY_ARE
+    from feddbn import AS_THEY_ARE
 
     return {**AS_THEY_ARE, "check_residuals": False}
 

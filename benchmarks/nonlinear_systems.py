@@ -151,8 +151,8 @@ def lorenz(size: Size) -> Iterator[Table]:
 
 def fit_large(d: int, n: int, seed: int) -> dict[str, float]:
     """One fit in this process: seconds of the sites' sums and of the server's search, megabytes of an answer, wrong edges."""
+    from feddbn import AS_THEY_ARE
     from feddbn.federation.programs import curved
-    from feddbn.methods.treated import AS_THEY_ARE
 
     spent = {"sites": 0.0, "search": 0.0}
 

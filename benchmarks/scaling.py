@@ -11,7 +11,7 @@ from timing import Size, Table, cpu_seconds, exponent, in_fresh_process
 import feddbn
 from feddbn.core.designs.lagged import Block
 from feddbn.core.statistics.moments import Moments
-from feddbn.methods.treated import AS_THEY_ARE
+from feddbn import AS_THEY_ARE
 
 
 class Traffic:

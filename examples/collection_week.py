@@ -21,7 +21,7 @@ import feddbn
 from feddbn.federation.protocol.messages import Exchange, read_journal
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401 (the methods that a study can name)
-from feddbn.methods.treated import AS_THEY_ARE
+from feddbn import AS_THEY_ARE
 from feddbn.runtime.deployed.asking import ServerEvent
 from feddbn.runtime.deployed.collecting import Collecting
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study

@@ -14,6 +14,9 @@ from feddbn.method_table import METHODS
 from feddbn.shown import drawn_by
 
 if TYPE_CHECKING:
+    from feddbn.data.layout import Layout as Layout
+    from feddbn.federation.programs.prepare import AS_THEY_ARE as AS_THEY_ARE
+    from feddbn.federation.programs.prepare import Prepare as Prepare
     from feddbn.methods.baselines import Average as Average
     from feddbn.methods.baselines import BestSite as BestSite
     from feddbn.methods.baselines import LocalOnly as LocalOnly
@@ -47,8 +50,11 @@ if TYPE_CHECKING:
     from feddbn.report.progress import Progress as Progress
 
 _WHERE = {method.cls: method.module for method in METHODS.values()} | {
+    "AS_THEY_ARE": "feddbn.federation.programs.prepare",
     "AncestralGraph": "feddbn.model.ancestral",
     "DBN": "feddbn.model.dbn",
+    "Layout": "feddbn.data.layout",
+    "Prepare": "feddbn.federation.programs.prepare",
     "Progress": "feddbn.report.progress",
     "Scores": "feddbn.methods.scoring",
     "Selection": "feddbn.methods.selection",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+
+from feddbn.errors import ParameterError
+from feddbn.settings import flat_names
 
 __all__ = ["Method"]
 
@@ -101,11 +106,48 @@ class Method:
 
     def defaults(self) -> dict[str, Any]:
         """Return its arguments with their defaults, without the federation, which is not a choice about the model."""
-        found: dict[str, Any] = self.load()().get_params()
-        return {name: found[name] for name in self.parameters()}
+        found: dict[str, Any] = self.load()().get_params(deep=False)
+        return {name: value for name, value in found.items() if name != "federation"}
 
     def parameters(self) -> tuple[str, ...]:
-        """Names of its arguments in the order in which they are given, without the federation."""
+        """Names of its settings in the order in which they are given, without the federation."""
+        cls = self.load()
+        settings = getattr(cls, "settings", None)
+        if settings is not None and not cls.rules:
+            found: tuple[str, ...] = settings.names()
+            return found
         from inspect import signature
 
-        return tuple(name for name in signature(self.load()).parameters if name != "federation")
+        return tuple(name for name in signature(cls).parameters if name != "federation")
+
+    def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values under its own names for them; one that it does not have raises ParameterError with the nearest."""
+        cls = self.load()
+        settings = getattr(cls, "settings", None)
+        if settings is not None and not cls.rules:
+            found: dict[str, Any] = settings.named(parameters, self.cls)
+            return found
+        flat = flat_names(parameters)
+        known = self.parameters()
+        for name in flat:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
+                raise ParameterError(f"{self.cls} has no setting {name!r}; {hint}", code="no-such-setting")
+        return flat
+
+    def has(self, name: str) -> bool:
+        """Whether it has a setting of this name, plain, with a dot or flat."""
+        last = name.rpartition(".")[2]
+        return name == "prepare" or any(last == known.rpartition(".")[2] for known in self.parameters())
+
+    def own(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of some values that it has, under its own names for them."""
+        spread = {
+            one if name == one else f"{name}.{one}": each
+            for name, value in parameters.items()
+            for one, each in (
+                value.items() if isinstance(value, Mapping) and name == "prepare" else [(name, value)]
+            )
+        }
+        return self.named({name: value for name, value in spread.items() if self.has(name)})

@@ -29,7 +29,7 @@ from difflib import get_close_matches
 from inspect import Parameter, Signature
 from itertools import pairwise
 from textwrap import wrap
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ __all__ = [
     "a_federation",
     "edges",
     "flag",
+    "flat_names",
     "function",
     "group",
     "increasing",
@@ -56,10 +57,12 @@ __all__ = [
     "takes",
     "text",
     "whole",
+    "with_parameters",
     "word",
 ]
 
 _LONGEST = 60
+_LAST = {"prepare": 1, "federation": 2}
 P = ParamSpec("P")
 S = TypeVar("S", bound="Settings")
 
@@ -244,9 +247,11 @@ def setting(default: Any, rule: Rule, about: str, *, kw_only: bool = True) -> An
     return field(default=default, kw_only=kw_only, metadata={"rule": rule, "about": about})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Settings:
-    """Base of all settings: whatever is made is checked."""
+    """Base of all settings: whatever is made is checked. `gone` has names of earlier versions, with what replaces them."""
+
+    gone: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -275,6 +280,10 @@ class Settings:
             elif one.name != "federation":
                 yield one.name, one.metadata["about"]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Every value by its name in `names`."""
+        return {name: _deep(self, name) for name in self.names()}
+
     @classmethod
     def explained(cls) -> str:
         """The parameters as a docstring explains them."""
@@ -287,37 +296,84 @@ class Settings:
         return "\n".join(lines)
 
     @classmethod
-    def completed(cls, given: Mapping[str, Any], owner: str, stacklevel: int = 2) -> dict[str, Any]:
-        """Return a value for every field, from names a person gave: plain, with a dot, or flat as up to version 0.2.
+    def named(cls, given: Mapping[str, Any], owner: str, stacklevel: int = 2) -> dict[str, Any]:
+        """Return the values by their names in `names`: names may be plain, with a dot, nested, or flat as up to version 0.2.
 
-        Values are not checked here. A name that is not known raises ParameterError with the nearest one.
+        Values are not checked here. A name that is not known raises ParameterError with the nearest one, one that has gone
+        with what replaces it.
         """
-        values: dict[str, Any] = {one.name: one.default for one in fields(cls)}
         groups = cls.groups()
-        inner: dict[str, dict[str, Any]] = {name: {} for name in groups}
+        found: dict[str, Any] = {}
+        flat_names(given, tuple(groups))
         for name, value in given.items():
-            room, _, field_name = name.rpartition(".")
-            if name in values:
-                values[name] = value
-            elif room in groups and field_name in _field_names(groups[room]):
-                inner[room][field_name] = value
+            room, _, inner = name.rpartition(".")
+            if name in groups and isinstance(value, Mapping):
+                found |= {
+                    f"{name}.{one}": each
+                    for one, each in type(groups[name]).named(value, type(groups[name]).__name__).items()
+                }
+            elif name in _field_names(cls) or (room in groups and inner in _field_names(groups[room])):
+                found[name] = value
             else:
                 room = next((one for one, kind in groups.items() if name in _field_names(kind)), "")
                 if not room:
                     raise ParameterError(
-                        f"{owner} has no setting {name!r}; {cls._nearest(name)}", code="no-such-setting"
+                        f"{owner} has no setting {name!r}; {cls.gone.get(name) or cls._nearest(name)}",
+                        code="gone-setting" if name in cls.gone else "no-such-setting",
                     )
                 kind = type(groups[room]).__name__
                 warnings.warn(
-                    f"{owner}({name}=...) is {owner}({room}={kind}({name}=...)) now; the flat name goes in the next version.",
+                    f"{owner}({name}=...) is {owner}({room}={kind}({name}=...)) now, {room}.{name} in commands and studies; "
+                    "the flat name goes in the next version.",
                     DeprecationWarning,
                     stacklevel=stacklevel + 1,
                 )
-                inner[room][name] = value
+                found[f"{room}.{name}"] = value
+        return found
+
+    @classmethod
+    def completed(
+        cls, given: Mapping[str, Any], owner: str, stacklevel: int = 2, now: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return a value for every field from names as `named` takes them; others are as `now`, or have their defaults."""
+        values: dict[str, Any] = dict(now or {one.name: one.default for one in fields(cls)})
+        named = cls.named(given, owner, stacklevel + 1)
+        values |= {name: value for name, value in named.items() if "." not in name}
+        inner: dict[str, dict[str, Any]] = {}
+        for name, value in named.items():
+            if "." in name:
+                room, _, field_name = name.rpartition(".")
+                inner.setdefault(room, {})[field_name] = value
         for room, changed in inner.items():
-            if changed:
-                values[room] = replace(values[room], **changed)
+            cls._rule(room).check(room, values[room])
+            values[room] = replace(values[room], **changed)
         return values
+
+    def but(self, given: Mapping[str, Any], owner: str = "") -> Self:
+        """The same with other values for some names."""
+        now = {one.name: getattr(self, one.name) for one in fields(self)}
+        return type(self)(**self.completed(given, owner or type(self).__name__, now=now))
+
+    @classmethod
+    def _rule(cls, name: str) -> Rule:
+        found: Rule = next(one.metadata["rule"] for one in fields(cls) if one.name == name)
+        return found
+
+    @classmethod
+    def check_value(cls, name: str, value: object) -> None:
+        """Refuse a value that a field, or one of a group by its dotted name, cannot have."""
+        room, _, inner = name.rpartition(".")
+        kind = type(cls.groups()[room]) if room else cls
+        kind._rule(inner or name).check(name, value)
+
+    def __repr__(self) -> str:
+        """What differs from the defaults."""
+        changed = [
+            f"{one.name}={getattr(self, one.name)!r}"
+            for one in _in_order(type(self))
+            if getattr(self, one.name) != one.default
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     @classmethod
     def _nearest(cls, name: str) -> str:
@@ -326,7 +382,7 @@ class Settings:
         return f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MethodSettings(Settings):
     """Base of the settings of a method; the place where sums are made is no choice about the model and does not travel."""
 
@@ -368,10 +424,42 @@ def takes(
     return decorate
 
 
+def flat_names(given: Mapping[str, Any], groups: Sequence[str] = ("prepare",)) -> dict[str, Any]:
+    """Return values by their own names alone, without those of groups; two values for one name raise ParameterError.
+
+    Who does not know the settings of a method (a site that reads a study) looks names up in this.
+    """
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        inner = value if name in groups and isinstance(value, Mapping) else {name: value}
+        for one, each in inner.items():
+            room, _, last = str(one).rpartition(".")
+            short = last if room in groups else str(one)
+            if short in found:
+                raise ParameterError(f"{one} is given twice, once under another name; leave one out.")
+            found[short] = each
+    return found
+
+
+def with_parameters(doc: str, settings: type[Settings]) -> str:
+    """Return the docstring of a class with its parameters explained, before whatever section comes first in it."""
+    if "    Parameters\n    ----------" in doc:
+        return doc
+    places = [doc.find(f"    {name}\n    ---") for name in ("Attributes", "Examples")]
+    at = min((place for place in places if place >= 0), default=len(doc))
+    return f"{doc[:at].rstrip()}\n\n{settings.explained()}\n\n{doc[at:]}"
+
+
 def _in_order(kind: type[Settings]) -> list[Any]:
-    """Fields in the order of the signature: by position first, then by name, the federation last."""
-    return sorted(fields(kind), key=lambda one: (one.kw_only, one.name == "federation"))
+    """Fields in the order of the signature: by position first, then by name, what is done to rows and where last."""
+    return sorted(fields(kind), key=lambda one: (one.kw_only, _LAST.get(one.name, 0)))
 
 
-def _field_names(one: Settings) -> frozenset[str]:
+def _deep(one: Any, name: str) -> Any:
+    for part in name.split("."):
+        one = getattr(one, part)
+    return one
+
+
+def _field_names(one: Settings | type[Settings]) -> frozenset[str]:
     return frozenset(each.name for each in fields(one))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import FDBNL
+from feddbn import AS_THEY_ARE, FDBNL
 from feddbn.core.designs.complete import CompleteRows, complete_blocks
 from feddbn.core.designs.design import Design
 from feddbn.core.designs.gram import recording_gram
@@ -20,7 +20,6 @@ from feddbn.core.statistics.moments import Moments
 from feddbn.data import DaskSite, ParquetSite, read_sites
 from feddbn.data.memory import AlignedSite
 from feddbn.errors import DataError, FileError, MissingExtra, ParameterError
-from feddbn.methods.treated import AS_THEY_ARE
 
 distributed = pytest.importorskip("distributed")
 pytest.importorskip("pyarrow")

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 pytest.importorskip("nvflare")
+from feddbn import AS_THEY_ARE
 from feddbn.cli.main import app
 from feddbn.federation.protocol.study_methods import StudyResult
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.engines.registry import engine_of
 from support.conformance import PARAMETERS, assert_same, in_process, plans
 from support.nvflare_federation import SERVER, NVFlareFederation

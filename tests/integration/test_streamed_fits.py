@@ -10,13 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import OneShotDBN
+from feddbn import AS_THEY_ARE, OneShotDBN
 from feddbn.core.designs.complete import CompleteRows
 from feddbn.core.designs.lagged import stretches
 from feddbn.core.designs.recordings import SiteData, usable_runs
 from feddbn.data import ParquetSite, read_sites, summary
 from feddbn.data.tables import ParquetTable
-from feddbn.methods.treated import AS_THEY_ARE
 
 pytest.importorskip("pyarrow")
 

@@ -20,11 +20,11 @@ from tigramite.lpcmci import LPCMCI
 from tigramite.pcmci import PCMCI
 
 import feddbn
+from feddbn import AS_THEY_ARE
 from feddbn.errors import ParameterError
 from feddbn.interop import causal_learn, graphs, regression
 from feddbn.interop.autoregression import autoregression
 from feddbn.interop.tigramite import SummaryParCorr
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.model.dbn import DBN
 
 SEEDS = range(5)

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from feddbn import AS_THEY_ARE
 from feddbn.federation.protocol.study import Study
 from feddbn.methods import studies  # noqa: F401 (registers the methods)
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.deployed.approvals import DEFAULT_DAYS
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.kit_files import write_site_files

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import feddbn
+from feddbn import AS_THEY_ARE
 from feddbn.core.fdbnl.site import Decomposed
 from feddbn.core.graphs import acyclicity
 from feddbn.core.graphs.pruning import break_cycles
@@ -21,7 +22,6 @@ from feddbn.core.statistics.residual_checks import sums_length as residual_sums_
 from feddbn.core.statistics.survey import N_BINS, N_FREQUENCIES, profile_length
 from feddbn.errors import UnitsWarning
 from feddbn.methods.fdbnl import FDBNL
-from feddbn.methods.treated import AS_THEY_ARE
 
 
 class Meter:

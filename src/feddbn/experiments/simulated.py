@@ -14,10 +14,10 @@ from feddbn.data import read_sites
 from feddbn.experiments.cells import Cell, hashed_seed
 from feddbn.experiments.config import PROTOCOLS
 from feddbn.federation.programs.local_fits import local_fit_of_state
+from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.scoring import Scores, score, score_sites
 from feddbn.methods.simulation import SimulatedFederation, simulate
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -22,21 +25,26 @@ from feddbn.core.threads import one_thread
 from feddbn.data import SiteData, check_sites, read_sites, summary
 from feddbn.data.preflight import quick_warnings
 from feddbn.errors import DependentColumnsWarning, ParameterError
+from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, PreparedSettings, flat_prepare
 from feddbn.federation.programs.statistics import Preparation
 from feddbn.federation.programs.treatment import AskedMoments
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, Sum, Task, run_program
+from feddbn.findings import Finding, Findings
 from feddbn.methods.kind_words import kind_sentences
 from feddbn.methods.misnamed import missing_attribute
 from feddbn.methods.treated import site_notes, treatment_sentences, treatment_summary
 from feddbn.model.dbn import DBN
 from feddbn.runtime.simulated.in_process import InProcessFederation
-from feddbn.settings import Rule, is_federation
+from feddbn.settings import MethodSettings, Rule, flat_names, is_federation, with_parameters
 from feddbn.shown import ShownEstimator
+from feddbn.words import say
 
 __all__ = ["DBNEstimator", "FederatedEstimator", "history_frame", "label_column", "network", "simulated"]
 
 T = TypeVar("T")
+S = TypeVar("S", bound=MethodSettings)
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 def network(
@@ -75,6 +83,14 @@ def simulated(sites: Mapping[str, SiteData], device: Device = HOST) -> Federatio
     return InProcessFederation({name: Site(name, site, device=device) for name, site in sites.items()})
 
 
+def _frames_of_package() -> int:
+    """How many frames lie between whoever asked for a fit and the caller of this: what a warning should point at."""
+    frame, n = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, n = frame.f_back, n + 1
+    return n
+
+
 def label_column(center_by: str | None, label: str | None) -> str | None:
     """Return the column of row labels of an estimator whose `center_by` may name one."""
     if center_by in (None, "recording"):
@@ -84,18 +100,27 @@ def label_column(center_by: str | None, label: str | None) -> str | None:
     return center_by
 
 
-class FederatedEstimator(ShownEstimator, BaseEstimator):  # type: ignore[misc]
-    """Base of all estimators; a subclass stores its arguments unchanged, has a rule for each, and implements `_fit`.
+class FederatedEstimator(ShownEstimator, BaseEstimator, Generic[S]):  # type: ignore[misc]
+    """Base of all estimators; a subclass takes its settings (`feddbn.settings.takes`) and implements `_fit`.
 
     A fit keeps what it learned and no rows. Before a fit there is nothing to read: whatever ends in an underscore raises
     `NotFittedError`. A fit that fails leaves nothing behind either.
     """
 
-    rules: ClassVar[Mapping[str, Rule]]
+    settings: ClassVar[type[MethodSettings]] = MethodSettings
+    # Of estimators that have no settings yet.
+    rules: ClassVar[Mapping[str, Rule]] = {}
     is_selectable: ClassVar[bool] = False
     federation: Federation | None
     device: str = "cpu"
-    warnings_: list[str]
+    findings_: Findings
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        made = getattr(cls.__dict__.get("__init__"), "settings", None)
+        if made is not None:
+            cls.settings = made
+            cls.__doc__ = with_parameters(cls.__doc__ or "", made)
 
     def fit(
         self,
@@ -151,10 +176,61 @@ class FederatedEstimator(ShownEstimator, BaseEstimator):  # type: ignore[misc]
             raise
         return self
 
+    @property
+    def _settings(self) -> S:
+        """The arguments as they are now, checked, with what was selected for them."""
+        names = [one.name for one in fields(self.settings)]
+        given: Any = self.settings(**{name: getattr(self, name) for name in names})
+        chosen = vars(self).get("selected_")
+        found: S = given.but(chosen) if chosen else given
+        return found
+
+    def named_parameters(self) -> dict[str, Any]:
+        """The arguments by the names that commands and studies have for them, without the federation."""
+        given = self.get_params(deep=False)
+        if self.rules:
+            return {name: value for name, value in given.items() if name != "federation"}
+        return self.settings(**given).to_dict()
+
+    @property
+    def _rows(self) -> Prepare:
+        """What is to be done to the rows first."""
+        if self.rules:
+            return flat_prepare(self)
+        settings = self._settings
+        return settings.rows if isinstance(settings, PreparedSettings) else AS_THEY_ARE
+
+    def _rows_on(self, federation: Federation) -> Prepare:
+        """The same at this federation; what its sites do not answer is not asked for."""
+        return self._rows.among(len(federation.sites)).answered_by(federation.answered_tasks)
+
+    def set_params(self, **given: Any) -> Any:
+        """Change arguments by their names, plain, with a dot or flat, and return self."""
+        if self.rules:
+            return super().set_params(**flat_names(given))
+        now = self.get_params(deep=False)
+        for name, value in self.settings.completed(given, type(self).__name__, now=now).items():
+            setattr(self, name, value)
+        return self
+
     def check_parameters(self) -> None:
         """Refuse arguments that cannot be, with a sentence; needs no data."""
         for name, rule in self.rules.items():
             rule.check(name, getattr(self, name))
+        if not self.rules:
+            self.settings(**self.get_params(deep=False))
+
+    @property
+    def warnings_(self) -> list[str]:
+        """What a fit found and did, as text; `findings_` has it with codes and numbers. It goes in the next version."""
+        return [say(one) for one in self.findings_ if one.level != "good"]
+
+    def _tell(self, *found: Finding | str, warn: type[Warning] | None = None) -> None:
+        """Add to `findings_`, and warn of it where `warn` says as what."""
+        told = [one if isinstance(one, Finding) else Finding("text", "note", {"text": one}) for one in found]
+        self.findings_ = Findings([*self.findings_, *told])
+        for one in told if warn is not None else ():
+            warnings.warn(say(one), warn, stacklevel=_frames_of_package())
 
     def _begin(self) -> None:
         """Check the arguments and forget an earlier fit."""
@@ -217,15 +293,12 @@ class FederatedEstimator(ShownEstimator, BaseEstimator):  # type: ignore[misc]
         self._set_variables(tuple(dict.fromkeys(name for site in sites.values() for name in site.variables)))
         self.sites_ = summary(sites, n_lags)
         declared = [name for name in read.values() if isinstance(name, str)]
-        whole_rows = getattr(self, "missing", "drop") != "fill"
-        self.warnings_ += quick_warnings(data, sites, self.sites_, n_lags, declared, whole_rows)
+        self._tell(*quick_warnings(data, sites, self.sites_, n_lags, declared, not self._rows.fills))
         federation = simulated(sites, open_device(self.device))
         with one_thread():
             run(federation, sites)
         self.site_notes_ = site_notes(federation)
-        self.warnings_ += [
-            f"site {name!r}: {note}" for name, notes in self.site_notes_.items() for note in notes
-        ]
+        self._tell(*(f"site {name!r}: {note}" for name, notes in self.site_notes_.items() for note in notes))
 
     def _read(self, data: Any, read: dict[str, Any]) -> Mapping[str, SiteData]:
         return read_sites(data, missing="keep", kinds=getattr(self, "kinds", None), **read)
@@ -248,7 +321,7 @@ class FederatedEstimator(ShownEstimator, BaseEstimator):  # type: ignore[misc]
     def _set_variables(self, variables: tuple[str, ...]) -> None:
         self.feature_names_in_ = np.array(variables, dtype=object)
         self.n_features_in_ = len(variables)
-        self.warnings_ = []
+        self.findings_ = Findings()
 
     @property
     def _largest_lag(self) -> int:
@@ -277,13 +350,12 @@ class FederatedEstimator(ShownEstimator, BaseEstimator):  # type: ignore[misc]
         return run_program(program, federation, watch), seconds
 
 
-class DBNEstimator(FederatedEstimator):
+class DBNEstimator(FederatedEstimator[S]):
     """Base of the estimators that learn a network."""
 
     n_lags: Any
-    forbidden_edges: Iterable[Edge] | None
-    required_edges: Iterable[Edge] | None
-    exogenous: Sequence[str] | None = None
+    forbidden_edges: Iterable[Edge] | None = None
+    required_edges: Iterable[Edge] | None = None
     # The scales that sites were brought to, in which the weights are.
     _log_scales: FloatArray | None = None
 
@@ -326,13 +398,13 @@ class DBNEstimator(FederatedEstimator):
     @property
     def _inputs(self) -> tuple[int, ...]:
         """Positions of the variables that only act on others."""
-        names = self._variables
-        for name in self.exogenous or ():
+        names, inputs = self._variables, self._rows.inputs
+        for name in inputs:
             if name not in names:
                 raise ParameterError(
                     f"exogenous contains {name!r}, which is not a variable; the variables are {', '.join(names[:10])}."
                 )
-        found = tuple(j for j, name in enumerate(names) if name in (self.exogenous or ()))
+        found = tuple(j for j, name in enumerate(names) if name in inputs)
         if found and len(found) == len(names):
             raise ParameterError(
                 "exogenous names all variables, so there is nothing to explain; leave some out."
@@ -347,35 +419,35 @@ class DBNEstimator(FederatedEstimator):
             self._say_dependent([one.sentence(self._variables) for one in found])
 
     def _say_dependent(self, sentences: Sequence[str]) -> None:
-        for sentence in sentences:
-            self.warnings_.append(sentence)
-            warnings.warn(sentence, DependentColumnsWarning, stacklevel=5)
+        self._tell(*sentences, warn=DependentColumnsWarning)
 
     def _say_treatment(self, asked: AskedMoments | None) -> None:
         """Set `center_` and `treatment_`, and say what the data made necessary."""
-        self.center_ = str(self.center) if asked is None else asked.center
+        rows = self._rows
+        given = self.center if self.rules else getattr(self._settings, "prepare", rows).center
+        self.center_ = str(given) if asked is None else asked.center
         self.treatment_ = None if asked is None else treatment_summary(asked, self._variables)
         self._log_scales = None if asked is None else asked.treatment.log_scales
         if asked is None:
             return
-        if asked.survey is None and asked.evidence is None and self.center == "auto":
+        if asked.survey is None and asked.evidence is None and rows.center == "auto":
             # Under differential privacy noise is fitted to one matrix of products; to look around takes more.
-            self.warnings_.append(
+            self._tell(
                 "whether recordings differ in their means, trends or scales, and whether variables are yes/no or counts, was "
                 "not looked at, since these sites add noise to one matrix only; if means may differ, use center='recording'."
             )
         if asked.center == "recording" and not asked.moments.mean.any():
-            self.warnings_.append(
+            self._tell(
                 "recordings were centred on their own means and nothing was asked about these, so intercepts are 0; "
                 "`dbn_.at_level(mean)` has those of one recording (`feddbn forecast` uses them)."
             )
-        if asked.survey is None and self.spikes == "remove" and asked.treatment.limits is None:
-            self.warnings_.append(
+        if asked.survey is None and rows.spikes == "remove" and asked.treatment.limits is None:
+            self._tell(
                 "spikes='remove' left no cell out, since these sites add noise and nothing was set aside for scales; use "
                 "private_federation(..., spikes=True), or say spikes in the parameters of the study."
             )
-        self.warnings_ += treatment_sentences(asked, self._variables)
-        self.warnings_ += kind_sentences(asked, self._variables, getattr(self, "kinds", None) or ())
+        self._tell(*treatment_sentences(asked, self._variables))
+        self._tell(*kind_sentences(asked, self._variables, getattr(self, "kinds", None) or ()))
 
     def update(self, data: Any, **new: Any) -> Any:
         """Refuse to add new rows to a fit; estimators that learn from summed moments can (`methods.updating`)."""
@@ -385,7 +457,7 @@ class DBNEstimator(FederatedEstimator):
         )
 
     def _give_own_networks(self, federation: Federation, sites: Mapping[str, SiteData] | None) -> None:
-        if getattr(self, "on_disagreement", None) == "personal":
+        if self._rows.is_personal:
             from feddbn.methods.own_networks import give_own_networks
 
             give_own_networks(self, federation, sites)

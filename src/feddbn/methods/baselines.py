@@ -99,12 +99,10 @@ class _Alone(_LocalFits):
                 notes = treatment_sentences(fits.asked, self._variables)
                 notes += kind_sentences(fits.asked, self._variables)
                 said += [f"site {name!r}: {note}" for note in notes]
-        self.warnings_ += said[:_MOST_SAID]
+        self._tell(*said[:_MOST_SAID])
         if len(said) > _MOST_SAID:
             more = len(said) - _MOST_SAID
-            self.warnings_.append(
-                f"{more} more remarks on what was done to the rows of sites: see treatments_."
-            )
+            self._tell(f"{more} more remarks on what was done to the rows of sites: see treatments_.")
         # What was done to the rows is a site's own business; where there is one site only, it is the fit's.
         self.treatment_ = self.treatments_[federation.sites[0]] if len(federation.sites) == 1 else None
         self._set_rounds(1)
@@ -147,9 +145,7 @@ class Average(_LocalFits):
         C = threshold(raw, constraints.required, self.w_threshold, self.a_threshold)
         self.has_cycles_ = has_cycle(C[:d] != 0)
         if self.has_cycles_:
-            self.warnings_.append(
-                "the averaged graph has cycles, so it is not a network; the paper leaves them in."
-            )
+            self._tell("the averaged graph has cycles, so it is not a network; the paper leaves them in.")
         self._set_network(self._stack(C), self._stack(raw))
 
 

@@ -17,21 +17,20 @@ from feddbn.data import ROW_TIMES, SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.changing import changing_program, site_clocks_program
 from feddbn.federation.programs.oneshot import OneShotOptions
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import BlockWish
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.changing_blocks import first_block
 from feddbn.methods.changing_report import report_changes
 from feddbn.methods.residuals import ResidualSummary, are_looked_at, say_residuals
-from feddbn.methods.treated import TREATMENT_RULES, wishes_of
+from feddbn.methods.treated import TREATMENT_RULES
 from feddbn.model.dbn import DBN
 from feddbn.settings import Rule, a_federation, edges, flag, nothing, number, whole, word
 
 __all__ = ["ChangingDBN"]
 
 
-class ChangingDBN(DBNEstimator):
+class ChangingDBN(DBNEstimator[Any]):
     """Dynamic Bayesian networks, one after the other in time, from one sum of the moments of blocks of rows.
 
     minimise over cuts, orders and differences    sum_j sum_r n_r log(RSS_r / n_r) + prices
@@ -244,7 +243,7 @@ class ChangingDBN(DBNEstimator):
         # The choices have been checked, which the type checker cannot see.
         kind: Any = self.noise_variance
         learn = LearnOptions(kind, criterion, average="auto" if self.penalty == Criterion().c else False)
-        options = OneShotOptions(int(self.n_lags), wishes=wishes_of(self, federation), learn=learn)
+        options = OneShotOptions(int(self.n_lags), prepare=self._rows_on(federation), learn=learn)
         changes = ChangeOptions(
             0 if self.drift is True else int(self.max_changes),
             criterion,
@@ -261,10 +260,10 @@ class ChangingDBN(DBNEstimator):
         rng = np.random.default_rng(self.random_state)
         # In one process nobody has to be asked whether a block of few rows may be told.
         n_sites = None if sites is not None else len(federation.sites)
-        checks = are_looked_at(self, federation, by_default=not Wishes.of(self).is_settled)
+        checks = are_looked_at(self, federation, by_default=not self._rows.is_settled)
         if sites is not None and self.clock == "site":
             # Sites that change at different times differ.
-            options = replace(options, wishes=replace(options.wishes, on_disagreement="ignore"))
+            options = replace(options, prepare=replace(options.prepare, on_disagreement="ignore"))
             program = site_clocks_program(
                 self._variables, constraints, options, changes, wish, tuple(sites), rng
             )

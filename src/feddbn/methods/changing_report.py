@@ -77,7 +77,7 @@ def report_changes(
     estimator.status_, estimator.n_rounds_ = Status.EXACT, outcome.n_sums
     estimator.n_samples_ = int(outcome.moments.n)
     estimator._say_moments(outcome.asked)
-    estimator.warnings_ += _sentences(outcome, estimator.changes_, estimator.drift_)
+    estimator._tell(*_sentences(outcome, estimator.changes_, estimator.drift_))
 
 
 def _constant(outcome: OneShotOutcome, names: tuple[str, ...]) -> DBN:

@@ -15,15 +15,14 @@ from feddbn.core.threads import one_thread
 from feddbn.data import SiteData, check_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.programs.held_out import Judge, Squares, Weights, judge_program
+from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.programs.statistics import EarlierRows, make_fold
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import Fold
 from feddbn.federation.protocol.task import Federation, Observer, Task, run_program
 from feddbn.method_table import Method, available_methods
 from feddbn.methods.base import simulated
 from feddbn.methods.registry import make_estimator
 from feddbn.methods.scoring import score, score_sites
-from feddbn.methods.treated import wishes_of
 from feddbn.methods.truth import Truth, truth_of_sites
 from feddbn.model.dbn import DBN
 
@@ -174,7 +173,7 @@ def check_compared(methods: Sequence[Method], parameters: Mapping[str, Any], hel
             f"features = {parameters['features']!r} cannot be judged on held-out rows; leave it out."
         )
     for key in parameters:
-        if not any(key in method.parameters() for method in methods):
+        if not any(method.has(key) for method in methods):
             raise ParameterError(f"none of the compared methods has the parameter {key!r}; leave it out.")
 
 
@@ -189,8 +188,8 @@ def _fitted(
 ) -> Compared:
     if start is not None:
         start(method.label)
-    mine = {key: value for key, value in parameters.items() if key in method.parameters()}
-    if federation is not None and "features" in method.parameters():
+    mine = method.own(parameters)
+    if federation is not None and method.has("features"):
         # Sites judge straight lines on held-out rows.
         mine["features"] = "linear"
     before = time.perf_counter()
@@ -221,10 +220,10 @@ def _judged(
         return [None] * len(lines)
     shared = [line.estimator for line in lines if not line.method.is_personal and line.method.predicts]
     # Methods with one network for all look at everything; personal ones leave scales to the sites.
-    decides = next((one for one in (*shared, *fitted) if hasattr(one, "on_disagreement")), None)
-    wishes = Wishes() if decides is None else wishes_of(decides, federation)
+    decides = next((one for one in (*shared, *fitted) if hasattr(one, "_rows_on")), None)
+    rows = AS_THEY_ARE if decides is None else decides._rows_on(federation)
     longest = max(dbn.n_lags for line in lines for dbn in line.all_networks)
-    judge = run_program(judge_program(federation.variables, longest, wishes, fold), federation, observer)
+    judge = run_program(judge_program(federation.variables, longest, rows, fold), federation, observer)
     return [
         _log_likelihood(line, judge, federation, observer) if line.method.predicts else None for line in lines
     ]

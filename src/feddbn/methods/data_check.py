@@ -18,7 +18,6 @@ from feddbn.data.preflight.finding import SEVERITIES, named
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.survey import Survey
 from feddbn.federation.programs.treatment import FirstLook, first_look_program
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, run_program
 
 __all__ = ["check_data", "look_findings"]
@@ -48,14 +47,14 @@ def check_data(estimator: Any, federation: Federation, observer: Observer | None
     if tasks is not None and "survey" not in tasks:
         raise ParameterError("data cannot be checked by sums that carry noise; check them without epsilon.")
     n_sites, names = len(federation.sites), tuple(federation.variables)
-    unknown = [name for name in estimator.exogenous or () if name not in names]
+    unknown = [name for name in estimator._rows.inputs if name not in names]
     if unknown:
         raise ParameterError(
             f"exogenous contains {unknown[0]!r}, which is not a variable; the variables are {', '.join(names)}."
         )
     n_lags = int(estimator.n_lags) if isinstance(estimator.n_lags, int) else 1
-    wishes = Wishes.of(estimator).among(n_sites)
-    look = run_program(first_look_program(names, n_lags, wishes), federation, observer)
+    rows = estimator._rows.among(n_sites)
+    look = run_program(first_look_program(names, n_lags, rows), federation, observer)
     return look_findings(look, names, n_lags, n_sites)
 
 

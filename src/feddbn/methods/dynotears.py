@@ -19,7 +19,6 @@ from feddbn.federation.programs.treatment import AskedMoments, asked_moments_pro
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.fdbnl import ConsensusEstimator
 from feddbn.methods.selection import resolve_auto
-from feddbn.methods.treated import wishes_of
 from feddbn.methods.updating import UpdatedEstimator
 from feddbn.model.dbn import DBN
 
@@ -63,8 +62,8 @@ class Dynotears(ConsensusEstimator, UpdatedEstimator):
 
     def _program(self, federation: Federation) -> ServerProgram[ConsensusFit]:
         self._settings()
-        wishes = wishes_of(self, federation)
-        asked = yield from asked_moments_program(self._variables, self._value("n_lags"), wishes)
+        rows = self._rows_on(federation)
+        asked = yield from asked_moments_program(self._variables, self._value("n_lags"), rows)
         fit = self._solve(
             asked.moments, self._variables, self.center if asked.center == "none" else "recording"
         )

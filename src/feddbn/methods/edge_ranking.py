@@ -53,7 +53,7 @@ FEATURES = text("the name of a feature map", "'auto'") | function("a function")
 SMOOTHING = number(above=0, most=1) | word("auto") | nothing()
 
 
-class _Ranker(FederatedEstimator):
+class _Ranker(FederatedEstimator[Any]):
     """The shared part: counting the sums that were asked."""
 
     def _rank(self, program: ServerProgram[T], federation: Federation, observer: Observer | None) -> T:

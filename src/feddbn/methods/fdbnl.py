@@ -19,7 +19,6 @@ from feddbn.federation.programs.fdbnl import ConsensusFit, ConsensusSettings, fd
 from feddbn.federation.programs.residual_checks import FittedNetwork, network_checks_program
 from feddbn.federation.programs.statistics import SCALES, Preparation, ScaleChoice
 from feddbn.federation.programs.treatment import AskedMoments
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram
 from feddbn.methods.base import DBNEstimator, history_frame, network
 from feddbn.methods.hidden import say_hidden
@@ -90,7 +89,7 @@ def still_open(estimator: Any) -> dict[str, Any]:
 
 def looks_by_default(estimator: Any) -> bool:
     """Whether residuals are looked at unasked: not with the paper's schedule, nor for rows that are used as they are."""
-    return bool(estimator.schedule != "paper" and not Wishes.of(estimator).is_settled)
+    return bool(estimator.schedule != "paper" and not estimator._rows.is_settled)
 
 
 def network_of_fit(estimator: Any, preparation: Preparation, asked: AskedMoments | None) -> FittedNetwork:
@@ -110,7 +109,7 @@ def say_scale(estimator: Any, scale: ScaleChoice | None) -> None:
     estimator.scale_ = str(estimator.scale) if scale is None else scale.rule
     sentence = None if scale is None else scale.sentence(estimator._variables)
     if sentence is not None:
-        estimator.warnings_.append(sentence)
+        estimator._tell(sentence)
 
 
 def _cause(preparation: Preparation, variables: Sequence[str]) -> str:
@@ -128,7 +127,7 @@ def _cause(preparation: Preparation, variables: Sequence[str]) -> str:
     )
 
 
-class ConsensusEstimator(DBNEstimator):
+class ConsensusEstimator(DBNEstimator[Any]):
     """Arguments and results shared by FDBNL and Dynotears: both solve the same problem."""
 
     rules: ClassVar[Mapping[str, Rule]] = CONSENSUS_RULES
@@ -245,9 +244,9 @@ class ConsensusEstimator(DBNEstimator):
         self.n_samples_ = round(fit.preparation.summary.n)
         self.dropped_edges_ = [(variables[i], variables[j], weight) for i, j, weight in run.dropped]
         if run.dropped:
-            self.warnings_.append(f"{len(run.dropped)} contemporaneous edges were dropped to break cycles.")
+            self._tell(f"{len(run.dropped)} contemporaneous edges were dropped to break cycles.")
         if not run.status.is_converged:
-            self.warnings_.append(f"the fit {run.status.message}{_cause(fit.preparation, variables)}.")
+            self._tell(f"the fit {run.status.message}{_cause(fit.preparation, variables)}.")
 
     def _look(self, fit: ConsensusFit, federation: Federation, observer: Observer | None) -> None:
         """Say what residuals near the network tell, if they are looked at."""

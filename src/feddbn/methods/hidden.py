@@ -55,7 +55,7 @@ def say_hidden(estimator: Any, moments: Moments | None, doubts: HiddenDoubts | N
     more = f" and {len(doubted) - _MOST_SHOWN} more" if len(doubted) > _MOST_SHOWN else ""
     causes = " and another one of ".join(", ".join(names[j] for j in one) for one in doubts.effects)
     how = "better" if doubts.gain > 0 else "about as well"
-    estimator.warnings_.append(
+    estimator._tell(
         f"{len(doubted)} of {len(table)} edges could be something that was not measured: a hidden cause of {causes} "
         f"describes the rows {how} without {', '.join(shown)}{more}. `hidden_` has a line for each edge (docs/causal.md)."
     )

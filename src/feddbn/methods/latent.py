@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +13,6 @@ from scipy.sparse.csgraph import connected_components
 from feddbn.core.ancestral.marks import Marks
 from feddbn.core.ancestral.search import SearchOptions, search
 from feddbn.core.arrays import BoolArray
-from feddbn.core.graphs.constraints import Edge
 from feddbn.core.graphs.status import Status
 from feddbn.core.orders.learn import refit
 from feddbn.core.statistics.moments import Moments
@@ -20,44 +20,58 @@ from feddbn.core.statistics.scaling import safe_roots
 from feddbn.core.threads import one_thread
 from feddbn.data import SiteData
 from feddbn.errors import DataError, ParameterError
+from feddbn.federation.programs.prepare import PreparedSettings
 from feddbn.federation.protocol.task import Federation, Observer
+from feddbn.findings import Finding
 from feddbn.methods.base import DBNEstimator
 from feddbn.methods.summary import asked_summary
-from feddbn.methods.treated import TREATMENT_RULES
 from feddbn.model.ancestral import AncestralGraph
 from feddbn.model.dbn import DBN
 from feddbn.model.summary import Summary
-from feddbn.settings import Rule, a_federation, nothing, number, whole, word
+from feddbn.settings import Rule, nothing, number, setting, takes, whole, word
 
-__all__ = ["LatentDBN"]
+__all__ = ["LatentDBN", "LatentSettings"]
 
 
-class LatentDBN(DBNEstimator):
+@dataclass(frozen=True, repr=False)
+class LatentSettings(PreparedSettings):
+    """What a person may choose of `LatentDBN`."""
+
+    n_lags: int = setting(
+        1, whole(0), "Largest lag p of an edge. Rows of twice as many lags are summed.", kw_only=False
+    )
+    alpha: float = setting(
+        0.01,
+        number(above=0, below=0.5),
+        "Pairs whose partial correlation has a larger p-value are independent.",
+        kw_only=False,
+    )
+    n_passes: int = setting(
+        3,
+        whole(1),
+        "How often all edges are looked at; each pass knows the causes that the one before found.",
+    )
+    max_conditions: int | None = setting(
+        None, whole(0) | nothing(), "Most variables to condition on beyond known causes; None for no limit."
+    )
+    may_be: ClassVar[Mapping[str, Rule]] = {
+        **PreparedSettings.may_be,
+        "on_disagreement": word("auto", "exclude", "warn", "ignore"),
+    }
+
+
+class LatentDBN(DBNEstimator[LatentSettings]):
     """An ancestral graph over lags: which edges are causes, which are due to hidden common causes, and which may be either.
 
     For stationary series with linear effects, from one sum. Pairs that are independent given others have no edge; time
-    order and which others make them independent tell the marks (docs/causal.md). The search is of the kind of LPCMCI
+    order and which others make them independent tell the marks (docs/causal.md). Edges of a
+    variable in ``prepare.exogenous`` are taken as its effects. The search is of the kind of LPCMCI
     (Gerhardus and Runge 2020), with the rules of Zhang (2008).
-
-    Parameters
-    ----------
-    n_lags
-        Largest lag p of an edge. Rows of twice as many lags are summed.
-    alpha
-        Pairs whose partial correlation has a larger p-value are independent.
-    n_passes
-        How often all edges are looked at; each pass knows the causes that the one before found.
-    max_conditions
-        Most variables to condition on beyond known causes; None for no limit.
-    center, detrend, period, gains, spikes, missing, on_disagreement, exogenous
-        What is done to the rows first (docs/preparing-data.md). Edges of a variable in `exogenous` are taken as its effects.
-    federation
-        Where the sums are carried out; by default in this process.
 
     Attributes
     ----------
     graph_
-        (d, d, p+1) strings: ``graph_[i, j, l]`` is the edge from i, l moments ago, to j now.
+        (d, d, p+1) strings: ``graph_[i, j, l]`` is the edge from i, l time steps ago, to j now.
     ancestral_graph_
         The same with names, partial correlations and p-values, as an `AncestralGraph`.
     edges_
@@ -86,69 +100,29 @@ class LatentDBN(DBNEstimator):
     graph_: Marks
     ancestral_graph_: AncestralGraph
     edges_: pd.DataFrame
-    forbidden_edges: Sequence[Edge] | None = None
-    required_edges: Sequence[Edge] | None = None
 
-    rules: ClassVar[Mapping[str, Rule]] = {
-        "n_lags": whole(0),
-        "alpha": number(above=0, below=0.5),
-        "n_passes": whole(1),
-        "max_conditions": whole(0) | nothing(),
-        "center": word("auto", "none", "recording"),
-        **TREATMENT_RULES,
-        "on_disagreement": word("exclude", "warn", "ignore"),
-        "federation": a_federation(),
-    }
-
-    def __init__(
-        self,
-        n_lags: int = 1,
-        alpha: float = 0.01,
-        *,
-        n_passes: int = 3,
-        max_conditions: int | None = None,
-        center: str = "auto",
-        detrend: int | str = "auto",
-        period: float | Sequence[float] | str | None = "auto",
-        gains: str = "auto",
-        spikes: str = "auto",
-        missing: str = "fill",
-        on_disagreement: str = "exclude",
-        exogenous: Sequence[str] | None = None,
-        federation: Federation | None = None,
-    ) -> None:
-        self.n_lags = n_lags
-        self.alpha = alpha
-        self.n_passes = n_passes
-        self.max_conditions = max_conditions
-        self.center = center
-        self.detrend = detrend
-        self.period = period
-        self.gains = gains
-        self.spikes = spikes
-        self.missing = missing
-        self.on_disagreement = on_disagreement
-        self.exogenous = exogenous
-        self.federation = federation
+    @takes(LatentSettings)
+    def __init__(self) -> None: ...
 
     def fit_summary(self, summary: Summary) -> LatentDBN:
         """Learn from what a federation released (`feddbn.summary`); it needs twice `n_lags` lags. Returns self."""
         self._begin()
-        if summary.n_lags < 2 * int(self.n_lags):
+        p = self._settings.n_lags
+        if summary.n_lags < 2 * p:
             raise ParameterError(
-                f"summary has n_lags={summary.n_lags}, but edges of n_lags={self.n_lags} need twice as many; make it with "
-                f"feddbn.summary(..., n_lags={2 * int(self.n_lags)}), or use LatentDBN(n_lags={summary.n_lags // 2})."
+                f"summary has n_lags={summary.n_lags}, but edges of n_lags={p} need twice as many; make it with "
+                f"feddbn.summary(..., n_lags={2 * p}), or use LatentDBN(n_lags={summary.n_lags // 2})."
             )
         self._set_variables(summary.variables)
         self.treatment_ = None if summary.treatment is None else dict(summary.treatment)
         with one_thread():
-            self._learn(summary.with_lags(2 * int(self.n_lags)))
+            self._learn(summary.with_lags(2 * p))
         self.n_rounds_ = 0
         return self
 
     @property
     def _largest_lag(self) -> int:
-        return 2 * int(self.n_lags)
+        return 2 * self._settings.n_lags
 
     def _fit(
         self, federation: Federation, sites: Mapping[str, SiteData] | None, observer: Observer | None
@@ -158,7 +132,8 @@ class LatentDBN(DBNEstimator):
         self.n_rounds_ = n_sums
 
     def _learn(self, summary: Summary) -> None:
-        d, p, names = summary.d, int(self.n_lags), summary.variables
+        settings, d, names = self._settings, summary.d, summary.variables
+        p = settings.n_lags
         n, q = summary.n_effective, summary.moments.q
         if n < d * (p + 1) + 2:
             raise DataError(
@@ -166,10 +141,8 @@ class LatentDBN(DBNEstimator):
                 "use fewer lags or variables."
             )
         if n < 2 * q:
-            self.warnings_.append(
-                f"{n:,.0f} rows are few for {q} columns: weak edges will be missing, and marks may rest on chance."
-            )
-        options = SearchOptions(float(self.alpha), int(self.n_passes), self.max_conditions)
+            self._tell(Finding("few-rows-for-marks", "warning", {"n": n, "q": q}))
+        options = SearchOptions(float(settings.alpha), settings.n_passes, settings.max_conditions)
         found = search(summary.independence, d, p, options, self._inputs)
         self.ancestral_graph_ = AncestralGraph(found.marks, names, found.values, found.p_values)
         self.graph_, self.edges_ = self.ancestral_graph_.marks, self.ancestral_graph_.edges()
@@ -188,19 +161,15 @@ class LatentDBN(DBNEstimator):
         marks = self.edges_["mark"]
         hidden, is_open = int((marks == "<->").sum()), int(marks.isin(["o->", "o-o"]).sum())
         if hidden or is_open:
-            self.warnings_.append(
-                f"of {len(marks)} edges {hidden} are due to hidden causes ('<->') and {is_open} may be ('o->', 'o-o'); the "
-                "network has only those that are causes ('-->'): see edges_, or ancestral_graph in a stored result."
+            self._tell(
+                Finding("marks", "note", {"n_edges": len(marks), "n_hidden": hidden, "n_open": is_open})
             )
         if n_cycled:
-            self.warnings_.append(
-                f"{n_cycled} edges within a moment are left out of the network, since marks make a cycle of them: the data "
-                "contradict each other there."
-            )
+            self._tell(Finding("cyclic-marks", "warning", {"n": n_cycled}))
 
 
 def _without_cycles(is_edge: BoolArray) -> BoolArray:
-    """The same without edges within a moment that lie on a cycle."""
+    """The same without contemporaneous edges that lie on a cycle."""
     part = connected_components(is_edge[0], directed=True, connection="strong")[1]
     kept = is_edge.copy()
     kept[0] &= part[:, None] != part[None, :]

@@ -33,7 +33,7 @@ __all__ = ["MixedDBN"]
 _TASKS = frozenset(("level-counts", "mixed-moments", "glm-step"))
 
 
-class MixedDBN(DBNEstimator):
+class MixedDBN(DBNEstimator[Any]):
     """A dynamic Bayesian network of variables of any kind, from a few sums.
 
     structure   sum_j n log det(residual covariance of the columns of j) + price of its edges, over orders

@@ -48,7 +48,7 @@ def report_mixed(estimator: Any, outcome: MixedOutcome, declared: Sequence[Kind]
     estimator.edge_probabilities_ = with_links(table, names, learned, by_noise=by_likelihood)
     estimator.status_ = Status.EXACT if outcome.refit.is_exact else Status.MAX_ROUNDS
     estimator.n_rounds_, estimator.n_samples_ = outcome.n_sums, int(outcome.moments.n)
-    estimator.warnings_ += _sentences(outcome, names, declared)
+    estimator._tell(*_sentences(outcome, names, declared))
 
 
 def conditional_of(estimate: NodeEstimate, kinds: Sequence[Kind]) -> Conditional:

@@ -22,9 +22,9 @@ from feddbn.data import SiteData
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.curved import CurvedMoments
 from feddbn.federation.programs.oneshot import NonGaussianReport, OneShotOptions
+from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.programs.tally import Tally
 from feddbn.federation.programs.treatment import AskedMoments
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, ServerProgram, run_program
 from feddbn.methods.base import label_column
 from feddbn.methods.edge_ranking import FEATURES, SMOOTHING
@@ -394,8 +394,8 @@ class OneShotDBN(UpdatedEstimator):
         scale: Any = self.scale
         use_nongaussian: Any = self.use_nongaussian
         learn = LearnOptions(noise_variance, criterion, int(self.n_restarts), average, self._penalties())
-        wishes = Wishes(inputs=tuple(self.exogenous or ()))
-        return OneShotOptions(n_lags, is_auto, wishes, scale, use_nongaussian, learn)
+        rows = replace(AS_THEY_ARE, exogenous=self.exogenous)
+        return OneShotOptions(n_lags, is_auto, rows, scale, use_nongaussian, learn)
 
     def _penalties(self) -> tuple[float, ...] | None:
         if self.search == "order":

@@ -90,7 +90,7 @@ def _say_few_rows(estimator: Any, curved: CurvedOutcome) -> None:
         f"the noise leaves as much as {n:.0f} rows would tell about {q} columns of lines and curves: many edges and "
         f"curves may be missed; use {others}, more recordings or a larger epsilon."
     )
-    estimator.warnings_.append(sentence)
+    estimator._tell(sentence)
     warnings.warn(sentence, ResultWarning, stacklevel=6)
 
 
@@ -109,6 +109,6 @@ def say_curves(estimator: Any, curved: CurvedOutcome) -> None:
             f" (features='auto' took splines: the score is better by {curved.gain:.0f}); features='linear' leaves "
             "straight lines"
         )
-    estimator.warnings_.append(
+    estimator._tell(
         f"{what}. Weights are average slopes; `dbn_.effect(source, target, lag).to_frame()` has the curves."
     )

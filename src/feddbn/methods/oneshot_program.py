@@ -29,7 +29,6 @@ from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.protocol.task import Federation, ServerProgram
 from feddbn.methods.oneshot_curves import named_features
 from feddbn.methods.residuals import are_looked_at
-from feddbn.methods.treated import wishes_of
 
 __all__ = ["Fit", "fit_of_moments", "fit_program", "may_find_curves"]
 
@@ -68,7 +67,7 @@ def fit_program(
     if tasks is not None and "residual-features" not in tasks and estimator.use_nongaussian == "auto":
         # Under differential privacy every further sum, or matrix, would cost what the first one has left.
         options = replace(options, use_nongaussian=False)
-    options = replace(options, wishes=wishes_of(estimator, federation))
+    options = replace(options, prepare=estimator._rows_on(federation))
     rng, looks = np.random.default_rng(estimator.random_state), are_looked_at(estimator, federation)
     if not may_find_curves(estimator, federation):
         return _straight_program(variables, constraints, options, rng, looks)

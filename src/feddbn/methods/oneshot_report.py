@@ -69,7 +69,7 @@ def report_outcome(
     estimator.n_samples_ = int(outcome.moments.n if curved is None else curved.told.moments.n)
     estimator._say_treatment(outcome.asked)
     estimator._say_dependent(outcome.dependent)
-    estimator.warnings_ += slow_warnings(outcome.moments, names, estimator._inputs)
+    estimator._tell(*slow_warnings(outcome.moments, names, estimator._inputs))
     say_residuals(estimator, report)
     say_hidden(
         estimator, None if curved is not None else outcome.moments, None if report is None else report.doubts
@@ -77,5 +77,5 @@ def report_outcome(
     if curved is not None:
         say_curves(estimator, curved)
     if learned.units is not None and learned.units.sentence and estimator.scale == "none":
-        estimator.warnings_.append(learned.units.sentence)
+        estimator._tell(learned.units.sentence)
         warnings.warn(learned.units.sentence, UnitsWarning, stacklevel=5)

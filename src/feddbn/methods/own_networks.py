@@ -28,7 +28,7 @@ def give_own_networks(estimator: Any, federation: Federation, sites: Mapping[str
     estimator.dbns_ = {}
     done = getattr(estimator, "treatment_", None)
     if done is None or done["n_rows"] is None or len(federation.sites) < FEWEST_SITES:
-        estimator.warnings_.append(
+        estimator._tell(
             f"on_disagreement='personal' did nothing: sites are compared where there are at least {FEWEST_SITES} and "
             "all of them answer the tasks 'survey' and 'agreement'."
         )
@@ -46,7 +46,9 @@ def give_own_networks(estimator: Any, federation: Federation, sites: Mapping[str
 
 def _learned_alone(estimator: Any, name: str, site: SiteData) -> DBN | None:
     """What a copy of the estimator learns from one site; None, and a sentence, where that cannot be."""
-    alone = clone(estimator).set_params(federation=None, on_disagreement="ignore", **estimator.selected_)
+    alone = clone(estimator).set_params(
+        **{"federation": None, "prepare.on_disagreement": "ignore", **estimator.selected_}
+    )
     alone._begin()
     alone._set_variables(tuple(site.variables))
     alone.sites_ = summary({name: site}, alone._largest_lag)
@@ -56,8 +58,8 @@ def _learned_alone(estimator: Any, name: str, site: SiteData) -> DBN | None:
             warnings.simplefilter("ignore", ResultWarning)
             alone._fit(InProcessFederation({name: Site(name, site)}), {name: site}, None)
     except FeddbnError as error:
-        estimator.warnings_.append(f"site {name!r} has no network of its own: {error}")
+        estimator._tell(f"site {name!r} has no network of its own: {error}")
         return None
-    estimator.warnings_ += [f"site {name!r}, its own network: {sentence}" for sentence in alone.warnings_]
+    estimator._tell(*[f"site {name!r}, its own network: {sentence}" for sentence in alone.warnings_])
     found: DBN = alone.dbn_
     return found

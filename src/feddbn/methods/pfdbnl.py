@@ -47,7 +47,7 @@ _ROUNDS_OF_A_CANDIDATE = 300
 """Held-out losses are compared long before the last digits of the weights have settled."""
 
 
-class PFDBNL(DBNEstimator):
+class PFDBNL(DBNEstimator[Any]):
     """Personalised federated learning of dynamic Bayesian networks [fdbnl Algorithm 2].
 
         min over W_k, A_k, W, A   sum_k  w_k (loss_k(W_k, A_k) + lambda_w |W_k|_1 + lambda_a |A_k|_1)
@@ -313,7 +313,7 @@ class PFDBNL(DBNEstimator):
         network = network_of_fit(self, fit.preparation, fit.asked)
         say_residuals(self, self._run(own_checks_program(network), federation, observer)[0])
         if self.residuals_ is None:
-            self.warnings_.append(
+            self._tell(
                 f"whether residuals contradict the model was not looked at: no site has {ROWS_A_COLUMN} rows for each of the "
                 f"{len(network.weights)} columns of a row."
             )
@@ -366,11 +366,9 @@ class PFDBNL(DBNEstimator):
         self.never_joined_ = fit.never_joined
         if fit.never_joined:
             names = ", ".join(fit.never_joined[:5])
-            self.warnings_.append(
-                f"{len(fit.never_joined)} sites never took part and got the shared network: {names}."
-            )
+            self._tell(f"{len(fit.never_joined)} sites never took part and got the shared network: {names}.")
         if not run.status.is_converged:
-            self.warnings_.append(f"the fit {run.status.message}.")
+            self._tell(f"the fit {run.status.message}.")
 
     def _directed(self, dbn: DBN, fit: PersonalFit, limits: EdgeConstraints | None = None) -> DBN:
         """The network with its open edges, which scaled variables leave."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
-from feddbn.errors import ParameterError
 from feddbn.method_table import Method, add_method, get_method
 
 __all__ = ["Method", "make_estimator", "register_method"]
@@ -22,13 +20,7 @@ def make_estimator(name: str, parameters: Mapping[str, Any]) -> Any:
     OneShotDBN(n_lags=2)
     """
     method = get_method(name)
-    known = method.parameters()
-    for key in parameters:
-        if key not in known:
-            near = get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}."
-            raise ParameterError(f"method {method.name!r} has no parameter {key!r}; {hint}")
-    return method.load()(**parameters)
+    return method.load()(**method.named(parameters))
 
 
 def register_method(method: Method) -> None:

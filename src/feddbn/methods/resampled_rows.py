@@ -10,10 +10,8 @@ from feddbn.federation.programs.bootstrap import ResampledMoments, bootstrap_pro
 from feddbn.federation.programs.curved import CurvedMoments
 from feddbn.federation.programs.residual_checks import ResidualReport
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.task import Federation, ServerProgram, run_program
-from feddbn.methods.treated import wishes_of
 
 __all__ = ["ResampledRows", "rows_to_resample"]
 
@@ -69,11 +67,11 @@ def rows_to_resample(estimator: Any, federation: Federation, n_lags: int) -> Res
         outcome, report, curved = fit
         assert outcome.asked is not None
         return ResampledRows(outcome.asked.treatment, outcome.asked, curved.told, report)
-    wishes = wishes_of(estimator, federation) if hasattr(estimator, "on_disagreement") else Wishes()
-    if wishes.is_settled:
-        return ResampledRows(Treatment(center=wishes.center))
+    rows = estimator._rows_on(federation)
+    if rows.is_settled:
+        return ResampledRows(Treatment(center=rows.center))
     if fit is not None and fit[0].asked is not None:
         asked = fit[0].asked
     else:
-        asked = run_program(asked_moments_program(federation.variables, n_lags, wishes), federation)
+        asked = run_program(asked_moments_program(federation.variables, n_lags, rows), federation)
     return ResampledRows(asked.treatment, asked)

@@ -181,7 +181,7 @@ def say_residuals(estimator: Any, report: ResidualReport | None) -> None:
     if report is None:
         return
     for name, sentence in residual_sentences(estimator.residuals_, len(estimator.dbn_.A)).items():
-        estimator.warnings_.append(sentence)
+        estimator._tell(sentence)
         if name in GRAVE:
             warnings.warn(sentence, ResidualsWarning, stacklevel=6)
 

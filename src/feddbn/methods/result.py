@@ -134,7 +134,7 @@ class Result(Shown):
                 f"{type(estimator).__name__} has no shared network, which a result needs; fit it first or, "
                 "if it learns one network per site only, look at it with `feddbn compare --personal`."
             )
-        parameters = {k: plain(v) for k, v in estimator.get_params().items() if k != "federation"}
+        parameters = {k: plain(v) for k, v in _parameters(estimator).items()}
         status = getattr(estimator, "status_", Status.EXACT)
         raw = None
         if getattr(estimator, "W_raw_", None) is not None:
@@ -245,6 +245,14 @@ def _sums(estimator: Any) -> dict[str, Any]:
         )
     found: dict[str, Any] = estimator.sums_to_dict()
     return found
+
+
+def _parameters(estimator: Any) -> dict[str, Any]:
+    """The arguments of an estimator; one of another package may have no settings."""
+    if hasattr(estimator, "named_parameters"):
+        found: dict[str, Any] = estimator.named_parameters()
+        return found
+    return {name: value for name, value in estimator.get_params().items() if name != "federation"}
 
 
 def plain(value: Any) -> Any:

@@ -21,11 +21,10 @@ from feddbn.core.statistics.agreement import FEWEST_SITES
 from feddbn.core.statistics.standard_error_rule import choose
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.held_out import Judge, Weights, comparison_program, judge_program
+from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.programs.statistics import make_fold, on_fold
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.task import Federation, Observer, run_program
 from feddbn.method_table import METHODS, Method
-from feddbn.methods.treated import wishes_of
 from feddbn.shown import Shown
 
 __all__ = [
@@ -167,12 +166,12 @@ def _judges(estimator: Any, federation: Federation, n_lags: int, held_out: HeldO
     folds = [make_fold(block, held_out.n_blocks, held_out.share) for block in range(held_out.n_blocks)]
     is_partial = getattr(estimator, "different_variables", False) or getattr(estimator, "site_lags", None)
     # Sites that hold different variables use rows as they are.
-    wishes = (
-        Wishes("recording" if estimator.center == "recording" else "none")
+    rows = (
+        replace(AS_THEY_ARE, center="recording" if estimator._rows.center == "recording" else "none")
         if is_partial
-        else wishes_of(estimator, federation)
+        else estimator._rows_on(federation)
     )
-    first = run_program(judge_program(estimator._variables, n_lags, wishes, folds[0]), federation)
+    first = run_program(judge_program(estimator._variables, n_lags, rows, folds[0]), federation)
     return [replace(first, fold=fold) for fold in folds]
 
 

@@ -26,6 +26,7 @@ from feddbn.methods.registry import make_estimator
 from feddbn.methods.result import Result, plain
 from feddbn.methods.selection import AUTO_GRIDS, check_grid, default_grid, select
 from feddbn.methods.updating import UpdatedEstimator
+from feddbn.settings import flat_names
 
 __all__ = ["register_for_studies"]
 
@@ -38,7 +39,7 @@ _NO_SHAPES = (
     "some directions within a moment stay open, and whether the shape of the noise decides them was not looked at; "
     "use_nongaussian='auto' has sites tell it, if their owners allow the task 'residual-features'."
 )
-_UNLESS_SAID = {"on_disagreement": "ignore", "use_nongaussian": False, "features": "linear"}
+_UNLESS_SAID = {"prepare.on_disagreement": "ignore", "use_nongaussian": False, "features": "linear"}
 
 
 def register_for_studies(method: Method) -> None:
@@ -58,12 +59,16 @@ def register_for_studies(method: Method) -> None:
         return told(parameters, federation, estimator.set_params(federation=federation).update(None))
 
     def told(parameters: Mapping[str, Any], federation: Federation, fitted: Any) -> StudyResult:
-        can_compare = "on_disagreement" in method.parameters()
-        if can_compare and "on_disagreement" not in parameters and len(federation.sites) >= FEWEST_SITES:
-            fitted.warnings_.append(_NOT_COMPARED)
-        is_open = "use_nongaussian" in method.parameters() and bool(fitted.dbn_.open_edges)
-        if is_open and "use_nongaussian" not in parameters:
-            fitted.warnings_.append(_NO_SHAPES)
+        said = flat_names(parameters)
+        if (
+            method.has("on_disagreement")
+            and "on_disagreement" not in said
+            and len(federation.sites) >= FEWEST_SITES
+        ):
+            fitted._tell(_NOT_COMPARED)
+        is_open = method.has("use_nongaussian") and bool(fitted.dbn_.open_edges)
+        if is_open and "use_nongaussian" not in said:
+            fitted._tell(_NO_SHAPES)
         arrays = {
             "W": fitted.W_,
             "A": fitted.A_,
@@ -124,13 +129,13 @@ def register_for_studies(method: Method) -> None:
         unsaid = {
             name: value
             for name, value in _UNLESS_SAID.items()
-            if any(name in one.parameters() for one in methods)
+            if any(one.has(name) for one in methods) and not _is_said(name, study.parameters)
         }
         parameters = {**unsaid, **study.parameters}
         lines = compare_on(federation, methods, parameters, how.share)
         # How long it took says nothing about the methods, and a resumed run would tell another time.
         rows = [{key: value for key, value in line.to_dict().items() if key != "seconds"} for line in lines]
-        mine = {key: value for key, value in study.parameters.items() if key in method.parameters()}
+        mine = method.own(study.parameters)
         table = {"held_out_share": how.share, "methods": rows}
         return _with_table(run(mine, federation), "comparison", table)
 
@@ -140,7 +145,7 @@ def register_for_studies(method: Method) -> None:
         return StudyResult({}, {"method": method.name, "variables": names, "findings": findings})
 
     ways = {"compare": Way(compare, _check_compare)}
-    if "survey" in method.tasks and "exogenous" in method.parameters():
+    if "survey" in method.tasks and method.has("exogenous"):
         ways["check"] = Way(look, lambda study: check(study.parameters))
     if method.resamples:
         ways["confidence"] = Way(confidence, check_confidence)
@@ -193,7 +198,7 @@ def _check_compare(study: Study) -> None:
                 f"goal = 'compare': {name} = {study.parameters[name]!r} cannot be judged on held-out rows; leave it out."
             )
     for method in methods:
-        mine = {key: value for key, value in study.parameters.items() if key in method.parameters()}
+        mine = method.own(study.parameters)
         for name in AUTO_GRIDS:
             if method.selects and mine.get(name) == "auto":
                 raise ParameterError(
@@ -217,8 +222,16 @@ def _among_strangers(method: Method, parameters: Mapping[str, Any]) -> dict[str,
     In one process nobody can misuse it. Between institutions a server that makes up the sums that sites compare themselves
     with decides who answers the next question with zeros, until one site is left.
     """
-    default = {name: value for name, value in _UNLESS_SAID.items() if name in method.parameters()}
+    default = {
+        name: value
+        for name, value in _UNLESS_SAID.items()
+        if method.has(name) and not _is_said(name, parameters)
+    }
     return {**default, **parameters}
+
+
+def _is_said(name: str, parameters: Mapping[str, Any]) -> bool:
+    return name.rpartition(".")[2] in flat_names(parameters)
 
 
 def _edges(estimator: Any, how: Confidence, federation: Federation, method: str) -> StudyResult:

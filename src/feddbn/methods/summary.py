@@ -18,7 +18,7 @@ from feddbn.federation.programs.oneshot import counted
 from feddbn.federation.programs.treatment import asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer
 from feddbn.methods.base import DBNEstimator
-from feddbn.methods.treated import TREATMENT_RULES, wishes_of
+from feddbn.methods.treated import TREATMENT_RULES
 from feddbn.model.dbn import DBN
 from feddbn.model.summary import Summary
 from feddbn.settings import Rule, a_federation, is_federation, whole, word
@@ -28,7 +28,7 @@ __all__ = ["MomentSummary", "asked_summary", "summary"]
 _NOISY = "Every site added noise: the sum is differentially private, as its federation's plan says."
 
 
-class MomentSummary(DBNEstimator):
+class MomentSummary(DBNEstimator[Any]):
     """The summed second moments themselves (`summary_`), to be read by any algorithm that takes a covariance matrix.
 
     As a network it is the plain vector autoregression: every variable on all lags of all, nothing within a moment.
@@ -115,7 +115,7 @@ class MomentSummary(DBNEstimator):
         dbn = DBN.from_moments(np.zeros((d, d)), A, moments, names)
         self._set_network(dbn, dbn)
         self.standard_deviations_ = safe_roots(np.diag(S)[:d] / moments.n)
-        self.warnings_.append(
+        self._tell(
             "this network is the plain vector autoregression: every lagged weight is in it, and none was selected or tested. "
             "`summary_` is for the algorithms of feddbn.interop."
         )
@@ -123,16 +123,16 @@ class MomentSummary(DBNEstimator):
 
 
 def asked_summary(
-    estimator: DBNEstimator, n_lags: int, federation: Federation, observer: Observer | None
+    estimator: DBNEstimator[Any], n_lags: int, federation: Federation, observer: Observer | None
 ) -> tuple[Summary, int]:
     """Ask for what an estimator with arguments of `feddbn.methods.treated` wants summed; also the number of sums.
 
     The estimator then says what was done to the rows (`center_`, `treatment_`, `warnings_`).
     """
     names = estimator._variables
-    wishes = wishes_of(estimator, federation)
+    rows = estimator._rows_on(federation)
     (asked, n_sums), _ = estimator._run(
-        counted(asked_moments_program(names, n_lags, wishes)), federation, observer
+        counted(asked_moments_program(names, n_lags, rows)), federation, observer
     )
     estimator._say_moments(asked)
     tasks = federation.answered_tasks

@@ -1,32 +1,17 @@
-"""What is done to the rows before a fit: the arguments, and what a fit says about it.
-
-center           "none", "recording" (a mean of its own), "auto"
-detrend          degree of a polynomial in time of every recording, 0 for none, "auto"
-period           one or several cycles of every recording, in rows, None for none, "auto" from spectra
-gains            "none", "site" (every site's variables are brought to common scales), "auto"
-spikes           "keep", "remove" (cells far from their neighbours in time are empty), "auto": if they are errors
-missing          "fill" (rows count for what they hold), "drop" (rows with an empty cell are left out)
-on_disagreement  "exclude" (a site that finds that it does not fit stays out), "personal" (and has a network of its own),
-                 "warn", "ignore"
-exogenous        names of variables that only act on others: nothing above is decided by what they look like
-"""
+"""What a fit says about what was done to the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from types import MappingProxyType
+from dataclasses import fields
 from typing import Any
 
-import numpy as np
-
+from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.programs.private_moments import SPIKES_SHARE
-from feddbn.federation.programs.survey import DeviationSharesQuestion
 from feddbn.federation.programs.treatment import AskedMoments
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.site import notes_of
 from feddbn.federation.protocol.task import Federation
-from feddbn.settings import Rule, names_of_variables, nothing, number, whole, word
+from feddbn.settings import Rule
 
 __all__ = [
     "AS_THEY_ARE",
@@ -34,66 +19,14 @@ __all__ = [
     "site_notes",
     "treatment_sentences",
     "treatment_summary",
-    "wishes_of",
 ]
 
 
-def _several_periods() -> Rule:
-    one = number(2.0)
-
-    def holds(value: Any) -> bool:
-        is_list = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, (str, bytes))
-        return is_list and all(one.holds(item) for item in value)
-
-    return Rule(holds, ("a list of such",))
-
-
+# Of estimators that still have flat arguments.
 TREATMENT_RULES: Mapping[str, Rule] = {
-    "detrend": whole(0) | word("auto"),
-    "period": number(2.0) | _several_periods() | nothing() | word("auto"),
-    "gains": word("auto", "none", "site"),
-    "spikes": word("auto", "keep", "remove"),
-    "missing": word("fill", "drop"),
-    "on_disagreement": word("exclude", "personal", "warn", "ignore"),
-    "exogenous": names_of_variables(),
+    one.name: one.metadata["rule"] for one in fields(Prepare) if one.name not in ("center", "scale")
 }
-AS_THEY_ARE: Mapping[str, Any] = MappingProxyType(
-    {
-        "center": "none",
-        "detrend": 0,
-        "period": (),
-        "gains": "none",
-        "spikes": "keep",
-        "missing": "drop",
-        "on_disagreement": "ignore",
-    }
-)
-"""Arguments for rows that are used as they are: nothing is looked for, and no sum is spent on it."""
 _MOST_PAIRS = 6
-_TASKS = frozenset(("survey", "agreement", "spikes", "pairs"))
-
-
-def wishes_of(estimator: Any, federation: Federation) -> Wishes:
-    """Return what an estimator wants done to the rows; what its federation's sites do not answer is not asked for.
-
-    Under differential privacy noise is fitted to one matrix of products, so all that has to be found out stays open; only
-    spikes="remove" can be paid for.
-    """
-    wishes = Wishes.of(estimator).among(len(federation.sites))
-    tasks = federation.answered_tasks
-    if tasks is None or tasks >= _TASKS:
-        return wishes
-    return replace(
-        wishes,
-        center="none" if wishes.center == "auto" else wishes.center,
-        detrend=0 if wishes.detrend == "auto" else wishes.detrend,
-        period=() if isinstance(wishes.period, str) else wishes.period,
-        gains="none",
-        spikes="remove" if wishes.spikes == "remove" and DeviationSharesQuestion.name in tasks else "keep",
-        missing="drop",
-        on_disagreement="ignore",
-        noisy=True,
-    )
 
 
 def treatment_summary(asked: AskedMoments, variables: Sequence[str]) -> dict[str, Any]:

@@ -16,12 +16,11 @@ from feddbn.federation.programs.tally import Tally, changes_of_treatment, new_mo
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
 from feddbn.federation.protocol.task import Federation, Observer, run_program
 from feddbn.methods.base import DBNEstimator, simulated
-from feddbn.methods.treated import wishes_of
 
 __all__ = ["UpdatedEstimator"]
 
 
-class UpdatedEstimator(DBNEstimator):
+class UpdatedEstimator(DBNEstimator[Any]):
     """An estimator to whose fit new rows can be added; a subclass learns from a tally in `_fit_tally`."""
 
     # What was summed so far; None, and why, where new rows cannot be added.
@@ -100,19 +99,19 @@ class UpdatedEstimator(DBNEstimator):
     def _changes(self, tally: Tally, sites: Mapping[str, SiteData]) -> list[str]:
         """What the new rows alone would have had done to them, beyond what was decided for the old ones."""
         federation = simulated(sites)
-        wishes = wishes_of(self, federation)
-        if wishes.is_settled:
+        rows = self._rows_on(federation)
+        if rows.is_settled:
             return []
-        alone = run_program(asked_moments_program(tally.variables, tally.n_lags, wishes), federation)
+        alone = run_program(asked_moments_program(tally.variables, tally.n_lags, rows), federation)
         return changes_of_treatment(tally.treatment, alone, tally.variables)
 
     def _say_update(self, n_new: int, changes: list[str]) -> None:
-        self.warnings_.append(
+        self._tell(
             f"{n_new} rows were added to {self.n_samples_ - n_new} that were fitted before; only second moments were added "
             "up, so the shape of the noise, curves and residuals were not looked at again."
         )
         if changes:
-            self.warnings_.append(
+            self._tell(
                 f"the new rows alone would be treated otherwise than the old ones were ({'; '.join(changes)}), and were "
                 "treated as these; fit all rows again to decide for all."
             )

@@ -218,7 +218,7 @@ def _result(result: Result) -> Card:
 
 
 @_card.register
-def _estimator(estimator: FederatedEstimator) -> Card:
+def _estimator(estimator: FederatedEstimator[Any]) -> Card:
     if "n_features_in_" not in vars(estimator):
         return Card(repr(estimator), "It has not learned anything yet: call fit(data).")
     graph = getattr(estimator, "ancestral_graph_", None)
@@ -377,7 +377,7 @@ def _simulated(federation: SimulatedFederation) -> Card:
     return Card("SimulatedFederation", says, picture=picture, legend=_LEGEND, tables=[table])
 
 
-def _with_changes(estimator: FederatedEstimator, card: Card) -> Card:
+def _with_changes(estimator: FederatedEstimator[Any], card: Card) -> Card:
     """What is shown of one network over time: which edges change, when; the graph is that of the last segment."""
     changes = getattr(estimator, "changes_", None)
     if changes is None:

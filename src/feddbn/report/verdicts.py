@@ -18,6 +18,7 @@ from feddbn.method_table import find_method
 from feddbn.model.dbn import DBN
 from feddbn.model.paths import usual
 from feddbn.report.record import ReportRecord
+from feddbn.settings import flat_names
 from feddbn.shown import Shown
 
 __all__ = [
@@ -488,7 +489,7 @@ def agreement_verdict(record: ReportRecord) -> Verdict | None:
         return None
     n, left_out = int(facts["n_disagreeing"]), int(number(facts.get("left_out")) or 0)
     question, n_sites = "Do the sites agree?", len(record.sites)
-    asked = record.parameters.get("on_disagreement")
+    asked = flat_names(record.parameters).get("on_disagreement")
     if not n:
         if asked == "ignore" or n_sites < _FEWEST_SITES or facts.get("n_rows") is None:
             return None

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn import Average, BestSite, Dynotears, LocalOnly, Vote
+from feddbn import AS_THEY_ARE, Average, BestSite, Dynotears, LocalOnly, Vote
 from feddbn.core.graphs.constraints import has_cycle
 from feddbn.errors import DataError, ParameterError
-from feddbn.methods.treated import AS_THEY_ARE
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,12 @@ import pandas as pd
 import pytest
 
 import feddbn
-from feddbn import ChangingDBN, OneShotDBN
+from feddbn import AS_THEY_ARE, ChangingDBN, OneShotDBN
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.result import Result
 from feddbn.methods.stored_changes import stored_changes
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.report import plot_drift, render_report
 from feddbn.runtime.simulated.in_process import InProcessFederation
 

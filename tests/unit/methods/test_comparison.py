@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from feddbn import DBN, simulate
+from feddbn import AS_THEY_ARE, DBN, simulate
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError
 from feddbn.federation.programs.held_out import Judge
@@ -15,7 +15,6 @@ from feddbn.method_table import METHODS, available_methods, get_method
 from feddbn.methods.base import simulated
 from feddbn.methods.comparison import Compared, _log_likelihood, compare, default_methods, fit_method
 from feddbn.methods.registry import make_estimator
-from feddbn.methods.treated import AS_THEY_ARE
 
 
 def held_out_by_hand(networks, tables, share):

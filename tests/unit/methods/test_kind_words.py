@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import feddbn
+from feddbn import AS_THEY_ARE
 from feddbn.data import read_sites
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.baselines import Average, LocalOnly, Vote
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.toy_class import Toy

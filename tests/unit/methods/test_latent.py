@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import feddbn
 import feddbn.methods.studies
-from feddbn import LatentDBN
+from feddbn import AS_THEY_ARE, LatentDBN, Prepare
 from feddbn.data import read_sites
 from feddbn.errors import FederationError, ParameterError
 from feddbn.federation.protocol.endpoint import SiteEndpoint
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.study import Study
 from feddbn.methods.result import Result
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.privacy.policy import SitePolicy
 from feddbn.runtime.deployed.coordinator import Coordinator, run_study
 from feddbn.runtime.deployed.open_site import study_checks
@@ -23,6 +24,7 @@ from feddbn.runtime.deployed.settings import SiteSettings
 from feddbn.runtime.simulated.private import private_federation
 from feddbn.runtime.simulated.secure import secure_federation
 from support.faults import LocalExchange, MemoryJournal, MemoryStore
+from support.saying import only
 
 
 def rows(n=3000, seed=5):
@@ -52,7 +54,7 @@ def split(x, *cuts):
 
 @pytest.fixture(scope="module")
 def fitted(x):
-    return LatentDBN(**AS_THEY_ARE).fit(split(x, 500, 1400))
+    return LatentDBN(prepare=AS_THEY_ARE).fit(split(x, 500, 1400))
 
 
 def test_a_hidden_cause_is_told_from_causes(fitted):
@@ -68,7 +70,7 @@ def test_a_hidden_cause_is_told_from_causes(fitted):
 
 
 def test_without_the_hidden_cause_there_is_no_such_mark(x):
-    found = LatentDBN(**AS_THEY_ARE).fit({"s": np.delete(x, 2, axis=1)})
+    found = LatentDBN(prepare=AS_THEY_ARE).fit({"s": np.delete(x, 2, axis=1)})
     assert not (found.graph_ == "<->").any()
 
 
@@ -77,10 +79,10 @@ def test_any_split_of_the_rows_gives_the_pooled_graph(seed):
     """Recordings keep their rows; who holds them does not matter."""
     rng = np.random.default_rng(seed)
     pieces = np.split(rows(800, seed), sorted(rng.choice(np.arange(20, 780), 5, replace=False)))
-    pooled = LatentDBN(2, **AS_THEY_ARE).fit({"all": pieces})
+    pooled = LatentDBN(2, prepare=AS_THEY_ARE).fit({"all": pieces})
     owner = rng.integers(0, 3, len(pieces))
     sites = {f"s{k}": [p for p, o in zip(pieces, owner, strict=True) if o == k] for k in set(owner.tolist())}
-    found = LatentDBN(2, **AS_THEY_ARE).fit(sites)
+    found = LatentDBN(2, prepare=AS_THEY_ARE).fit(sites)
     assert (found.graph_ == pooled.graph_).all()
     inside = np.isfinite(pooled.ancestral_graph_.values)
     for mine, theirs in (
@@ -99,14 +101,14 @@ def test_a_released_summary_and_masks_give_the_same(x, fitted):
     with pytest.raises(ParameterError, match=r"n_lags=2, but edges of n_lags=2 need twice as many.*n_lags=4"):
         LatentDBN(2).fit_summary(released)
     masked = secure_federation({name: Site(name, site) for name, site in read_sites(sites).items()})
-    found = LatentDBN(**AS_THEY_ARE, federation=masked).fit(None)
+    found = LatentDBN(prepare=AS_THEY_ARE, federation=masked).fit(None)
     assert (found.graph_ == fitted.graph_).all()
 
 
 def test_noise_makes_rows_worth_less_and_edges_fewer(x):
     sites = {name: Site(name, data) for name, data in read_sites(split(x, 1000, 2000)).items()}
     federation = private_federation(sites, 8.0, unit="row", rng=np.random.default_rng(0))
-    found = LatentDBN(center="none", federation=federation).fit(None)
+    found = LatentDBN(prepare=Prepare(center="none"), federation=federation).fit(None)
     assert found.n_samples_ < 2990
     assert found.graph_[0, 0, 1] in ("-->", "o->")
     assert (found.graph_ != "").sum() <= 8
@@ -118,19 +120,19 @@ def test_levels_of_sites_are_no_causes(x):
     sites = {
         f"s{k}": part + shift for k, (part, shift) in enumerate(zip(np.split(x, 4), shifts, strict=True))
     }
-    centred = {**AS_THEY_ARE, "center": "recording"}
-    wanted = LatentDBN(**centred).fit(split(x, 750, 1500, 2250)).graph_
-    assert (LatentDBN(**centred).fit(sites).graph_ == wanted).all()
-    found = LatentDBN(on_disagreement="ignore").fit(sites)
+    centred = replace(AS_THEY_ARE, center="recording")
+    wanted = LatentDBN(prepare=centred).fit(split(x, 750, 1500, 2250)).graph_
+    assert (LatentDBN(prepare=centred).fit(sites).graph_ == wanted).all()
+    found = LatentDBN(prepare=Prepare(on_disagreement="ignore")).fit(sites)
     assert found.center_ == "recording", "found without being told"
     assert (found.graph_ == wanted).all()
-    assert ((LatentDBN(**AS_THEY_ARE).fit(sites).graph_ != "") & (wanted == "")).any()
+    assert ((LatentDBN(prepare=AS_THEY_ARE).fit(sites).graph_ != "") & (wanted == "")).any()
 
 
 def test_empty_cells_count_for_what_they_hold(x, fitted):
     holes = x.copy()
     holes[np.random.default_rng(0).random(x.shape) < 0.1] = np.nan
-    found = LatentDBN(**{**AS_THEY_ARE, "missing": "fill"}).fit({"s": holes})
+    found = LatentDBN(prepare=replace(AS_THEY_ARE, missing="fill")).fit({"s": holes})
     assert found.n_samples_ < 2990
     assert ((found.graph_ != "") == (fitted.graph_ != "")).all()
     assert found.graph_[1, 2, 0] == "<->"
@@ -142,7 +144,8 @@ def test_a_result_keeps_the_marks(fitted):
 
 
 def test_few_rows_are_said_to_be_few(x):
-    assert any("rows are few for 12 columns" in text for text in LatentDBN().fit({"s": x[:20]}).warnings_)
+    found = only(LatentDBN().fit({"s": x[:20]}).findings_, "few-rows-for-marks")
+    assert found.values["q"] == 12
 
 
 def run_over_messages(directory, x, parameters, max_lags=3):
@@ -166,7 +169,7 @@ def run_over_messages(directory, x, parameters, max_lags=3):
 
 
 def test_a_study_runs_it_and_sites_count_the_lags_of_rows(tmp_path, x, fitted):
-    parameters = {"n_lags": 1, **{k: list(v) if isinstance(v, tuple) else v for k, v in AS_THEY_ARE.items()}}
+    parameters = {"n_lags": 1, "prepare": dict(AS_THEY_ARE)}
     found = run_over_messages(tmp_path / "one", x, parameters)
     stored = found.summary["result"]["diagnostics"]["ancestral_graph"]
     assert (feddbn.AncestralGraph.from_dict(stored).marks == fitted.graph_).all()

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn import LatentDBN, mark_confidence
+from feddbn import AS_THEY_ARE, LatentDBN, mark_confidence
 from feddbn.errors import ParameterError
 from feddbn.methods.mark_confidence import _table
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.model.ancestral import AncestralGraph
 
 
@@ -33,14 +32,14 @@ def test_shares_are_counted():
 
 def test_edges_of_the_fit_come_again_and_so_does_the_table():
     made = feddbn.simulate(d=3, n_sites=3, n_samples=1500, mean_degree=1, n_latent=1, random_state=2)
-    table = mark_confidence(LatentDBN(**AS_THEY_ARE), made.sites, 12)
-    fitted = LatentDBN(**AS_THEY_ARE).fit(made.sites)
+    table = mark_confidence(LatentDBN(prepare=AS_THEY_ARE), made.sites, 12)
+    fitted = LatentDBN(prepare=AS_THEY_ARE).fit(made.sites)
     own = table[table["mark"] != ""]
     assert len(own) == len(fitted.edges_)
     assert own["edge"].mean() > 0.8
     assert (table[table["mark"] == ""]["edge"] < 0.7).all()
     assert (table["same"] <= table["edge"]).all()
-    again = mark_confidence(LatentDBN(**AS_THEY_ARE), made.sites, 12)
+    again = mark_confidence(LatentDBN(prepare=AS_THEY_ARE), made.sites, 12)
     assert table.equals(again)
 
 

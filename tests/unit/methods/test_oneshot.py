@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
+from feddbn import AS_THEY_ARE
 from feddbn.core.graphs.status import Status
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import ParameterError, UnitsWarning
@@ -12,7 +13,6 @@ from feddbn.methods.confidence import edge_confidence
 from feddbn.methods.edge_ranking import LaggedEdgeRanker
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.simulation import simulate
-from feddbn.methods.treated import AS_THEY_ARE
 
 
 def quiet_fit(data, **options):

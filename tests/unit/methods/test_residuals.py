@@ -4,13 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import OneShotDBN
+from feddbn import AS_THEY_ARE, OneShotDBN
 from feddbn.data import read_sites
 from feddbn.errors import ResidualsWarning, UnitsWarning
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.result import Result
 from feddbn.methods.simulation import simulate
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.runtime.simulated.in_process import InProcessFederation

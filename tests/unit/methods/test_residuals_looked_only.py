@@ -6,12 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from feddbn import FDBNL, PFDBNL, Dynotears, simulate
+from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, Dynotears, simulate
 from feddbn.data import read_sites
 from feddbn.errors import ParameterError, ResidualsWarning
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.result import Result
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.report.record import read_record
 from feddbn.report.verdicts import verdicts
 from feddbn.runtime.simulated.in_process import InProcessFederation

@@ -8,14 +8,13 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import feddbn
-from feddbn import FDBNL, Dynotears, OneShotDBN
+from feddbn import AS_THEY_ARE, FDBNL, Dynotears, OneShotDBN
 from feddbn.data import read_sites
 from feddbn.errors import DataError, FileError, ParameterError
 from feddbn.federation.programs.tally import Tally
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.registry import make_estimator
 from feddbn.methods.result import Result
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.simulated.secure import secure_federation
 
 pytestmark = pytest.mark.filterwarnings("ignore::feddbn.errors.ResultWarning")

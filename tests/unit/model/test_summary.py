@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import feddbn
+from feddbn import AS_THEY_ARE
 from feddbn.core.statistics.moments import Moments
 from feddbn.data import read_sites
 from feddbn.errors import FileError, ParameterError
 from feddbn.federation.protocol.site import Site
 from feddbn.methods.result import Result
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.model.summary import Summary
 from feddbn.runtime.simulated.secure import secure_federation
 

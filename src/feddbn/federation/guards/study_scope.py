@@ -19,15 +19,16 @@ from feddbn.core.statistics.moments import sums_length
 from feddbn.errors import ParameterError, SiteRefused
 from feddbn.federation.programs.bootstrap import FLOATS_PER_TASK
 from feddbn.federation.programs.pfdbnl.questions import MOST_PULLS
+from feddbn.federation.programs.prepare import AUTO_DEGREES
 from feddbn.federation.programs.private_moments import study_costs
 from feddbn.federation.programs.survey import SurveyQuestion, survey_length
-from feddbn.federation.programs.wishes import AUTO_DEGREES
 from feddbn.federation.protocol.site import Channel, Guard, Here
 from feddbn.federation.protocol.study import Compare, Study
 from feddbn.federation.protocol.task import Scope, Task, task_digest
 from feddbn.method_table import find_method
 from feddbn.privacy.gaussian import LONGEST
 from feddbn.privacy.policy import TRANSFORMATIONS, SitePolicy
+from feddbn.settings import flat_names
 
 __all__ = [
     "MOST_CLUSTERS",
@@ -69,7 +70,7 @@ def tasks_of(study: Study) -> tuple[str, ...]:
     method = find_method(study.method)
     if method is None:
         return ()
-    given = study.parameters
+    given = flat_names(study.parameters)
     compares = given.get("on_disagreement", "ignore") != "ignore"
     if study.goal == "check":
         return ("survey", "agreement") if compares else ("survey",)
@@ -149,7 +150,7 @@ def lacking_tasks(policy: SitePolicy, study: Study) -> list[str]:
 
 def scope_of(study: Study, max_lags: int) -> Scope:
     """Return what the questions of a study may be about at a site that allows `max_lags` lags."""
-    method, given = find_method(study.method), study.parameters
+    method, given = find_method(study.method), flat_names(study.parameters)
     n_blocks, thousandths = study.held_out or (0, 0)
     return Scope(
         tasks=None if method is None else tasks_of(study),
@@ -210,7 +211,7 @@ def _lags(study: Study, max_lags: int) -> range:
 
 def _transformations(study: Study) -> tuple[str, ...]:
     """What a study leaves open, or asks for by name; under noise rows stay as they are but for their means."""
-    given = study.parameters
+    given = flat_names(study.parameters)
     has_noise = study.privacy.epsilon is not None
     centre = given.get("center", "auto") in ("auto", "recording")
     has_time = bool(given.get("detrend", "auto")), bool(given.get("period", "auto"))
@@ -254,7 +255,7 @@ def _numbers(study: Study, name: str) -> tuple[float, ...]:
 
 
 def _inputs(study: Study) -> tuple[int, ...]:
-    inputs = study.parameters.get("exogenous")
+    inputs = flat_names(study.parameters).get("exogenous")
     named = inputs if isinstance(inputs, list) else []
     return tuple(place for place, name in enumerate(study.variables) if name in named)
 
@@ -397,7 +398,7 @@ _FUNCTIONS = {"spline": N_CURVES, "auto": N_CURVES, "quadratic": 1}
 
 def largest_columns(study: Study) -> int:
     """Columns of a row in the largest sum of products that a study may ask for; functions of a user's own count as one."""
-    given, d = study.parameters, len(study.variables)
+    given, d = flat_names(study.parameters), len(study.variables)
     n_lags = _most_lags(study)
     lines = d * (n_lags * study.lag_reach + 1)
     if "mixed-moments" in tasks_of(study):

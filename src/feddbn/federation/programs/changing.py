@@ -188,7 +188,7 @@ def first_sums_program(
 ) -> ServerProgram[tuple[AskedMoments, int, TimeBlocks, BlockMomentsQuestion]]:
     """Ask as every method begins; return what was told, by how many sums, and what to ask about blocks."""
     n_lags = options.n_lags
-    asked, n_sums = yield from counted(asked_moments_program(variables, n_lags, options.wishes))
+    asked, n_sums = yield from counted(asked_moments_program(variables, n_lags, options.prepare))
     survey = asked.survey
     if survey is None:
         survey, n_more = yield from counted(survey_program(variables, n_lags, profiles=False))

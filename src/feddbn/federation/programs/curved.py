@@ -452,7 +452,7 @@ def curved_program(
     """Ask, learn a network of straight and curved edges, and look at its residuals if asked to."""
     d = len(variables)
     asked, n_sums = yield from counted(
-        asked_moments_program(variables, options.n_lags, options.wishes, False)
+        asked_moments_program(variables, options.n_lags, options.prepare, False)
     )
     working = first_look(asked.moments, variables, options)
     n_lags, lag_scores = options.n_lags, None
@@ -473,7 +473,7 @@ def curved_program(
     n_sums += 1 + (checks is not None)
     outcome = OneShotOutcome(learned.learned, given.moments, n_lags, lag_scores, None, n_sums, asked)
     report = None if checks is None else _report(checks)
-    curved = replace(_curved(outcome, learned, told), is_noisy=options.wishes.noisy)
+    curved = replace(_curved(outcome, learned, told), is_noisy=options.prepare.noisy)
     return outcome, report, curved
 
 
@@ -504,7 +504,7 @@ def _learned(
         curves.features,
         given.asked.center,
         products,
-        options.wishes.noisy,
+        options.prepare.noisy,
     )
     return _network_of(told, variables, given.limits, options, rng), told
 
@@ -519,7 +519,7 @@ def _network_of(
     # In public units all variables have variance 1; equal noise variances are meant in the units of the data.
     working = told.moments if options.scale == "federated" else in_data_units(told.moments, told.design)
     learn: LearnOptions = options.learn
-    if options.wishes.input_places(variables) and learn.noise_variance == "auto":
+    if options.prepare.input_places(variables) and learn.noise_variance == "auto":
         # How an input varies is no noise: it must not count where noise variances are compared.
         learn = replace(learn, noise_variance="free")
     return learn_curved(working, tokens_of(told.design), limits, learn, rng)
@@ -550,7 +550,7 @@ def _checked(
     regressions = TokenRegressions(told.moments.scatter, told.moments.n, tokens_of(told.design))
     weights = [regressions.coefficients(j, tokens)[:2] for j, tokens in enumerate(learned.tokens)]
     share = asked.rank / asked.n_rows if asked.n_rows else 0.0
-    inputs = options.wishes.input_places(variables)
+    inputs = options.prepare.input_places(variables)
     return (yield from curved_checks_program(told, weights, inputs, share))
 
 

@@ -23,6 +23,7 @@ from feddbn.core.graphs.acyclicity import get_acyclicity
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data.checks import check_variances
 from feddbn.errors import ParameterError
+from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare, flat_prepare
 from feddbn.federation.programs.statistics import (
     SCALES,
     Preparation,
@@ -34,7 +35,6 @@ from feddbn.federation.programs.statistics import (
     summary_program,
 )
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import RowsQuestion, treated
 from feddbn.federation.protocol.site import Here, Memo, Record, SiteState, SiteTask, register_site_task
 from feddbn.federation.protocol.task import Constant, Scope, ServerProgram, Task, array, choice, number, whole
@@ -119,9 +119,9 @@ class ConsensusSettings:
             )
 
     @property
-    def wishes(self) -> Wishes:
+    def wishes(self) -> Prepare:
         """What is to be done to the rows first; "federated" centring comes after that."""
-        return Wishes.of(self)
+        return flat_prepare(self)
 
     def make_schedule(self, n_sites: int, total_weight: float) -> Schedule:
         """Return the schedule that was chosen, with the numbers that were given."""
@@ -215,7 +215,9 @@ def prepared_program(
     if wishes.is_settled:
         center = "recording" if settings.center == "recording" else "none"
         if settings.scale == "auto":
-            known = yield from asked_moments_program(variables, settings.n_lags, Wishes(center))
+            known = yield from asked_moments_program(
+                variables, settings.n_lags, replace(AS_THEY_ARE, center=center)
+            )
             summary = summary_of_moments(known.moments, d)
             scale = choose_scale("auto", d, known.moments, one_network=one_network, inputs=inputs)
         else:

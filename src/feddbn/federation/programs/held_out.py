@@ -21,9 +21,9 @@ from feddbn.core.arrays import FloatArray
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import DataError, StateError
 from feddbn.federation.programs.pfdbnl.entries import Entries
+from feddbn.federation.programs.prepare import Prepare
 from feddbn.federation.programs.statistics import held_out_part, recording_moments
 from feddbn.federation.programs.treatment import asked_moments_program
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import Fold, RowsQuestion, Treatment
 from feddbn.federation.protocol.site import (
     Here,
@@ -130,14 +130,14 @@ class Judge:
 
 
 def judge_program(
-    variables: tuple[str, ...], n_lags: int, wishes: Wishes, fold: Fold
+    variables: tuple[str, ...], n_lags: int, prepare: Prepare, fold: Fold
 ) -> ServerProgram[Judge]:
     """Decide how the held-out rows of a fold are treated; `n_lags` is the most of all candidates."""
-    treatment = Treatment(center=wishes.center)
-    if not wishes.is_settled:
-        asked = yield from asked_moments_program(variables, n_lags, wishes)
+    treatment = Treatment(center=prepare.center)
+    if not prepare.is_settled:
+        asked = yield from asked_moments_program(variables, n_lags, prepare)
         treatment = asked.treatment
-    return Judge(fold, n_lags, variables, replace(treatment, inputs=wishes.input_places(variables)))
+    return Judge(fold, n_lags, variables, replace(treatment, inputs=prepare.input_places(variables)))
 
 
 def comparison_program(n_candidates: int, spread: bool = True) -> ServerProgram[Comparison]:

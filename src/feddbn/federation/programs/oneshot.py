@@ -55,10 +55,10 @@ from feddbn.core.statistics.residual_checks import ResidualChecks, violations
 from feddbn.core.statistics.scaling import safe_roots
 from feddbn.data.checks import check_variances
 from feddbn.errors import DataError, ParameterError
+from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.programs.residual_checks import FEWEST_COMPLETE, ResidualReport, checks_program
 from feddbn.federation.programs.statistics import training_parts
 from feddbn.federation.programs.treatment import AskedMoments, asked_moments_program, moments_program
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import RowsQuestion, treated
 from feddbn.federation.protocol.site import (
     Here,
@@ -185,7 +185,7 @@ class OneShotOptions:
         Number of lags, or the largest to consider with `choose_n_lags`.
     choose_n_lags
         Choose the number of lags by the score.
-    wishes
+    prepare
         What is done to the rows first. The intercept is always fitted.
     scale
         "none" or "federated": whether the search sees variables scaled to unit variance.
@@ -197,7 +197,7 @@ class OneShotOptions:
 
     n_lags: int = 1
     choose_n_lags: bool = False
-    wishes: Wishes = field(default_factory=Wishes)
+    prepare: Prepare = AS_THEY_ARE
     scale: Literal["none", "federated"] = "none"
     use_nongaussian: bool | Literal["auto"] = "auto"
     learn: LearnOptions = field(default_factory=LearnOptions)
@@ -249,12 +249,12 @@ def oneshot_program(
     may_ask = bool(options.use_nongaussian) and options.learn.lambdas is None
     # Whether equal variances are all there is to see is found out along the way, not by a sum of its own.
     shaped = options.use_nongaussian == "auto" and may_ask
-    program = asked_moments_program(variables, options.n_lags, options.wishes, shaped)
+    program = asked_moments_program(variables, options.n_lags, options.prepare, shaped)
     asked_for, n_sums = yield from counted(program)
     shape = asked_for.shape
     outcome = learn_from_moments(asked_for.moments, variables, constraints, options, rng)
     learned, report = outcome.learned, None
-    inputs = options.wishes.input_places(variables)
+    inputs = options.prepare.input_places(variables)
     looks_gaussian = shape is not None and shape_p_value(_of_outputs(shape, inputs)) > WORTH_A_LOOK
     # Shapes are told apart by residuals whose variance is exactly one; of the complete rows among others it is not.
     may_ask = may_ask and asked_for.treatment.row_model is None
@@ -277,7 +277,7 @@ def learn_from_moments(
     """What the server learns from the sum of moments alone, without any further sum."""
     d, p = len(variables), options.n_lags
     working = first_look(moments, variables, options)
-    inputs = options.wishes.input_places(variables)
+    inputs = options.prepare.input_places(variables)
     lag_scores = None
     if options.choose_n_lags:
         kind: NoiseVariance = "equal" if options.learn.noise_variance == "equal" else "free"
@@ -304,7 +304,7 @@ def first_look(moments: Moments, variables: tuple[str, ...], options: OneShotOpt
         sd = safe_roots(np.diag(moments.scatter)[:d] / moments.n)
         working = moments.scaled(np.tile(sd, p + 1))
     # How an input varies is no noise: it must not count where noise variances are compared or added up.
-    return neutral_inputs(working, d, options.wishes.input_places(variables))[0]
+    return neutral_inputs(working, d, options.prepare.input_places(variables))[0]
 
 
 def _of_outputs(shape: FloatArray, inputs: tuple[int, ...]) -> FloatArray:
@@ -365,7 +365,7 @@ def _improve_by_noise(
     first = yield from ask([start.parents])
     assert first is not None
     # Its jobs are one for each variable, in order; inputs have no noise whose shape could tell something.
-    outputs = outputs_of(d, options.wishes.input_places(variables))
+    outputs = outputs_of(d, options.prepare.input_places(variables))
     first = first[0][:, outputs], first[1]
     p_value, n_sums = min(float(gaussian_p(*first).min()) * len(outputs), 1.0), 1
     if options.use_nongaussian == "auto" and p_value > GAUSSIAN_LEVEL:
@@ -511,8 +511,8 @@ def _looked_at(
     instead: Instead | None,
 ) -> ServerProgram[tuple[OneShotOutcome, ResidualReport | None]]:
     assert outcome.asked is not None
-    wishes = Wishes(outcome.asked.center, inputs=options.wishes.inputs)
-    settled = replace(options, wishes=wishes, n_lags=outcome.n_lags, choose_n_lags=False)
+    prepare = replace(AS_THEY_ARE, center=outcome.asked.center, exogenous=options.prepare.inputs)
+    settled = replace(options, prepare=prepare, n_lags=outcome.n_lags, choose_n_lags=False)
     fit = _Fit(outcome, outcome.moments)
     checks, may_add = yield from _checked(fit, variables, settled)
     has_gaps = outcome.asked.treatment.row_model is not None
@@ -570,8 +570,8 @@ def _checked(
             fit.learned_from,
             outcome.learned.support,
             variables,
-            options.wishes.center,
-            options.wishes.input_places(variables),
+            options.prepare.center,
+            options.prepare.input_places(variables),
             own_share,
             fit.to_learned,
             outcome.learned.order,
@@ -593,12 +593,12 @@ def _explain_memory(
     Returns the network and its checks, what one lag more would gain, and how many sums that took.
     """
     outcome, d, p = fit.outcome, len(variables), fit.outcome.n_lags
-    longer = yield from moments_program(variables, p + 1, settled.wishes.center)
+    longer = yield from moments_program(variables, p + 1, settled.prepare.center)
     # Recordings centred on their own means come with none; levels are those of the first sum.
     longer = Moments(longer.n, np.tile(outcome.moments.mean[:d], p + 2), longer.scatter)
     scale = safe_roots(np.diag(longer.scatter)[:d] / longer.n) if settled.scale == "federated" else np.ones(d)
     plain = longer.select(np.arange((p + 1) * d))
-    inputs = settled.wishes.input_places(variables)
+    inputs = settled.prepare.input_places(variables)
     limits = _limits(constraints, p + 1, d, inputs)
 
     def score(moments: Moments) -> float:
@@ -676,7 +676,7 @@ def _tempered(
     """
     outcome, moments = fit.outcome, fit.learned_from
     fewer = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
-    inputs = options.wishes.input_places(variables)
+    inputs = options.prepare.input_places(variables)
     limits = _limits(constraints, outcome.n_lags, len(variables), inputs)
     again = learn_from_moments(fewer, variables, limits, replace(options, n_lags=outcome.n_lags), rng)
     learned = again.learned
@@ -704,7 +704,7 @@ def _hidden_causes(
     if outcome.learned.noise.kind == "equal":
         return HiddenDoubts(np.zeros_like(support))
     is_told = not outcome.dependent and outcome.learned.path == () and may_be_looked_for(d)
-    if not is_told or options.wishes.input_places(variables):
+    if not is_told or options.prepare.input_places(variables):
         return None
     moments = Moments(moments.n / factor, moments.mean, moments.scatter / factor)
     if options.scale == "federated":

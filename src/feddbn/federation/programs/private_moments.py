@@ -42,6 +42,7 @@ from feddbn.privacy.noise_plan import (
 )
 from feddbn.privacy.policy import Unit
 from feddbn.privacy.secagg import usual_threshold
+from feddbn.settings import flat_names
 
 __all__ = [
     "CURVES_SHARE",
@@ -227,7 +228,7 @@ def study_noise_plan(study: Study) -> NoisePlan:
         privacy.delta,
         privacy.clip,
         privacy.n_colluding,
-        spikes_share=SPIKES_SHARE if study.parameters.get("spikes") == "remove" else 0.0,
+        spikes_share=SPIKES_SHARE if flat_names(study.parameters).get("spikes") == "remove" else 0.0,
         curves_share=CURVES_SHARE if study.has_curves else 0.0,
     )
 

@@ -35,6 +35,7 @@ from feddbn.core.statistics.moments import Moments, sums_length, symmetric, uppe
 from feddbn.core.statistics.scaling import correlations
 from feddbn.core.statistics.survey import TAIL
 from feddbn.errors import DataError
+from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.programs.statistics import (
     FAR_FROM_ZERO,
     MomentsQuestion,
@@ -48,7 +49,6 @@ from feddbn.federation.programs.survey import (
     spikes_program,
     survey_program,
 )
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import Treatment, treated
 from feddbn.federation.protocol.site import Here, SiteState, SiteTask, one_by_one, register_site_task
 from feddbn.federation.protocol.task import Scope, ServerProgram, Task, array
@@ -212,13 +212,13 @@ class FirstLook:
         return 0 < (self.n_disagreeing or 0) <= self.survey.n_sites / 3
 
 
-def first_look_program(variables: tuple[str, ...], n_lags: int, wishes: Wishes) -> ServerProgram[FirstLook]:
+def first_look_program(variables: tuple[str, ...], n_lags: int, prepare: Prepare) -> ServerProgram[FirstLook]:
     """Ask for the survey and, if that is wished for and sites are enough, have every site compare itself."""
-    inputs = wishes.input_places(variables)
-    survey = yield from survey_program(variables, n_lags, inputs, profiles=wishes.needs_profiles)
-    if wishes.on_disagreement == "ignore" or survey.n_sites < FEWEST_SITES:
+    inputs = prepare.input_places(variables)
+    survey = yield from survey_program(variables, n_lags, inputs, profiles=prepare.needs_profiles)
+    if prepare.on_disagreement == "ignore" or survey.n_sites < FEWEST_SITES:
         return FirstLook(survey)
-    return FirstLook(survey, (yield from agreement_program(variables, n_lags, survey, wishes.is_personal)))
+    return FirstLook(survey, (yield from agreement_program(variables, n_lags, survey, prepare.is_personal)))
 
 
 _SAME_CORRELATIONS = 0.01
@@ -304,37 +304,39 @@ class _Told:
 
 def moments_program(variables: tuple[str, ...], n_lags: int, center: str = "none") -> ServerProgram[Moments]:
     """Ask for the whole lagged Gram matrix; a second time about the means if these are far from zero."""
-    asked = yield from asked_moments_program(variables, n_lags, Wishes(center))
+    asked = yield from asked_moments_program(variables, n_lags, replace(AS_THEY_ARE, center=center))
     return asked.moments
 
 
 def asked_moments_program(
-    variables: tuple[str, ...], n_lags: int, wishes: Wishes, shape: bool = False
+    variables: tuple[str, ...], n_lags: int, prepare: Prepare, shape: bool = False
 ) -> ServerProgram[AskedMoments]:
     """Decide what has to be done to the rows, and ask for their moments."""
     survey, n_disagreeing, treatment = None, 0, Treatment()
     spiky: tuple[int, ...] = ()
     bursts: tuple[int, ...] = ()
-    if wishes.needs_survey:
-        look = yield from first_look_program(variables, n_lags, wishes)
+    if prepare.needs_survey:
+        look = yield from first_look_program(variables, n_lags, prepare)
         survey, n_disagreeing = look.survey, look.n_disagreeing or 0
-        treatment = replace(treatment, abstain=look.has_few_odd and wishes.leaves_out)
-        treatment, spiky, bursts = yield from _without_spikes(variables, n_lags, wishes, survey, treatment)
-    elif wishes.noisy and wishes.spikes == "remove":
+        treatment = replace(treatment, abstain=look.has_few_odd and prepare.leaves_out)
+        treatment, spiky, bursts = yield from _without_spikes(variables, n_lags, prepare, survey, treatment)
+    elif prepare.noisy and prepare.spikes == "remove":
         spread = yield from scales_program(variables, n_lags)
         # What is done to a system stays, as above.
-        spread[list(wishes.input_places(variables))] = 0.0
+        spread[list(prepare.input_places(variables))] = 0.0
         treatment = replace(treatment, limits=spread, far=TAIL / 2, own_limits=False)
         spiky = tuple(np.flatnonzero(spread).tolist())
-    told = yield from _told(variables, n_lags, wishes, survey, treatment, shape)
+    told = yield from _told(variables, n_lags, prepare, survey, treatment, shape)
     gains_evidence = None
-    if survey is not None and (wishes.gains == "site" or (wishes.gains == "auto" and survey.may_have_gains)):
+    if survey is not None and (
+        prepare.gains == "site" or (prepare.gains == "auto" and survey.may_have_gains)
+    ):
         stayed_out = n_disagreeing if treatment.abstain else 0
         log_scales = _log_scales(told.moments, survey) if stayed_out else survey.log_scales
         scales = replace(treatment, log_scales=log_scales, inputs=survey.inputs)
-        scaled = yield from _told(variables, n_lags, wishes, survey, scales, False)
+        scaled = yield from _told(variables, n_lags, prepare, survey, scales, False)
         gains_evidence = _evidence_for_gains(told, scaled, survey, stayed_out)
-        if wishes.gains == "site" or gains_evidence > 0:
+        if prepare.gains == "site" or gains_evidence > 0:
             told = replace(scaled, shape=told.shape)
     moments, treatment = told.moments, told.treatment
     n_rows = moments.n
@@ -351,26 +353,26 @@ def asked_moments_program(
         told.shape,
         n_rows,
         told.rank,
-        wishes.inputs,
-        survey.far_by_pulses if survey is not None and wishes.spikes == "auto" else (),
+        prepare.inputs,
+        survey.far_by_pulses if survey is not None and prepare.spikes == "auto" else (),
         bursts,
         told.unseen,
-        wishes.is_personal,
+        prepare.is_personal,
     )
 
 
 def _without_spikes(
-    variables: tuple[str, ...], n_lags: int, wishes: Wishes, survey: Survey, treatment: Treatment
+    variables: tuple[str, ...], n_lags: int, prepare: Prepare, survey: Survey, treatment: Treatment
 ) -> ServerProgram[tuple[Treatment, tuple[int, ...], tuple[int, ...]]]:
     """The treatment with limits for the variables whose far cells are errors; which these are, and which have bursts."""
     # What is done to a system may be a pulse, and what a pulse does may look like an error: both stay.
     is_output = np.isin(np.arange(len(variables)), survey.outputs)
     suspects = survey.has_far & is_output & (not survey.may_have_pulses)
-    if wishes.spikes == "keep" or (wishes.spikes == "auto" and not suspects.any()):
+    if prepare.spikes == "keep" or (prepare.spikes == "auto" and not suspects.any()):
         return treatment, (), ()
     wrong, is_sure = (survey.scales > 0) & is_output, True
     bursts: tuple[int, ...] = ()
-    if wishes.spikes == "auto":
+    if prepare.spikes == "auto":
         found = yield from treated(spikes_program(variables, n_lags, survey, suspects), treatment)
         wrong, is_sure = found.errors, found.is_sure
         bursts = tuple(np.flatnonzero(found.bursts).tolist())
@@ -385,15 +387,15 @@ def _without_spikes(
 def _told(
     variables: tuple[str, ...],
     n_lags: int,
-    wishes: Wishes,
+    prepare: Prepare,
     survey: Survey | None,
     treatment: Treatment,
     shape: bool,
 ) -> ServerProgram[_Told]:
     """Ask for moments, or for pairs where cells are empty, and choose the nuisances of recordings."""
-    pairs, periods = wishes.tried(survey)
+    pairs, periods = prepare.tried(survey)
     # One sum tells the means that all have and what is left off those of recordings; under noise there is one matrix.
-    if len(pairs) == 1 and wishes.is_given and (wishes.noisy or pairs[0] != (0, 0)):
+    if len(pairs) == 1 and prepare.is_given and (prepare.noisy or pairs[0] != (0, 0)):
         degree, n_cycles = pairs[0]
         treatment = replace(treatment, center="recording", degree=degree, periods=periods[:n_cycles])
         pairs = []
@@ -406,7 +408,7 @@ def _told(
         "try_periods": periods,
     }
     is_empty = survey is not None and (survey.n_empty > 0 or treatment.limits is not None)
-    has_gaps = is_empty and wishes.missing == "fill"
+    has_gaps = is_empty and prepare.fills
     d, q, shapes = len(variables), (n_lags + 1) * len(variables), None
     if has_gaps:
         found = yield from treated(pairs_program(PairsQuestion(**asked)), treatment)
@@ -421,9 +423,9 @@ def _told(
         ns = (n,) * (1 + len(tried))
         ranks = (1.0, *(rank for rank, _ in tried))
         scatters = (common.scatter, *(scatter for _, scatter in tried))
-    places = wishes.input_places(variables)
+    places = prepare.input_places(variables)
     _require_noise(scatters, variables, places)
-    best, evidence = _chosen(scatters, ranks, n, d, wishes, places)
+    best, evidence = _chosen(scatters, ranks, n, d, prepare, places)
     is_own = best > 0 or treatment.center == "recording"
     if best:
         degree, n_cycles = pairs[best - 1]
@@ -488,7 +490,7 @@ def _chosen(
     ranks: tuple[float, ...],
     n: float,
     d: int,
-    wishes: Wishes,
+    prepare: Prepare,
     inputs: tuple[int, ...],
 ) -> tuple[int, float | None]:
     """Which of the scatters to take, and the evidence against a common mean (None if nothing was open).
@@ -505,13 +507,13 @@ def _chosen(
     ]
     best = int(np.argmax(found)) + 1
     if not np.isfinite(found[best - 1]):
-        if wishes.is_given:
+        if prepare.is_given:
             raise DataError(
                 "an input in exogenous= is constant in every recording, so nothing is left of it without the recordings' "
                 "own means; use center='none', or leave the input out with variables=."
             )
         return 0, None
-    if wishes.is_given:
+    if prepare.is_given:
         return best, found[best - 1]
     return (best if found[best - 1] > 0 else 0), found[best - 1]
 

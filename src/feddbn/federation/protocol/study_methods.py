@@ -16,6 +16,7 @@ from feddbn.federation.protocol.site import SiteState
 from feddbn.federation.protocol.study import Study
 from feddbn.federation.protocol.task import Federation
 from feddbn.method_table import METHODS, find_method
+from feddbn.settings import flat_names
 
 if TYPE_CHECKING:
     from feddbn.federation.protocol.study import Study
@@ -207,7 +208,7 @@ def check_noise(study: Study) -> None:
                 f"privacy.epsilon: {name} = {study.parameters[name]!r} asks for sums that carry no noise; remove {name}, or "
                 "remove epsilon."
             )
-    if study.privacy.unit == "row" and study.parameters.get("spikes") == "remove":
+    if study.privacy.unit == "row" and flat_names(study.parameters).get("spikes") == "remove":
         raise ParameterError(
             "privacy.unit: it is 'row', but spikes = 'remove' tells what is far by the rows around it; use unit = "
             "'recording', or spikes = 'keep'."

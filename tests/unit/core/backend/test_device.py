@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from feddbn import FDBNL, PFDBNL, simulate
+from feddbn import AS_THEY_ARE, FDBNL, PFDBNL, simulate
 from feddbn.core.backend import device as backend
 from feddbn.core.backend.device import DEVICES, HOST, AutoDevice, open_device, pays, product
 from feddbn.core.designs.lagged import Block
@@ -14,7 +14,6 @@ from feddbn.core.fdbnl.site import gradient_answers
 from feddbn.core.graphs.acyclicity import expm_value_and_grad, get_acyclicity
 from feddbn.core.statistics.moments import Moments
 from feddbn.errors import MissingExtra, ParameterError
-from feddbn.methods.treated import AS_THEY_ARE
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 

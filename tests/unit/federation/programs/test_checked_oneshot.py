@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -5,7 +7,7 @@ from feddbn.core.designs.lagged import Block
 from feddbn.core.graphs.constraints import EdgeConstraints
 from feddbn.data.memory import ArrayRecording, MemorySite
 from feddbn.federation.programs.oneshot import OneShotOptions, checked_oneshot_program, oneshot_program
-from feddbn.federation.programs.wishes import Wishes
+from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
@@ -44,7 +46,7 @@ def remembering(rng, n):
 
 def run(fed, checked=True, **options):
     seen = []
-    options = OneShotOptions(wishes=Wishes("auto"), **options)
+    options = OneShotOptions(prepare=replace(AS_THEY_ARE, center="auto"), **options)
     program = checked_oneshot_program if checked else oneshot_program
     given = (tuple(f"x{j}" for j in range(D)), EdgeConstraints.none(D, options.n_lags), options)
     found = run_program(

@@ -13,13 +13,12 @@ from feddbn.data import ArrayRecording, MemorySite, read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
 from feddbn.federation.programs.feature_statistics import FeatureScaleQuestion
 from feddbn.federation.programs.held_out import Judge, Weights, judge_program
+from feddbn.federation.programs.prepare import AS_THEY_ARE
 from feddbn.federation.programs.statistics import EarlierRows, MomentsQuestion, make_fold
-from feddbn.federation.programs.wishes import Wishes
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.site import Site
 from feddbn.federation.protocol.task import Task, run_program
 from feddbn.methods.base import simulated
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
 NAMES = ("u", "v", "w")
@@ -99,7 +98,9 @@ def test_a_network_in_a_sites_own_units_is_judged_like_one_in_common_units():
     gains = [np.array([1.0, 4.0, 0.25]), np.array([3.0, 0.5, 1.0]), np.ones(3), np.ones(3)]
     tables, dbn = rows_of_sites((150, 150, 150, 150)), a_network()
     scaled = federation_of([rows * own for rows, own in zip(tables, gains, strict=True)])
-    judge = run_program(judge_program(NAMES, 1, Wishes(center="recording", gains="site"), FOLD), scaled)
+    judge = run_program(
+        judge_program(NAMES, 1, replace(AS_THEY_ARE, center="recording", gains="site"), FOLD), scaled
+    )
     scales = judge.treatment.log_scales
     assert scales is not None
     # The same weights in common units, and in the units of the third site, whose gains are one.
@@ -117,7 +118,9 @@ def test_a_network_in_a_sites_own_units_is_judged_like_one_in_common_units():
 def test_rows_with_empty_cells_count_and_a_network_learned_from_them_predicts_best():
     fed = simulate(d=4, n_sites=4, n_samples=1200, random_state=1, mess={"missing": 0.3})
     federation = simulated(read_sites(fed.sites, missing="keep"))
-    judge = run_program(judge_program(federation.variables, 1, Wishes(missing="fill"), FOLD), federation)
+    judge = run_program(
+        judge_program(federation.variables, 1, replace(AS_THEY_ARE, missing="fill"), FOLD), federation
+    )
     truth, nothing = (
         judged(judge, weights_of(dbn), federation)
         for dbn in (fed.truth, DBN(np.zeros((4, 4)), np.zeros((1, 4, 4)), fed.truth.variables))

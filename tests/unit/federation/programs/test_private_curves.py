@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from feddbn import AS_THEY_ARE
 from feddbn.data import read_sites
 from feddbn.errors import BudgetExceeded, ParameterError, ResultWarning, SiteRefused
 from feddbn.federation.guards.noise import DpGuard
@@ -28,7 +29,6 @@ from feddbn.methods import studies  # noqa: F401 (registers the methods)
 from feddbn.methods.oneshot import OneShotDBN
 from feddbn.methods.scoring import score
 from feddbn.methods.simulation import simulate
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.privacy.noise_plan import NoisePlan
 from feddbn.runtime.noisy import PrivateFederation
 from feddbn.runtime.simulated.private import private_federation

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,16 +7,16 @@ import pytest
 import feddbn
 from feddbn.data import read_sites
 from feddbn.errors import DataError, ParameterError, ProtocolError
+from feddbn.federation.programs.prepare import AS_THEY_ARE, Prepare
 from feddbn.federation.programs.statistics import MomentsQuestion
 from feddbn.federation.programs.survey import survey_program
 from feddbn.federation.programs.treatment import asked_moments_program
-from feddbn.federation.programs.wishes import Wishes, periods_of
 from feddbn.federation.protocol.rows import Treatment
 from feddbn.federation.protocol.site import Site, notes_of
 from feddbn.federation.protocol.task import run_program
 from feddbn.runtime.simulated.in_process import InProcessFederation
 
-AUTO = Wishes("auto", "auto", "auto", "auto", "auto", "fill", "exclude")
+AUTO = Prepare()
 
 
 def made(mess=None, seed=20, n_sites=8, rows=200, d=6):
@@ -23,10 +25,10 @@ def made(mess=None, seed=20, n_sites=8, rows=200, d=6):
     )
 
 
-def asked(sites, wishes=AUTO, n_lags=1):
+def asked(sites, prepare=AUTO, n_lags=1):
     data = read_sites(sites, missing="keep")
     federation = InProcessFederation({name: Site(name, site) for name, site in data.items()})
-    return run_program(asked_moments_program(federation.variables, n_lags, wishes), federation), federation
+    return run_program(asked_moments_program(federation.variables, n_lags, prepare), federation), federation
 
 
 def pooled(sites, basis=None):
@@ -48,7 +50,7 @@ def test_clean_rows_stay_as_they_are():
     assert found.treatment.is_plain
     assert found.center == "none"
     assert found.n_disagreeing == 0
-    plain, _ = asked(fed.sites, Wishes())
+    plain, _ = asked(fed.sites, AS_THEY_ARE)
     assert np.array_equal(found.moments.scatter, plain.moments.scatter)
 
 
@@ -75,7 +77,7 @@ def test_short_recordings_are_not_detrended(seed):
 
 def test_given_nuisances_cost_no_further_matrix():
     fed = made()
-    found, _ = asked(fed.sites, Wishes("recording", 2, (12.0,)))
+    found, _ = asked(fed.sites, replace(AS_THEY_ARE, center="recording", detrend=2, period=12.0))
     assert found.treatment.degree == 2
     assert found.treatment.periods == (12.0,)
     assert found.evidence is None
@@ -104,9 +106,9 @@ def test_gains_bring_sites_to_one_scale():
 def test_spikes_are_taken_out_and_heavy_tails_are_not():
     assert asked(made("spikes").sites)[0].spiky == tuple(range(6))
     assert asked(made("heavy-tails").sites)[0].spiky == ()
-    kept, _ = asked(made("spikes").sites, Wishes("auto", spikes="keep", missing="fill"))
+    kept, _ = asked(made("spikes").sites, replace(AS_THEY_ARE, center="auto", spikes="keep", missing="fill"))
     assert kept.treatment.limits is None
-    removed, _ = asked(made().sites, Wishes(spikes="remove", missing="fill"))
+    removed, _ = asked(made().sites, replace(AS_THEY_ARE, spikes="remove", missing="fill"))
     assert removed.treatment.limits is not None
 
 
@@ -138,9 +140,9 @@ def test_an_odd_site_stays_out_and_only_its_owner_is_told(mess):
     told = [name for name in federation.sites if notes_of(federation.state_of(name))]
     assert len(told) == 1
     others = {name: tables for name, tables in fed.sites.items() if name != told[0]}
-    without, _ = asked(others, Wishes(found.center))
+    without, _ = asked(others, replace(AS_THEY_ARE, center=found.center))
     np.testing.assert_allclose(found.moments.scatter, without.moments.scatter)
-    kept, _ = asked(fed.sites, Wishes("auto", on_disagreement="warn"))
+    kept, _ = asked(fed.sites, replace(AS_THEY_ARE, center="auto", on_disagreement="warn"))
     assert kept.n_disagreeing == 1
     assert not kept.treatment.abstain
 
@@ -181,7 +183,7 @@ def test_pairs_that_no_row_holds_together_are_named(center):
     for k, (name, (table,)) in enumerate(made(d=4, n_sites=4).sites.items()):
         sites[name] = table.copy()
         sites[name].iloc[:, k % 2] = np.nan
-    found, _ = asked(sites, Wishes(center, missing="fill"))
+    found, _ = asked(sites, replace(AS_THEY_ARE, center=center, missing="fill"))
     assert found.unseen == ((0, 1, 0), (0, 1, 1), (1, 0, 1))
     model = feddbn.FDBNL(n_lags=1).fit(sites)
     (said,) = [sentence for sentence in model.warnings_ if "hardly any row" in sentence]
@@ -194,7 +196,7 @@ def test_a_column_read_every_other_row_is_never_seen_with_its_past():
     sites = {name: [t.copy() for t in tables] for name, tables in made(d=4, n_sites=4).sites.items()}
     for (table,) in sites.values():
         table.iloc[::2, 2] = np.nan
-    found, _ = asked(sites, Wishes(missing="fill"))
+    found, _ = asked(sites, replace(AS_THEY_ARE, missing="fill"))
     assert found.unseen == ((2, 2, 1),)
     model = feddbn.OneShotDBN(n_lags=1).fit(sites)
     assert any("x2 and its own past (lag 1)" in sentence for sentence in model.warnings_)
@@ -210,7 +212,7 @@ def test_rows_that_all_lack_a_cell_are_refused_with_the_cure():
     for table in sites.values():
         table.iloc[::2, 0] = np.nan
     with pytest.raises(DataError, match="has an empty cell; use missing='fill'"):
-        asked(sites, Wishes())
+        asked(sites, AS_THEY_ARE)
 
 
 def test_the_survey_sends_no_total_and_no_product_of_the_data():
@@ -230,12 +232,14 @@ def test_the_survey_sends_no_total_and_no_product_of_the_data():
 
 
 def test_periods_are_given_as_one_or_several_numbers():
-    assert periods_of(None) == ()
-    assert periods_of(24) == (24.0,)
-    assert periods_of([24, 168.0]) == (24.0, 168.0)
-    assert periods_of("auto") == "auto"
+    assert [Prepare(period=given).periods for given in (None, 24, [24, 168.0], "auto")] == [
+        (),
+        (24.0,),
+        (24.0, 168.0),
+        "auto",
+    ]
     with pytest.raises(ParameterError, match="period"):
-        periods_of([np.inf])
+        Prepare(period=[np.inf])
 
 
 def test_a_trend_without_means_of_recordings_is_no_question():
@@ -258,7 +262,9 @@ def test_means_of_recordings_that_are_asked_for_by_name_are_taken_off(noisy):
     sites = {
         f"s{k}": [pd.DataFrame(rng.normal(size=(40, 2)) + 100.0 * k, columns=["u", "v"])] for k in range(3)
     }
-    found, _ = asked(sites, Wishes("recording", noisy=noisy))
+    found, _ = asked(
+        sites, replace(AS_THEY_ARE, center="recording").answered_by(frozenset() if noisy else None)
+    )
     expected = pooled(sites, lambda times: np.ones((len(times), 1)))
     np.testing.assert_allclose(found.moments.scatter, expected, rtol=1e-9)
     assert found.center == "recording"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import feddbn
-from feddbn.methods.treated import AS_THEY_ARE
+from feddbn import AS_THEY_ARE
 
 
 @pytest.mark.parametrize("look", [{}, {"missing": "fill"}, {"spikes": "auto"}])

@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from feddbn import AS_THEY_ARE
 from feddbn.federation.guards.study_scope import tasks_of
 from feddbn.federation.protocol.study import Study
 from feddbn.method_table import METHODS
-from feddbn.methods.treated import AS_THEY_ARE
 from feddbn.runtime.deployed.check import Finding, check_settings
 from support.owned_sites import OwnedSites, make_study
 from support.wards import stays, ward
