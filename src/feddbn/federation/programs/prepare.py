@@ -10,7 +10,6 @@ import numpy as np
 
 from feddbn.core.designs.nuisance import finite_numbers
 from feddbn.core.statistics.agreement import FEWEST_SITES
-from feddbn.federation.programs.scales import SCALES
 from feddbn.federation.programs.survey import Survey
 from feddbn.settings import (
     MethodSettings,
@@ -90,7 +89,7 @@ class Prepare(Settings):
     )
     scale: str = setting(
         "auto",
-        word(*SCALES),
+        word("auto", "none", "federated"),
         '"federated": variables are brought to unit variance for learning; "none"; "auto": methods with penalties do so '
         "where variables need it, others do not. Weights are in the units of the data.",
     )
