@@ -217,7 +217,7 @@ def _result(result: Result) -> Card:
     return _of_record(read_record(result), "result.dbn.edges()")
 
 
-@_card.register
+@_card.register(FederatedEstimator)
 def _estimator(estimator: FederatedEstimator[Any]) -> Card:
     if "n_features_in_" not in vars(estimator):
         return Card(repr(estimator), "It has not learned anything yet: call fit(data).")
